@@ -1,0 +1,52 @@
+// Errors that carry the exit code of the process, and checks with context.
+//
+// Anything that ends a run is thrown as an Error. main() prints it with the
+// rank, and brings the other ranks down with the same exit code.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace hidup {
+
+// The exit codes that the README documents.
+enum class ExitCode : int {
+  done = 0,
+  usage = 2,          // usage or bad deck
+  infeasible = 3,     // no feasible strategy
+  out_of_memory = 4,  // host or device memory
+  communication = 5,  // a collective failed, timed out or lost a rank
+  file = 6,           // bad or missing file, or no space
+  stopped = 7,        // on a signal or wall time, after a checkpoint
+  unavailable = 8,    // device or library not available
+  internal = 70,      // an error in hidup itself
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// Throws an Error with a formatted message.
+template <typename... Args>
+[[noreturn]] void fail(ExitCode code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Throws an internal Error unless `condition` holds: for what only a bug in
+// hidup can break. What a user can cause is reported with fail() and its own code.
+template <typename... Args>
+void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) {
+    fail(ExitCode::internal, format, std::forward<Args>(args)...);
+  }
+}
+
+}  // namespace hidup

@@ -1,0 +1,56 @@
+// The part of a global tensor that one rank (and one microbatch) holds: a box.
+#pragma once
+
+#include <cstdint>
+
+#include "core/random.h"
+
+namespace hidup {
+
+inline constexpr int kMaxDims = 6;
+
+// start[d] .. start[d] + extent[d] of the global extents, per dimension, outermost
+// first. Plain data, so that device code can take it by value.
+struct Region {
+  int dims = 0;
+  int64_t start[kMaxDims] = {};
+  int64_t extent[kMaxDims] = {};
+  int64_t global[kMaxDims] = {};
+
+  // Elements in the part.
+  HIDUP_HOST_DEVICE int64_t elements() const {
+    int64_t count = 1;
+    for (int d = 0; d < dims; ++d) {
+      count *= extent[d];
+    }
+    return count;
+  }
+
+  // Row-major index in the global tensor of the part's `local`-th element
+  // (row-major in the part).
+  HIDUP_HOST_DEVICE int64_t global_index(int64_t local) const {
+    int64_t index = 0;
+    int64_t stride = 1;
+    for (int d = dims - 1; d >= 0; --d) {
+      index += (start[d] + local % extent[d]) * stride;
+      local /= extent[d];
+      stride *= global[d];
+    }
+    return index;
+  }
+
+  // Length of the runs that are contiguous in both: local elements r*run ..
+  // (r+1)*run - 1 have consecutive global indices.
+  HIDUP_HOST_DEVICE int64_t contiguous_run() const {
+    int64_t run = 1;
+    for (int d = dims - 1; d >= 0; --d) {
+      run *= extent[d];
+      if (extent[d] != global[d]) {
+        break;
+      }
+    }
+    return run;
+  }
+};
+
+}  // namespace hidup

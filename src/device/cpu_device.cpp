@@ -1,0 +1,214 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "core/check.h"
+#include "core/units.h"
+#include "device/device.h"
+
+namespace hidup {
+namespace {
+
+// What the streams of one device share: the first failure, and one lock for all
+// events, so that a failure wakes every waiter.
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::exception_ptr failure;
+  std::atomic<bool> failed = false;
+};
+
+class CpuEvent final : public Event {
+ public:
+  double seconds() const override { return seconds_; }
+
+ private:
+  friend class CpuStream;
+  int64_t given_ = 0;    // recordings asked for; touched by the host thread only
+  int64_t reached_ = 0;  // recordings done; under Shared::mutex
+  double seconds_ = 0.0;
+};
+
+class CpuStream final : public Stream {
+ public:
+  CpuStream(std::shared_ptr<Shared> shared, int threads)
+      : shared_(std::move(shared)), worker_([this, threads] { work(threads); }) {}
+
+  ~CpuStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+    }
+    given_.notify_one();
+    worker_.join();
+  }
+
+  void enqueue(std::function<void()> task) override {
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    given_.notify_one();
+  }
+
+  void record(Event& event) override {
+    auto& cpu_event = static_cast<CpuEvent&>(event);
+    enqueue([this, &cpu_event, recording = ++cpu_event.given_] {
+      {
+        const std::lock_guard lock(shared_->mutex);
+        cpu_event.seconds_ = monotonic_seconds();
+        cpu_event.reached_ = recording;
+      }
+      shared_->changed.notify_all();
+    });
+  }
+
+  void wait(Event& event) override {
+    auto& cpu_event = static_cast<CpuEvent&>(event);
+    enqueue([this, &cpu_event, recording = cpu_event.given_] {
+      std::unique_lock lock(shared_->mutex);
+      shared_->changed.wait(
+          lock, [&] { return cpu_event.reached_ >= recording || shared_->failed.load(); });
+    });
+  }
+
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    drained_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+    if (shared_->failed.load()) {
+      const std::lock_guard failure_lock(shared_->mutex);
+      std::rethrow_exception(shared_->failure);
+    }
+  }
+
+ private:
+  void work([[maybe_unused]] int threads) {
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#endif
+    std::unique_lock lock(mutex_);
+    while (true) {
+      given_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
+      if (tasks_.empty()) {
+        return;
+      }
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      run(task);
+      lock.lock();
+      busy_ = false;
+      if (tasks_.empty()) {
+        drained_.notify_all();
+      }
+    }
+  }
+
+  void run(const std::function<void()>& task) {
+    if (shared_->failed.load()) {
+      return;
+    }
+    try {
+      task();
+    } catch (...) {
+      {
+        const std::lock_guard lock(shared_->mutex);
+        if (!shared_->failure) {
+          shared_->failure = std::current_exception();
+        }
+        shared_->failed = true;
+      }
+      shared_->changed.notify_all();
+    }
+  }
+
+  std::shared_ptr<Shared> shared_;
+  std::mutex mutex_;
+  std::condition_variable given_;
+  std::condition_variable drained_;
+  std::deque<std::function<void()>> tasks_;
+  bool busy_ = false;
+  bool closing_ = false;
+  std::thread worker_;  // last: it uses all of the above
+};
+
+// Pages come from mmap directly: zeroed, and touched first by the threads that use them.
+class CpuBuffer final : public Buffer {
+ public:
+  CpuBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~CpuBuffer() override { munmap(data_, static_cast<size_t>(bytes_)); }
+  CpuBuffer(const CpuBuffer&) = delete;
+  CpuBuffer& operator=(const CpuBuffer&) = delete;
+  std::byte* data() override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* data_;
+  int64_t bytes_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const DeviceOptions& options) : memory_(options.memory) {
+    const int64_t physical = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+    if (memory_ == 0 || memory_ > physical) {
+      memory_ = physical;
+    }
+  }
+
+  std::string name() const override { return "cpu"; }
+
+  std::unique_ptr<Buffer> allocate(int64_t bytes) override {
+    const int64_t size = std::max<int64_t>(bytes, kAlignment);
+    void* data = size > memory_ ? MAP_FAILED
+                                : mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}", format_bytes(size),
+           format_bytes(memory_));
+    }
+    // Large pages where the kernel has them: fewer faults in the first step.
+    madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
+    return std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size);
+  }
+
+  std::unique_ptr<Stream> create_stream(const std::string&, int threads) override {
+    return std::make_unique<CpuStream>(shared_, threads);
+  }
+
+  std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
+
+ private:
+  int64_t memory_;
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(const DeviceOptions& options) {
+  if (options.kind != "cpu") {
+    fail(ExitCode::unavailable,
+         "cluster.device.kind is {}, but this binary was built for CPU ranks only", options.kind);
+  }
+  return std::make_unique<CpuDevice>(options);
+}
+
+double monotonic_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace hidup

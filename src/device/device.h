@@ -1,0 +1,74 @@
+// What a rank computes on: streams of ordered work, events between them, memory.
+//
+// The meaning is CUDA's, so that the same runtime drives a GPU: work on one
+// stream runs in the order it was given; streams run beside each other; only an
+// event orders two streams. On a CPU a stream is a worker thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace hidup {
+
+// A point in the work of a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+  // When the last recording was reached, in seconds on monotonic_seconds()'s
+  // clock. Valid once the recording stream has been synchronized.
+  virtual double seconds() const = 0;
+};
+
+// Work in order. Every call returns at once; the work runs later.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Runs `task` on the host, in stream order. An exception it throws is kept:
+  // all later work of the device is dropped, and synchronize() throws it.
+  virtual void enqueue(std::function<void()> task) = 0;
+  // Marks the event when all work given so far is done.
+  virtual void record(Event& event) = 0;
+  // Later work of this stream waits for the event's last recording.
+  virtual void wait(Event& event) = 0;
+  // Blocks the host until all work is done. Throws what the work threw.
+  virtual void synchronize() = 0;
+};
+
+// Memory of the device, zeroed, aligned to kAlignment bytes.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual std::byte* data() = 0;
+  virtual int64_t bytes() const = 0;
+};
+
+inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache lines
+
+struct DeviceOptions {
+  std::string kind = "cpu";
+  int threads = 1;    // OpenMP team of the compute stream (CPU)
+  int64_t memory = 0; // bytes a rank may use; 0: what the machine has
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string name() const = 0;
+  // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
+  virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
+  // `threads`: size of the OpenMP team that work on this stream may use.
+  virtual std::unique_ptr<Stream> create_stream(const std::string& name, int threads) = 0;
+  virtual std::unique_ptr<Event> create_event() = 0;
+};
+
+// The back ends that this binary was linked with decide which kinds exist.
+// Throws Error(unavailable) for the others.
+std::unique_ptr<Device> make_device(const DeviceOptions& options);
+
+// Seconds on the process's monotonic clock; every timing here is on it.
+double monotonic_seconds();
+
+}  // namespace hidup
