@@ -2,6 +2,7 @@
 add_library(hidup_options INTERFACE)
 # -Wrestrict reports std::string operations that are right (GCC 12, bug 105329).
 target_compile_options(hidup_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-restrict
+                                               -Wno-missing-field-initializers
                                                -Werror)
 if(HIDUP_SANITIZE)
   target_compile_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE}

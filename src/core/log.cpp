@@ -17,9 +17,13 @@ void set_rank(int rank, int world_size, std::string_view host) {
   g_speaker = world_size > 1 ? fmt::format("rank {} ({})", rank, host) : "";
 }
 
-std::string_view speaker() { return g_speaker; }
+std::string_view speaker() {
+  return g_speaker;
+}
 
-bool is_rank_zero() { return g_rank == 0; }
+bool is_rank_zero() {
+  return g_rank == 0;
+}
 
 void write_line(std::string_view level, std::string_view message) {
   // One write call per line, so that lines of several ranks do not mix.
@@ -28,8 +32,8 @@ void write_line(std::string_view level, std::string_view message) {
 }
 
 void error(std::string_view message) {
-  write_line("error: ", g_speaker.empty() ? std::string(message)
-                                          : fmt::format("{}: {}", g_speaker, message));
+  write_line("error: ",
+             g_speaker.empty() ? std::string(message) : fmt::format("{}: {}", g_speaker, message));
 }
 
 }  // namespace hidup::log

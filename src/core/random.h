@@ -48,9 +48,7 @@ struct RandomStream {
   uint64_t step = 0;  // upper half of the counter
 
   HIDUP_HOST_DEVICE Philox4 block(uint64_t index4) const { return philox(index4, step, key); }
-  HIDUP_HOST_DEVICE uint32_t word(uint64_t index) const {
-    return block(index / 4).word[index % 4];
-  }
+  HIDUP_HOST_DEVICE uint32_t word(uint64_t index) const { return block(index / 4).word[index % 4]; }
   // Uniform in [0, 1), with the 24 bits that a float holds exactly.
   HIDUP_HOST_DEVICE float uniform(uint64_t index) const {
     return static_cast<float>(word(index) >> 8) * 0x1p-24F;

@@ -19,7 +19,7 @@ constexpr double kKi = 1024.0;
 constexpr std::array kSuffixes = {
     Suffix{Unit::bytes, "B", 1.0},
     Suffix{Unit::bytes, "KiB", kKi},
-    Suffix{Unit::bytes, "MiB", kKi * kKi},
+    Suffix{Unit::bytes, "MiB", kKi* kKi},
     Suffix{Unit::bytes, "GiB", kKi* kKi* kKi},
     Suffix{Unit::bytes, "TiB", kKi* kKi* kKi* kKi},
     Suffix{Unit::bytes, "kB", 1e3},

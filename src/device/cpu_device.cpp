@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -34,11 +35,12 @@ struct Shared {
 class CpuEvent final : public Event {
  public:
   double seconds() const override { return seconds_; }
+  bool reached() const override { return reached_ >= given_; }
 
  private:
   friend class CpuStream;
-  int64_t given_ = 0;    // recordings asked for; touched by the host thread only
-  int64_t reached_ = 0;  // recordings done; under Shared::mutex
+  std::atomic<int64_t> given_ = 0;    // recordings asked for
+  std::atomic<int64_t> reached_ = 0;  // recordings done; changes under Shared::mutex
   double seconds_ = 0.0;
 };
 
@@ -64,6 +66,10 @@ class CpuStream final : public Stream {
     given_.notify_one();
   }
 
+  void copy(void* to, const void* from, int64_t bytes) override {
+    enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  }
+
   void record(Event& event) override {
     auto& cpu_event = static_cast<CpuEvent&>(event);
     enqueue([this, &cpu_event, recording = ++cpu_event.given_] {
@@ -78,7 +84,7 @@ class CpuStream final : public Stream {
 
   void wait(Event& event) override {
     auto& cpu_event = static_cast<CpuEvent&>(event);
-    enqueue([this, &cpu_event, recording = cpu_event.given_] {
+    enqueue([this, &cpu_event, recording = cpu_event.given_.load()] {
       std::unique_lock lock(shared_->mutex);
       shared_->changed.wait(
           lock, [&] { return cpu_event.reached_ >= recording || shared_->failed.load(); });

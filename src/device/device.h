@@ -20,6 +20,8 @@ class Event {
   // When the last recording was reached, in seconds on monotonic_seconds()'s
   // clock. Valid once the recording stream has been synchronized.
   virtual double seconds() const = 0;
+  // Whether the last recording was reached; from any thread.
+  virtual bool reached() const = 0;
 };
 
 // Work in order. Every call returns at once; the work runs later.
@@ -29,6 +31,9 @@ class Stream {
   // Runs `task` on the host, in stream order. An exception it throws is kept:
   // all later work of the device is dropped, and synchronize() throws it.
   virtual void enqueue(std::function<void()> task) = 0;
+  // Copies `bytes` between host and device memory, either way, in stream order;
+  // both ends must stay valid until it ran.
+  virtual void copy(void* to, const void* from, int64_t bytes) = 0;
   // Marks the event when all work given so far is done.
   virtual void record(Event& event) = 0;
   // Later work of this stream waits for the event's last recording.
@@ -49,8 +54,8 @@ inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache li
 
 struct DeviceOptions {
   std::string kind = "cpu";
-  int threads = 1;    // OpenMP team of the compute stream (CPU)
-  int64_t memory = 0; // bytes a rank may use; 0: what the machine has
+  int threads = 1;     // OpenMP team of the compute stream (CPU)
+  int64_t memory = 0;  // bytes a rank may use; 0: what the machine has
 };
 
 class Device {

@@ -1,0 +1,85 @@
+#!/usr/bin/python3
+"""Compares two runs: their losses by step, or their gradients by parameter.
+
+    compare_runs.py losses A.h5 B.h5          timing files
+    compare_runs.py gradients A.h5 B.h5       files of --dump-gradients
+
+The relative error of a step is |a - b| / |a|, that of a tensor max |a - b| /
+max |a|. Prints the worst ones; exit code 1 beyond the tolerance, or when the
+files do not hold the same steps or parameters. Needs h5py, numpy and pandas.
+"""
+
+import argparse
+
+import numpy
+
+import hidup_timings
+
+
+def relative_error(a, b):
+    """max |a - b| / max |a|; infinite where either has a value that is not finite."""
+    a, b = numpy.asarray(a, dtype=float), numpy.asarray(b, dtype=float)
+    if not (numpy.isfinite(a).all() and numpy.isfinite(b).all()):
+        return float("inf")
+    difference = numpy.abs(a - b).max(initial=0.0)
+    scale = numpy.abs(a).max(initial=0.0)
+    if difference == 0.0:
+        return 0.0
+    return difference / scale if scale > 0.0 else float("inf")
+
+
+def load_losses(path):
+    return {f"step {step}": loss for step, loss in hidup_timings.read(path)["loss"].items()}
+
+
+def load_gradients(path):
+    with hidup_timings.open_file(path) as file:
+        tensors = {name: data[()] for name, data in file.items()}
+        tensors["loss"] = file.attrs["loss"]
+        return tensors
+
+
+def compare(a, b, rtol, shown):
+    """Prints the worst entries of two dictionaries of arrays; returns whether they agree."""
+    agree = True
+    for name in sorted(a.keys() ^ b.keys()):
+        print(f"{name}: only in the {'first' if name in a else 'second'} file")
+        agree = False
+    errors = {}
+    for name in a.keys() & b.keys():
+        if numpy.shape(a[name]) != numpy.shape(b[name]):
+            print(f"{name}: shape {numpy.shape(a[name])} in the first file, "
+                  f"{numpy.shape(b[name])} in the second")
+            agree = False
+        else:
+            errors[name] = relative_error(a[name], b[name])
+    worst = sorted(errors, key=lambda name: (-errors[name], name))
+    for name in worst[:shown]:
+        print(f"{errors[name]:10.3e}  {name}")
+    if not errors:
+        print("nothing to compare")
+        return False
+    within = errors[worst[0]] <= rtol
+    print(f"{len(errors)} compared, worst relative error {errors[worst[0]]:.3e}, "
+          f"{'within' if within else 'beyond'} {rtol:g}")
+    return agree and within
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("losses", "gradients"))
+    parser.add_argument("first", metavar="A.h5")
+    parser.add_argument("second", metavar="B.h5")
+    parser.add_argument("--rtol", type=float, default=1e-5,
+                        help="largest relative error that passes (default: %(default)g)")
+    parser.add_argument("--shown", type=int, default=10,
+                        help="how many of the worst are printed (default: %(default)d)")
+    arguments = parser.parse_args()
+    load = load_losses if arguments.what == "losses" else load_gradients
+    agree = compare(load(arguments.first), load(arguments.second), arguments.rtol, arguments.shown)
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    hidup_timings.run_script(main)

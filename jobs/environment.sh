@@ -1,0 +1,27 @@
+# What Open MPI needs to run on one machine, a laptop or a container as well as
+# a workstation. Sourced by quickstart.sh and tests/run.sh. Batch jobs do without:
+# there, more ranks than slots are a mistake to be told of, and Slurm places ranks.
+# shellcheck shell=bash
+
+# mpirun refuses to run as root, the only user of most containers.
+if [[ $(id -u) -eq 0 ]]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+# A slot is a physical core: two ranks would be refused on one core, even with
+# two hardware threads.
+export OMPI_MCA_rmaps_base_oversubscribe=1
+
+# By default mpirun ties one or two ranks to one core each, and with them every
+# thread that they start.
+export OMPI_MCA_hwloc_base_binding_policy=none
+
+# Ranks copy straight out of each other's memory. Where the container's seccomp
+# filter forbids that, every large message would print an error before it falls
+# back; going through shared memory at once is right there, but several times slower
+# elsewhere.
+if command -v python3 >/dev/null && ! python3 -c '
+import ctypes, os, sys
+sys.exit(ctypes.CDLL(None).process_vm_readv(os.getpid(), None, 0, None, 0, 0) != 0)'; then
+  export OMPI_MCA_btl_vader_single_copy_mechanism=none
+fi

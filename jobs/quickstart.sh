@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 machine to a trained model and its plot: installs what is
+# missing (as root or through sudo), builds, trains inputs/models/tiny.yaml on two
+# CPU ranks, and draws the loss and the time per step.
+#
+#   jobs/quickstart.sh [arguments of hidup train]
+#   jobs/quickstart.sh --set data.path=my_text.txt
+#
+# Result: out/quickstart.h5 and out/quickstart.png, replaced at every run. On two
+# cores: some minutes the first time, for packages and build, then under a minute.
+# Needs 2 GB of memory.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+out=$root/out/quickstart
+
+times=()
+# next_part NAME: ends the part before, and says what comes next.
+next_part() {
+  if [[ -n ${part:-} ]]; then
+    times+=("$part $((SECONDS - part_start)) s")
+  fi
+  part=$1
+  part_start=$SECONDS
+  if [[ -n $part ]]; then
+    echo "quickstart: $part"
+  fi
+}
+
+next_part "install"
+"$root/jobs/install.sh"
+
+next_part "build"
+# A build folder that exists may be one with tests: its options are left as they are.
+tests=()
+if [[ ! -e $build/CMakeCache.txt ]]; then
+  tests=(-DHIDUP_TESTS=OFF)
+fi
+(cd "$root" && cmake --preset cpu "${tests[@]}" >/dev/null && cmake --build --preset cpu --target hidup)
+
+next_part "train"
+mkdir -p "$root/out"
+# shellcheck source-path=SCRIPTDIR source=environment.sh
+source "$root/jobs/environment.sh"
+mpirun -n 2 "$build/hidup" train "$root/inputs/models/tiny.yaml" \
+  --cluster "$root/inputs/clusters/laptop.yaml" --out "$out.h5" --overwrite "$@"
+
+next_part "plot"
+/usr/bin/python3 "$root/analysis/plot_training.py" "$out.h5" -o "$out.png"
+
+next_part ""
+echo
+echo "timing file: $out.h5"
+echo "plot:        $out.png"
+printf 'time:       '
+printf ' %s' "${times[@]/%/,}" | sed 's/,$/\n/'

@@ -1,0 +1,31 @@
+// Adam (Kingma and Ba 2015) and AdamW (Loshchilov and Hutter 2019), as PyTorch's
+// torch.optim.Adam and AdamW without amsgrad.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+#include "kernels/step_state.h"
+
+namespace hidup::kernels {
+
+struct AdamOptions {
+  float beta1;
+  float beta2;
+  float epsilon;
+  float weight_decay;
+  bool decoupled;  // AdamW: the decay acts on the parameter instead of the gradient
+};
+
+// One step t = state->step (1 for the first) at lr = state->learning_rate, both read when
+// the work runs:
+//   g = gradient * gradient_scale[0]
+//   decoupled: p -= lr * weight_decay * p, else g += weight_decay * p
+//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+// parameter, gradient, m, v: f32 [n]; m and v are zero before the first step.
+void adam_update(Stream& stream, float* parameter, const float* gradient, float* m, float* v,
+                 int64_t n, AdamOptions options, const StepState* state,
+                 const float* gradient_scale);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,47 @@
+#include "kernels/bias.h"
+
+#include <vector>
+
+#include "kernels/cpu_columns.h"
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+
+void bias_forward(Stream& stream, const float* x, const float* b, float* y, int64_t rows,
+                  int64_t n) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* in = x + row * n;
+      float* out = y + row * n;
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) {
+        out[j] = in[j] + b[j];
+      }
+    }
+  });
+}
+
+void bias_backward(Stream& stream, const float* dy, float* db, int64_t rows, int64_t n,
+                   bool accumulate) {
+  stream.enqueue([=] {
+    thread_local std::vector<float> memory;
+    const RowBlocks blocks(rows);
+    float* partials = scratch(memory, blocks.count * n);
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      float* sum = partials + block * n;
+      std::fill_n(sum, n, 0.0F);
+      for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
+        const float* gradient = dy + row * n;
+#pragma omp simd
+        for (int64_t j = 0; j < n; ++j) {
+          sum[j] += gradient[j];
+        }
+      }
+    }
+    add_partials(partials, blocks.count, n, db, n, accumulate);
+  });
+}
+
+}  // namespace hidup::kernels

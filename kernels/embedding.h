@@ -1,0 +1,27 @@
+// Rows of a table, chosen by token: y = scale * table[token].
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct EmbeddingSize {
+  int64_t tokens;
+  int64_t vocab;
+  int64_t hidden;
+};
+
+// tokens: i32 [tokens], each in 0 .. vocab-1; table: f32 [vocab, hidden];
+// y: f32 [tokens, hidden].
+void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
+                       EmbeddingSize size, float scale);
+
+// dtable[token] (+)= scale * the sum of dy over the positions of that token, in the order
+// of the positions. dy: f32 [tokens, hidden]; dtable: f32 [vocab, hidden], overwritten
+// (with zeros where a token does not occur) unless `accumulate`.
+void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,
+                        EmbeddingSize size, float scale, bool accumulate);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,81 @@
+#include "kernels/layer_norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu_columns.h"
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+namespace {
+
+// One row of the backward pass; adds to the block's partial sums of dgamma and dbeta.
+void backward_row(const float* x, const float* gamma, float mean, float rstd, const float* dy,
+                  float* dx, float* dgamma, float* dbeta, int64_t n) {
+  float sum_g = 0.0F;
+  float sum_gh = 0.0F;
+#pragma omp simd reduction(+ : sum_g, sum_gh)
+  for (int64_t j = 0; j < n; ++j) {
+    const float h = (x[j] - mean) * rstd;
+    const float g = dy[j] * gamma[j];
+    sum_g += g;
+    sum_gh += g * h;
+    dgamma[j] += dy[j] * h;
+    dbeta[j] += dy[j];
+  }
+  const float average_g = sum_g / static_cast<float>(n);
+  const float average_gh = sum_gh / static_cast<float>(n);
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    const float h = (x[j] - mean) * rstd;
+    dx[j] = rstd * (dy[j] * gamma[j] - average_g - h * average_gh);
+  }
+}
+
+}  // namespace
+
+void layer_norm_forward(Stream& stream, const float* x, const float* gamma, const float* beta,
+                        float* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* in = x + row * n;
+      float* out = y + row * n;
+      const float average = sum_of(n, [=](int64_t j) { return in[j]; }) / static_cast<float>(n);
+      // From the differences: the mean of the squares would cancel where the mean is large.
+      const float squares =
+          sum_of(n, [=](int64_t j) { return (in[j] - average) * (in[j] - average); });
+      const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
+      mean[row] = average;
+      rstd[row] = factor;
+#pragma omp simd
+      for (int64_t j = 0; j < n; ++j) {
+        out[j] = (in[j] - average) * factor * gamma[j] + beta[j];
+      }
+    }
+  });
+}
+
+void layer_norm_backward(Stream& stream, const float* x, const float* gamma, const float* mean,
+                         const float* rstd, const float* dy, float* dx, float* dgamma, float* dbeta,
+                         int64_t rows, int64_t n, bool accumulate) {
+  stream.enqueue([=] {
+    thread_local std::vector<float> memory;
+    const RowBlocks blocks(rows);
+    float* partials = scratch(memory, blocks.count * 2 * n);  // per block: dgamma, dbeta
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      float* partial = partials + block * 2 * n;
+      std::fill_n(partial, 2 * n, 0.0F);
+      for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
+        const int64_t at = row * n;
+        backward_row(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, partial, partial + n,
+                     n);
+      }
+    }
+    add_partials(partials, blocks.count, 2 * n, dgamma, n, accumulate);
+    add_partials(partials + n, blocks.count, 2 * n, dbeta, n, accumulate);
+  });
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,22 @@
+// Matrix product.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct MatmulSize {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+};
+
+// c (+)= op(a) op(b), all f32 and row-major. a: [m, k], or [k, m] if transpose_a;
+// b: [k, n], or [n, k] if transpose_b; c: [m, n], which overlaps neither. With k = 0 the
+// product is zero.
+void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize size,
+            bool transpose_a, bool transpose_b, bool accumulate);
+
+}  // namespace hidup::kernels

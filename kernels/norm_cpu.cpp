@@ -1,0 +1,39 @@
+#include "kernels/norm.h"
+
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool accumulate) {
+  stream.enqueue([=] {
+    constexpr int64_t kBlock = 16384;  // fixed, so that the rounding is the same for any team
+    thread_local std::vector<double> memory;
+    const int64_t blocks = ceil_div(n, kBlock);
+    double* partials = scratch(memory, blocks);
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks; ++block) {
+      const float* part = x + block * kBlock;
+      partials[block] = sum_of<double>(std::min(kBlock, n - block * kBlock), [=](int64_t i) {
+        return static_cast<double>(part[i]) * static_cast<double>(part[i]);
+      });
+    }
+    double total = accumulate ? static_cast<double>(*sum) : 0.0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      total += partials[block];
+    }
+    *sum = static_cast<float>(total);
+  });
+}
+
+void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale) {
+  stream.enqueue([=] {
+    *norm = std::sqrt(*squared);
+    const float coefficient = max_norm / (*norm + 1e-6F);
+    // Written so that a NaN norm gives a NaN scale, and is seen.
+    *scale = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
+  });
+}
+
+}  // namespace hidup::kernels

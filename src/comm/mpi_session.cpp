@@ -1,0 +1,107 @@
+#include "comm/mpi_session.h"
+
+#include <cstdlib>
+#include <string_view>
+
+#include "comm/mpi_check.h"
+#include "comm/mpi_communicator.h"
+#include "core/log.h"
+
+namespace hidup {
+namespace {
+
+// Open MPI started by a plain srun without PMIx gives every process a world of
+// its own: N jobs of one rank that overwrite each other's files.
+void refuse_singletons_under_slurm() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr) {
+    tasks = std::getenv("SLURM_NTASKS");
+  }
+  const bool launched =
+      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+  if (tasks != nullptr && std::atoi(tasks) > 1 && !launched) {
+    const char* task = std::getenv("SLURM_PROCID");
+    if (task == nullptr || std::string_view(task) == "0") {
+      fail(ExitCode::unavailable,
+           "Slurm has {} tasks, but MPI would start each as a world of its own, because srun gave "
+           "it no PMIx: start with `srun --mpi=pmix` or with mpirun",
+           tasks);
+    }
+    throw Error(ExitCode::unavailable, "");  // said once, by task 0
+  }
+}
+
+}  // namespace
+
+void check_mpi(int status, std::string_view doing) {
+  if (status == MPI_SUCCESS) {
+    return;
+  }
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  fail(ExitCode::communication, "{}: {}", doing,
+       std::string_view(text, static_cast<size_t>(length)));
+}
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  refuse_singletons_under_slurm();
+  // The communication thread shares its cores with computation: while it waits
+  // it must yield. A user's own setting stands.
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+
+  char name[MPI_MAX_PROCESSOR_NAME] = "";
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
+  host_.assign(name, static_cast<size_t>(length));
+  world_ = make_mpi_communicator(MPI_COMM_WORLD);
+  log::set_rank(world_->rank(), world_->size(), host_);
+  if (provided < MPI_THREAD_MULTIPLE) {
+    if (log::is_rank_zero()) {
+      log::error(
+          "this MPI library gives no MPI_THREAD_MULTIPLE, which communication beside "
+          "computation needs: use a build of it with thread support");
+    }
+    world_.reset();
+    MPI_Finalize();
+    throw Error(ExitCode::unavailable, "");
+  }
+
+  MPI_Comm same_host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_->rank(), MPI_INFO_NULL,
+                                &same_host),
+            "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_rank(same_host, &host_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(same_host, &host_size_), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&same_host), "MPI_Comm_free");
+}
+
+MpiSession::~MpiSession() {
+  world_.reset();
+  MPI_Finalize();
+}
+
+std::string mpi_library_version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view version(text, static_cast<size_t>(length));
+  return std::string(version.substr(0, version.find_first_of(",\n")));
+}
+
+void abort_all_ranks(ExitCode code, const std::string& message) {
+  log::error(message);
+  int initialized = 0;
+  int finalized = 0;
+  MPI_Initialized(&initialized);
+  MPI_Finalized(&finalized);
+  if (initialized != 0 && finalized == 0) {
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  }
+  std::_Exit(static_cast<int>(code));
+}
+
+}  // namespace hidup

@@ -1,0 +1,44 @@
+// The life of MPI in this process: started once, ended or aborted once.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/check.h"
+
+namespace hidup {
+
+class MpiSession {
+ public:
+  // Starts MPI with MPI_THREAD_MULTIPLE. Throws Error(unavailable) where the
+  // library gives less, or where Slurm started several processes that MPI sees
+  // as one each (srun without PMIx).
+  MpiSession(int* argc, char*** argv);
+  // Ends MPI; all ranks must come here.
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+  // All ranks. Lives as long as the session.
+  Communicator& world() { return *world_; }
+  // Ranks of this host, and this rank's place among them.
+  int host_rank() const { return host_rank_; }
+  int host_size() const { return host_size_; }
+  const std::string& host() const { return host_; }
+
+ private:
+  std::string host_;
+  int host_rank_ = 0;
+  int host_size_ = 1;
+  std::unique_ptr<Communicator> world_;
+};
+
+// "Open MPI v4.1.4, ..." as the loaded library calls itself, up to the first comma.
+std::string mpi_library_version();
+
+// Prints the message with this rank's name and brings all ranks down with the
+// code. If MPI is not running, the process just exits.
+[[noreturn]] void abort_all_ranks(ExitCode code, const std::string& message);
+
+}  // namespace hidup

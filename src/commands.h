@@ -1,0 +1,35 @@
+// What the command line asks for, and the subcommands that do it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hidup {
+
+struct TrainOptions {
+  std::string deck;
+  std::string cluster;
+  std::string strategy = "dp";
+  std::string out;  // empty: out/MODEL-TIME.h5
+  bool overwrite = false;
+  std::vector<std::string> overrides;  // --set
+  std::string dump_gradients;          // empty: none
+  std::string command_line;            // as typed
+};
+
+struct ValidateOptions {
+  std::string deck;
+  std::string cluster;  // empty: none
+  std::optional<int64_t> ranks;
+  std::vector<std::string> overrides;
+  bool keys = false;  // print the reference of all keys instead
+};
+
+// Both return the process's exit code. An Error that validate throws is its own;
+// train ends all ranks by itself.
+int train(const TrainOptions& options, int* argc, char*** argv);
+int validate(const ValidateOptions& options);
+
+}  // namespace hidup

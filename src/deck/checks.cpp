@@ -1,0 +1,231 @@
+#include "deck/checks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+using Name = std::string_view;
+
+// Whether all of these keys can be judged.
+template <typename... Names>
+bool usable(const DeckChecks& checks, Names... names) {
+  return (checks.usable(names) && ...);
+}
+
+// "128 or 132": the multiples of `unit` around `value`.
+std::string multiples_around(int64_t value, int64_t unit) {
+  const int64_t below = value / unit * unit;
+  return below == 0 ? fmt::format("{}", unit) : fmt::format("{} or {}", below, below + unit);
+}
+
+void check_widths(const ModelDeck& model, const DeckChecks& checks) {
+  constexpr Name kName = "model.hidden";
+  if (!usable(checks, kName, "model.heads")) {
+    return;
+  }
+  const int64_t hidden = model.hidden;
+  const int64_t heads = model.heads;
+  const int64_t unit = heads % 2 == 0 ? heads : 2 * heads;
+  if (hidden % heads != 0) {
+    checks.report(kName,
+                  fmt::format("{} {} = {} heads x {} + {}: take {}", kName, hidden, heads,
+                              hidden / heads, hidden % heads, multiples_around(hidden, unit)));
+  } else if (hidden % 2 != 0) {
+    checks.report(kName, fmt::format("{} {} is odd, but sinusoidal positions are pairs of a sine "
+                                     "and a cosine: take {}",
+                                     kName, hidden, multiples_around(hidden, unit)));
+  }
+}
+
+void check_data(const Deck& deck, const DeckChecks& checks) {
+  const DataDeck& data = deck.data;
+  if (!usable(checks, "data.kind")) {
+    return;
+  }
+  const bool synthetic = data.kind == "synthetic";
+  if (usable(checks, "data.path") && data.path.empty() && !synthetic) {
+    checks.report("data.path", fmt::format("data.kind {} needs data.path: a file, a glob or a "
+                                           "list of them",
+                                           data.kind));
+  }
+  if (usable(checks, "data.path") && !data.path.empty() && synthetic) {
+    checks.report("data.path",
+                  "data.kind synthetic reads no files: remove data.path, or choose "
+                  "the kind text or tokens");
+  }
+  if (usable(checks, "model.vocab") && !deck.model.vocab && synthetic) {
+    checks.report("model.vocab",
+                  "data.kind synthetic needs a number as model.vocab: there is no "
+                  "data to take it from");
+  }
+  if (usable(checks, "data.tokenizer") && data.tokenizer == "words" && data.kind != "text") {
+    checks.report("data.tokenizer",
+                  fmt::format("data.tokenizer words is for data.kind text, not {}", data.kind));
+  }
+}
+
+void check_schedule(const TrainDeck& train, const DeckChecks& checks) {
+  if (usable(checks, "train.warmup_steps", "train.steps") && train.warmup_steps > train.steps) {
+    checks.report("train.warmup_steps",
+                  fmt::format("train.warmup_steps {} is more than train.steps {}",
+                              train.warmup_steps, train.steps));
+  }
+}
+
+struct Factor {
+  Name key;
+  int64_t value;
+};
+
+// Reports, at the largest factor, a product whose bytes a 64-bit integer cannot count.
+void check_product(const std::vector<Factor>& factors, const DeckChecks& checks) {
+  constexpr double kMost = 0x1p60;  // elements of 4 bytes, with a bit to spare
+  double product = 1.0;
+  std::vector<Name> names;
+  std::vector<int64_t> values;
+  for (const Factor& factor : factors) {
+    if (!checks.usable(factor.key)) {
+      return;
+    }
+    product *= static_cast<double>(factor.value);
+    names.push_back(factor.key);
+    values.push_back(factor.value);
+  }
+  if (product > kMost) {
+    const auto largest = std::max_element(values.begin(), values.end());
+    checks.report(names[static_cast<size_t>(largest - values.begin())],
+                  fmt::format("{} = {} = {:.3g}, more than 2^60 = {:.3g}", fmt::join(names, " x "),
+                              fmt::join(values, " x "), product, kMost));
+  }
+}
+
+void check_sizes(const Deck& deck, const DeckChecks& checks) {
+  const Factor layers{"model.layers", deck.model.layers};
+  const Factor hidden{"model.hidden", deck.model.hidden};
+  const Factor ffn{"model.ffn", deck.model.ffn};
+  const Factor heads{"model.heads", deck.model.heads};
+  const Factor sequence{"model.sequence", deck.model.sequence};
+  const Factor vocab{"model.vocab", deck.model.vocab.value_or(1)};
+  const Factor batch{"train.batch", deck.train.batch};
+  const Factor steps{"train.steps", deck.train.steps};
+  check_product({batch, sequence, hidden}, checks);
+  check_product({batch, sequence, ffn}, checks);
+  check_product({batch, sequence, vocab}, checks);
+  check_product({batch, heads, sequence, sequence}, checks);
+  check_product({steps, batch, sequence}, checks);
+  check_product({layers, hidden, ffn}, checks);
+}
+
+bool is_identifier(std::string_view text) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return !text.empty() && letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
+         });
+}
+
+void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].name", i);
+    const std::string& name = mesh[i].name;
+    if (!checks.usable(key)) {
+      continue;
+    }
+    if (!is_identifier(name)) {
+      checks.report(key, fmt::format("axis name \"{}\": expected letters, digits, _ and -, first "
+                                     "a letter",
+                                     name));
+    }
+    const bool taken = std::any_of(mesh.begin(), mesh.begin() + static_cast<std::ptrdiff_t>(i),
+                                   [&](const MeshAxis& before) { return before.name == name; });
+    if (taken) {
+      checks.report(key, fmt::format("two axes are named {}", name));
+    }
+  }
+}
+
+void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  constexpr int64_t kMostRanks = 2147483647;  // MPI counts ranks with an int
+  std::string auto_axis;
+  int64_t ranks = 1;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].size", i);
+    if (!checks.usable(key)) {
+      continue;
+    }
+    if (mesh[i].size) {
+      ranks *= *mesh[i].size;
+    } else if (auto_axis.empty()) {
+      auto_axis = mesh[i].name;
+    } else {
+      checks.report(key, fmt::format("the axes {} and {} both have the size auto: one may",
+                                     auto_axis, mesh[i].name));
+    }
+    if (ranks > kMostRanks) {
+      checks.report(key, fmt::format("the sizes of the mesh's axes multiply to {}: at most {} "
+                                     "ranks are possible",
+                                     ranks, kMostRanks));
+      return;
+    }
+  }
+}
+
+void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
+  if (!usable(checks, "cluster.mesh")) {
+    return;
+  }
+  if (cluster.mesh.empty()) {
+    checks.report("cluster.mesh",
+                  "cluster.mesh is empty: expected at least one axis, such as "
+                  "{name: ranks, size: auto}");
+  }
+  check_axis_names(cluster.mesh, checks);
+  check_axis_sizes(cluster.mesh, checks);
+}
+
+}  // namespace
+
+void check_relations(const Deck& deck, const DeckChecks& checks) {
+  check_widths(deck.model, checks);
+  check_data(deck, checks);
+  check_schedule(deck.train, checks);
+  check_sizes(deck, checks);
+  check_mesh(deck.cluster, checks);
+}
+
+std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
+  check(ranks >= 1, "{} ranks", ranks);
+  std::vector<std::string> names;
+  std::vector<std::string> sizes;
+  int64_t known = 1;  // product of the sizes that are given
+  bool has_auto = false;
+  for (const MeshAxis& axis : deck.cluster.mesh) {
+    names.push_back(axis.name);
+    sizes.push_back(axis.size ? fmt::format("{}", *axis.size) : "auto");
+    known *= axis.size.value_or(1);
+    has_auto = has_auto || !axis.size;
+  }
+  const std::string mesh =
+      fmt::format("cluster.mesh: {} = {}", fmt::join(names, " x "), fmt::join(sizes, " x "));
+  if (has_auto && ranks % known != 0) {
+    fail(ExitCode::usage, "{}, but {} ranks are not a multiple of {}", mesh, ranks, known);
+  }
+  if (!has_auto && ranks != known) {
+    const std::string product = names.size() > 1 ? fmt::format(" = {}", known) : "";
+    fail(ExitCode::usage, "{}{} ranks, but there are {}", mesh, product, ranks);
+  }
+  std::vector<int64_t> result;
+  for (const MeshAxis& axis : deck.cluster.mesh) {
+    result.push_back(axis.size.value_or(ranks / known));
+  }
+  return result;
+}
+
+}  // namespace hidup

@@ -1,0 +1,108 @@
+// The decks: what a run computes, on which data, how it trains, on which machine.
+//
+// Two YAML files hold them: the model deck (sections model, data, train) and the
+// cluster deck (section cluster). keys.cpp has one record per key, and says what
+// every member here means, its default and its limits.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hidup {
+
+// Sizes count elements. Whoever reads a member may rely on its key's limits and on
+// the relations between keys that parse_decks() checks.
+struct ModelDeck {
+  std::string family;
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t ffn = 0;
+  int64_t heads = 0;
+  int64_t sequence = 0;
+  std::optional<int64_t> vocab;  // none: auto, from the data
+  double dropout = 0.0;
+  std::string precision;
+};
+
+struct DataDeck {
+  std::string kind;
+  std::vector<std::string> path;  // files and globs, absolute
+  std::string tokenizer;
+};
+
+struct TrainDeck {
+  int64_t batch = 0;  // sequences per step, all ranks together
+  int64_t steps = 0;
+  uint64_t seed = 0;
+  double lr = 0.0;
+  std::string schedule;
+  int64_t warmup_steps = 0;
+  double min_lr_ratio = 0.0;
+  std::string optimizer;
+  double beta1 = 0.0;
+  double beta2 = 0.0;
+  double epsilon = 0.0;
+  double weight_decay = 0.0;
+  double clip_norm = 0.0;      // 0: off
+  int64_t bucket_bytes = 0;    // key train.bucket
+  int64_t timeline_every = 0;  // 0: steps 1 to 3 only
+};
+
+struct MeshAxis {
+  std::string name;
+  std::optional<int64_t> size;      // none: auto, what the number of ranks leaves
+  std::optional<double> bandwidth;  // bytes/s
+  std::optional<double> latency;    // s
+};
+
+struct ClusterDeck {
+  std::string device_kind;
+  std::optional<int64_t> device_threads;
+  std::optional<int64_t> device_memory;  // bytes; none: what the machine has
+  std::optional<double> device_flops;    // flop/s
+  std::vector<MeshAxis> mesh;            // outermost axis first
+  std::string comm_backend;
+  double heartbeat_timeout_s = 0.0;  // key cluster.comm.heartbeat_timeout
+};
+
+struct Deck {
+  ModelDeck model;
+  DataDeck data;
+  TrainDeck train;
+  ClusterDeck cluster;
+};
+
+enum class DeckFile { model, cluster };
+
+// The text of a deck and where it comes from.
+struct DeckSource {
+  std::string name;    // as messages show it: the path as typed
+  std::string text;    // YAML
+  std::string folder;  // relative paths in the deck start here
+};
+
+// Throws Error(file) where the path cannot be read.
+DeckSource read_deck_file(const std::string& path);
+
+// Reads the decks, then the overrides "section.key=value" (the value is YAML, the
+// last override of a key holds, its relative paths start in the working directory).
+// Either deck may be null: its sections then keep their defaults, and what they
+// lack is not an error.
+// Throws one Error(usage) with a line "FILE:LINE:COLUMN: message" per problem.
+Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
+                 std::span<const std::string> overrides);
+
+// The sizes of the mesh's axes for this many ranks, outermost first.
+// Throws Error(usage) where no size of the auto axis makes them fit.
+std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
+
+// All keys of one deck file with their values: a deck that parses to the same values.
+std::string resolved_yaml(const Deck& deck, DeckFile file);
+
+// The page that explains how to write decks and lists every key (Markdown).
+std::string reference_markdown();
+
+}  // namespace hidup

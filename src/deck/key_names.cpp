@@ -1,0 +1,92 @@
+#include "deck/key_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "deck/keys.h"
+
+namespace hidup {
+
+std::string record_name(std::string_view name) {
+  std::string record;
+  bool in_index = false;
+  for (const char c : name) {
+    in_index = in_index && c != ']';
+    if (!in_index) {
+      record += c;
+    }
+    in_index = in_index || c == '[';
+  }
+  return record;
+}
+
+std::string_view parent_of(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string_view::npos ? "" : name.substr(0, dot);
+}
+
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+bool belongs_to(std::string_view name, std::string_view owner) {
+  return name.starts_with(owner) &&
+         (name.size() == owner.size() || name[owner.size()] == '.' || name[owner.size()] == '[');
+}
+
+bool is_of_item(std::string_view record) {
+  return record.find("[]") != std::string_view::npos;
+}
+
+bool is_group(std::string_view name) {
+  const std::string prefix = std::string(name) + ".";
+  const auto all = keys();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const Key& key) { return key.name.starts_with(prefix); });
+}
+
+std::vector<std::string> children_of(std::string_view group) {
+  const std::string prefix = group.empty() ? "" : std::string(group) + ".";
+  std::vector<std::string> children;
+  for (const Key& key : keys()) {
+    if (!key.name.starts_with(prefix)) {
+      continue;
+    }
+    const std::string_view rest = std::string_view(key.name).substr(prefix.size());
+    const std::string child(rest.substr(0, rest.find_first_of(".[")));
+    if (children.empty() || children.back() != child) {
+      children.push_back(child);
+    }
+  }
+  return children;
+}
+
+std::string suggestion(std::string_view name) {
+  const std::string_view last = last_part(name);
+  for (const Key& key : keys()) {
+    if (last_part(key.name) == last) {
+      return fmt::format(": did you mean {}?", key.name);
+    }
+  }
+  const std::string group(parent_of(name));
+  if (!group.empty() && !is_group(record_name(group))) {
+    std::vector<std::string> all;
+    for (const Key& key : keys()) {
+      all.push_back(key.name);
+    }
+    const std::string close = nearest(name, all);
+    return close.empty() ? "" : fmt::format(": did you mean {}?", close);
+  }
+  const std::vector<std::string> siblings = children_of(record_name(group));
+  const std::string close = nearest(last, siblings);
+  if (!close.empty()) {
+    return fmt::format(": did you mean {}{}{}?", group, group.empty() ? "" : ".", close);
+  }
+  return fmt::format(": {} {}", group.empty() ? "the sections are" : "the keys here are",
+                     fmt::join(siblings, ", "));
+}
+
+}  // namespace hidup

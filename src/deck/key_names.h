@@ -1,0 +1,35 @@
+// The names of keys as paths: "section.group.key", and "list[1].key" for a key of the
+// second item of a list, whose record is named "list[].key".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hidup {
+
+// "cluster.mesh[1].size" -> "cluster.mesh[].size"
+std::string record_name(std::string_view name);
+
+// "model.layers" -> "model"; "model" -> ""
+std::string_view parent_of(std::string_view name);
+
+// "model.layers" -> "layers"
+std::string_view last_part(std::string_view name);
+
+// `name` is `owner`, or a key or an item somewhere below it.
+bool belongs_to(std::string_view name, std::string_view owner);
+
+// The record is one of the items of a list.
+bool is_of_item(std::string_view record);
+
+// Some record's name starts with `name` and a dot: a section, or a part of one.
+bool is_group(std::string_view name);
+
+// The last parts of the names one level below a group; the sections for "".
+std::vector<std::string> children_of(std::string_view group);
+
+// What to say after "unknown key NAME": ": did you mean train.lr?", or what there is.
+std::string suggestion(std::string_view name);
+
+}  // namespace hidup

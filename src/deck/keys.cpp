@@ -1,0 +1,280 @@
+#include "deck/keys.h"
+
+#include <algorithm>
+
+namespace hidup {
+namespace {
+
+constexpr double kKiB = 1024.0;
+constexpr double kMiB = 1024.0 * kKiB;
+constexpr double kTiB = 1024.0 * 1024.0 * kMiB;
+constexpr double kHour = 3600.0;
+
+// Token indices are 32-bit integers.
+constexpr double kMaxVocab = 2147483647.0;
+
+std::vector<Key> model_keys() {
+  return {
+      {.name = "model.family",
+       .doc = "What is built: bert is a transformer encoder with sinusoidal positions.",
+       .fallback = "bert",
+       .choices = {"bert"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.family; }},
+      {.name = "model.layers",
+       .doc = "Number of transformer blocks.",
+       .range = {1, 10000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.layers; }},
+      {.name = "model.hidden",
+       .doc = "Width of the model: even, and a multiple of `model.heads`.",
+       .range = {2, 1000000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.hidden; }},
+      {.name = "model.ffn",
+       .doc = "Inner width of the feed-forward network of a block.",
+       .fallback = "4 x model.hidden",
+       .derived = [](const Deck& d) { return 4 * d.model.hidden; },
+       .range = {1, 10000000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.ffn; }},
+      {.name = "model.heads",
+       .doc = "Attention heads of a block; each is `model.hidden` / `model.heads` wide.",
+       .range = {1, 10000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.heads; }},
+      {.name = "model.sequence",
+       .doc = "Tokens of a sequence.",
+       .range = {1, 10000000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.sequence; }},
+      {.name = "model.vocab",
+       .doc = "Number of different tokens. auto: as many as the data needs.",
+       .fallback = "auto",
+       .range = {1, kMaxVocab},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.vocab; }},
+      {.name = "model.dropout",
+       .doc = "Probability that dropout zeroes an element.",
+       .fallback = "0",
+       .range = {.min = 0, .max = 1, .below_max = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.dropout; }},
+      {.name = "model.precision",
+       .doc = "Number format of parameters and activations.",
+       .fallback = "fp32",
+       .choices = {"fp32"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.precision; }},
+  };
+}
+
+std::vector<Key> data_keys() {
+  return {
+      {.name = "data.kind",
+       .doc = "text: files of text, cut into tokens by `data.tokenizer`. tokens: files of "
+              "token indices. synthetic: random tokens, for timing; needs `model.vocab`.",
+       .fallback = "text",
+       .choices = {"text", "tokens", "synthetic"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.data.kind; }},
+      {.name = "data.path",
+       .doc = "Where the data is, for the kinds text and tokens. Relative paths start in the "
+              "folder of the deck; in `--set` in the working directory.",
+       .fallback = "[]",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.data.path; }},
+      {.name = "data.tokenizer",
+       .doc = "What is a token of a text: a byte, or a word.",
+       .fallback = "bytes",
+       .choices = {"bytes", "words"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.data.tokenizer; }},
+  };
+}
+
+std::vector<Key> train_keys() {
+  return {
+      {.name = "train.batch",
+       .doc = "Sequences per step, all ranks together.",
+       .range = {1, 1e9},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.batch; }},
+      {.name = "train.steps",
+       .doc = "Number of optimizer steps.",
+       .range = {1, 1e12},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.steps; }},
+      {.name = "train.seed",
+       .doc = "Parameters, dropout and the order of the data follow from it, on any number "
+              "of ranks.",
+       .fallback = "1",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.seed; }},
+      {.name = "train.lr",
+       .doc = "Learning rate after the warmup.",
+       .fallback = "1e-3",
+       .range = {.min = 0, .max = 1000, .above_min = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.lr; }},
+      {.name = "train.schedule",
+       .doc = "How the learning rate falls from the end of the warmup to the last step.",
+       .fallback = "constant",
+       .choices = {"constant", "linear", "cosine"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.schedule; }},
+      {.name = "train.warmup_steps",
+       .doc = "Steps in which the learning rate rises linearly to `train.lr`; at most "
+              "`train.steps`.",
+       .fallback = "0",
+       .range = {0, 1e12},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.warmup_steps; }},
+      {.name = "train.min_lr_ratio",
+       .doc = "Learning rate at the end of the schedules linear and cosine, over `train.lr`.",
+       .fallback = "0",
+       .range = {0, 1},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.min_lr_ratio; }},
+      {.name = "train.optimizer",
+       .doc = "adam, or adamw, whose weight decay is apart from the gradient.",
+       .fallback = "adam",
+       .choices = {"adam", "adamw"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.optimizer; }},
+      {.name = "train.beta1",
+       .doc = "Decay of the mean of the gradients.",
+       .fallback = "0.9",
+       .range = {.min = 0, .max = 1, .below_max = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.beta1; }},
+      {.name = "train.beta2",
+       .doc = "Decay of the mean of the squared gradients.",
+       .fallback = "0.999",
+       .range = {.min = 0, .max = 1, .below_max = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.beta2; }},
+      {.name = "train.epsilon",
+       .doc = "Added to the root of the mean squared gradient before dividing by it.",
+       .fallback = "1e-8",
+       .range = {.min = 0, .max = 1, .above_min = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.epsilon; }},
+      {.name = "train.weight_decay",
+       .doc = "Weight decay. adam adds it times the parameter to the gradient; adamw shrinks "
+              "the parameter by it times the learning rate. 0: off.",
+       .fallback = "0",
+       .range = {0, 1000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.weight_decay; }},
+      {.name = "train.clip_norm",
+       .doc = "Gradients whose norm over all parameters is larger are scaled down to it. "
+              "0: off.",
+       .fallback = "0",
+       .range = {0, 1e30},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.clip_norm; }},
+      {.name = "train.bucket",
+       .doc = "Gradients are reduced over the ranks in buckets of about this size.",
+       .fallback = "4MiB",
+       .range = {kKiB, kTiB},
+       .unit = Unit::bytes,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.bucket_bytes; }},
+      {.name = "train.timeline_every",
+       .doc = "The timing file keeps the timeline of steps 1 to 3 and of every step that this "
+              "divides. 0: of steps 1 to 3 only.",
+       .fallback = "0",
+       .range = {0, 1e12},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.timeline_every; }},
+  };
+}
+
+std::vector<Key> cluster_keys() {
+  return {
+      {.name = "cluster.device.kind",
+       .doc = "What a rank computes on. A kind that the program was not built for ends it with "
+              "exit code 8.",
+       .fallback = "cpu",
+       .choices = {"cpu", "cuda"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_kind; }},
+      {.name = "cluster.device.threads",
+       .doc = "OpenMP threads of a rank. auto: the cores that the rank may use.",
+       .fallback = "auto",
+       .range = {1, 4096},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_threads; }},
+      {.name = "cluster.device.memory",
+       .doc = "Memory that a rank may use. auto: what the machine has.",
+       .fallback = "auto",
+       .range = {kMiB, 1024 * kTiB},
+       .unit = Unit::bytes,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_memory; }},
+      {.name = "cluster.device.flops",
+       .doc = "Peak floating-point rate of a rank. auto: not known.",
+       .fallback = "auto",
+       .range = {.min = 0, .above_min = true},
+       .unit = Unit::flops,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_flops; }},
+      {.name = "cluster.mesh",
+       .doc = "The axes along which the ranks are arranged, outermost first; the product of "
+              "their sizes is the number of ranks.",
+       .fallback = "[{name: ranks, size: auto}]",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.mesh; }},
+      {.name = "cluster.mesh[].name",
+       .doc = "Name of the axis: letters, digits, _ and -, first a letter.",
+       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].name; }},
+      {.name = "cluster.mesh[].size",
+       .doc = "Ranks along the axis. auto, on one axis only: what the other axes leave.",
+       .range = {1, 1000000},
+       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].size; }},
+      {.name = "cluster.mesh[].bandwidth",
+       .doc = "Bandwidth of a rank's link along the axis, per direction. auto: not known.",
+       .fallback = "auto",
+       .range = {.min = 0, .above_min = true},
+       .unit = Unit::bandwidth,
+       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].bandwidth; }},
+      {.name = "cluster.mesh[].latency",
+       .doc = "Time of an empty message along the axis. auto: not known.",
+       .fallback = "auto",
+       .range = {0, kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
+      {.name = "cluster.comm.backend",
+       .doc = "What carries the collectives. auto: the best one for the device.",
+       .fallback = "auto",
+       .choices = {"auto", "mpi"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
+      {.name = "cluster.comm.heartbeat_timeout",
+       .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
+              "with exit code 5.",
+       .fallback = "5s",
+       .range = {1, kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
+  };
+}
+
+std::vector<Key> all_keys() {
+  std::vector<Key> all;
+  for (const auto& part : {model_keys(), data_keys(), train_keys(), cluster_keys()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const Section> sections() {
+  static const std::vector<Section> kSections = {
+      {"model", DeckFile::model, "What is trained. Sizes count elements."},
+      {"data", DeckFile::model, "What it is trained on."},
+      {"train", DeckFile::model, "How it is trained."},
+      {"cluster", DeckFile::cluster, "What it is trained with."},
+  };
+  return kSections;
+}
+
+std::span<const Key> keys() {
+  static const std::vector<Key> kKeys = all_keys();
+  return kKeys;
+}
+
+const Key* find_key(std::string_view name) {
+  const auto all = keys();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const Key& key) { return key.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string_view section_of(std::string_view name) {
+  return name.substr(0, name.find('.'));
+}
+
+std::optional<DeckFile> file_of(std::string_view section) {
+  for (const Section& known : sections()) {
+    if (known.name == section) {
+      return known.file;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string_view describe(DeckFile file) {
+  return file == DeckFile::model ? "model deck" : "cluster deck";
+}
+
+}  // namespace hidup

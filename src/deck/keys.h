@@ -1,0 +1,71 @@
+// One record per key of the decks: it drives reading, --set, the checks, the
+// resolved decks and the reference page. A new key is a new record in keys.cpp
+// (and the member it fills).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/units.h"
+#include "deck/deck.h"
+
+namespace hidup {
+
+// Where a value goes; the type says what the key takes. An optional takes "auto"
+// for none. A list of strings holds paths, a list of axes holds maps.
+using Slot =
+    std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
+                 std::string*, std::vector<std::string>*, std::vector<MeshAxis>*>;
+
+// Limits of a number, in base units.
+struct Range {
+  double min = 0.0;
+  double max = std::numeric_limits<double>::infinity();
+  bool above_min = false;  // min itself is not allowed
+  bool below_max = false;  // max itself is not allowed
+};
+
+struct Key {
+  // "section.key"; "section.list[].key" for a key of every item of a list of maps.
+  std::string name;
+  std::string doc;
+  // As a deck would write it. Empty: the key is required.
+  std::string fallback;
+  // Computes the default from other keys; `fallback` then says how.
+  int64_t (*derived)(const Deck& deck) = nullptr;
+  std::vector<std::string> choices;
+  Range range;
+  Unit unit = Unit::none;
+  // The member; `item` is the index in the list where the name has a "[]".
+  Slot (*slot)(Deck& deck, size_t item);
+};
+
+struct Section {
+  std::string name;
+  DeckFile file;
+  std::string doc;
+};
+
+// In the order of the reference; the keys of a section and of a group stand together.
+std::span<const Section> sections();
+std::span<const Key> keys();
+
+// The key of that name, or null.
+const Key* find_key(std::string_view name);
+
+// The first component of a name: its section. The whole name if it has no dot.
+std::string_view section_of(std::string_view name);
+
+// The file that holds a section; nothing if there is no such section.
+std::optional<DeckFile> file_of(std::string_view section);
+
+// "model deck" or "cluster deck"
+std::string_view describe(DeckFile file);
+
+}  // namespace hidup

@@ -1,0 +1,395 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "core/check.h"
+#include "deck/checks.h"
+#include "deck/deck.h"
+#include "deck/key_names.h"
+#include "deck/keys.h"
+#include "deck/problems.h"
+#include "deck/values.h"
+#include "deck/yaml_tree.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Reads one source after the other, and collects what is wrong with them.
+class DeckReader {
+ public:
+  DeckReader() {
+    source_ = problems_.add_source("defaults");
+    for (const Key& key : keys()) {
+      if (!is_of_item(key.name)) {
+        read_default(key, key.name, 0);
+      }
+    }
+    check(problems_.empty(), "a default of the decks is not a legal value of its key");
+    given_.clear();
+  }
+
+  void read_deck(const DeckSource& source, DeckFile file) {
+    source_ = problems_.add_source(source.name);
+    folder_ = source.folder;
+    origins_[file] = {source_, 1, 1};
+    const YamlNode root = parse(source.text);
+    if (root.kind == YamlNode::Kind::refused) {
+      refuse_sections(file);
+    } else if (root.kind == YamlNode::Kind::map) {
+      read_map(root, "", 0, file);
+    } else {
+      report(position_of(root),
+             fmt::format("expected the sections {} of a {}, found {}",
+                         fmt::join(section_names(file), ", "), describe(file), describe(root)));
+      refuse_sections(file);
+    }
+  }
+
+  void read_override(const std::string& assignment) {
+    source_ = problems_.add_source("--set " + assignment);
+    folder_ = fs::current_path();
+    is_override_ = true;
+    const size_t equals = assignment.find('=');
+    if (equals == std::string::npos) {
+      return report(here(), "expected section.key=value");
+    }
+    const std::string name = assignment.substr(0, equals);
+    const Key* key = find_key(name);
+    if (key == nullptr || name.find('[') != std::string::npos) {
+      return report(here(), unknown_override(name));
+    }
+    origins_.try_emplace(file_of(section_of(name)).value(), here());
+    const YamlNode value = parse(assignment.substr(equals + 1));
+    if (value.kind != YamlNode::Kind::refused) {
+      read_value(*key, name, value, 0, here());
+    } else {
+      refused_.insert(name);
+    }
+  }
+
+  Deck finish() {
+    for (const auto& [file, origin] : origins_) {
+      if (origin.line > 0) {  // a deck: overrides alone need not be complete
+        report_missing(file);
+      }
+    }
+    for (const Key& key : keys()) {
+      if (key.derived != nullptr && !given_.contains(key.name)) {
+        *std::get<int64_t*>(key.slot(deck_, 0)) = key.derived(deck_);
+      }
+    }
+    check_relations(deck_, {[this](std::string_view name) { return usable(name); },
+                            [this](std::string_view name, const std::string& message) {
+                              report(where(name), message);
+                            }});
+    problems_.throw_if_any();
+    return deck_;
+  }
+
+ private:
+  // The place of a node. An override is a place by itself.
+  Position position_of(const YamlNode& node) const {
+    return is_override_ ? here() : Position{source_, node.line, node.column};
+  }
+  Position here() const { return {source_, 0, 0}; }
+
+  void report(const Position& position, const std::string& message) {
+    problems_.add(position, message);
+  }
+
+  // The key's value cannot be judged any more, because something is wrong with it.
+  void refuse(const std::string& name, const Position& position, const std::string& message) {
+    refused_.insert(name);
+    report(position, message);
+  }
+
+  YamlNode parse(const std::string& text) {
+    std::vector<YamlProblem> found;
+    YamlNode root = parse_yaml(text, found);
+    for (const YamlProblem& problem : found) {
+      YamlNode place;
+      place.line = problem.line;
+      place.column = problem.column;
+      report(position_of(place), problem.message);
+    }
+    return root;
+  }
+
+  static std::vector<std::string> section_names(DeckFile file) {
+    std::vector<std::string> names;
+    for (const Section& section : sections()) {
+      if (section.file == file) {
+        names.push_back(section.name);
+      }
+    }
+    return names;
+  }
+
+  void refuse_sections(DeckFile file) {
+    for (const std::string& section : section_names(file)) {
+      refused_.insert(section);
+    }
+  }
+
+  // Reads the keys under `group` ("" for the sections, which must be those of `file`).
+  void read_map(const YamlNode& map, const std::string& group, size_t item,
+                std::optional<DeckFile> file = std::nullopt) {
+    std::map<std::string, int> lines;  // where a key stood first
+    for (size_t i = 0; i < map.keys.size(); ++i) {
+      const YamlNode& word = map.keys[i];
+      const Position position = position_of(word);
+      if (word.kind != YamlNode::Kind::scalar) {
+        if (word.kind != YamlNode::Kind::refused) {
+          report(position, fmt::format("expected a key, found {}", describe(word)));
+        }
+        continue;
+      }
+      const std::string name = group.empty() ? word.text : group + "." + word.text;
+      const auto [first, is_new] = lines.emplace(word.text, word.line);
+      if (!is_new) {
+        refuse(name, position,
+               is_override_
+                   ? fmt::format("{} is given twice", name)
+                   : fmt::format("{} is given twice, first in line {}", name, first->second));
+      } else if (file && file_of(name) && file_of(name) != file) {
+        report(position, fmt::format("section {} belongs in the {}, not in the {}", name,
+                                     describe(*file_of(name)), describe(*file)));
+      } else {
+        read_entry(name, word, map.values[i], item);
+      }
+    }
+  }
+
+  void read_entry(const std::string& name, const YamlNode& word, const YamlNode& value,
+                  size_t item) {
+    const bool empty = value.kind == YamlNode::Kind::null;
+    const Position position = position_of(empty ? word : value);
+    const std::string record = record_name(name);
+    if (word.text.find_first_of(".[]") != std::string::npos) {
+      report(position_of(word), fmt::format("unknown key {}: in a deck keys are nested, not joined "
+                                            "by dots",
+                                            name));
+    } else if (const Key* key = find_key(record)) {
+      read_value(*key, name, value, item, position);
+    } else if (!is_group(record)) {
+      report(position_of(word), unknown_key(name));
+    } else if (value.kind == YamlNode::Kind::map) {
+      given_[name] = position_of(word);
+      read_map(value, name, item);
+    } else if (value.kind != YamlNode::Kind::refused) {
+      refuse(name, position,
+             fmt::format("{}: expected keys with values, found {}", name, describe(value)));
+    }
+  }
+
+  // Reads the value of a key. `name` is the key's with the index of the item.
+  void read_value(const Key& key, const std::string& name, const YamlNode& value, size_t item,
+                  const Position& position) {
+    // A later source starts afresh: nothing that was wrong with an earlier value holds.
+    std::erase_if(refused_, [&](const std::string& old) { return belongs_to(old, name); });
+    std::erase_if(given_, [&](const auto& old) { return belongs_to(old.first, name); });
+    given_[name] = position;
+    const Slot slot = key.slot(deck_, item);
+    if (value.kind == YamlNode::Kind::refused) {
+      refused_.insert(name);
+    } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
+      read_paths(key, name, value, **paths);
+    } else if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
+      read_axes(key, name, value, **axes, position);
+    } else {
+      read_scalar_at(key, name, value, slot, position);
+    }
+  }
+
+  void read_scalar_at(const Key& key, const std::string& name, const YamlNode& value,
+                      const Slot& slot, const Position& position) {
+    try {
+      read_scalar(key, value, slot);
+    } catch (const Error& error) {
+      refuse(name, position, fmt::format("{}: {}", name, error.what()));
+    }
+  }
+
+  void read_paths(const Key& key, const std::string& name, const YamlNode& value,
+                  std::vector<std::string>& paths) {
+    paths.clear();
+    const std::vector<YamlNode> single = {value};
+    for (const YamlNode& item : value.kind == YamlNode::Kind::list ? value.values : single) {
+      std::string path;
+      read_scalar_at(key, name, item, &path,
+                     item.kind == YamlNode::Kind::null ? given_.at(name) : position_of(item));
+      paths.push_back((fs::path(folder_) / path).lexically_normal());
+    }
+  }
+
+  void read_axes(const Key& key, const std::string& name, const YamlNode& value,
+                 std::vector<MeshAxis>& axes, const Position& position) {
+    axes.clear();
+    if (value.kind != YamlNode::Kind::list) {
+      return refuse(
+          name, position,
+          fmt::format("{}: expected {}, found {}", name, allowed_values(key), describe(value)));
+    }
+    axes.resize(value.values.size());
+    for (size_t i = 0; i < axes.size(); ++i) {
+      read_axis(fmt::format("{}[{}]", name, i), value.values[i], i);
+    }
+  }
+
+  void read_axis(const std::string& name, const YamlNode& axis, size_t item) {
+    const std::string record = record_name(name) + ".";
+    for (const Key& key : keys()) {
+      if (key.name.starts_with(record)) {
+        read_default(key, name + "." + key.name.substr(record.size()), item);
+      }
+    }
+    given_[name] = position_of(axis);
+    if (axis.kind == YamlNode::Kind::map) {
+      read_map(axis, name, item);
+      report_missing_in_item(name);
+    } else if (axis.kind != YamlNode::Kind::refused) {
+      refuse(name, given_[name],
+             fmt::format("{}: expected the keys {}, found {}", name,
+                         fmt::join(children_of(record_name(name)), ", "), describe(axis)));
+    } else {
+      refused_.insert(name);
+    }
+  }
+
+  void read_default(const Key& key, const std::string& name, size_t item) {
+    if (key.fallback.empty() || key.derived != nullptr) {
+      return;
+    }
+    std::vector<YamlProblem> malformed;
+    const YamlNode value = parse_yaml(key.fallback, malformed);
+    read_value(key, name, value, item, here());
+    given_.erase(name);
+  }
+
+  std::string unknown_key(const std::string& name) const {
+    if (name == "<<" || name.ends_with(".<<")) {
+      return "merge keys (<<) are not supported: write the keys out";
+    }
+    return fmt::format("unknown {} {}{}", name.find('.') == std::string::npos ? "section" : "key",
+                       name, suggestion(name));
+  }
+
+  std::string unknown_override(const std::string& name) const {
+    if (is_group(name)) {
+      return fmt::format("{} is not a key but a group of them: {}", name,
+                         fmt::join(children_of(name), ", "));
+    }
+    for (const Key& key : keys()) {
+      if (key.name != name && belongs_to(name, key.name) && is_group(key.name + "[]")) {
+        return fmt::format("{} is a list: set all of it, as in {}={}", key.name, key.name,
+                           key.fallback);
+      }
+    }
+    return fmt::format("unknown key {}{}", name, suggestion(name));
+  }
+
+  bool is_refused(std::string_view name) const {
+    return std::any_of(refused_.begin(), refused_.end(),
+                       [&](const std::string& refused) { return belongs_to(name, refused); });
+  }
+
+  // The value is set, by the deck, an override or a default, and nothing is wrong with it.
+  bool usable(std::string_view name) const {
+    const Key* key = find_key(record_name(name));
+    check(key != nullptr, "no key {}", name);
+    const bool has_deck = origins_.contains(file_of(section_of(name)).value());
+    const bool has_value = !key->fallback.empty() || given_.contains(std::string(name));
+    return has_deck && has_value && !is_refused(name);
+  }
+
+  // Where the value stands, else what it belongs to.
+  Position where(std::string_view name) const {
+    for (std::string_view at = name; !at.empty(); at = parent_of(at)) {
+      if (const auto found = given_.find(std::string(at)); found != given_.end()) {
+        return found->second;
+      }
+    }
+    return origins_.at(file_of(section_of(name)).value());
+  }
+
+  void report_missing(DeckFile file) {
+    for (const Key& key : keys()) {
+      const bool required = key.fallback.empty() && !is_of_item(key.name);
+      if (required && file_of(section_of(key.name)) == file && !given_.contains(key.name) &&
+          !is_refused(key.name)) {
+        report_missing_key(key, key.name);
+      }
+    }
+  }
+
+  void report_missing_in_item(const std::string& item) {
+    const std::string record = record_name(item) + ".";
+    for (const Key& key : keys()) {
+      const std::string name = item + "." + std::string(last_part(key.name));
+      if (key.name.starts_with(record) && key.fallback.empty() && !given_.contains(name)) {
+        report_missing_key(key, name);
+      }
+    }
+  }
+
+  void report_missing_key(const Key& key, const std::string& name) {
+    report(where(name), fmt::format("{} is missing: expected {}", name, allowed_values(key)));
+  }
+
+  Deck deck_;
+  Problems problems_;
+  size_t source_ = 0;  // being read
+  fs::path folder_;    // of the source being read
+  bool is_override_ = false;
+  std::map<DeckFile, Position> origins_;   // of each deck, or of its first override
+  std::map<std::string, Position> given_;  // where each value that was given stands
+  std::set<std::string> refused_;          // keys and groups that something is wrong with
+};
+
+}  // namespace
+
+DeckSource read_deck_file(const std::string& path) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  std::string text;
+  if (file) {
+    std::array<char, 4096> block;
+    while (const size_t count = std::fread(block.data(), 1, block.size(), file.get())) {
+      text.append(block.data(), count);
+    }
+  }
+  if (!file || std::ferror(file.get()) != 0) {
+    fail(ExitCode::file, "cannot read the deck {}: {}", path, std::strerror(errno));
+  }
+  // Without symbolic links, so that "../" in the paths of the deck can be taken away.
+  const fs::path folder = fs::canonical(fs::absolute(path).parent_path());
+  return {path, text, folder};
+}
+
+Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
+                 std::span<const std::string> overrides) {
+  DeckReader reader;
+  if (model != nullptr) {
+    reader.read_deck(*model, DeckFile::model);
+  }
+  if (cluster != nullptr) {
+    reader.read_deck(*cluster, DeckFile::cluster);
+  }
+  for (const std::string& assignment : overrides) {
+    reader.read_override(assignment);
+  }
+  return reader.finish();
+}
+
+}  // namespace hidup

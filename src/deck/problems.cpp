@@ -1,0 +1,44 @@
+#include "deck/problems.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/check.h"
+
+namespace hidup {
+
+size_t Problems::add_source(const std::string& name) {
+  sources_.push_back(name);
+  return sources_.size() - 1;
+}
+
+void Problems::add(const Position& position, const std::string& message) {
+  problems_.push_back({position, message});
+}
+
+void Problems::throw_if_any() const {
+  if (problems_.empty()) {
+    return;
+  }
+  std::vector<Problem> sorted = problems_;
+  const auto order = [](const Problem& problem) {
+    return std::tuple(problem.position.source, problem.position.line, problem.position.column);
+  };
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const Problem& left, const Problem& right) {
+    return order(left) < order(right);
+  });
+  std::string text;
+  for (const auto& [position, message] : sorted) {
+    text += text.empty() ? "" : "\n";
+    text += sources_.at(position.source);
+    if (position.line > 0) {
+      text += fmt::format(":{}:{}", position.line, position.column);
+    }
+    text += ": " + message;
+  }
+  throw Error(ExitCode::usage, text);
+}
+
+}  // namespace hidup

@@ -1,0 +1,35 @@
+// What is wrong with decks: collected, so that one run reports all of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hidup {
+
+// A place in one of the sources that a Problems object knows.
+struct Position {
+  size_t source = 0;
+  int line = 0;  // from 1; 0 in an override, where only the source is named
+  int column = 0;
+};
+
+class Problems {
+ public:
+  // Sources are reported in the order in which they are added.
+  size_t add_source(const std::string& name);
+  void add(const Position& position, const std::string& message);
+  bool empty() const { return problems_.empty(); }
+
+  // Throws Error(usage) with one line per problem, in the order of the text.
+  void throw_if_any() const;
+
+ private:
+  struct Problem {
+    Position position;
+    std::string message;
+  };
+  std::vector<std::string> sources_;
+  std::vector<Problem> problems_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,25 @@
+// Single values of the decks: from YAML text to a member and back.
+#pragma once
+
+#include <string>
+
+#include "deck/keys.h"
+#include "deck/yaml_tree.h"
+
+namespace hidup {
+
+// What the key may be, for messages and the reference: "an integer from 1 to 64".
+std::string allowed_values(const Key& key);
+
+// What stands in the deck, for messages.
+std::string describe(const YamlNode& node);
+
+// Reads one scalar into the slot (which is not a list). Throws Error(usage) with what
+// was expected and what was found.
+void read_scalar(const Key& key, const YamlNode& node, const Slot& slot);
+
+// The slot's value (not a list of axes) as YAML that read_scalar() takes: on one line,
+// and the same value again.
+std::string format_value(const Key& key, const Slot& slot);
+
+}  // namespace hidup

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "deck/deck.h"
+#include "deck/key_names.h"
+#include "deck/keys.h"
+#include "deck/values.h"
+
+namespace hidup {
+namespace {
+
+std::string line(size_t depth, std::string_view text) {
+  return fmt::format("{:{}}{}\n", "", 2 * depth, text);
+}
+
+size_t depth_of(std::string_view name) {
+  return static_cast<size_t>(std::count(name.begin(), name.end(), '.'));
+}
+
+// The axes of the mesh, one item each.
+std::string axes_yaml(Deck& deck, const Key& list, size_t count) {
+  const size_t depth = depth_of(list.name);
+  std::string text = line(depth, fmt::format("{}:", last_part(list.name)));
+  for (size_t item = 0; item < count; ++item) {
+    std::string_view bullet = "- ";
+    for (const Key& key : keys()) {
+      if (key.name.starts_with(list.name + "[].")) {
+        text += line(depth + 1, fmt::format("{}{}: {}", bullet, last_part(key.name),
+                                            format_value(key, key.slot(deck, item))));
+        bullet = "  ";
+      }
+    }
+  }
+  return text;
+}
+
+constexpr std::string_view kIntroduction = R"(# How to write a deck
+
+<!-- Written by `hidup validate --keys`. Change the keys in src/deck/keys.cpp, not here. -->
+
+A run reads two decks, both YAML. The model deck says what is trained, on which data and how; the
+cluster deck says with what machine:
+
+    mpirun -n 2 hidup train inputs/models/tiny.yaml --cluster inputs/clusters/laptop.yaml
+
+A model deck needs no more than this:
+
+    model:
+      layers: 2
+      hidden: 128
+      heads: 4
+      sequence: 64
+    data:
+      path: my-text.txt
+    train:
+      batch: 16
+      steps: 300
+
+- Quantities carry their unit: `32GiB`, `9.71Gbps`, `30us`.
+- `auto` lets the program choose, where the tables below allow it.
+- `--set section.key=value` overrides a key of either deck; the value is YAML, and the last one of
+  a key holds. A list is set as a whole: `--set 'cluster.mesh=[{name: ranks, size: 4}]'`.
+- Relative paths start in the folder of the deck, in `--set` in the working directory.
+- What is unknown, misspelt, given twice, out of range or contradictory is an error with file, line
+  and column, and the program ends with exit code 2. `hidup validate` does only this check.
+- Anchors, aliases, tags and a second document in a file are not supported. Nothing is converted
+  silently: `1e3` is not an integer, `yes` is no truth value.
+
+Every key has one row below. A key without a default is required.
+)";
+
+std::string row(const Key& key) {
+  std::string fallback = key.fallback.empty() ? "required" : fmt::format("`{}`", key.fallback);
+  return fmt::format("| `{}` | {} | {} | {} |\n", key.name, fallback, allowed_values(key), key.doc);
+}
+
+}  // namespace
+
+std::string resolved_yaml(const Deck& deck, DeckFile file) {
+  Deck copy = deck;  // the slots of the keys are of a Deck that may change
+  std::string text;
+  std::string_view open;  // the group that the last line belongs to
+  for (const Key& key : keys()) {
+    if (file_of(section_of(key.name)) != file || is_of_item(key.name)) {
+      continue;
+    }
+    const std::string_view group = parent_of(key.name);
+    for (size_t at = 0; group != open && at < group.size();) {
+      const size_t end = std::min(group.find('.', at), group.size());
+      const std::string_view outer = group.substr(0, end);
+      if (!belongs_to(open, outer)) {
+        text += line(depth_of(outer), fmt::format("{}:", last_part(outer)));
+      }
+      at = end + 1;
+    }
+    open = group;
+    const Slot slot = key.slot(copy, 0);
+    if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
+      text += axes_yaml(copy, key, (*axes)->size());
+    } else {
+      text += line(depth_of(key.name),
+                   fmt::format("{}: {}", last_part(key.name), format_value(key, slot)));
+    }
+  }
+  return text;
+}
+
+std::string reference_markdown() {
+  std::string page(kIntroduction);
+  for (const Section& section : sections()) {
+    page += fmt::format("\n## {} ({})\n{}\n\n", section.name, describe(section.file), section.doc);
+    page += "| key | default | allowed | meaning |\n|---|---|---|---|\n";
+    for (const Key& key : keys()) {
+      if (section_of(key.name) == section.name) {
+        page += row(key);
+      }
+    }
+  }
+  return page;
+}
+
+}  // namespace hidup

@@ -1,0 +1,149 @@
+#include "deck/yaml_tree.h"
+
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <optional>
+#include <sstream>
+#include <utility>
+
+namespace hidup {
+namespace {
+
+// Builds the tree from yaml-cpp's events.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  explicit TreeBuilder(std::vector<YamlProblem>& problems) : problems_(problems) {}
+
+  YamlNode take_root() { return std::move(root_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ == 2) {
+      add_problem(mark, "a second document starts here: a deck is one document");
+    }
+  }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    add(node(mark, "?", anchor, YamlNode::Kind::null));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    add_problem(mark, "aliases (*name) are not supported: write the value out");
+    add(node(mark, "?", 0, YamlNode::Kind::refused));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    YamlNode scalar = node(mark, tag, anchor, YamlNode::Kind::scalar);
+    scalar.text = value;
+    scalar.quoted = tag == "!";
+    add(std::move(scalar));
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    open_.push_back(node(mark, tag, anchor, YamlNode::Kind::list));
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    open_.push_back(node(mark, tag, anchor, YamlNode::Kind::map));
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  // yaml-cpp gives the tag "?" to what is plain and "!" to what is quoted.
+  YamlNode node(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                YamlNode::Kind kind) {
+    if (anchor != 0) {
+      add_problem(mark, "anchors (&name) are not supported: remove it");
+    }
+    if (tag != "?" && tag != "!" && !tag.empty()) {
+      add_problem(mark, fmt::format("tags ({}) are not supported: remove it", tag));
+    }
+    YamlNode made;
+    made.kind = kind;
+    made.line = mark.line + 1;
+    made.column = mark.column + 1;
+    return made;
+  }
+
+  void add(YamlNode finished) {
+    if (open_.empty()) {
+      if (documents_ == 1) {
+        root_ = std::move(finished);
+      }
+      return;
+    }
+    YamlNode& parent = open_.back();
+    // The events of a map come as key, value, key, value, ...
+    const bool is_key =
+        parent.kind == YamlNode::Kind::map && parent.keys.size() == parent.values.size();
+    (is_key ? parent.keys : parent.values).push_back(std::move(finished));
+  }
+
+  void close() {
+    YamlNode finished = std::move(open_.back());
+    open_.pop_back();
+    add(std::move(finished));
+  }
+
+  void add_problem(const YAML::Mark& mark, std::string message) {
+    problems_.push_back({mark.line + 1, mark.column + 1, std::move(message)});
+  }
+
+  std::vector<YamlProblem>& problems_;
+  std::vector<YamlNode> open_;
+  YamlNode root_;
+  int documents_ = 0;
+};
+
+// What yaml-cpp gets wrong: it takes byte 4 for the end of the text, and reports a
+// tab in the indentation as an "illegal map value" or not at all.
+std::optional<YamlProblem> find_forbidden_character(const std::string& text) {
+  int line = 1;
+  int column = 1;
+  bool indentation = true;
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\t' && indentation) {
+      return YamlProblem{line, column, "a tab in the indentation: YAML wants blanks"};
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7F) {
+      return YamlProblem{line, column,
+                         fmt::format("a control character (byte {:#04x}): this is not text", byte)};
+    }
+    indentation = (indentation && c == ' ') || c == '\n';
+    column = c == '\n' ? 1 : column + 1;
+    line += c == '\n' ? 1 : 0;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems) {
+  YamlNode refused;
+  refused.kind = YamlNode::Kind::refused;
+  if (const auto problem = find_forbidden_character(text)) {
+    problems.push_back(*problem);
+    return refused;
+  }
+  TreeBuilder builder(problems);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const YAML::Exception& error) {
+    problems.push_back(
+        {error.mark.line + 1, error.mark.column + 1,
+         fmt::format("malformed YAML here or just before (indentation, colons, quotes, brackets): "
+                     "{}",
+                     error.msg)});
+    return refused;
+  }
+  return builder.take_root();
+}
+
+}  // namespace hidup

@@ -1,0 +1,91 @@
+// The model as one device would compute it: tensors, and operations in order.
+// Plain data; a strategy says later who computes which part.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/shape.h"
+
+namespace hidup {
+
+enum class OpKind {
+  embedding,
+  positions,
+  matmul,
+  bias,
+  relu,
+  dropout,
+  add,
+  layer_norm,
+  attention,
+  cross_entropy,
+};
+
+// How a parameter starts: zeros, ones, or uniform in [-bound, bound).
+struct Init {
+  enum class Kind { zeros, ones, uniform };
+  Kind kind = Kind::zeros;
+  double bound = 0.0;
+};
+
+using TensorId = int32_t;
+using OpId = int32_t;
+
+struct Tensor {
+  enum class Role { input, parameter, activation };
+  std::string name;  // unique in the graph
+  DType dtype = DType::f32;
+  Shape shape;
+  Role role = Role::activation;
+  OpId producer = -1;  // activations only
+  Init init;           // parameters only
+  bool decay = false;  // parameters only: weight decay applies
+};
+
+// Attributes by name; the operation's spec says which there are and their defaults.
+using Attributes = std::map<std::string, double, std::less<>>;
+
+struct Op {
+  OpKind kind = OpKind::add;
+  std::vector<TensorId> inputs;
+  TensorId output = -1;  // an operation is called like its output
+  Attributes attributes;
+};
+
+class Graph {
+ public:
+  explicit Graph(std::string name) : name_(std::move(name)) {}
+
+  TensorId add_input(const std::string& name, DType dtype, const Shape& shape);
+  TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay);
+  // Infers the output's shape. Throws Error(usage) naming the operation, the
+  // shapes and what was expected where they do not fit.
+  TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
+                  const Attributes& attributes = {});
+
+  const std::string& name() const { return name_; }
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<Op>& ops() const { return ops_; }  // in an order that can be computed
+  const Tensor& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
+  const Op& op(OpId id) const { return ops_.at(static_cast<size_t>(id)); }
+  const std::string& op_name(OpId id) const { return tensor(op(id).output).name; }
+  TensorId find(std::string_view name) const;  // -1 if there is none
+  // The scalar that training minimizes: the output of the last operation.
+  TensorId loss() const { return ops_.back().output; }
+  int64_t parameter_count() const;  // elements
+
+ private:
+  TensorId add_tensor(Tensor tensor);
+
+  std::string name_;
+  std::vector<Tensor> tensors_;
+  std::vector<Op> ops_;
+  std::map<std::string, TensorId, std::less<>> by_name_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,221 @@
+#include "graph/operation.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+const std::array kOperations = {
+    OperationSpec{.kind = OpKind::embedding,
+                  .name = "embedding",
+                  .inputs = {"tokens", "table"},
+                  .attributes = {{"scale", 1.0}},
+                  .backward_needs_input = {true, false}},
+    OperationSpec{.kind = OpKind::positions,
+                  .name = "positions",
+                  .inputs = {"x"},
+                  .backward_needs_input = {false},
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::matmul,
+                  .name = "matmul",
+                  .inputs = {"x", "weight"},
+                  .attributes = {{"contract", 1.0}},
+                  .backward_needs_input = {true, true}},
+    OperationSpec{.kind = OpKind::bias,
+                  .name = "bias",
+                  .inputs = {"x", "bias"},
+                  .backward_needs_input = {false, false},
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::relu,
+                  .name = "relu",
+                  .inputs = {"x"},
+                  .backward_needs_input = {false},
+                  .backward_needs_output = true,
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::dropout,
+                  .name = "dropout",
+                  .inputs = {"x"},
+                  .attributes = {{"p", 0.0}},
+                  .backward_needs_input = {false},
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::add,
+                  .name = "add",
+                  .inputs = {"a", "b"},
+                  .backward_needs_input = {false, false},
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::layer_norm,
+                  .name = "layer_norm",
+                  .inputs = {"x", "weight", "bias"},
+                  .attributes = {{"epsilon", 1e-5}},
+                  .backward_needs_input = {true, true, false},
+                  .saved = {"mean", "rstd"}},
+    OperationSpec{.kind = OpKind::attention,
+                  .name = "attention",
+                  .inputs = {"qkv"},
+                  .attributes = {{"causal", 1.0}},
+                  .backward_needs_input = {true},
+                  .backward_needs_output = true,
+                  .saved = {"lse"}},
+    OperationSpec{.kind = OpKind::cross_entropy,
+                  .name = "cross_entropy",
+                  .inputs = {"logits", "targets"},
+                  .backward_needs_input = {true, true},
+                  .saved = {"lse"}},
+};
+
+void expect(bool fits, std::string_view wanted, std::span<const Shape> inputs) {
+  if (fits) {
+    return;
+  }
+  std::string found;
+  for (const Shape& shape : inputs) {
+    found += (found.empty() ? "" : " and ") + to_string(shape);
+  }
+  fail(ExitCode::usage, "expected {}, found {}", wanted, found);
+}
+
+Shape leading(const Shape& shape, size_t dims) {
+  return {shape.begin(), shape.begin() + static_cast<Shape::difference_type>(dims)};
+}
+
+bool ends_with(const Shape& shape, const Shape& tail) {
+  return shape.size() >= tail.size() && std::equal(tail.rbegin(), tail.rend(), shape.rbegin());
+}
+
+Shape infer_matmul(std::span<const Shape> in, const Attributes& attributes) {
+  const auto contract = static_cast<size_t>(attributes.at("contract"));
+  const Shape& x = in[0];
+  const Shape& w = in[1];
+  expect(contract >= 1 && x.size() >= contract && w.size() > contract &&
+             ends_with(x, leading(w, contract)),
+         fmt::format("x[.., k] and weight[k, ..] with k of {} dimension(s)", contract), in);
+  Shape shape = leading(x, x.size() - contract);
+  shape.insert(shape.end(), w.begin() + static_cast<Shape::difference_type>(contract), w.end());
+  return shape;
+}
+
+double bytes_of(const Shape& shape) {
+  return 4.0 * static_cast<double>(elements(shape));
+}
+
+}  // namespace
+
+std::span<const OperationSpec> all_operations() {
+  return kOperations;
+}
+
+const OperationSpec& spec_of(OpKind kind) {
+  return kOperations.at(static_cast<size_t>(kind));
+}
+
+const OperationSpec* find_operation(std::string_view name) {
+  const auto* found = std::ranges::find(kOperations, name, &OperationSpec::name);
+  return found == kOperations.end() ? nullptr : found;
+}
+
+Shape infer_shape(OpKind kind, std::span<const Shape> in, const Attributes& attributes) {
+  const OperationSpec& spec = spec_of(kind);
+  if (in.size() != spec.inputs.size()) {
+    fail(ExitCode::usage, "{} takes {} input(s), found {}", spec.name, spec.inputs.size(),
+         in.size());
+  }
+  switch (kind) {
+    case OpKind::embedding: {
+      expect(in[1].size() == 2, "tokens[..] and table[vocab, hidden]", in);
+      Shape shape = in[0];
+      shape.push_back(in[1][1]);
+      return shape;
+    }
+    case OpKind::positions:
+      expect(in[0].size() == 3 && in[0][2] % 2 == 0, "x[batch, sequence, hidden], hidden even", in);
+      return in[0];
+    case OpKind::matmul:
+      return infer_matmul(in, attributes);
+    case OpKind::bias:
+      expect(!in[1].empty() && ends_with(in[0], in[1]), "x[.., n] and bias[n]", in);
+      return in[0];
+    case OpKind::relu:
+    case OpKind::dropout:
+      return in[0];
+    case OpKind::add:
+      expect(in[0] == in[1], "two tensors of one shape", in);
+      return in[0];
+    case OpKind::layer_norm:
+      expect(in[1].size() == 1 && in[1] == in[2] && ends_with(in[0], in[1]),
+             "x[.., n], weight[n] and bias[n]", in);
+      return in[0];
+    case OpKind::attention:
+      expect(in[0].size() == 5 && in[0][2] == 3, "qkv[batch, sequence, 3, heads, head]", in);
+      return {in[0][0], in[0][1], in[0][3], in[0][4]};
+    case OpKind::cross_entropy:
+      expect(in[0].size() >= 2 && leading(in[0], in[0].size() - 1) == in[1],
+             "logits[.., vocab] and targets[..]", in);
+      return {};
+  }
+  return {};
+}
+
+Shape saved_shape(OpKind kind, std::span<const Shape> inputs) {
+  const Shape& x = inputs[0];
+  if (kind == OpKind::attention) {
+    return {x[0], x[3], x[1]};  // batch, heads, sequence
+  }
+  return leading(x, x.size() - 1);
+}
+
+MatmulExtents matmul_extents(const Shape& x, const Shape& w, const Attributes& attributes) {
+  const auto contract = static_cast<size_t>(attributes.at("contract"));
+  MatmulExtents extents;
+  for (size_t d = 0; d < w.size(); ++d) {
+    (d < contract ? extents.k : extents.n) *= w[d];
+  }
+  extents.m = elements(leading(x, x.size() - contract));
+  return extents;
+}
+
+double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output,
+                     const Attributes& attributes) {
+  const auto count = static_cast<double>(elements(in[0]));
+  switch (kind) {
+    case OpKind::matmul: {
+      const MatmulExtents e = matmul_extents(in[0], in[1], attributes);
+      return 2.0 * static_cast<double>(e.m) * static_cast<double>(e.k) * static_cast<double>(e.n);
+    }
+    case OpKind::attention: {
+      // Scores and their product with the values: 2 x 2 flops per pair of positions
+      // and channel; a causal mask leaves (s + 1) / 2 keys per query on average.
+      const auto s = static_cast<double>(in[0][1]);
+      const double keys = attributes.at("causal") != 0.0 ? (s + 1.0) / 2.0 : s;
+      return 4.0 * keys * static_cast<double>(elements(output));
+    }
+    case OpKind::layer_norm:
+      return 8.0 * count;  // mean, variance, normalize, scale, shift
+    case OpKind::cross_entropy:
+      return 4.0 * count;  // maximum, subtract, exponential, sum
+    case OpKind::dropout:
+      return 2.0 * count;
+    case OpKind::embedding:
+      return static_cast<double>(elements(output));
+    case OpKind::positions:
+    case OpKind::bias:
+    case OpKind::relu:
+    case OpKind::add:
+      return count;
+  }
+  return 0.0;
+}
+
+double forward_bytes(std::span<const Shape> inputs, const Shape& output) {
+  double bytes = bytes_of(output);
+  for (const Shape& shape : inputs) {
+    bytes += bytes_of(shape);
+  }
+  return bytes;
+}
+
+}  // namespace hidup

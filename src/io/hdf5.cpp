@@ -1,0 +1,191 @@
+#include "io/hdf5.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+
+#include "core/check.h"
+
+namespace hidup::hdf5 {
+namespace {
+
+// The system's texts begin with a capital, messages here do not.
+std::string lower_case_start(std::string text) {
+  if (!text.empty()) {
+    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> lock_library() {
+  static std::mutex mutex;
+  std::unique_lock lock(mutex);
+  // HDF5's exit handler closes what is still open; after a failed write it
+  // retries for ever. All files here are closed explicitly.
+  static const herr_t no_exit_handler = H5dont_atexit();
+  static_cast<void>(no_exit_handler);
+  // HDF5 prints errors on its own, per thread, unless told not to.
+  thread_local const herr_t silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  static_cast<void>(silent);
+  return lock;
+}
+
+Handle::~Handle() {
+  if (id_ >= 0) {
+    H5Idec_ref(id_);
+  }
+}
+
+std::string innermost_error() {
+  std::string reason = "HDF5 gives no reason";
+  const auto keep_first = [](unsigned n, const H5E_error2_t* error, void* out) -> herr_t {
+    if (n == 0 && error->desc != nullptr) {
+      *static_cast<std::string*>(out) = error->desc;
+    }
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
+  // "file write failed: time = ..., errno = 28, error message = 'No space left on device', ..."
+  const std::string_view key = "error message = '";
+  const size_t start = reason.find(key);
+  if (start != std::string::npos) {
+    const size_t end = reason.find('\'', start + key.size());
+    reason = reason.substr(start + key.size(), end - start - key.size());
+  }
+  return lower_case_start(reason);
+}
+
+std::string version() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<const char*> pointers;
+  pointers.reserve(strings.size());
+  for (const std::string& string : strings) {
+    pointers.push_back(string.c_str());
+  }
+  return pointers;
+}
+
+void File::throw_error(const std::string& doing) const {
+  fail(ExitCode::file, "{}: cannot {}: {}", path_, doing, innermost_error());
+}
+
+File::File(std::string path) : path_(std::move(path)) {
+  string_type_ = Handle(checked(H5Tcopy(H5T_C_S1), "create a string type"));
+  checked(H5Tset_size(string_type(), H5T_VARIABLE), "create a string type");
+  checked(H5Tset_cset(string_type(), H5T_CSET_UTF8), "create a string type");
+  const Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "set the file's properties"));
+  checked(H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST),
+          "set the file's format");
+  // Parallel file systems are often mounted without locks.
+  checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/1, /*ignore_when_disabled=*/1),
+          "set the file's locking");
+  // Claimed first, so that of two runs one gets the name, and so that a failure
+  // below is known to be about a file of our own.
+  const int claim = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (claim < 0) {
+    fail(ExitCode::file, "{}: cannot create the file: {}", path_,
+         lower_case_start(strerror(errno)));
+  }
+  ::close(claim);
+  const hid_t id = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
+  if (id < 0) {
+    unlink(path_.c_str());
+  }
+  id_ = Handle(checked(id, "create the file"));
+}
+
+void File::create_group(const std::string& name) {
+  const Handle group(checked(H5Gcreate2(id(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                             "create the group {}", name));
+}
+
+Handle File::create_dataset(const std::string& name, hid_t type, const Handle& space,
+                            const Handle& creation) {
+  return Handle(checked(
+      H5Dcreate2(id(), name.c_str(), type, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+      "create the dataset {}", name));
+}
+
+Handle File::write_dataset(const std::string& name, hid_t type, const Extents& extents,
+                           const void* data) {
+  const Handle space(extents.empty() ? checked(H5Screate(H5S_SCALAR), "create the dataset {}", name)
+                                     : checked(H5Screate_simple(static_cast<int>(extents.size()),
+                                                                extents.data(), nullptr),
+                                               "create the dataset {}", name));
+  const Handle creation(checked(H5Pcreate(H5P_DATASET_CREATE), "create the dataset {}", name));
+  Handle dataset = create_dataset(name, type, space, creation);
+  checked(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write {}", name);
+  return dataset;
+}
+
+Handle File::create_growing(const std::string& name, hid_t type, const Extents& extents,
+                            const Extents& chunk) {
+  Extents limits = extents;
+  limits[0] = H5S_UNLIMITED;
+  const int dims = static_cast<int>(extents.size());
+  const Handle space(checked(H5Screate_simple(dims, extents.data(), limits.data()),
+                             "create the dataset {}", name));
+  const Handle creation(checked(H5Pcreate(H5P_DATASET_CREATE), "create the dataset {}", name));
+  checked(H5Pset_chunk(creation.get(), dims, chunk.data()), "create the dataset {}", name);
+  return create_dataset(name, type, space, creation);
+}
+
+void File::write_attribute(hid_t object, const std::string& name, hid_t type, const Handle& space,
+                           const void* data) {
+  const Handle attribute(
+      checked(H5Acreate2(object, name.c_str(), type, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+              "create the attribute {}", name));
+  checked(H5Awrite(attribute.get(), type, data), "write the attribute {}", name);
+}
+
+void File::set_attribute(hid_t object, const std::string& name, int64_t value) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "create the attribute {}", name));
+  write_attribute(object, name, native_type<int64_t>(), space, &value);
+}
+
+void File::set_attribute(hid_t object, const std::string& name, double value) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "create the attribute {}", name));
+  write_attribute(object, name, native_type<double>(), space, &value);
+}
+
+void File::set_attribute(hid_t object, const std::string& name, const std::string& value) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "create the attribute {}", name));
+  const char* pointer = value.c_str();
+  write_attribute(object, name, string_type(), space, &pointer);
+}
+
+void File::set_attribute(hid_t object, const std::string& name,
+                         const std::vector<std::string>& values) {
+  const hsize_t count = values.size();
+  const Handle space(
+      checked(H5Screate_simple(1, &count, nullptr), "create the attribute {}", name));
+  std::vector<const char*> pointers = c_strings(values);
+  pointers.push_back(nullptr);  // HDF5 takes no null buffer, even for no values
+  write_attribute(object, name, string_type(), space, pointers.data());
+}
+
+void File::start_swmr() {
+  checked(H5Fstart_swmr_write(id()), "let readers in (start SWMR)");
+}
+
+void File::flush() {
+  checked(H5Fflush(id(), H5F_SCOPE_LOCAL), "write");
+}
+
+void File::close() {
+  checked(H5Fclose(id_.release()), "close the file");
+}
+
+}  // namespace hidup::hdf5

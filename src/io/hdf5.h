@@ -1,0 +1,124 @@
+// The C API of HDF5 with checked calls and handles that close themselves.
+//
+// Internal to src/io: HDF5's types appear in no other header. Every failed call
+// becomes an Error(file) that names the file, what was being done and HDF5's
+// innermost reason, which is the operating system's text where there is one.
+#pragma once
+
+#include <fmt/core.h>
+#include <hdf5.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hidup::hdf5 {
+
+// Held around all use of HDF5, handles' destructors included: the timing file is
+// flushed by a thread of its own, and not every build of the library is
+// thread-safe. Sets the library up for this process and thread.
+[[nodiscard]] std::unique_lock<std::mutex> lock_library();
+
+// Owns an HDF5 identifier of any kind.
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(hid_t id) : id_(id) {}
+  Handle(Handle&& other) noexcept : id_(other.release()) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    return *this;
+  }
+  ~Handle();
+
+  hid_t get() const { return id_; }
+  hid_t release() { return std::exchange(id_, H5I_INVALID_HID); }
+
+ private:
+  hid_t id_ = H5I_INVALID_HID;
+};
+
+// Reason of the last failed call, for example "no space left on device".
+std::string innermost_error();
+
+// Version of the library as loaded, for example "1.10.8".
+std::string version();
+
+template <typename T>
+hid_t native_type();
+template <>
+inline hid_t native_type<int64_t>() {
+  return H5T_NATIVE_INT64;
+}
+template <>
+inline hid_t native_type<double>() {
+  return H5T_NATIVE_DOUBLE;
+}
+template <>
+inline hid_t native_type<float>() {
+  return H5T_NATIVE_FLOAT;
+}
+
+using Extents = std::vector<hsize_t>;
+
+// A file that is being written.
+class File {
+ public:
+  // Creates the file in the newest format of the library, which SWMR needs.
+  // There must be none of this name.
+  explicit File(std::string path);
+
+  const std::string& path() const { return path_; }
+  hid_t id() const { return id_.get(); }
+
+  // Passes on the result of an HDF5 call, or throws "PATH: cannot DOING: REASON".
+  template <typename T, typename... Args>
+  T checked(T result, fmt::format_string<Args...> doing, Args&&... args) const {
+    if (result < 0) {
+      throw_error(fmt::format(doing, std::forward<Args>(args)...));
+    }
+    return result;
+  }
+
+  void create_group(const std::string& name);
+  // A dataset of its final size, written at once; empty extents make a scalar.
+  Handle write_dataset(const std::string& name, hid_t type, const Extents& extents,
+                       const void* data);
+  // A dataset that can grow in dimension 0, with `extents` to begin with.
+  Handle create_growing(const std::string& name, hid_t type, const Extents& extents,
+                        const Extents& chunk);
+
+  void set_attribute(hid_t object, const std::string& name, int64_t value);
+  void set_attribute(hid_t object, const std::string& name, double value);
+  void set_attribute(hid_t object, const std::string& name, const std::string& value);
+  void set_attribute(hid_t object, const std::string& name, const std::vector<std::string>& values);
+
+  hid_t string_type() const { return string_type_.get(); }  // UTF-8, of any length
+
+  void start_swmr();
+  void flush();
+  // Closes the file, which must have no open objects left.
+  void close();
+  // Gives the file up without closing it. After a failed write, closing would
+  // write again, fail again, and leave the library in a state it cannot leave.
+  void abandon() { id_.release(); }
+
+ private:
+  [[noreturn]] void throw_error(const std::string& doing) const;
+  void write_attribute(hid_t object, const std::string& name, hid_t type, const Handle& space,
+                       const void* data);
+  Handle create_dataset(const std::string& name, hid_t type, const Handle& space,
+                        const Handle& creation);
+
+  std::string path_;
+  Handle string_type_;
+  Handle id_;
+};
+
+// Pointers to the strings, as HDF5 takes strings of any length.
+std::vector<const char*> c_strings(const std::vector<std::string>& strings);
+
+}  // namespace hidup::hdf5

@@ -1,0 +1,212 @@
+#include "io/timing_file.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "io/hdf5.h"
+#include "io/timing_layout.h"
+
+namespace hidup {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kFlushInterval{500};
+
+}  // namespace
+
+// Takes rows from the training thread and writes them from its own. The lock of
+// the library comes before rows_mutex_, which is held for moments only.
+class TimingFile::Writer {
+ public:
+  Writer(const std::string& path, bool overwrite, const TimingHeader& header);
+  ~Writer();
+
+  void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
+                        std::span<const double> comm_s, std::span<const double> exposed_comm_s);
+  void append_timeline(std::span<const TimelineRow> rows);
+  void flush();
+  void close();
+
+ private:
+  // Writes the rows so far; what goes wrong is kept in failure_.
+  void write_pending();
+  void flush_periodically(const std::stop_token& stop);
+  // Throws failure_. Called under rows_mutex_.
+  void check_writable();
+
+  const int64_t world_size_;
+  std::optional<TimingLayout> layout_;  // empty once closed
+  std::mutex rows_mutex_;               // guards what follows
+  std::condition_variable_any appended_;
+  TimingRows rows_;
+  Clock::time_point flushed_ = Clock::now();
+  std::exception_ptr failure_;  // of the first write that failed
+  bool failure_reported_ = false;
+  int64_t last_step_ = -1;
+  int64_t last_timeline_step_ = -1;
+  std::jthread flusher_;  // last: it uses all the others
+};
+
+TimingFile::Writer::Writer(const std::string& path, bool overwrite, const TimingHeader& header)
+    : world_size_(header.run.world_size) {
+  const auto ranks = static_cast<size_t>(world_size_);
+  check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
+        "{}: the memory of {} and {} ranks was given, expected {}", path,
+        header.memory.peak_bytes.size(), header.memory.parameter_bytes.size(), world_size_);
+  {
+    const auto library = hdf5::lock_library();
+    layout_.emplace(path, overwrite, header);
+  }
+  flusher_ = std::jthread([this](const std::stop_token& stop) { flush_periodically(stop); });
+}
+
+TimingFile::Writer::~Writer() {
+  try {
+    if (!failure_reported_) {
+      close();
+    }
+  } catch (const std::exception& error) {
+    log::error(error.what());
+  }
+  flusher_ = {};
+  const auto library = hdf5::lock_library();
+  layout_.reset();
+}
+
+void TimingFile::Writer::check_writable() {
+  if (failure_) {
+    failure_reported_ = true;
+    std::rethrow_exception(failure_);
+  }
+  check(layout_.has_value(), "the timing file was used after it was closed");
+}
+
+void TimingFile::Writer::append_iteration(const Iteration& iteration,
+                                          std::span<const double> compute_s,
+                                          std::span<const double> comm_s,
+                                          std::span<const double> exposed_comm_s) {
+  const auto ranks = static_cast<size_t>(world_size_);
+  check(compute_s.size() == ranks && comm_s.size() == ranks && exposed_comm_s.size() == ranks,
+        "times of {}, {} and {} ranks were given, expected {}", compute_s.size(), comm_s.size(),
+        exposed_comm_s.size(), world_size_);
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+  check(iteration.step > last_step_, "step {} was appended after step {}", iteration.step,
+        last_step_);
+  last_step_ = iteration.step;
+  rows_.iterations.push_back(iteration);
+  rows_.compute_s.insert(rows_.compute_s.end(), compute_s.begin(), compute_s.end());
+  rows_.comm_s.insert(rows_.comm_s.end(), comm_s.begin(), comm_s.end());
+  rows_.exposed_comm_s.insert(rows_.exposed_comm_s.end(), exposed_comm_s.begin(),
+                              exposed_comm_s.end());
+  appended_.notify_one();
+}
+
+void TimingFile::Writer::append_timeline(std::span<const TimelineRow> rows) {
+  if (rows.empty()) {
+    return;
+  }
+  std::vector<TimelineRow> sorted(rows.begin(), rows.end());
+  std::ranges::stable_sort(sorted, {}, &TimelineRow::step);
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+  check(sorted.front().step >= last_timeline_step_,
+        "the timeline of step {} was appended after that of step {}", sorted.front().step,
+        last_timeline_step_);
+  last_timeline_step_ = sorted.back().step;
+  rows_.timeline.insert(rows_.timeline.end(), sorted.begin(), sorted.end());
+  appended_.notify_one();
+}
+
+void TimingFile::Writer::flush() {
+  write_pending();
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+}
+
+void TimingFile::Writer::write_pending() {
+  const auto library = hdf5::lock_library();
+  TimingRows rows;
+  {
+    const std::scoped_lock lock(rows_mutex_);
+    if (failure_) {
+      return;
+    }
+    std::swap(rows, rows_);
+  }
+  std::exception_ptr failure;
+  if (!rows.empty()) {
+    try {
+      layout_->write(rows);
+    } catch (...) {
+      failure = std::current_exception();
+      layout_->abandon();
+    }
+  }
+  const std::scoped_lock lock(rows_mutex_);
+  failure_ = failure;
+  flushed_ = Clock::now();
+}
+
+void TimingFile::Writer::close() {
+  flusher_ = {};  // stops and joins
+  if (!layout_) {
+    return;
+  }
+  flush();
+  const auto library = hdf5::lock_library();
+  try {
+    layout_->close();
+  } catch (...) {
+    failure_ = std::current_exception();
+    check_writable();
+  }
+  layout_.reset();
+}
+
+void TimingFile::Writer::flush_periodically(const std::stop_token& stop) {
+  const auto never = [] { return false; };
+  std::unique_lock lock(rows_mutex_);
+  while (!failure_ && appended_.wait(lock, stop, [this] { return !rows_.empty(); })) {
+    appended_.wait_until(lock, stop, flushed_ + kFlushInterval, never);
+    if (stop.stop_requested()) {
+      return;  // close() writes the rest
+    }
+    lock.unlock();
+    write_pending();
+    lock.lock();
+  }
+}
+
+TimingFile::TimingFile(const std::string& path, bool overwrite, const TimingHeader& header)
+    : writer_(std::make_unique<Writer>(path, overwrite, header)) {}
+
+TimingFile::~TimingFile() = default;
+
+void TimingFile::append_iteration(const Iteration& iteration, std::span<const double> compute_s,
+                                  std::span<const double> comm_s,
+                                  std::span<const double> exposed_comm_s) {
+  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s);
+}
+
+void TimingFile::append_timeline(std::span<const TimelineRow> rows) {
+  writer_->append_timeline(rows);
+}
+
+void TimingFile::flush() {
+  writer_->flush();
+}
+
+void TimingFile::close() {
+  writer_->close();
+}
+
+}  // namespace hidup

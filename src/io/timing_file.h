@@ -1,0 +1,141 @@
+// The timing file: what a run was, and what every step took.
+//
+// HDF5, written by rank 0 and readable while it grows and after a kill (SWMR:
+// h5py.File(name, 'r', swmr=True)). Every dataset has a text attribute `unit`:
+// "s", "bytes", "flop", "tokens", "nat", "1" for other numbers, "" for text.
+//
+//   /input/{model_deck,cluster_deck,resolved}, /strategy/text, /program/text   scalar text
+//   /strategy attributes: name, hash
+//   /iterations/{step,wall_s,loss,tokens,lr,grad_norm}                         [n]
+//   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
+//   /ranks/{peak_bytes,parameter_bytes}                                        [world]
+//   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
+//   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
+//
+// Numbers are int64 or float64, text is UTF-8. All arrays are chunked and can grow.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace hidup {
+
+inline constexpr int64_t kTimingFormatVersion = 1;
+
+// Root attributes, by the members' names.
+struct RunAttributes {
+  std::string program_version;
+  std::string git_commit;
+  bool git_dirty = false;  // stored as 0 or 1
+  std::string command_line;
+  std::string started_at;  // ISO 8601, UTC
+  std::string model;       // the model deck's name, for titles
+  int64_t world_size = 1;
+  std::string device;
+  std::vector<std::string> hostnames;
+  std::vector<std::string> libraries;     // "name version", as loaded
+  std::vector<std::string> environment;   // "KEY=value"
+  std::optional<double> unigram_entropy;  // of the data, nats per target; absent if unknown
+};
+
+struct Inputs {
+  std::string model_deck;    // as read
+  std::string cluster_deck;  // as read
+  std::string resolved;      // with all values
+};
+
+struct StrategyInfo {
+  std::string name;
+  std::string hash;
+  std::string text;  // the strategy file
+};
+
+// One instruction; the words are those of the program's text.
+struct ProgramRow {
+  std::string name;
+  std::string kind;         // compute, collective, local
+  std::string stream;       // compute, comm
+  int64_t microbatch = -1;  // -1: belongs to none
+  std::string phase;        // forward, backward, update
+  std::string collective;   // all_reduce, all_gather, ...; empty for other kinds
+  int64_t flops = 0;        // on one rank
+  int64_t bytes = 0;
+};
+
+struct ProgramInfo {
+  std::string text;
+  std::vector<ProgramRow> rows;
+};
+
+// By rank, [world_size].
+struct RankMemory {
+  std::vector<int64_t> peak_bytes;
+  std::vector<int64_t> parameter_bytes;
+};
+
+// All that is known before the first step.
+struct TimingHeader {
+  RunAttributes run;
+  Inputs inputs;
+  StrategyInfo strategy;
+  ProgramInfo program;
+  RankMemory memory;
+};
+
+struct Iteration {
+  int64_t step = 0;
+  double wall_s = 0;  // from the start of this step to the start of the next
+  double loss = 0;    // mean cross-entropy per target, nats
+  int64_t tokens = 0;
+  double lr = 0;
+  double grad_norm = 0;
+};
+
+struct TimelineRow {
+  int64_t step = 0;
+  int64_t rank = 0;
+  int64_t instruction = 0;  // row of /program
+  double start_s = 0;       // since the run's start
+  double end_s = 0;
+};
+
+// Rows are kept in memory and written by a thread of the file's own: half a
+// second after the previous time, or at once where that is longer ago. So a row
+// never waits longer for a reader, however long the next step takes, and no step
+// waits for the file system.
+//
+// A write that fails (a full disk) stops the writing; the next call of any
+// member throws its Error(file). What was written before stays readable.
+class TimingFile {
+ public:
+  // Creates `path` as prepare_output() says, writes the header and lets readers in.
+  TimingFile(const std::string& path, bool overwrite, const TimingHeader& header);
+  TimingFile(const TimingFile&) = delete;
+  TimingFile& operator=(const TimingFile&) = delete;
+  // Closes the file where close() was not called, and logs what goes wrong.
+  ~TimingFile();
+
+  // Steps in ascending order. The spans hold one value per rank: the busy times
+  // of the two streams, and the time in which only communication ran.
+  void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
+                        std::span<const double> comm_s, std::span<const double> exposed_comm_s);
+
+  // Rows of steps that are not before those of earlier calls, in any order.
+  void append_timeline(std::span<const TimelineRow> rows);
+
+  // Returns when all rows so far are in the file.
+  void flush();
+
+  // Writes the rest and closes the file. Nothing may be appended after it.
+  void close();
+
+ private:
+  class Writer;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,210 @@
+#include "io/timing_layout.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "io/output_path.h"
+
+namespace hidup {
+namespace {
+
+constexpr hsize_t kChunkElements = 8192;  // 64 KiB at most
+constexpr hsize_t kChunkRows = 1024;
+
+// Rows per chunk of an array with `width` values per row.
+hsize_t chunk_rows(hsize_t width) {
+  return std::clamp(kChunkElements / width, hsize_t{1}, kChunkRows);
+}
+
+// One member of all rows.
+template <typename Row, typename T>
+std::vector<T> gather(const std::vector<Row>& rows, T Row::*member) {
+  std::vector<T> values;
+  values.reserve(rows.size());
+  for (const Row& row : rows) {
+    values.push_back(row.*member);
+  }
+  return values;
+}
+
+hdf5::File create_file(const std::string& path, bool overwrite) {
+  prepare_output(path, overwrite, "--out");
+  // The old file is unlinked, not truncated: a run or a reader that still has it
+  // open keeps it.
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) {
+    fail(ExitCode::file, "{}: cannot replace the file: {}", path, error.message());
+  }
+  return hdf5::File(path);
+}
+
+}  // namespace
+
+TimingLayout::TimingLayout(const std::string& path, bool overwrite, const TimingHeader& header)
+    : file_(create_file(path, overwrite)) {
+  try {
+    write_header(header);
+    add_columns(static_cast<hsize_t>(header.run.world_size));
+    file_.start_swmr();
+  } catch (...) {
+    // Without SWMR no reader could open it, and it would be in the way of the next run.
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+    abandon();
+    throw;
+  }
+}
+
+void TimingLayout::write_header(const TimingHeader& header) {
+  for (const char* group : {"input", "strategy", "iterations", "ranks", "program", "timeline"}) {
+    file_.create_group(group);
+  }
+  write_run(header.run);
+  write_text("/input/model_deck", header.inputs.model_deck);
+  write_text("/input/cluster_deck", header.inputs.cluster_deck);
+  write_text("/input/resolved", header.inputs.resolved);
+  write_text("/strategy/text", header.strategy.text);
+  const hdf5::Handle strategy(
+      file_.checked(H5Oopen(file_.id(), "/strategy", H5P_DEFAULT), "open /strategy"));
+  file_.set_attribute(strategy.get(), "name", header.strategy.name);
+  file_.set_attribute(strategy.get(), "hash", header.strategy.hash);
+  write_program(header.program);
+  write_array("/ranks/peak_bytes", "bytes", header.memory.peak_bytes);
+  write_array("/ranks/parameter_bytes", "bytes", header.memory.parameter_bytes);
+}
+
+void TimingLayout::write_run(const RunAttributes& run) {
+  const hid_t root = file_.id();
+  file_.set_attribute(root, "format_version", kTimingFormatVersion);
+  file_.set_attribute(root, "program_version", run.program_version);
+  file_.set_attribute(root, "git_commit", run.git_commit);
+  file_.set_attribute(root, "git_dirty", int64_t{run.git_dirty});
+  file_.set_attribute(root, "command_line", run.command_line);
+  file_.set_attribute(root, "started_at", run.started_at);
+  file_.set_attribute(root, "model", run.model);
+  file_.set_attribute(root, "world_size", run.world_size);
+  file_.set_attribute(root, "device", run.device);
+  file_.set_attribute(root, "hostnames", run.hostnames);
+  file_.set_attribute(root, "libraries", run.libraries);
+  file_.set_attribute(root, "environment", run.environment);
+  if (run.unigram_entropy) {
+    file_.set_attribute(root, "unigram_entropy", *run.unigram_entropy);
+  }
+}
+
+void TimingLayout::write_program(const ProgramInfo& program) {
+  const std::vector<ProgramRow>& rows = program.rows;
+  write_text("/program/text", program.text);
+  write_array("/program/name", gather(rows, &ProgramRow::name));
+  write_array("/program/kind", gather(rows, &ProgramRow::kind));
+  write_array("/program/stream", gather(rows, &ProgramRow::stream));
+  write_array("/program/microbatch", "1", gather(rows, &ProgramRow::microbatch));
+  write_array("/program/phase", gather(rows, &ProgramRow::phase));
+  write_array("/program/collective", gather(rows, &ProgramRow::collective));
+  write_array("/program/flops", "flop", gather(rows, &ProgramRow::flops));
+  write_array("/program/bytes", "bytes", gather(rows, &ProgramRow::bytes));
+}
+
+void TimingLayout::add_columns(hsize_t world_size) {
+  add_column<int64_t>("/iterations/step", "1");
+  add_column<double>("/iterations/wall_s", "s");
+  add_column<double>("/iterations/loss", "nat");
+  add_column<int64_t>("/iterations/tokens", "tokens");
+  add_column<double>("/iterations/lr", "1");
+  add_column<double>("/iterations/grad_norm", "1");
+  add_column<double>("/ranks/compute_s", "s", world_size);
+  add_column<double>("/ranks/comm_s", "s", world_size);
+  add_column<double>("/ranks/exposed_comm_s", "s", world_size);
+  add_column<int64_t>("/timeline/step", "1");
+  add_column<int64_t>("/timeline/rank", "1");
+  add_column<int64_t>("/timeline/instruction", "1");
+  add_column<double>("/timeline/start_s", "s");
+  add_column<double>("/timeline/end_s", "s");
+}
+
+void TimingLayout::write(const TimingRows& rows) {
+  append("/iterations/step", gather(rows.iterations, &Iteration::step));
+  append("/iterations/wall_s", gather(rows.iterations, &Iteration::wall_s));
+  append("/iterations/loss", gather(rows.iterations, &Iteration::loss));
+  append("/iterations/tokens", gather(rows.iterations, &Iteration::tokens));
+  append("/iterations/lr", gather(rows.iterations, &Iteration::lr));
+  append("/iterations/grad_norm", gather(rows.iterations, &Iteration::grad_norm));
+  append("/ranks/compute_s", rows.compute_s);
+  append("/ranks/comm_s", rows.comm_s);
+  append("/ranks/exposed_comm_s", rows.exposed_comm_s);
+  append("/timeline/step", gather(rows.timeline, &TimelineRow::step));
+  append("/timeline/rank", gather(rows.timeline, &TimelineRow::rank));
+  append("/timeline/instruction", gather(rows.timeline, &TimelineRow::instruction));
+  append("/timeline/start_s", gather(rows.timeline, &TimelineRow::start_s));
+  append("/timeline/end_s", gather(rows.timeline, &TimelineRow::end_s));
+  file_.flush();
+}
+
+void TimingLayout::close() {
+  columns_.clear();
+  file_.close();
+}
+
+void TimingLayout::abandon() {
+  for (auto& [name, column] : columns_) {
+    column.dataset.release();
+  }
+  file_.abandon();
+}
+
+void TimingLayout::write_text(const std::string& name, const std::string& text) {
+  const char* pointer = text.c_str();
+  set_unit(file_.write_dataset(name, file_.string_type(), {}, &pointer), "");
+}
+
+void TimingLayout::write_array(const std::string& name, const std::string& unit, hid_t type,
+                               const void* data, hsize_t count) {
+  const hdf5::Handle dataset = file_.create_growing(name, type, {count}, {chunk_rows(1)});
+  set_unit(dataset, unit);
+  if (count > 0) {
+    file_.checked(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write {}",
+                  name);
+  }
+}
+
+template <typename T>
+void TimingLayout::add_column(const std::string& name, const std::string& unit, hsize_t width) {
+  Column column;
+  column.type = hdf5::native_type<T>();
+  column.width = width;
+  column.dataset =
+      width == 0 ? file_.create_growing(name, column.type, {0}, {chunk_rows(1)})
+                 : file_.create_growing(name, column.type, {0, width}, {chunk_rows(width), width});
+  set_unit(column.dataset, unit);
+  columns_.emplace(name, std::move(column));
+}
+
+template <typename T>
+void TimingLayout::append(const std::string& name, const std::vector<T>& values) {
+  if (values.empty()) {
+    return;
+  }
+  Column& column = columns_.at(name);
+  const hid_t dataset = column.dataset.get();
+  const hsize_t rows = values.size() / std::max<hsize_t>(column.width, 1);
+  const int dims = column.width == 0 ? 1 : 2;
+  const hsize_t start[2] = {column.rows, 0};
+  const hsize_t count[2] = {rows, column.width};
+  const hsize_t total[2] = {column.rows + rows, column.width};
+  file_.checked(H5Dset_extent(dataset, total), "extend {}", name);
+  const hdf5::Handle target(file_.checked(H5Dget_space(dataset), "append to {}", name));
+  file_.checked(H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start, nullptr, count, nullptr),
+                "append to {}", name);
+  const hdf5::Handle source(
+      file_.checked(H5Screate_simple(dims, count, nullptr), "append to {}", name));
+  file_.checked(
+      H5Dwrite(dataset, column.type, source.get(), target.get(), H5P_DEFAULT, values.data()),
+      "append to {}", name);
+  column.rows += rows;
+}
+
+}  // namespace hidup

@@ -1,0 +1,73 @@
+// The datasets and attributes of a timing file; internal to src/io.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/hdf5.h"
+#include "io/timing_file.h"
+
+namespace hidup {
+
+// An array that grows row by row. Its last chunk is rewritten in place.
+struct Column {
+  hdf5::Handle dataset;
+  hid_t type = H5I_INVALID_HID;
+  hsize_t width = 0;  // values per row; 0: one-dimensional
+  hsize_t rows = 0;
+};
+
+// What was appended and not written yet.
+struct TimingRows {
+  std::vector<Iteration> iterations;
+  std::vector<double> compute_s;  // [iterations, world], as the next two
+  std::vector<double> comm_s;
+  std::vector<double> exposed_comm_s;
+  std::vector<TimelineRow> timeline;
+
+  bool empty() const { return iterations.empty() && timeline.empty(); }
+};
+
+// An open timing file. Used under hdf5::lock_library(), its destructor too.
+class TimingLayout {
+ public:
+  TimingLayout(const std::string& path, bool overwrite, const TimingHeader& header);
+
+  // Appends the rows and makes them visible to readers.
+  void write(const TimingRows& rows);
+  void close();
+  // Gives up without closing anything; see hdf5::File::abandon().
+  void abandon();
+
+ private:
+  void write_header(const TimingHeader& header);
+  void write_run(const RunAttributes& run);
+  void write_program(const ProgramInfo& program);
+  void add_columns(hsize_t world_size);
+
+  void set_unit(const hdf5::Handle& dataset, const std::string& unit) {
+    file_.set_attribute(dataset.get(), "unit", unit);
+  }
+  void write_text(const std::string& name, const std::string& text);
+  // An array that is complete now, though its dataset could grow.
+  void write_array(const std::string& name, const std::string& unit, hid_t type, const void* data,
+                   hsize_t count);
+  template <typename T>
+  void write_array(const std::string& name, const std::string& unit, const std::vector<T>& values) {
+    write_array(name, unit, hdf5::native_type<T>(), values.data(), values.size());
+  }
+  void write_array(const std::string& name, const std::vector<std::string>& values) {
+    write_array(name, "", file_.string_type(), hdf5::c_strings(values).data(), values.size());
+  }
+
+  template <typename T>
+  void add_column(const std::string& name, const std::string& unit, hsize_t width = 0);
+  template <typename T>
+  void append(const std::string& name, const std::vector<T>& values);
+
+  hdf5::File file_;
+  std::map<std::string, Column> columns_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,98 @@
+// The command line: one binary, one subcommand per thing a person does.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "commands.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/version.h"
+
+namespace {
+
+using hidup::ExitCode;
+
+constexpr const char* kExitCodes =
+    "Exit codes: 0 done; 2 usage or bad deck; 4 out of memory; 5 communication failed or lost a\n"
+    "rank; 6 bad or missing file, or no space; 8 device or library not available; 70 internal\n"
+    "error.";
+
+std::string join(int argc, char** argv) {
+  std::string line;
+  for (int i = 0; i < argc; ++i) {
+    line += (i == 0 ? "" : " ") + std::string(argv[i]);
+  }
+  return line;
+}
+
+void add_train(CLI::App& app, hidup::TrainOptions& options) {
+  CLI::App* train = app.add_subcommand("train", "Train a model on all ranks (start with mpirun)");
+  train->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
+  train->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
+  train->add_option("--strategy", options.strategy, "How to shard: dp (data parallel)")
+      ->capture_default_str();
+  train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
+  train->add_flag("--overwrite", options.overwrite, "Replace existing output files");
+  train->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
+      ->allow_extra_args(false);
+  train->add_option("--dump-gradients", options.dump_gradients,
+                    "Write the gradients of step 1 to this file (HDF5)");
+}
+
+void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
+  CLI::App* validate =
+      app.add_subcommand("validate", "Check decks without ranks, devices or a run");
+  validate->add_option("DECK", options.deck, "Model deck");
+  validate->add_option("--cluster", options.cluster, "Cluster deck");
+  validate->add_option("--ranks", options.ranks, "Check the mesh for this many ranks");
+  validate->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
+      ->allow_extra_args(false);
+  validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");
+}
+
+// Under mpirun every rank parses the same command line; one of them says what is wrong.
+bool speaks() {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr || std::string_view(rank) == "0";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("hidup trains transformers with communication hidden behind computation.", "hidup");
+  app.set_version_flag("--version", hidup::program_version());
+  app.require_subcommand(1);
+  app.footer(kExitCodes);
+  hidup::TrainOptions train;
+  hidup::ValidateOptions validate;
+  train.command_line = join(argc, argv);
+  add_train(app, train);
+  add_validate(app, validate);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& request) {  // --help, --version
+    return speaks() ? app.exit(request) : 0;
+  } catch (const CLI::ParseError& error) {
+    if (speaks()) {
+      app.exit(error);
+    }
+    return static_cast<int>(ExitCode::usage);
+  }
+  return app.got_subcommand("train") ? hidup::train(train, &argc, &argv)
+                                     : hidup::validate(validate);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const hidup::Error& error) {
+    if (*error.what() != '\0') {
+      hidup::log::error(error.what());
+    }
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    hidup::log::error(error.what());
+    return static_cast<int>(ExitCode::internal);
+  }
+}

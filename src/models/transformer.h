@@ -1,0 +1,20 @@
+// From the model deck to the graph.
+#pragma once
+
+#include "deck/deck.h"
+#include "graph/graph.h"
+
+namespace hidup {
+
+// The graph of the deck's model for one step: inputs tokens and targets
+// i32[train.batch, model.sequence], the loss last. `vocab` is the deck's, or the
+// data's where the deck says auto.
+//
+// bert: PyTorch's TransformerEncoder in its default form (post-norm, ReLU; Vaswani
+// et al., "Attention is all you need", 2017) with a causal mask, on embeddings scaled
+// by sqrt(hidden) plus sinusoidal positions, and an untied head with bias. Dropout
+// follows the embedding, both halves of a block and the ReLU; attention
+// probabilities are not dropped.
+Graph build_model(const Deck& deck, int64_t vocab);
+
+}  // namespace hidup

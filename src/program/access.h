@@ -1,0 +1,34 @@
+// Which instruction touches which value, and what happens before what.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hidup {
+
+struct Access {
+  int instruction = 0;
+  bool reads = false;
+  bool writes = false;
+};
+
+// Per value, its accesses in list order.
+std::vector<std::vector<Access>> accesses_of(const Program& program);
+
+// The order that streams and waits guarantee: an instruction comes after those
+// before it on its stream, after those it waits for, and after what these came after.
+class HappensBefore {
+ public:
+  explicit HappensBefore(const Program& program);
+  // Whether instruction a is done before b starts, whatever the timing.
+  bool operator()(int a, int b) const;
+
+ private:
+  std::vector<StreamKind> stream_;
+  // Per instruction and stream: the last instruction of that stream that is done before it.
+  std::vector<std::array<int, kStreams>> clock_;
+};
+
+}  // namespace hidup

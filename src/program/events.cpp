@@ -1,0 +1,48 @@
+#include <array>
+
+#include "program/lower.h"
+
+namespace hidup {
+
+void insert_waits(Program& program) {
+  struct State {
+    int writer = -1;
+    std::vector<int> readers;  // since the last write
+  };
+  std::vector<State> states(program.values.size());
+  // Per stream: the last instruction of the other one that it has waited for.
+  std::array<int, kStreams> covered = {-1, -1};
+
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    Instruction& instruction = program.instructions[static_cast<size_t>(i)];
+    const auto stream = static_cast<size_t>(instruction.stream);
+    int latest = -1;  // the latest instruction of the other stream this one depends on
+    const auto depend = [&](int on) {
+      if (on > latest &&
+          program.instructions[static_cast<size_t>(on)].stream != instruction.stream) {
+        latest = on;
+      }
+    };
+    for (const ValueId value : instruction.inputs) {
+      depend(states[static_cast<size_t>(value)].writer);
+    }
+    for (const ValueId value : instruction.outputs) {
+      depend(states[static_cast<size_t>(value)].writer);
+      for (const int reader : states[static_cast<size_t>(value)].readers) {
+        depend(reader);
+      }
+    }
+    if (latest > covered[stream]) {
+      instruction.waits = {latest};
+      covered[stream] = latest;
+    }
+    for (const ValueId value : instruction.inputs) {
+      states[static_cast<size_t>(value)].readers.push_back(i);
+    }
+    for (const ValueId value : instruction.outputs) {
+      states[static_cast<size_t>(value)] = {i, {}};
+    }
+  }
+}
+
+}  // namespace hidup

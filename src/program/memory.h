@@ -1,0 +1,30 @@
+// Where every value lies in a rank's arena.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hidup {
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // bytes, per value
+  std::vector<int64_t> sizes;    // bytes, per value: this rank's part
+  int64_t bytes = 0;             // of the whole arena
+  int64_t parameter_bytes = 0;
+  int64_t gradient_bytes = 0;
+  int64_t optimizer_bytes = 0;
+  int64_t activation_bytes = 0;  // the space that activations share
+};
+
+// Persistent values lie one behind the other: parameters, gradients (in the order
+// of Program::values, so that a bucket is one piece), optimizer state, inputs, results.
+// Activations share the space behind them: two may overlap if every use of one
+// happens before the first use of the other.
+MemoryPlan plan_memory(const Program& program, int64_t rank);
+
+// The largest values of a rank, for messages about memory.
+std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count);
+
+}  // namespace hidup

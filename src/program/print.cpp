@@ -1,0 +1,82 @@
+#include "program/print.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+namespace hidup {
+namespace {
+
+std::string_view role_name(Value::Role role) {
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "input", "parameter", "gradient", "optimizer_state", "result", "activation"};
+  return kNames.at(static_cast<size_t>(role));
+}
+
+std::string print_values(const Program& program, const std::vector<ValueId>& values) {
+  std::string text;
+  for (const ValueId value : values) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", program.value(value).name);
+  }
+  return text;
+}
+
+std::string print_attributes(const Instruction& instruction) {
+  std::vector<std::string> items;
+  for (const auto& [key, value] : instruction.attributes) {
+    items.push_back(fmt::format("{}={}", key, value));
+  }
+  if (instruction.accumulate) {
+    items.emplace_back("accumulate");
+  }
+  if (!instruction.purpose.empty()) {
+    items.push_back("random=" + instruction.purpose);
+  }
+  return items.empty() ? "" : fmt::format(" {{{}}}", fmt::join(items, ", "));
+}
+
+}  // namespace
+
+std::string print_program(const Program& program) {
+  std::string text = fmt::format("program {}\nmesh", program.name);
+  for (const Axis& axis : program.mesh) {
+    text += fmt::format(" {}={}", axis.name, axis.size);
+  }
+  text += fmt::format("\n\n{} values\n", program.values.size());
+  for (const Value& value : program.values) {
+    text += fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
+                        to_string(value.shape), to_string(value.layout), role_name(value.role));
+  }
+  text += fmt::format("\n{} instructions\n", program.instructions.size());
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    text += fmt::format("{:5} {:7} {:8} {} {} ({}) -> ({}){}", i, name_of(instruction.stream),
+                        name_of(instruction.phase), name_of(instruction.opcode), instruction.name,
+                        print_values(program, instruction.inputs),
+                        print_values(program, instruction.outputs), print_attributes(instruction));
+    if (!instruction.waits.empty()) {
+      text += fmt::format(" waits for {}", fmt::join(instruction.waits, ", "));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string print_collectives(const Program& program) {
+  std::string text;
+  for (const Instruction& instruction : program.instructions) {
+    if (collective_of(instruction.opcode).empty()) {
+      continue;
+    }
+    int64_t count = 0;
+    for (const ValueId value : instruction.inputs) {
+      count += elements(program.value(value).shape);
+    }
+    text +=
+        fmt::format("{} {} of {} elements\n", name_of(instruction.opcode), instruction.name, count);
+  }
+  return text;
+}
+
+}  // namespace hidup

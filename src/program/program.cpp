@@ -1,0 +1,55 @@
+#include "program/program.h"
+
+#include <array>
+
+namespace hidup {
+
+std::string_view name_of(Opcode opcode) {
+  static constexpr std::array<std::string_view, 22> kNames = {"embedding",
+                                                              "embedding_backward",
+                                                              "positions",
+                                                              "matmul",
+                                                              "matmul_backward_input",
+                                                              "matmul_backward_weight",
+                                                              "bias",
+                                                              "bias_backward",
+                                                              "relu",
+                                                              "relu_backward",
+                                                              "dropout",
+                                                              "add",
+                                                              "layer_norm",
+                                                              "layer_norm_backward",
+                                                              "attention",
+                                                              "attention_backward",
+                                                              "cross_entropy",
+                                                              "cross_entropy_backward",
+                                                              "all_reduce",
+                                                              "squared_norm",
+                                                              "clip_scale",
+                                                              "adam"};
+  static_assert(kNames.size() == static_cast<size_t>(Opcode::adam) + 1);
+  return kNames.at(static_cast<size_t>(opcode));
+}
+
+std::string_view name_of(StreamKind stream) {
+  return stream == StreamKind::compute ? "compute" : "comm";
+}
+
+std::string_view name_of(Phase phase) {
+  static constexpr std::array<std::string_view, 3> kNames = {"forward", "backward", "update"};
+  return kNames.at(static_cast<size_t>(phase));
+}
+
+std::string_view collective_of(Opcode opcode) {
+  return opcode == Opcode::all_reduce ? name_of(opcode) : "";
+}
+
+Shape Program::local_shape(ValueId id, int64_t rank) const {
+  return shape_of(region_of(value(id).shape, value(id).layout, mesh, rank));
+}
+
+int64_t Program::local_bytes(ValueId id, int64_t rank) const {
+  return elements(local_shape(id, rank)) * size_of(value(id).dtype);
+}
+
+}  // namespace hidup

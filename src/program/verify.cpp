@@ -1,0 +1,161 @@
+#include "program/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "core/check.h"
+#include "program/access.h"
+
+namespace hidup {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const Program& program, const MemoryPlan& plan)
+      : program_(program), plan_(plan), accesses_(accesses_of(program)), before_(program) {}
+
+  void run() const {
+    check_waits();
+    for (size_t v = 0; v < program_.values.size(); ++v) {
+      check_defined(v);
+      check_inside(v);
+    }
+    check_memory();
+    check_collectives();
+  }
+
+ private:
+  const Instruction& instruction(int i) const {
+    return program_.instructions[static_cast<size_t>(i)];
+  }
+  std::string describe(int i) const {
+    return fmt::format("instruction {} ({} {})", i, name_of(instruction(i).opcode),
+                       instruction(i).name);
+  }
+
+  void check_waits() const {
+    for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
+      for (const int wait : instruction(i).waits) {
+        check(wait >= 0 && wait < i, "{} waits for {}, which is not before it", describe(i), wait);
+        check(instruction(wait).stream != instruction(i).stream,
+              "{} waits for {} of its own stream", describe(i), describe(wait));
+      }
+    }
+  }
+
+  void check_defined(size_t v) const {
+    const Value& value = program_.values[v];
+    const bool kept = value.role == Value::Role::parameter ||
+                      value.role == Value::Role::optimizer_state ||
+                      value.role == Value::Role::input;
+    if (!kept && !accesses_[v].empty()) {
+      const Access& first = accesses_[v].front();
+      check(first.writes && !first.reads, "{} reads {} before anything writes it",
+            describe(first.instruction), value.name);
+    }
+  }
+
+  void check_inside(size_t v) const {
+    check(plan_.offsets[v] >= 0 && plan_.offsets[v] + plan_.sizes[v] <= plan_.bytes,
+          "{} lies outside the arena", program_.values[v].name);
+  }
+
+  void check_memory() const {
+    std::vector<size_t> order(program_.values.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::sort(order, std::less<>(), [&](size_t v) { return plan_.offsets[v]; });
+    for (size_t a = 0; a < order.size(); ++a) {
+      check_races(order[a], order[a]);
+      const int64_t end = plan_.offsets[order[a]] + plan_.sizes[order[a]];
+      for (size_t b = a + 1; b < order.size() && plan_.offsets[order[b]] < end; ++b) {
+        if (plan_.sizes[order[b]] > 0) {
+          check_lifetimes(order[a], order[b]);
+          check_races(order[a], order[b]);
+        }
+      }
+    }
+  }
+
+  // Two values in one place: one is done before the other begins.
+  void check_lifetimes(size_t u, size_t v) const {
+    const Value& first = program_.values[u];
+    const Value& second = program_.values[v];
+    check(!first.persistent() && !second.persistent(), "{} and {} overlap in memory", first.name,
+          second.name);
+    if (accesses_[u].empty() || accesses_[v].empty()) {
+      return;
+    }
+    check(accesses_[u].back().instruction < accesses_[v].front().instruction ||
+              accesses_[v].back().instruction < accesses_[u].front().instruction,
+          "{} and {} overlap in memory while both are in use", first.name, second.name);
+  }
+
+  void check_races(size_t u, size_t v) const {
+    for (const Access& a : accesses_[u]) {
+      for (const Access& b : accesses_[v]) {
+        if (a.instruction == b.instruction || (!a.writes && !b.writes)) {
+          continue;
+        }
+        const int early = std::min(a.instruction, b.instruction);
+        const int late = std::max(a.instruction, b.instruction);
+        check(before_(early, late), "nothing orders {} before {}, and both use {}", describe(early),
+              describe(late), program_.values[u].name);
+      }
+    }
+  }
+
+  void check_collectives() const {
+    for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
+      const bool collective = !collective_of(instruction(i).opcode).empty();
+      check(collective == (instruction(i).stream == StreamKind::comm), "{} is on the wrong stream",
+            describe(i));
+      for (size_t k = 1; collective && k < instruction(i).inputs.size(); ++k) {
+        const auto last = static_cast<size_t>(instruction(i).inputs[k - 1]);
+        const auto next = static_cast<size_t>(instruction(i).inputs[k]);
+        const int64_t gap = plan_.offsets[next] - (plan_.offsets[last] + plan_.sizes[last]);
+        check(gap >= 0 && gap < kAlignmentGap, "{}: {} does not lie behind {}", describe(i),
+              program_.values[next].name, program_.values[last].name);
+      }
+    }
+  }
+
+  static constexpr int64_t kAlignmentGap = 64;  // values start at multiples of this
+
+  const Program& program_;
+  const MemoryPlan& plan_;
+  std::vector<std::vector<Access>> accesses_;
+  HappensBefore before_;
+};
+
+}  // namespace
+
+void verify(const Program& program, const MemoryPlan& plan) {
+  Verifier(program, plan).run();
+}
+
+void verify_ranks_agree(std::span<const std::string> collectives) {
+  for (size_t rank = 1; rank < collectives.size(); ++rank) {
+    if (collectives[rank] == collectives[0]) {
+      continue;
+    }
+    std::istringstream first(collectives[0]);
+    std::istringstream other(collectives[rank]);
+    std::string expected;
+    std::string found;
+    size_t at = 0;
+    do {
+      expected.assign("nothing");
+      found.assign("nothing");
+      std::getline(first, expected);
+      std::getline(other, found);
+      ++at;
+    } while (expected == found);
+    fail(ExitCode::internal, "collective {} of rank 0 is {}, of rank {} {}", at, expected, rank,
+         found);
+  }
+}
+
+}  // namespace hidup

@@ -1,0 +1,30 @@
+// Proves a program right before its first step, from the list alone: independent of
+// the code that made the list and its waits.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "program/memory.h"
+#include "program/program.h"
+
+namespace hidup {
+
+// Throws Error(internal) naming the instructions and values unless
+// - every wait is for an earlier instruction of the other stream (so streams cannot
+//   wait for each other in a circle);
+// - every read follows a write of the same step (parameters, optimizer state and
+//   inputs keep theirs);
+// - two accesses of overlapping memory, one of them a write, happen in the order of
+//   the list, whatever the timing of the streams;
+// - no value's memory is written by another between its first and its last use, and
+//   every value lies inside the arena;
+// - the values of a collective are one piece of memory, and collectives are on the
+//   communication stream.
+void verify(const Program& program, const MemoryPlan& plan);
+
+// Throws Error(internal) naming the first difference unless all ranks issue the
+// same collectives in the same order. `collectives`: print_collectives() of every rank.
+void verify_ranks_agree(std::span<const std::string> collectives);
+
+}  // namespace hidup

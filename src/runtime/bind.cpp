@@ -1,0 +1,324 @@
+#include "runtime/bind.h"
+
+#include <vector>
+
+#include "core/check.h"
+#include "core/random.h"
+#include "graph/operation.h"
+#include "kernels/adam.h"
+#include "kernels/add.h"
+#include "kernels/attention.h"
+#include "kernels/bias.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/norm.h"
+#include "kernels/positions.h"
+#include "kernels/relu.h"
+
+namespace hidup {
+namespace {
+
+using Launch = std::function<void(Stream&)>;
+
+// Operands of one instruction on this rank.
+class Operands {
+ public:
+  Operands(const Instruction& instruction, const Binding& binding)
+      : instruction_(instruction), binding_(binding) {}
+
+  float* in(size_t i) const { return pointer<float>(instruction_.inputs.at(i)); }
+  float* out(size_t i) const { return pointer<float>(instruction_.outputs.at(i)); }
+  const int32_t* tokens(size_t i) const { return pointer<int32_t>(instruction_.inputs.at(i)); }
+  Shape in_shape(size_t i) const {
+    return binding_.program.local_shape(instruction_.inputs.at(i), binding_.rank);
+  }
+  Shape out_shape(size_t i) const {
+    return binding_.program.local_shape(instruction_.outputs.at(i), binding_.rank);
+  }
+  Region in_region(size_t i) const {
+    const Value& value = binding_.program.value(instruction_.inputs.at(i));
+    return region_of(value.shape, value.layout, binding_.program.mesh, binding_.rank);
+  }
+  float attribute(std::string_view name) const {
+    const auto found = instruction_.attributes.find(name);
+    check(found != instruction_.attributes.end(), "{} has no attribute {}", instruction_.name,
+          name);
+    return static_cast<float>(found->second);
+  }
+  const Instruction& instruction() const { return instruction_; }
+  const Binding& binding() const { return binding_; }
+
+ private:
+  template <typename T>
+  T* pointer(ValueId value) const {
+    return reinterpret_cast<T*>(binding_.arena +
+                                binding_.plan.offsets.at(static_cast<size_t>(value)));
+  }
+
+  const Instruction& instruction_;
+  const Binding& binding_;
+};
+
+// All dimensions but the last, and the last.
+struct Rows {
+  int64_t rows = 1;
+  int64_t width = 1;
+};
+Rows rows_of(const Shape& shape, const Shape& row) {
+  const int64_t width = elements(row);
+  return {width == 0 ? 0 : elements(shape) / width, width};
+}
+
+Launch bind_embedding(const Operands& at) {
+  const Instruction& instruction = at.instruction();
+  const bool backward = instruction.opcode == Opcode::embedding_backward;
+  const Shape table = backward ? at.out_shape(0) : at.in_shape(1);
+  const kernels::EmbeddingSize size{elements(at.in_shape(0)), table[0], table[1]};
+  const float scale = at.attribute("scale");
+  const int32_t* tokens = at.tokens(0);
+  float* second = at.in(1);
+  float* out = at.out(0);
+  if (backward) {
+    return [=, accumulate = instruction.accumulate](Stream& stream) {
+      kernels::embedding_backward(stream, tokens, second, out, size, scale, accumulate);
+    };
+  }
+  return
+      [=](Stream& stream) { kernels::embedding_forward(stream, tokens, second, out, size, scale); };
+}
+
+Launch bind_matmul(const Operands& at) {
+  const Instruction& instruction = at.instruction();
+  const float* a = at.in(0);
+  const float* b = at.in(1);
+  float* c = at.out(0);
+  const bool accumulate = instruction.accumulate;
+  if (instruction.opcode == Opcode::matmul) {
+    const MatmulExtents e = matmul_extents(at.in_shape(0), at.in_shape(1), instruction.attributes);
+    return [=](Stream& stream) {
+      kernels::matmul(stream, a, b, c, {e.m, e.n, e.k}, false, false, accumulate);
+    };
+  }
+  if (instruction.opcode == Opcode::matmul_backward_input) {  // dx[m, k] = dy[m, n] w[k, n]^T
+    const MatmulExtents e = matmul_extents(at.out_shape(0), at.in_shape(1), instruction.attributes);
+    return [=](Stream& stream) {
+      kernels::matmul(stream, a, b, c, {e.m, e.k, e.n}, false, true, accumulate);
+    };
+  }
+  // dw[k, n] = x[m, k]^T dy[m, n]
+  const MatmulExtents e = matmul_extents(at.in_shape(0), at.out_shape(0), instruction.attributes);
+  return [=](Stream& stream) {
+    kernels::matmul(stream, a, b, c, {e.k, e.n, e.m}, true, false, accumulate);
+  };
+}
+
+Launch bind_bias(const Operands& at) {
+  const bool backward = at.instruction().opcode == Opcode::bias_backward;
+  const auto [rows, n] = rows_of(at.in_shape(0), backward ? at.out_shape(0) : at.in_shape(1));
+  const float* x = at.in(0);
+  float* out = at.out(0);
+  if (backward) {
+    return [=, accumulate = at.instruction().accumulate](Stream& stream) {
+      kernels::bias_backward(stream, x, out, rows, n, accumulate);
+    };
+  }
+  const float* b = at.in(1);
+  return [=](Stream& stream) { kernels::bias_forward(stream, x, b, out, rows, n); };
+}
+
+Launch bind_layer_norm(const Operands& at) {
+  const float* x = at.in(0);
+  const float* weight = at.in(1);
+  const auto [rows, n] = rows_of(at.in_shape(0), at.in_shape(1));
+  if (at.instruction().opcode == Opcode::layer_norm) {
+    const float* bias = at.in(2);
+    const float epsilon = at.attribute("epsilon");
+    float* y = at.out(0);
+    float* mean = at.out(1);
+    float* rstd = at.out(2);
+    return [=](Stream& stream) {
+      kernels::layer_norm_forward(stream, x, weight, bias, y, mean, rstd, rows, n, epsilon);
+    };
+  }
+  const float* mean = at.in(2);
+  const float* rstd = at.in(3);
+  const float* dy = at.in(4);
+  float* dx = at.out(0);
+  float* dweight = at.out(1);
+  float* dbias = at.out(2);
+  return [=, accumulate = at.instruction().accumulate](Stream& stream) {
+    kernels::layer_norm_backward(stream, x, weight, mean, rstd, dy, dx, dweight, dbias, rows, n,
+                                 accumulate);
+  };
+}
+
+Launch bind_attention(const Operands& at) {
+  const Shape qkv_shape = at.in_shape(0);
+  const kernels::AttentionSize size{qkv_shape[0], qkv_shape[1], qkv_shape[3], qkv_shape[4]};
+  const bool causal = at.attribute("causal") != 0.0F;
+  const float* qkv = at.in(0);
+  if (at.instruction().opcode == Opcode::attention) {
+    float* y = at.out(0);
+    float* lse = at.out(1);
+    return [=](Stream& stream) { kernels::attention_forward(stream, qkv, y, lse, size, causal); };
+  }
+  const float* y = at.in(1);
+  const float* lse = at.in(2);
+  const float* dy = at.in(3);
+  float* dqkv = at.out(0);
+  return [=](Stream& stream) {
+    kernels::attention_backward(stream, qkv, y, lse, dy, dqkv, size, causal);
+  };
+}
+
+Launch bind_cross_entropy(const Operands& at) {
+  const float* logits = at.in(0);
+  const int32_t* targets = at.tokens(1);
+  const Shape shape = at.in_shape(0);
+  const auto [rows, vocab] = rows_of(shape, {shape.back()});
+  const float scale = at.attribute("scale");
+  float* out = at.out(0);
+  if (at.instruction().opcode == Opcode::cross_entropy) {
+    float* lse = at.out(1);
+    return [=, accumulate = at.instruction().accumulate](Stream& stream) {
+      kernels::cross_entropy_forward(stream, logits, targets, lse, out, rows, vocab, scale,
+                                     accumulate);
+    };
+  }
+  const float* lse = at.in(2);
+  return [=](Stream& stream) {
+    kernels::cross_entropy_backward(stream, logits, targets, lse, out, rows, vocab, scale);
+  };
+}
+
+Launch bind_elementwise(const Operands& at) {
+  const float* x = at.in(0);
+  float* y = at.out(0);
+  const int64_t n = elements(at.in_shape(0));
+  switch (at.instruction().opcode) {
+    case Opcode::positions: {
+      const Region region = at.in_region(0);
+      return [=](Stream& stream) {
+        kernels::positions_forward(stream, x, y, region.extent[0], region.extent[1],
+                                   region.extent[2], region.start[1]);
+      };
+    }
+    case Opcode::relu:
+      return [=](Stream& stream) { kernels::relu_forward(stream, x, y, n); };
+    case Opcode::relu_backward:
+      return [=, dy = at.in(1)](Stream& stream) { kernels::relu_backward(stream, x, dy, y, n); };
+    case Opcode::add:
+      return [=, b = at.in(1)](Stream& stream) { kernels::add_forward(stream, x, b, y, n); };
+    default: {
+      const Region region = at.in_region(0);
+      const float p = at.attribute("p");
+      const uint64_t key = random_stream(at.binding().seed, at.instruction().purpose).key;
+      return [=, state = at.binding().state](Stream& stream) {
+        kernels::dropout(stream, x, y, region, p, key, state);
+      };
+    }
+  }
+}
+
+// The operands lie one behind the other (the verifier has proved it): one span.
+struct Span {
+  float* data;
+  int64_t count;
+};
+Span span_of(const Operands& at) {
+  const std::vector<ValueId>& values = at.instruction().inputs;
+  const MemoryPlan& plan = at.binding().plan;
+  const auto last = static_cast<size_t>(values.back());
+  const int64_t end = plan.offsets[last] + plan.sizes[last];
+  const int64_t bytes = end - plan.offsets[static_cast<size_t>(values.front())];
+  return {at.in(0), bytes / size_of(DType::f32)};
+}
+
+Launch bind_squared_norm(const Operands& at) {
+  const Span gradients = span_of(at);
+  return [=, sum = at.out(0)](Stream& stream) {
+    kernels::squared_norm(stream, gradients.data, gradients.count, sum, false);
+  };
+}
+
+Launch bind_clip_scale(const Operands& at) {
+  const float max_norm = at.attribute("max_norm");
+  return [=, squared = at.in(0), norm = at.out(0), scale = at.out(1)](Stream& stream) {
+    kernels::clip_scale(stream, squared, max_norm, norm, scale);
+  };
+}
+
+Launch bind_adam(const Operands& at) {
+  struct Part {
+    float *parameter, *gradient, *m, *v;
+    int64_t n;
+    kernels::AdamOptions options;
+  };
+  const size_t count = at.instruction().inputs.size() / 4;
+  std::vector<Part> parts;
+  for (size_t p = 0; p < count; ++p) {
+    const bool decay = at.binding().program.value(at.instruction().inputs[4 * p]).decay;
+    const kernels::AdamOptions options{.beta1 = at.attribute("beta1"),
+                                       .beta2 = at.attribute("beta2"),
+                                       .epsilon = at.attribute("epsilon"),
+                                       .weight_decay = decay ? at.attribute("weight_decay") : 0.0F,
+                                       .decoupled = at.attribute("decoupled") != 0.0F};
+    parts.push_back({at.in(4 * p), at.in(4 * p + 1), at.in(4 * p + 2), at.in(4 * p + 3),
+                     elements(at.in_shape(4 * p)), options});
+  }
+  return [parts, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
+    for (const Part& part : parts) {
+      kernels::adam_update(stream, part.parameter, part.gradient, part.m, part.v, part.n,
+                           part.options, state, scale);
+    }
+  };
+}
+
+}  // namespace
+
+std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
+  const Operands at(instruction, binding);
+  switch (instruction.opcode) {
+    case Opcode::embedding:
+    case Opcode::embedding_backward:
+      return bind_embedding(at);
+    case Opcode::matmul:
+    case Opcode::matmul_backward_input:
+    case Opcode::matmul_backward_weight:
+      return bind_matmul(at);
+    case Opcode::bias:
+    case Opcode::bias_backward:
+      return bind_bias(at);
+    case Opcode::positions:
+    case Opcode::relu:
+    case Opcode::relu_backward:
+    case Opcode::dropout:
+    case Opcode::add:
+      return bind_elementwise(at);
+    case Opcode::layer_norm:
+    case Opcode::layer_norm_backward:
+      return bind_layer_norm(at);
+    case Opcode::attention:
+    case Opcode::attention_backward:
+      return bind_attention(at);
+    case Opcode::cross_entropy:
+    case Opcode::cross_entropy_backward:
+      return bind_cross_entropy(at);
+    case Opcode::all_reduce:
+      return [span = span_of(at), &world = binding.world, name = instruction.name](Stream& stream) {
+        world.all_reduce(stream, span.data, span.count, name);
+      };
+    case Opcode::squared_norm:
+      return bind_squared_norm(at);
+    case Opcode::clip_scale:
+      return bind_clip_scale(at);
+    case Opcode::adam:
+      return bind_adam(at);
+  }
+  fail(ExitCode::internal, "an instruction of unknown kind");
+}
+
+}  // namespace hidup

@@ -1,0 +1,28 @@
+// From an instruction to the kernel launches or the collective that do it.
+#pragma once
+
+#include <functional>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "kernels/step_state.h"
+#include "program/memory.h"
+#include "program/program.h"
+
+namespace hidup {
+
+// Where the instructions of a rank find things.
+struct Binding {
+  const Program& program;
+  const MemoryPlan& plan;
+  int64_t rank;
+  std::byte* arena;
+  const kernels::StepState* state;  // device memory
+  Communicator& world;
+  uint64_t seed;
+};
+
+// What issues the instruction on its stream; everything it needs is looked up once.
+std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding);
+
+}  // namespace hidup

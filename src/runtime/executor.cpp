@@ -1,0 +1,117 @@
+#include "runtime/executor.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "core/check.h"
+#include "core/random.h"
+#include "runtime/bind.h"
+
+namespace hidup {
+
+struct Executor::Bound {
+  std::function<void(Stream&)> issue;
+  std::unique_ptr<Event> start;
+  std::unique_ptr<Event> end;
+};
+
+Executor::Executor(const Program& program, Device& device, Communicator& world, int threads,
+                   uint64_t seed)
+    : program_(program), rank_(world.rank()), plan_(plan_memory(program, rank_)) {
+  try {
+    arena_ = device.allocate(plan_.bytes);
+  } catch (const Error& error) {
+    fail(error.code(), "{}; the largest tensors: {}", error.what(),
+         largest_values(program, plan_, 5));
+  }
+  state_ = device.allocate(sizeof(kernels::StepState));
+  streams_.push_back(device.create_stream("compute", threads));
+  streams_.push_back(device.create_stream("comm", 1));
+
+  const Binding binding{program_,
+                        plan_,
+                        rank_,
+                        arena_->data(),
+                        reinterpret_cast<const kernels::StepState*>(state_->data()),
+                        world,
+                        seed};
+  for (const Instruction& instruction : program_.instructions) {
+    bound_.push_back({bind(instruction, binding), device.create_event(), device.create_event()});
+  }
+  times_.resize(bound_.size());
+  initialize_parameters(seed);
+}
+
+Executor::~Executor() {
+  streams_.clear();
+}
+
+void Executor::initialize_parameters(uint64_t seed) {
+  std::vector<float> start;
+  for (size_t v = 0; v < program_.values.size(); ++v) {
+    const Value& value = program_.values[v];
+    if (value.role != Value::Role::parameter) {
+      continue;
+    }
+    const Region region = region_of(value.shape, value.layout, program_.mesh, rank_);
+    start.assign(static_cast<size_t>(region.elements()),
+                 value.init.kind == Init::Kind::ones ? 1.0F : 0.0F);
+    if (value.init.kind == Init::Kind::uniform) {
+      const RandomStream random = random_stream(seed, "init/" + value.name);
+      const auto bound = static_cast<float>(value.init.bound);
+      for (size_t i = 0; i < start.size(); ++i) {
+        const auto index = static_cast<uint64_t>(region.global_index(static_cast<int64_t>(i)));
+        start[i] = bound * (2.0F * random.uniform(index) - 1.0F);
+      }
+    }
+    Stream& stream = *streams_[static_cast<size_t>(StreamKind::compute)];
+    stream.copy(at(static_cast<ValueId>(v)), start.data(), plan_.sizes[v]);
+    stream.synchronize();
+  }
+}
+
+void Executor::start(int64_t step, double learning_rate, std::span<const int32_t> tokens,
+                     std::span<const int32_t> targets) {
+  host_state_ = {.step = static_cast<uint64_t>(step),
+                 .learning_rate = static_cast<float>(learning_rate)};
+  Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
+  compute.copy(state_->data(), &host_state_, sizeof(host_state_));
+  compute.copy(at(program_.tokens), tokens.data(), static_cast<int64_t>(tokens.size_bytes()));
+  compute.copy(at(program_.targets), targets.data(), static_cast<int64_t>(targets.size_bytes()));
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Instruction& instruction = program_.instructions[i];
+    Stream& stream = *streams_[static_cast<size_t>(instruction.stream)];
+    for (const int wait : instruction.waits) {
+      stream.wait(*bound_[static_cast<size_t>(wait)].end);
+    }
+    stream.record(*bound_[i].start);
+    bound_[i].issue(stream);
+    stream.record(*bound_[i].end);
+  }
+}
+
+void Executor::wait() {
+  for (const auto& stream : streams_) {
+    stream->synchronize();
+  }
+  std::ranges::transform(bound_, times_.begin(), [](const Bound& bound) {
+    return Interval{bound.start->seconds(), bound.end->seconds()};
+  });
+}
+
+std::vector<float> Executor::read(ValueId value) {
+  const int64_t bytes = plan_.sizes[static_cast<size_t>(value)];
+  std::vector<float> copy(static_cast<size_t>(bytes / size_of(DType::f32)));
+  Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
+  compute.copy(copy.data(), at(value), bytes);
+  compute.synchronize();
+  return copy;
+}
+
+int64_t Executor::current_instruction() const {
+  const auto found =
+      std::ranges::find_if(bound_, [](const Bound& bound) { return !bound.end->reached(); });
+  return found == bound_.end() ? -1 : found - bound_.begin();
+}
+
+}  // namespace hidup

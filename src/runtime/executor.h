@@ -1,0 +1,69 @@
+// Runs a program on this rank: one arena, two streams, an event per instruction.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/device.h"
+#include "kernels/step_state.h"
+#include "program/memory.h"
+#include "program/program.h"
+
+namespace hidup {
+
+struct Interval {
+  double start_s = 0.0;  // on monotonic_seconds()'s clock
+  double end_s = 0.0;
+};
+
+class Executor {
+ public:
+  // Allocates the arena and starts the parameters from their random numbers.
+  // Throws Error(out_of_memory) with the largest values where it does not fit.
+  Executor(const Program& program, Device& device, Communicator& world, int threads, uint64_t seed);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  const Program& program() const { return program_; }
+  const MemoryPlan& plan() const { return plan_; }
+
+  // Starts a step and returns at once. `tokens` and `targets`: i32, this rank's part;
+  // they must stay until wait() returns.
+  void start(int64_t step, double learning_rate, std::span<const int32_t> tokens,
+             std::span<const int32_t> targets);
+  // Ends the step. Throws what an instruction threw.
+  void wait();
+
+  // After wait(): when every instruction ran.
+  std::span<const Interval> times() const { return times_; }
+  // A copy of this rank's part of a value (f32).
+  std::vector<float> read(ValueId value);
+
+  // The first instruction of the running step that is not done, or -1: for the
+  // heartbeat, from any thread.
+  int64_t current_instruction() const;
+
+ private:
+  struct Bound;
+
+  std::byte* at(ValueId value) const {
+    return arena_->data() + plan_.offsets[static_cast<size_t>(value)];
+  }
+  void initialize_parameters(uint64_t seed);
+
+  const Program& program_;
+  int rank_;
+  MemoryPlan plan_;
+  std::unique_ptr<Buffer> arena_;
+  std::unique_ptr<Buffer> state_;
+  kernels::StepState host_state_;
+  std::vector<Bound> bound_;
+  std::vector<Interval> times_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // by StreamKind; last: they use all of the above
+};
+
+}  // namespace hidup

@@ -1,0 +1,86 @@
+#include "sharding/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace hidup {
+
+int64_t ranks_of(const Mesh& mesh) {
+  int64_t ranks = 1;
+  for (const Axis& axis : mesh) {
+    ranks *= axis.size;
+  }
+  return ranks;
+}
+
+std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank) {
+  std::vector<int64_t> coordinates(mesh.size());
+  for (size_t a = mesh.size(); a-- > 0;) {
+    coordinates[a] = rank % mesh[a].size;
+    rank /= mesh[a].size;
+  }
+  return coordinates;
+}
+
+std::string to_string(const Placement& placement) {
+  switch (placement.kind) {
+    case Placement::Kind::shard:
+      return fmt::format("S({})", placement.dim);
+    case Placement::Kind::partial:
+      return "P";
+    case Placement::Kind::replicate:
+      break;
+  }
+  return "R";
+}
+
+std::string to_string(const Layout& layout) {
+  std::string text;
+  for (const Placement& placement : layout) {
+    text += (text.empty() ? "" : " ") + to_string(placement);
+  }
+  return text;
+}
+
+std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts) {
+  std::vector<int64_t> offsets(static_cast<size_t>(parts) + 1);
+  for (int64_t part = 0; part <= parts; ++part) {
+    offsets[static_cast<size_t>(part)] = extent / parts * part + std::min(part, extent % parts);
+  }
+  return offsets;
+}
+
+Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank) {
+  check(shape.size() <= kMaxDims, "a tensor of {} dimensions; {} are possible", shape.size(),
+        kMaxDims);
+  check(layout.size() == mesh.size(), "{} placements on a mesh of {} axes", layout.size(),
+        mesh.size());
+  Region region;
+  region.dims = static_cast<int>(shape.size());
+  for (size_t d = 0; d < shape.size(); ++d) {
+    region.extent[d] = region.global[d] = shape[d];
+  }
+  const std::vector<int64_t> coordinates = coordinates_of(mesh, rank);
+  for (size_t a = 0; a < mesh.size(); ++a) {
+    if (layout[a].kind != Placement::Kind::shard) {
+      continue;
+    }
+    const int d = layout[a].dim;
+    check(d >= 0 && d < region.dims, "{} of a tensor of {} dimensions", to_string(layout[a]),
+          region.dims);
+    const auto offsets = balanced_offsets(region.extent[d], mesh[a].size);
+    const auto at = static_cast<size_t>(coordinates[a]);
+    region.start[d] += offsets[at];
+    region.extent[d] = offsets[at + 1] - offsets[at];
+  }
+  return region;
+}
+
+Shape shape_of(const Region& region) {
+  return {region.extent, region.extent + region.dims};
+}
+
+}  // namespace hidup

@@ -1,0 +1,52 @@
+// Where a tensor lies on the ranks.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/region.h"
+#include "core/shape.h"
+
+namespace hidup {
+
+// One named axis of the ranks; the mesh has its axes outermost first.
+struct Axis {
+  std::string name;
+  int64_t size = 1;
+};
+using Mesh = std::vector<Axis>;
+
+int64_t ranks_of(const Mesh& mesh);
+// One coordinate per axis; rank = row-major index of the coordinates.
+std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
+
+// Of one tensor on one axis: every rank has all of it, a part of dimension `dim`,
+// or a summand of it.
+struct Placement {
+  enum class Kind { replicate, shard, partial };
+  Kind kind = Kind::replicate;
+  int dim = 0;  // shard only
+
+  static Placement replicate() { return {}; }
+  static Placement shard(int dim) { return {Kind::shard, dim}; }
+  static Placement partial() { return {Kind::partial, 0}; }
+  bool operator==(const Placement&) const = default;
+};
+
+// One placement per axis of the mesh.
+using Layout = std::vector<Placement>;
+
+std::string to_string(const Placement& placement);  // "R", "S(0)", "P"
+std::string to_string(const Layout& layout);        // "S(0) R"
+
+// Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to
+// extent; the first extent % parts parts have one more. A part may be empty.
+std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts);
+
+// The part of a tensor that a rank holds. Where several axes shard one dimension,
+// the outer axis cuts first.
+Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank);
+Shape shape_of(const Region& region);
+
+}  // namespace hidup

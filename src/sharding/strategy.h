@@ -1,0 +1,49 @@
+// How a model is computed on a mesh: a rule per operation and axis, the storage of
+// every parameter and of its optimizer state. Plain data, the same on every rank.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "sharding/placement.h"
+#include "sharding/rules.h"
+
+namespace hidup {
+
+struct OpStrategy {
+  std::vector<Rule> rules;  // one per axis
+};
+
+struct ParameterStrategy {
+  TensorId tensor = -1;
+  Layout storage;
+  Layout optimizer_state;
+};
+
+struct Strategy {
+  std::string name;
+  Mesh mesh;
+  int microbatches = 1;
+  std::vector<OpStrategy> ops;                // in graph order
+  std::vector<ParameterStrategy> parameters;  // in graph order
+};
+
+// Layout of input i, of the output, and of input i's gradient over all axes.
+Layout input_layout(const OpStrategy& op, size_t input);
+Layout output_layout(const OpStrategy& op);
+Layout gradient_layout(const OpStrategy& op, size_t input);
+
+// The rule of that name; Error(usage) naming the operation and its legal rules if
+// there is none.
+Rule find_rule(const Graph& graph, OpId op, std::string_view name);
+
+// The strategy as YAML, as strategy files hold it.
+std::string print_strategy(const Graph& graph, const Strategy& strategy);
+
+// The hash that names a strategy: of its text.
+uint64_t strategy_hash(const Graph& graph, const Strategy& strategy);
+
+}  // namespace hidup

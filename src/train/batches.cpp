@@ -1,0 +1,109 @@
+#include "train/batches.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "core/units.h"
+
+namespace hidup {
+namespace {
+
+// Four rounds make a good cipher of a large domain (Luby and Rackoff 1988); a domain of a few
+// windows needs more to come near all its orders.
+constexpr uint64_t kRounds = 8;
+
+class CorpusBatches : public Batches {
+ public:
+  CorpusBatches(Corpus corpus, int64_t sequence, uint64_t seed)
+      : Batches(sequence),
+        corpus_(std::move(corpus)),
+        windows_(windows(corpus_.summary(), sequence)),
+        seed_(seed) {}
+
+ private:
+  void read(int64_t sample, int32_t* out) const override {
+    const auto epoch = static_cast<uint64_t>(sample / windows_);
+    const Permutation order(windows_, random_stream(seed_, "data/order", epoch));
+    corpus_.copy(order(sample % windows_) * sequence(), sequence() + 1, out);
+  }
+
+  Corpus corpus_;
+  int64_t windows_;
+  uint64_t seed_;
+};
+
+class SyntheticBatches : public Batches {
+ public:
+  SyntheticBatches(int64_t vocab, int64_t sequence, uint64_t seed)
+      : Batches(sequence), vocab_(static_cast<uint64_t>(vocab)), seed_(seed) {}
+
+ private:
+  void read(int64_t sample, int32_t* out) const override {
+    const RandomStream stream =
+        random_stream(seed_, "data/synthetic", static_cast<uint64_t>(sample));
+    for (int64_t position = 0; position <= sequence(); ++position) {
+      const uint64_t word = stream.word(static_cast<uint64_t>(position));
+      out[position] = static_cast<int32_t>((word * vocab_) >> 32);
+    }
+  }
+
+  uint64_t vocab_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+Permutation::Permutation(int64_t size, const RandomStream& stream)
+    : size_(static_cast<uint64_t>(size)), stream_(stream) {
+  check(size > 0 && size <= int64_t{1} << 62, "a permutation of {} elements", size);
+  while (uint64_t{1} << (2 * half_bits_) < size_) {
+    ++half_bits_;
+  }
+}
+
+int64_t Permutation::operator()(int64_t index) const {
+  check(index >= 0 && static_cast<uint64_t>(index) < size_, "index {} of a permutation of {}",
+        index, size_);
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  auto value = static_cast<uint64_t>(index);
+  do {
+    uint64_t left = value >> half_bits_;
+    uint64_t right = value & mask;
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const uint64_t mixed = stream_.block((round << 32) | right).word[0] & mask;
+      left = std::exchange(right, left ^ mixed);
+    }
+    value = (left << half_bits_) | right;
+  } while (value >= size_);
+  return static_cast<int64_t>(value);
+}
+
+void Batches::fill(int64_t first_sample, int64_t count, int32_t* tokens, int32_t* targets) const {
+  std::vector<int32_t> window(static_cast<size_t>(sequence_) + 1);
+  for (int64_t i = 0; i < count; ++i) {
+    read(first_sample + i, window.data());
+    std::copy_n(window.begin(), sequence_, tokens + i * sequence_);
+    std::copy_n(window.begin() + 1, sequence_, targets + i * sequence_);
+  }
+}
+
+int64_t windows(const CorpusSummary& corpus, int64_t sequence) {
+  if (corpus.tokens < sequence + 1) {
+    fail(ExitCode::usage,
+         "the data has {} tokens, but one sequence takes model.sequence + 1 = {} + 1 = {}",
+         format_count(corpus.tokens), sequence, sequence + 1);
+  }
+  return (corpus.tokens - 1) / sequence;
+}
+
+std::unique_ptr<Batches> corpus_batches(Corpus corpus, int64_t sequence, uint64_t seed) {
+  return std::make_unique<CorpusBatches>(std::move(corpus), sequence, seed);
+}
+
+std::unique_ptr<Batches> synthetic_batches(int64_t vocab, int64_t sequence, uint64_t seed) {
+  return std::make_unique<SyntheticBatches>(vocab, sequence, seed);
+}
+
+}  // namespace hidup

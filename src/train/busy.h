@@ -1,0 +1,20 @@
+// How long a rank's streams were busy in a step.
+#pragma once
+
+#include <span>
+
+#include "program/program.h"
+#include "runtime/executor.h"
+
+namespace hidup {
+
+struct BusyTimes {
+  double compute_s = 0.0;
+  double comm_s = 0.0;
+  double exposed_comm_s = 0.0;  // only communication ran
+};
+
+// `times`: of every instruction of the program, in its order.
+BusyTimes busy_times(const Program& program, std::span<const Interval> times);
+
+}  // namespace hidup

@@ -1,0 +1,23 @@
+// Errors that all ranks know of together.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "core/check.h"
+
+namespace hidup {
+
+// An Error that every rank throws at the same place: all can end MPI in order.
+// Its message is empty on all ranks but the one that reports it.
+class CollectiveError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Runs `work` on every rank. If it throws an Error on any, all ranks throw a
+// CollectiveError with the lowest such rank's code, and that rank has its message.
+void collectively(Communicator& world, const std::function<void()>& work);
+
+}  // namespace hidup

@@ -1,0 +1,90 @@
+#include "train/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/units.h"
+
+namespace hidup {
+namespace {
+
+constexpr size_t kRecent = 20;  // steps that "recent" means
+
+double mean(const std::deque<double>& values) {
+  return values.empty() ? 0.0
+                        : std::accumulate(values.begin(), values.end(), 0.0) /
+                              static_cast<double>(values.size());
+}
+
+void keep_recent(std::deque<double>& values, double value) {
+  values.push_back(value);
+  if (values.size() > kRecent) {
+    values.pop_front();
+  }
+}
+
+}  // namespace
+
+Report::Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy)
+    : steps_(steps), tokens_per_step_(tokens_per_step), unigram_entropy_(unigram_entropy) {}
+
+double Report::recent_loss() const {
+  return mean(losses_);
+}
+double Report::mean_wall() const {
+  return mean(walls_);
+}
+
+void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slowest) {
+  if (done_++ == 0) {
+    first_loss_ = loss;
+  }
+  total_wall_ += wall_s;
+  busy_.compute_s += slowest.compute_s;
+  busy_.comm_s += slowest.comm_s;
+  busy_.exposed_comm_s += slowest.exposed_comm_s;
+  keep_recent(losses_, loss);
+  keep_recent(walls_, wall_s);
+  if (step == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
+    printed_at_ = total_wall_;
+    const int width = static_cast<int>(std::to_string(steps_).size());
+    fmt::print("step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {} left\n", step, width,
+               steps_, loss,
+               format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
+                                                 std::max(mean_wall(), 1e-9))),
+               format_seconds(mean_wall()),
+               format_duration(mean_wall() * static_cast<double>(steps_ - step)));
+    std::fflush(stdout);
+  }
+}
+
+void Report::summary(const MemoryPlan& plan, const std::string& file) const {
+  const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
+  const double wall = std::max(total_wall_ / steps, 1e-9);
+  fmt::print("\n");
+  fmt::print("steps   {} in {} ({} per step, {} tokens/s)\n", done_, format_duration(total_wall_),
+             format_seconds(wall),
+             format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) / wall)));
+  fmt::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
+             recent_loss(), losses_.size());
+  if (unigram_entropy_ >= 0.0) {
+    const double gain = unigram_entropy_ - recent_loss();
+    fmt::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
+               unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
+  }
+  const double compute = busy_.compute_s / steps;
+  const double comm = busy_.comm_s / steps;
+  fmt::print("time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
+             format_seconds(compute), format_seconds(comm),
+             format_seconds(busy_.exposed_comm_s / steps));
+  fmt::print("memory  {} per rank: parameters {}, gradients {}, optimizer {}, activations {}\n",
+             format_bytes(plan.bytes), format_bytes(plan.parameter_bytes),
+             format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
+             format_bytes(plan.activation_bytes));
+  fmt::print("file    {}\n", file);
+  std::fflush(stdout);
+}
+
+}  // namespace hidup

@@ -1,0 +1,41 @@
+// What a person sees of a run: progress lines and the summary, on standard output.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "program/memory.h"
+#include "train/busy.h"
+
+namespace hidup {
+
+// Used on rank 0. Prints the first and the last step, and otherwise a line a second.
+class Report {
+ public:
+  // unigram_entropy: of the data, in nats; negative where it is not known.
+  Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy);
+
+  // After a step: its loss in nats, the time since the previous call's step began,
+  // and the slowest rank's busy times.
+  void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
+
+  void summary(const MemoryPlan& plan, const std::string& file) const;
+
+ private:
+  double mean_wall() const;
+  double recent_loss() const;
+
+  int64_t steps_;
+  int64_t tokens_per_step_;
+  double unigram_entropy_;
+  int64_t done_ = 0;
+  double first_loss_ = 0.0;
+  double total_wall_ = 0.0;
+  double printed_at_ = 0.0;    // total_wall_ when the last line was printed
+  std::deque<double> losses_;  // the last ones
+  std::deque<double> walls_;
+  BusyTimes busy_;  // sums over all steps
+};
+
+}  // namespace hidup

@@ -1,0 +1,86 @@
+#include "train/setup.h"
+
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text.h"
+#include "core/units.h"
+#include "train/collective.h"
+
+namespace hidup {
+
+Dataset open_data(const Deck& deck) {
+  Dataset data;
+  if (deck.data.kind == "synthetic") {
+    data.vocab = deck.model.vocab.value();  // the deck's checks ask for it
+    data.batches = synthetic_batches(data.vocab, deck.model.sequence, deck.train.seed);
+    data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
+    return data;
+  }
+  Corpus corpus(
+      {.kind = deck.data.kind, .paths = deck.data.path, .tokenizer = deck.data.tokenizer});
+  const CorpusSummary summary = corpus.summary();
+  data.vocab = deck.model.vocab.value_or(summary.vocab);
+  corpus.check_vocab(data.vocab);
+  data.unigram_entropy = summary.unigram_entropy;
+  data.content_hash = summary.content_hash;
+  data.description =
+      fmt::format("{} tokens in {} file(s), {} distinct, unigram entropy {:.4f} nats",
+                  format_count(summary.tokens), summary.files, format_count(summary.distinct),
+                  summary.unigram_entropy);
+  data.batches = corpus_batches(std::move(corpus), deck.model.sequence, deck.train.seed);
+  return data;
+}
+
+void check_same_data(Communicator& world, const Dataset& data) {
+  const std::vector<uint64_t> hashes = all_gather_value(world, data.content_hash);
+  const auto other = std::ranges::find_if(hashes, [&](uint64_t h) { return h != hashes[0]; });
+  if (other != hashes.end()) {
+    throw CollectiveError(ExitCode::file,
+                          world.rank() == 0
+                              ? fmt::format("data.path holds other data on rank {} than on rank 0",
+                                            other - hashes.begin())
+                              : "");
+  }
+}
+
+Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
+  Mesh mesh;
+  for (size_t a = 0; a < sizes.size(); ++a) {
+    mesh.push_back({deck.cluster.mesh[a].name, sizes[a]});
+  }
+  return mesh;
+}
+
+LoweringOptions lowering_options(const Deck& deck) {
+  const TrainDeck& train = deck.train;
+  return {.bucket_bytes = train.bucket_bytes,
+          .clip_norm = train.clip_norm,
+          .optimizer = {{"beta1", train.beta1},
+                        {"beta2", train.beta2},
+                        {"epsilon", train.epsilon},
+                        {"weight_decay", train.weight_decay},
+                        {"decoupled", train.optimizer == "adamw" ? 1.0 : 0.0}}};
+}
+
+int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
+  if (deck.cluster.device_threads) {
+    return static_cast<int>(*deck.cluster.device_threads);
+  }
+  struct Place {
+    uint64_t host;
+    cpu_set_t cores;
+  };
+  Place mine{hash_of(host), {}};
+  sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
+  const std::vector<Place> places = all_gather_value(world, mine);
+  const auto sharing = std::ranges::count_if(places, [&](const Place& place) {
+    return place.host == mine.host && CPU_EQUAL(&place.cores, &mine.cores);
+  });
+  return std::max(1, CPU_COUNT(&mine.cores) / static_cast<int>(sharing));
+}
+
+}  // namespace hidup

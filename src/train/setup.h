@@ -1,0 +1,39 @@
+// From decks to what a run needs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "deck/deck.h"
+#include "program/lower.h"
+#include "train/batches.h"
+
+namespace hidup {
+
+// The data of a run, opened.
+struct Dataset {
+  std::unique_ptr<Batches> batches;
+  int64_t vocab = 0;              // of the model: the deck's number, or what the data needs
+  double unigram_entropy = -1.0;  // nats per token; negative where there is none (synthetic)
+  uint64_t content_hash = 0;      // equal on ranks that read the same data
+  std::string description;        // a line for people
+};
+// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do.
+Dataset open_data(const Deck& deck);
+
+// Throws CollectiveError(file) naming the ranks where they read different data.
+void check_same_data(Communicator& world, const Dataset& data);
+
+// The mesh with the deck's names and these sizes.
+Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
+
+// What the training section says about the program.
+LoweringOptions lowering_options(const Deck& deck);
+
+// The deck's number of threads; or, for auto, this rank's share of the cores it may
+// run on: ranks of one host that are bound to the same cores divide them.
+int compute_threads(const Deck& deck, Communicator& world, const std::string& host);
+
+}  // namespace hidup

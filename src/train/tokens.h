@@ -1,0 +1,73 @@
+// Corpora: files of text or of tokens, as one sequence of token indices.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace hidup {
+
+struct CorpusOptions {
+  std::string kind;                 // "text" or "tokens"
+  std::vector<std::string> paths;   // files or glob patterns
+  std::string tokenizer = "bytes";  // of text: "bytes" or "words"
+};
+
+struct CorpusSummary {
+  int64_t files = 0;
+  int64_t tokens = 0;
+  int64_t distinct = 0;          // different tokens that occur
+  int64_t vocab = 0;             // what a model needs: tokens are in [0, vocab)
+  double unigram_entropy = 0.0;  // nats per token: the loss of the best model without context
+  uint64_t content_hash = 0;     // of every byte of every file: equal on ranks that read the same
+};
+
+// The files that `patterns` name, in the order of the patterns; the files of one glob(3)
+// pattern in byte order, whatever the locale. Throws Error(file) for a pattern without matches.
+std::vector<std::string> expand_paths(const std::vector<std::string>& patterns);
+
+// The tokens of all files, one file after the other.
+//
+//   text, bytes   a token is a byte, the vocabulary always 256
+//   text, words   words between ASCII white space, with "<eos>" at the end of every line, blank
+//                 lines too, as PyTorch's word_language_model example reads WikiText; numbered
+//                 in order of first appearance
+//   tokens        llm.c's format (dev/data/data_common.py): a header of 256 int32 (20240520,
+//                 version 1, number of tokens, unused), then uint16 tokens, little-endian
+//
+// Files are mapped, not loaded, and scanned once for the summary; only words occupy memory
+// (4 bytes each). Throws Error(file) with path and cause for files that cannot be read or are
+// not what they should be, and for a corpus without tokens.
+class Corpus {
+ public:
+  explicit Corpus(const CorpusOptions& options);
+
+  const CorpusSummary& summary() const { return summary_; }
+
+  // Throws Error(usage) if the corpus has tokens that a vocabulary of `model_vocab` lacks.
+  void check_vocab(int64_t model_vocab) const;
+
+  // Tokens first .. first + count - 1 of the corpus.
+  void copy(int64_t first, int64_t count, int32_t* out) const;
+
+ private:
+  using Elements =
+      std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const int32_t>>;
+  struct Segment {
+    int64_t first;  // index of its first token in the corpus
+    Elements tokens;
+    std::shared_ptr<const void> storage;
+  };
+
+  void append(Elements tokens, std::shared_ptr<const void> storage);
+  void summarize(int64_t values);
+
+  std::vector<Segment> segments_;
+  CorpusSummary summary_;
+  std::string vocab_reason_;
+};
+
+}  // namespace hidup

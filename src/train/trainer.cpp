@@ -1,0 +1,137 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "io/gradient_file.h"
+#include "train/schedule.h"
+
+namespace hidup {
+
+Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
+                 double start, const TrainingOutputs& outputs)
+    : deck_(deck),
+      batches_(batches),
+      executor_(executor),
+      world_(world),
+      start_(start),
+      outputs_(outputs) {}
+
+void Trainer::fill(int64_t step, Batch& batch) const {
+  const Program& program = executor_.program();
+  const Value& tokens = program.value(program.tokens);
+  const Region part = region_of(tokens.shape, tokens.layout, program.mesh, world_.rank());
+  batch.tokens.resize(static_cast<size_t>(part.elements()));
+  batch.targets.resize(batch.tokens.size());
+  batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0], batch.tokens.data(),
+                batch.targets.data());
+}
+
+void Trainer::run() {
+  Batch batch;
+  Batch next;
+  fill(1, batch);
+  double began = monotonic_seconds();
+  for (int64_t step = 1; step <= deck_.train.steps; ++step) {
+    step_ = step;
+    executor_.start(step, learning_rate(deck_.train, step), batch.tokens, batch.targets);
+    if (step < deck_.train.steps) {
+      fill(step + 1, next);  // while the step runs
+    }
+    executor_.wait();
+    finish_step(step);
+    std::swap(batch, next);
+    const double now = monotonic_seconds();
+    write_step(now - std::exchange(began, now));
+  }
+}
+
+void Trainer::finish_step(int64_t step) {
+  const Program& program = executor_.program();
+  busy_ = all_gather_value(world_, busy_times(program, executor_.times()));
+  iteration_ = {.step = step,
+                .loss = executor_.read(program.loss)[0],
+                .tokens = deck_.train.batch * deck_.model.sequence,
+                .lr = learning_rate(deck_.train, step),
+                .grad_norm = executor_.read(program.gradient_norm)[0]};
+  if (!std::isfinite(iteration_.loss) && !std::exchange(warned_, true)) {
+    log::warning("the loss of step {} is {}: the training has diverged; try a smaller train.lr",
+                 step, iteration_.loss);
+  }
+  const int64_t every = deck_.train.timeline_every;
+  if (step <= 3 || (every > 0 && step % every == 0)) {
+    record_timeline(step);
+  }
+  if (step == 1 && !outputs_.gradients.empty() && world_.rank() == 0) {
+    dump_gradients();
+  }
+}
+
+void Trainer::record_timeline(int64_t step) {
+  std::vector<Interval> mine(executor_.times().begin(), executor_.times().end());
+  for (Interval& interval : mine) {
+    interval.start_s -= start_;
+    interval.end_s -= start_;
+  }
+  const std::vector<std::vector<std::byte>> all = world_.gather(std::as_bytes(std::span(mine)));
+  std::vector<TimelineRow> rows;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    std::ranges::copy(all[rank], std::as_writable_bytes(std::span(mine)).begin());
+    for (size_t i = 0; i < mine.size(); ++i) {
+      rows.push_back({.step = step,
+                      .rank = static_cast<int64_t>(rank),
+                      .instruction = static_cast<int64_t>(i),
+                      .start_s = mine[i].start_s,
+                      .end_s = mine[i].end_s});
+    }
+  }
+  if (outputs_.timings != nullptr) {
+    outputs_.timings->append_timeline(rows);
+  }
+}
+
+void Trainer::write_step(double wall_s) {
+  iteration_.wall_s = wall_s;
+  const auto column = [this](double BusyTimes::*member) {
+    std::vector<double> values;
+    for (const BusyTimes& rank : busy_) {
+      values.push_back(rank.*member);
+    }
+    return values;
+  };
+  const std::vector<double> compute = column(&BusyTimes::compute_s);
+  const std::vector<double> comm = column(&BusyTimes::comm_s);
+  const std::vector<double> exposed = column(&BusyTimes::exposed_comm_s);
+  if (outputs_.timings != nullptr) {
+    outputs_.timings->append_iteration(iteration_, compute, comm, exposed);
+  }
+  if (outputs_.report != nullptr) {
+    outputs_.report->step(
+        iteration_.step, iteration_.loss, wall_s,
+        {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)});
+  }
+}
+
+void Trainer::dump_gradients() {
+  // Data parallel: after its all-reduce every rank has the whole gradient.
+  const Program& program = executor_.program();
+  std::vector<std::vector<float>> data;
+  std::vector<NamedTensor> tensors;
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    const Value& value = program.value(id);
+    if (value.role == Value::Role::gradient) {
+      data.push_back(executor_.read(id));
+      const std::string& name = value.name;
+      tensors.push_back({.name = name.substr(0, name.rfind(".gradient")),
+                         .shape = value.shape,
+                         .data = data.back().data()});
+    }
+  }
+  write_gradients(outputs_.gradients, outputs_.overwrite, iteration_.loss, tensors);
+}
+
+}  // namespace hidup

@@ -1,0 +1,166 @@
+// Right decks: values, defaults, units, paths, overrides, and the ranks of a mesh.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "deck_text.h"
+
+namespace hidup {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+TEST(Decks, ValuesAndDefaults) {
+  const Deck deck = parse(kModel);
+  EXPECT_EQ(deck.model.family, "bert");
+  EXPECT_EQ(deck.model.layers, 2);
+  EXPECT_EQ(deck.model.ffn, 4 * 128);
+  EXPECT_EQ(deck.model.vocab, std::nullopt);
+  EXPECT_EQ(deck.model.dropout, 0.0);
+  EXPECT_EQ(deck.model.precision, "fp32");
+  EXPECT_EQ(deck.data.kind, "text");
+  EXPECT_EQ(deck.data.path, Strings{"/decks/corpus.txt"});
+  EXPECT_EQ(deck.data.tokenizer, "bytes");
+  EXPECT_EQ(deck.train.batch, 16);
+  EXPECT_EQ(deck.train.seed, 1U);
+  EXPECT_EQ(deck.train.lr, 1e-3);
+  EXPECT_EQ(deck.train.optimizer, "adam");
+  EXPECT_EQ(deck.train.beta2, 0.999);
+  EXPECT_EQ(deck.train.bucket_bytes, 4 << 20);
+  EXPECT_EQ(deck.cluster.device_kind, "cpu");
+  EXPECT_EQ(deck.cluster.device_threads, std::nullopt);
+  EXPECT_EQ(deck.cluster.comm_backend, "auto");
+  EXPECT_EQ(deck.cluster.heartbeat_timeout_s, 5.0);
+}
+
+TEST(Decks, UnitsBecomeBaseUnits) {
+  const Deck deck = parse(kModel);
+  EXPECT_EQ(deck.cluster.device_memory, int64_t{2} << 30);
+  ASSERT_EQ(deck.cluster.mesh.size(), 2U);
+  EXPECT_EQ(deck.cluster.mesh[0].name, "node");
+  EXPECT_EQ(deck.cluster.mesh[0].size, 2);
+  EXPECT_DOUBLE_EQ(deck.cluster.mesh[0].latency.value(), 30e-6);
+  EXPECT_EQ(deck.cluster.mesh[0].bandwidth, std::nullopt);
+  EXPECT_EQ(deck.cluster.mesh[1].size, std::nullopt);
+  EXPECT_DOUBLE_EQ(deck.cluster.mesh[1].bandwidth.value(), 9.71e9 / 8);
+}
+
+TEST(Decks, ADeckCanStandAlone) {
+  const DeckSource model{"m.yaml", kModel, "/decks"};
+  const Deck deck = parse_decks(&model, nullptr, {});
+  ASSERT_EQ(deck.cluster.mesh.size(), 1U);
+  EXPECT_EQ(deck.cluster.mesh[0].name, "ranks");
+  EXPECT_EQ(deck.cluster.mesh[0].size, std::nullopt);
+  const DeckSource cluster{"c.yaml", kCluster, "/decks"};
+  EXPECT_EQ(parse_decks(nullptr, &cluster, {}).train.optimizer, "adam");
+}
+
+TEST(Decks, PathsStartInTheFolderOfTheDeck) {
+  EXPECT_EQ(parse(with_line(kModel, 8, "  path: [a.txt, ../b/*.txt, '/c d', no, 7]")).data.path,
+            (Strings{"/decks/a.txt", "/b/*.txt", "/c d", "/decks/no", "/decks/7"}));
+  const std::string here = std::filesystem::current_path();
+  EXPECT_EQ(parse(kModel, kCluster, {"data.path=a.txt"}).data.path, Strings{here + "/a.txt"});
+}
+
+TEST(Decks, OverridesComeLast) {
+  const Deck deck = parse(kModel, kCluster,
+                          {"model.layers=3", "model.layers=4", "train.optimizer=adamw",
+                           "cluster.mesh=[{name: a, size: 8}]", "cluster.device.memory=auto",
+                           "model.hidden=256", "train.lr=2e-3"});
+  EXPECT_EQ(deck.model.layers, 4);
+  EXPECT_EQ(deck.model.ffn, 4 * 256);
+  EXPECT_EQ(deck.train.optimizer, "adamw");
+  EXPECT_EQ(deck.train.lr, 2e-3);
+  EXPECT_EQ(deck.cluster.device_memory, std::nullopt);
+  ASSERT_EQ(deck.cluster.mesh.size(), 1U);
+  EXPECT_EQ(deck.cluster.mesh[0].size, 8);
+  EXPECT_EQ(deck.cluster.mesh[0].latency, std::nullopt);
+}
+
+TEST(Decks, AnOverrideMayGiveWhatTheDeckLacks) {
+  EXPECT_EQ(parse(with_line(kModel, 2, ""), kCluster, {"model.layers=3"}).model.layers, 3);
+  EXPECT_EQ(parse(with_line(kModel, 8, ""), kCluster, {"data.kind=synthetic", "model.vocab=9"})
+                .model.vocab,
+            9);
+}
+
+TEST(Decks, OverridesOfADeckThatIsNotGivenAreChecked) {
+  const DeckSource model{"m.yaml", kModel, "/decks"};
+  EXPECT_THROW(parse_decks(&model, nullptr, Strings{"cluster.mesh=[]"}), Error);
+  EXPECT_EQ(parse_decks(&model, nullptr, Strings{"cluster.mesh=[{name: a, size: 3}]"})
+                .cluster.mesh[0]
+                .size,
+            3);
+}
+
+TEST(Decks, ReadFromFiles) {
+  const DeckSource source = read_deck_file(HIDUP_INPUTS "/models/tiny.yaml");
+  EXPECT_EQ(source.name, HIDUP_INPUTS "/models/tiny.yaml");
+  EXPECT_TRUE(source.folder.ends_with("/inputs/models")) << source.folder;
+  EXPECT_NE(source.text.find("\nmodel:\n"), std::string::npos);
+}
+
+TEST(Decks, FilesThatCannotBeRead) {
+  const auto problem = [](const std::string& path) -> std::string {
+    try {
+      read_deck_file(path);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::file);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem("no/such.yaml"),
+            "cannot read the deck no/such.yaml: No such file or directory");
+  EXPECT_EQ(problem(HIDUP_INPUTS), "cannot read the deck " HIDUP_INPUTS ": Is a directory");
+}
+
+TEST(Decks, ShippedDecksAreRight) {
+  const std::string laptop = HIDUP_INPUTS "/clusters/laptop.yaml";
+  int models = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HIDUP_INPUTS "/models")) {
+    const DeckSource model = read_deck_file(entry.path());
+    const DeckSource cluster = read_deck_file(laptop);
+    EXPECT_NO_THROW(parse_decks(&model, &cluster, {})) << entry.path();
+    ++models;
+  }
+  EXPECT_GE(models, 1);
+  for (const auto& entry : std::filesystem::directory_iterator(HIDUP_INPUTS "/clusters")) {
+    const DeckSource cluster = read_deck_file(entry.path());
+    EXPECT_NO_THROW(parse_decks(nullptr, &cluster, {})) << entry.path();
+  }
+}
+
+std::vector<int64_t> sizes_for(const std::string& mesh, int64_t ranks) {
+  return check_ranks(parse(kModel, kCluster, {"cluster.mesh=" + mesh}), ranks);
+}
+
+std::string problem_of_ranks(const std::string& mesh, int64_t ranks) {
+  try {
+    sizes_for(mesh, ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Ranks, FillTheMesh) {
+  using Sizes = std::vector<int64_t>;
+  EXPECT_EQ(sizes_for("[{name: ranks, size: auto}]", 3), Sizes{3});
+  EXPECT_EQ(sizes_for("[{name: node, size: 2}, {name: gpu, size: 4}]", 8), (Sizes{2, 4}));
+  EXPECT_EQ(sizes_for("[{name: node, size: auto}, {name: gpu, size: 4}]", 12), (Sizes{3, 4}));
+}
+
+TEST(Ranks, ThatDoNotFillTheMesh) {
+  EXPECT_EQ(problem_of_ranks("[{name: node, size: 2}, {name: gpu, size: 4}]", 3),
+            "cluster.mesh: node x gpu = 2 x 4 = 8 ranks, but there are 3");
+  EXPECT_EQ(problem_of_ranks("[{name: ranks, size: 4}]", 3),
+            "cluster.mesh: ranks = 4 ranks, but there are 3");
+  EXPECT_EQ(problem_of_ranks("[{name: node, size: auto}, {name: gpu, size: 4}]", 6),
+            "cluster.mesh: node x gpu = auto x 4, but 6 ranks are not a multiple of 4");
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+"""The scripts in analysis on a run that goes on, and on the same run once killed.
+
+    analysis_test.py TIMING_WRITER ANALYSIS_FOLDER
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy
+
+WRITER, ANALYSIS = sys.argv[1:3]
+sys.dont_write_bytecode = True
+sys.path.insert(0, ANALYSIS)
+import compare_runs  # noqa: E402
+import hidup_timings  # noqa: E402
+
+
+def script(name, *arguments):
+    """The finished process of a script."""
+    command = [sys.executable, "-B", os.path.join(ANALYSIS, name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class Run(unittest.TestCase):
+    """One killed run, read by several tests."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.path = os.path.join(cls.folder, "run.h5")
+        with subprocess.Popen([WRITER, cls.path], stdout=subprocess.PIPE, text=True) as writer:
+            try:
+                cls.wait_for(writer, 100)
+                cls.alive = hidup_timings.read(cls.path)
+                cls.picture_alive = script("plot_training.py", cls.path, "-o", cls.path + "-alive.png")
+                cls.flushed = cls.wait_for(writer, 1200)  # beyond a chunk's border
+            finally:
+                writer.kill()
+        cls.frame = hidup_timings.read(cls.path)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    @staticmethod
+    def wait_for(writer, step):
+        """Reads the writer's reports until `step` is flushed."""
+        flushed = 0
+        while flushed < step:
+            flushed = int(writer.stdout.readline().removeprefix("flushed "))
+        return flushed
+
+    def test_rows_are_there_while_it_runs_and_after_the_kill(self):
+        self.assertGreaterEqual(len(self.alive), 100)
+        self.assertGreaterEqual(len(self.frame), self.flushed)
+        for frame in (self.alive, self.frame):
+            steps = numpy.arange(1, len(frame) + 1)
+            numpy.testing.assert_array_equal(frame.index, steps)
+            numpy.testing.assert_allclose(frame["loss"], 2 + 2 / (1 + 0.01 * steps))
+            numpy.testing.assert_allclose(frame["comm_s_mean"], 0.021 + 0.0001 * (steps % 10))
+            numpy.testing.assert_allclose(frame["comm_s_max"], 0.022 + 0.0001 * (steps % 10))
+
+    def test_tables_and_attributes(self):
+        program = hidup_timings.read_table(self.path, "program")
+        self.assertEqual(list(program["name"]), ["embed", "embed.grad"])
+        self.assertEqual(list(program["microbatch"]), [0, -1])
+        self.assertEqual(hidup_timings.read_strategy(self.path),
+                         {"name": "dp", "hash": "89abcdef01234567", "text": "format_version: 1\n"})
+        attributes = hidup_timings.read_attributes(self.path)
+        self.assertEqual(attributes["model"], "tiny")
+        self.assertEqual(list(attributes["hostnames"]), ["node-0", "node-0", "node-1"])
+        self.assertEqual(list(attributes["environment"]), [])
+        with hidup_timings.open_file(self.path) as file:
+            self.assertEqual(file["iterations/wall_s"].attrs["unit"], "s")
+
+    def test_pictures(self):
+        self.assertEqual(self.picture_alive.returncode, 0, self.picture_alive.stderr)
+        drawn = script("plot_training.py", self.path)
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertEqual(drawn.stdout, os.path.join(self.folder, "run.png") + "\n")
+        with open(os.path.join(self.folder, "run.png"), "rb") as picture:
+            self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_losses_equal_themselves(self):
+        self.assertEqual(script("compare_runs.py", "losses", self.path, self.path).returncode, 0)
+
+    def test_missing_and_bad_files(self):
+        bad = os.path.join(self.folder, "bad.h5")
+        with open(bad, "w", encoding="utf-8") as file:
+            file.write("not HDF5")
+        for path in (bad, os.path.join(self.folder, "none.h5")):
+            for name, *arguments in (("plot_training.py", path),
+                                     ("compare_runs.py", "losses", path, path)):
+                failed = script(name, *arguments)
+                self.assertEqual(failed.returncode, 6)
+                self.assertIn(f"{name}: error: {path}: ", failed.stderr)
+                self.assertNotIn("Traceback", failed.stderr)
+
+
+class Gradients(unittest.TestCase):
+    def compare(self, first, second, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [os.path.join(folder, name) for name in ("a.h5", "b.h5")]
+            for path, tensors in zip(paths, (first, second)):
+                with h5py.File(path, "w") as file:
+                    file.attrs["loss"] = 2.0
+                    for name, values in tensors.items():
+                        file[name] = numpy.array(values, dtype="f4")
+            return script("compare_runs.py", "gradients", *paths, *options)
+
+    def test_the_worst_tensor_decides(self):
+        result = self.compare({"a": [1, 2], "b": [10, 0]}, {"a": [1, 2], "b": [10, 0.01]})
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertIn("1.000e-03  b\n", result.stdout)
+        result = self.compare({"b": [10, 0]}, {"b": [10, 0.01]}, "--rtol", "0.002")
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_differences_that_are_no_numbers(self):
+        self.assertEqual(self.compare({"a": [1]}, {"b": [1]}).returncode, 1)
+        self.assertEqual(self.compare({"a": [1, 1]}, {"a": [1]}).returncode, 1)
+        self.assertEqual(self.compare({"a": [numpy.nan]}, {"a": [numpy.nan]}).returncode, 1)
+        self.assertEqual(compare_runs.relative_error([0.0], [1.0]), float("inf"))
+        self.assertEqual(compare_runs.relative_error([0.0], [0.0]), 0.0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

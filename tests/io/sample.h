@@ -1,0 +1,66 @@
+// A made-up run: every value follows from the step and the rank, so that a reader
+// can check what it finds.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/timing_file.h"
+
+namespace hidup::sample {
+
+inline constexpr int64_t kRanks = 3;
+
+inline TimingHeader header() {
+  TimingHeader header;
+  header.run = {.program_version = "0.1.0",
+                .git_commit = "0123456789abcdef0123456789abcdef01234567",
+                .git_dirty = true,
+                .command_line = "hidup train tiny.yaml --cluster laptop.yaml",
+                .started_at = "2026-01-31T23:59:59Z",
+                .model = "tiny",
+                .world_size = kRanks,
+                .device = "cpu",
+                .hostnames = {"node-0", "node-0", "node-1"},
+                .libraries = {"HDF5 1.10.8", "Open MPI 4.1.4"},
+                .environment = {},
+                .unigram_entropy = 3.2};
+  header.inputs = {.model_deck = "model:\n  layers: 2  # größer\n",
+                   .cluster_deck = "cluster: {}\n",
+                   .resolved = "model:\n  layers: 2\n"};
+  header.strategy = {.name = "dp", .hash = "89abcdef01234567", .text = "format_version: 1\n"};
+  header.program.text = "0 embed\n1 all_reduce embed.grad\n";
+  header.program.rows = {
+      {"embed", "compute", "compute", 0, "forward", "", 4096, 512},
+      {"embed.grad", "collective", "comm", -1, "backward", "all_reduce", 0, 1024}};
+  header.memory = {.peak_bytes = {300, 301, 302}, .parameter_bytes = {100, 101, 102}};
+  return header;
+}
+
+inline Iteration iteration(int64_t step) {
+  const auto at = static_cast<double>(step);
+  return {.step = step,
+          .wall_s = 0.03 + 0.001 * std::sin(at),
+          .loss = 2.0 + 2.0 / (1.0 + 0.01 * at),
+          .tokens = 512,
+          .lr = 1e-3 / at,
+          .grad_norm = 1.0 + 1.0 / at};
+}
+
+// Of all ranks; `which` tells the three arrays apart.
+inline std::vector<double> spans(int64_t step, int which) {
+  std::vector<double> values;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    values.push_back(0.01 * (which + 1) + 0.001 * static_cast<double>(rank) +
+                     0.0001 * static_cast<double>(step % 10));
+  }
+  return values;
+}
+
+inline void append(TimingFile& file, int64_t step) {
+  file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2));
+}
+
+}  // namespace hidup::sample

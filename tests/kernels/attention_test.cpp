@@ -1,0 +1,135 @@
+#include "kernels/attention.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+struct Reference {
+  Doubles y;
+  Doubles lse;
+};
+
+// The definition, query by query.
+Reference reference(const Doubles& qkv, const AttentionSize& size, bool causal) {
+  const auto [batch, sequence, heads, head] = size;
+  const auto at = [&](int64_t b, int64_t s, int64_t which, int64_t h) {
+    return qkv.data() + (((b * sequence + s) * 3 + which) * heads + h) * head;
+  };
+  Reference result{Doubles(static_cast<size_t>(batch * sequence * heads * head), 0.0),
+                   Doubles(static_cast<size_t>(batch * heads * sequence), 0.0)};
+  for (int64_t query = 0; query < batch * heads * sequence; ++query) {
+    const int64_t b = query / sequence / heads;
+    const int64_t h = query / sequence % heads;
+    const int64_t i = query % sequence;
+    Doubles weights;
+    double sum = 0.0;
+    for (int64_t j = 0; j < (causal ? i + 1 : sequence); ++j) {
+      double score = 0.0;
+      for (int64_t d = 0; d < head; ++d) {
+        score += at(b, i, 0, h)[d] * at(b, j, 1, h)[d];
+      }
+      weights.push_back(std::exp(score / std::sqrt(static_cast<double>(head))));
+      sum += weights.back();
+    }
+    double* y = result.y.data() + ((b * sequence + i) * heads + h) * head;
+    for (size_t j = 0; j < weights.size(); ++j) {
+      for (int64_t d = 0; d < head; ++d) {
+        y[d] += weights[j] / sum * at(b, static_cast<int64_t>(j), 2, h)[d];
+      }
+    }
+    result.lse[static_cast<size_t>(query)] = std::log(sum);
+  }
+  return result;
+}
+
+struct Outputs {
+  explicit Outputs(const AttentionSize& s)
+      : y(s.batch * s.sequence * s.heads * s.head),
+        lse(s.batch * s.heads * s.sequence),
+        dqkv(3 * s.batch * s.sequence * s.heads * s.head) {}
+  Output y;
+  Output lse;
+  Output dqkv;
+};
+
+void both_passes(const std::vector<float>& qkv, const std::vector<float>& dy, Outputs& out,
+                 const AttentionSize& size, bool causal, int threads) {
+  run(
+      [&](Stream& stream) {
+        attention_forward(stream, qkv.data(), out.y.data(), out.lse.data(), size, causal);
+        attention_backward(stream, qkv.data(), out.y.data(), out.lse.data(), dy.data(),
+                           out.dqkv.data(), size, causal);
+      },
+      threads);
+}
+
+TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
+  // Less than a block of queries, exactly two, three with a rest, and nothing.
+  for (const AttentionSize size : {AttentionSize{2, 5, 3, 4},
+                                   {1, 1, 1, 1},
+                                   {1, 128, 2, 8},
+                                   {1, 131, 1, 5},
+                                   {2, 70, 2, 33},
+                                   {0, 5, 2, 4},
+                                   {2, 0, 2, 4},
+                                   {2, 5, 0, 4}}) {
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
+                                        << " " << size.head << " causal " << causal);
+      const int64_t n = size.batch * size.sequence * size.heads * size.head;
+      const auto qkv = random_floats("qkv", 3 * n);
+      const auto dy = random_floats("dy", n);
+      Outputs out(size);
+      both_passes(qkv, dy, out, size, causal, 1);
+      const Reference expected = reference(to_doubles(qkv), size, causal);
+      expect_close(out.y, expected.y, 64.0 * kEpsilon, "y");
+      expect_close(out.lse, expected.lse, 64.0 * kEpsilon, "lse");
+      const Doubles weights = to_doubles(dy);
+      expect_gradient(
+          [&](const Doubles& at) { return dot(reference(at, size, causal).y, weights); },
+          to_doubles(qkv), out.dqkv, 1e-5, "dqkv");
+      for (size_t i = 0; i < out.dqkv.size(); ++i) {
+        ASSERT_TRUE(std::isfinite(out.dqkv[i])) << "dqkv[" << i << "]";
+      }
+    }
+  }
+}
+
+TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
+  const AttentionSize size = {1, 3, 1, 2};
+  // Query 1 meets scores of +-14142, and has all its weight on key 1.
+  const std::vector<float> qkv = {0.0F,   0.0F, -100.0F, 0.0F, 1.0F, 2.0F,  //
+                                  200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
+                                  0.0F,   0.0F, -100.0F, 0.0F, 5.0F, 6.0F};
+  const std::vector<float> dy(6, 1.0F);
+  Outputs out(size);
+  both_passes(qkv, dy, out, size, false, 1);
+  EXPECT_EQ(out.y[2], 3.0F);
+  EXPECT_EQ(out.y[3], 4.0F);
+  EXPECT_NEAR(static_cast<double>(out.lse[1]), 20000.0 / std::sqrt(2.0), 2e-3);
+  for (size_t i = 0; i < out.dqkv.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(out.dqkv[i]));
+  }
+}
+
+TEST(Attention, HasTheSameBitsForAnyTeam) {
+  const AttentionSize size = {2, 200, 2, 17};
+  const int64_t n = size.batch * size.sequence * size.heads * size.head;
+  const auto qkv = random_floats("qkv", 3 * n);
+  const auto dy = random_floats("dy", n);
+  for (const bool causal : {false, true}) {
+    expect_same_bits([&](int threads) {
+      Outputs out(size);
+      both_passes(qkv, dy, out, size, causal, threads);
+      std::vector<float> all;
+      append(all, out.y);
+      append(all, out.lse);
+      append(all, out.dqkv);
+      return all;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,68 @@
+#include "kernels/embedding.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+constexpr float kScale = 1.75F;
+
+TEST(Embedding, ForwardPicksScaledRows) {
+  for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}}) {
+    const auto tokens = random_tokens("tokens", size.tokens, size.vocab);
+    const auto table = random_floats("table", size.vocab * size.hidden);
+    Output y(size.tokens * size.hidden);
+    run([&](Stream& stream) {
+      embedding_forward(stream, tokens.data(), table.data(), y.data(), size, kScale);
+    });
+    for (int64_t i = 0; i < size.tokens * size.hidden; ++i) {
+      const int64_t token = tokens[static_cast<size_t>(i / size.hidden)];
+      ASSERT_EQ(y[static_cast<size_t>(i)],
+                kScale * table[static_cast<size_t>(token * size.hidden + i % size.hidden)]);
+    }
+  }
+}
+
+TEST(Embedding, BackwardAddsPerToken) {
+  for (const EmbeddingSize size :
+       {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}, {300, 9, 259}}) {
+    const auto tokens = random_tokens("tokens", size.tokens, size.vocab - 1);  // one is absent
+    const auto dy = random_floats("dy", size.tokens * size.hidden);
+    const auto before = random_floats("before", size.vocab * size.hidden);
+    Doubles expected(before.size(), 0.0);
+    for (int64_t i = 0; i < size.tokens * size.hidden; ++i) {
+      const int64_t token = tokens[static_cast<size_t>(i / size.hidden)];
+      expected[static_cast<size_t>(token * size.hidden + i % size.hidden)] +=
+          static_cast<double>(kScale) * static_cast<double>(dy[static_cast<size_t>(i)]);
+    }
+    Output fresh(size.vocab * size.hidden);
+    Output added(before);
+    run([&](Stream& stream) {
+      embedding_backward(stream, tokens.data(), dy.data(), fresh.data(), size, kScale, false);
+      embedding_backward(stream, tokens.data(), dy.data(), added.data(), size, kScale, true);
+    });
+    expect_close(fresh, expected, 100.0 * kEpsilon, "dtable");
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] += static_cast<double>(before[i]);
+    }
+    expect_close(added, expected, 100.0 * kEpsilon, "dtable accumulated");
+  }
+}
+
+TEST(Embedding, GradientHasTheSameBitsForAnyTeam) {
+  const EmbeddingSize size = {501, 11, 517};
+  const auto tokens = random_tokens("tokens", size.tokens, size.vocab);
+  const auto dy = random_floats("dy", size.tokens * size.hidden);
+  expect_same_bits([&](int threads) {
+    Output dtable(size.vocab * size.hidden);
+    run(
+        [&](Stream& stream) {
+          embedding_backward(stream, tokens.data(), dy.data(), dtable.data(), size, kScale, false);
+        },
+        threads);
+    return dtable.values();
+  });
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

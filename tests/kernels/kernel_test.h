@@ -1,0 +1,150 @@
+// What the kernel tests share: random data, guarded outputs, references in double,
+// finite differences, and the same work with one and with three threads.
+//
+// The tests know the kernels by their headers alone, so they hold for any back end
+// whose memory the host can reach.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "core/random.h"
+#include "device/device.h"
+
+namespace hidup::kernels::testing {
+
+inline constexpr double kEpsilon = 0x1p-24;  // rounding error of one float operation
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+using Doubles = std::vector<double>;
+
+inline std::vector<float> random_floats(const std::string& purpose, int64_t n, double scale = 1.0) {
+  const RandomStream random = random_stream(20, purpose);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(scale * normal(random, i));
+  }
+  return values;
+}
+
+inline std::vector<int32_t> random_tokens(const std::string& purpose, int64_t n, int64_t vocab) {
+  const RandomStream random = random_stream(20, purpose);
+  std::vector<int32_t> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<int32_t>(random.word(i) % static_cast<uint64_t>(vocab));
+  }
+  return values;
+}
+
+inline Doubles to_doubles(const std::vector<float>& values) {
+  return {values.begin(), values.end()};
+}
+
+// An output of a kernel: every element is NaN until it is written (or starts from given
+// values), and writing beside it is an error.
+class Output {
+ public:
+  explicit Output(int64_t n) : Output(std::vector<float>(static_cast<size_t>(n), kNan)) {}
+  explicit Output(const std::vector<float>& initial)
+      : n_(initial.size()), memory_(n_ + 2 * kGuard, kGuardValue) {
+    std::copy(initial.begin(), initial.end(), memory_.begin() + kGuard);
+  }
+  ~Output() {
+    for (size_t i = 0; i < kGuard; ++i) {
+      EXPECT_EQ(memory_[i], kGuardValue) << "written " << kGuard - i << " elements before";
+      EXPECT_EQ(memory_[kGuard + n_ + i], kGuardValue) << "written " << i << " elements after";
+    }
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  float* data() { return memory_.data() + kGuard; }
+  float operator[](size_t i) const { return memory_[kGuard + i]; }
+  size_t size() const { return n_; }
+  std::vector<float> values() const {
+    const auto begin = memory_.begin() + kGuard;
+    return {begin, begin + static_cast<std::ptrdiff_t>(n_)};
+  }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  static constexpr float kGuardValue = -7777.0F;
+  size_t n_;
+  std::vector<float> memory_;
+};
+
+// Runs `work` on a compute stream of that many threads, to its end.
+inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
+  const std::unique_ptr<Device> device = make_device({});
+  const std::unique_ptr<Stream> stream = device->create_stream("compute", threads);
+  work(*stream);
+  stream->synchronize();
+}
+
+// `work` returns all it computed; three threads must compute the very bits that one does.
+inline void expect_same_bits(const std::function<std::vector<float>(int threads)>& work) {
+  const std::vector<float> one = work(1);
+  for (const int threads : {2, 3}) {
+    const std::vector<float> more = work(threads);
+    ASSERT_EQ(one.size(), more.size());
+    EXPECT_EQ(std::memcmp(one.data(), more.data(), one.size() * sizeof(float)), 0)
+        << threads << " threads";
+  }
+}
+
+// |actual - expected| <= tolerance * (1 + |expected|) for every element; NaN fails.
+template <typename Actual>
+void expect_close(const Actual& actual, const Doubles& expected, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::abs(static_cast<double>(actual[i]) - expected[i]);
+    ASSERT_TRUE(error <= tolerance * (1.0 + std::abs(expected[i])))
+        << what << "[" << i << "] is " << actual[i] << ", expected " << expected[i];
+  }
+}
+
+inline double dot(const Doubles& a, const Doubles& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sum += a[i] * b[i];
+  }
+  return sum;
+}
+
+// Compares a gradient with the central differences of `loss` at x, for about 50 elements
+// (all, where there are fewer).
+template <typename Gradient>
+void expect_gradient(const std::function<double(const Doubles&)>& loss, const Doubles& x,
+                     const Gradient& gradient, double tolerance, const std::string& what) {
+  ASSERT_EQ(gradient.size(), x.size()) << what;
+  constexpr double kStep = 1e-5;
+  const size_t stride = std::max<size_t>(1, x.size() / 50);
+  for (size_t i = 0; i < x.size(); i += stride) {
+    Doubles moved = x;
+    moved[i] = x[i] + kStep;
+    const double up = loss(moved);
+    moved[i] = x[i] - kStep;
+    const double expected = (up - loss(moved)) / (2.0 * kStep);
+    const double error = std::abs(static_cast<double>(gradient[i]) - expected);
+    ASSERT_TRUE(error <= tolerance * (1.0 + std::abs(expected)))
+        << what << "[" << i << "] is " << gradient[i] << ", expected " << expected;
+  }
+}
+
+inline void append(std::vector<float>& all, const Output& output) {
+  const std::vector<float> values = output.values();
+  all.insert(all.end(), values.begin(), values.end());
+}
+
+}  // namespace hidup::kernels::testing

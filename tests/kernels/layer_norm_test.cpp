@@ -1,0 +1,162 @@
+#include "kernels/layer_norm.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+constexpr float kEps = 1e-5F;
+
+struct Reference {
+  Doubles y;
+  Doubles mean;
+  Doubles rstd;
+};
+
+Reference reference(const Doubles& x, const Doubles& gamma, const Doubles& beta) {
+  const size_t n = gamma.size();
+  Reference result;
+  for (size_t first = 0; first < x.size(); first += n) {
+    double mean = 0.0;
+    double variance = 0.0;
+    for (size_t j = 0; j < n; ++j) {
+      mean += x[first + j] / static_cast<double>(n);
+    }
+    for (size_t j = 0; j < n; ++j) {
+      variance += (x[first + j] - mean) * (x[first + j] - mean) / static_cast<double>(n);
+    }
+    const double rstd = 1.0 / std::sqrt(variance + static_cast<double>(kEps));
+    for (size_t j = 0; j < n; ++j) {
+      result.y.push_back((x[first + j] - mean) * rstd * gamma[j] + beta[j]);
+    }
+    result.mean.push_back(mean);
+    result.rstd.push_back(rstd);
+  }
+  return result;
+}
+
+struct Data {
+  Data(int64_t of_rows, int64_t of_n)
+      : rows(of_rows),
+        n(of_n),
+        x(random_floats("x", rows * n, 2.0)),
+        gamma(random_floats("gamma", n)),
+        beta(random_floats("beta", n)),
+        dy(random_floats("dy", rows * n)) {
+    for (float& value : x) {
+      value += 3.0F;  // a mean to subtract
+    }
+  }
+  int64_t rows;
+  int64_t n;
+  std::vector<float> x;
+  std::vector<float> gamma;
+  std::vector<float> beta;
+  std::vector<float> dy;
+};
+
+struct Outputs {
+  explicit Outputs(const Data& d)
+      : y(d.rows * d.n), mean(d.rows), rstd(d.rows), dx(d.rows * d.n), dgamma(d.n), dbeta(d.n) {}
+  Output y;
+  Output mean;
+  Output rstd;
+  Output dx;
+  Output dgamma;
+  Output dbeta;
+};
+
+void both_passes(const Data& d, Outputs& out, int threads) {
+  run(
+      [&](Stream& stream) {
+        layer_norm_forward(stream, d.x.data(), d.gamma.data(), d.beta.data(), out.y.data(),
+                           out.mean.data(), out.rstd.data(), d.rows, d.n, kEps);
+        layer_norm_backward(stream, d.x.data(), d.gamma.data(), out.mean.data(), out.rstd.data(),
+                            d.dy.data(), out.dx.data(), out.dgamma.data(), out.dbeta.data(), d.rows,
+                            d.n, false);
+      },
+      threads);
+}
+
+TEST(LayerNorm, ForwardAgreesWithDouble) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{0, 5}, {3, 2}, {5, 37}, {70, 131}}) {
+    const Data d(rows, n);
+    Outputs out(d);
+    both_passes(d, out, 1);
+    const Reference expected = reference(to_doubles(d.x), to_doubles(d.gamma), to_doubles(d.beta));
+    expect_close(out.y, expected.y, 64.0 * kEpsilon, "y");
+    expect_close(out.mean, expected.mean, 64.0 * kEpsilon, "mean");
+    expect_close(out.rstd, expected.rstd, 64.0 * kEpsilon, "rstd");
+  }
+}
+
+TEST(LayerNorm, GradientsAgreeWithDifferences) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 5}, {2, 67}, {70, 33}}) {
+    const Data d(rows, n);
+    Outputs out(d);
+    both_passes(d, out, 1);
+    const Doubles x = to_doubles(d.x);
+    const Doubles gamma = to_doubles(d.gamma);
+    const Doubles beta = to_doubles(d.beta);
+    const Doubles dy = to_doubles(d.dy);
+    const double tolerance = 2e-5;
+    expect_gradient([&](const Doubles& at) { return dot(reference(at, gamma, beta).y, dy); }, x,
+                    out.dx, tolerance, "dx");
+    expect_gradient([&](const Doubles& at) { return dot(reference(x, at, beta).y, dy); }, gamma,
+                    out.dgamma, tolerance, "dgamma");
+    expect_gradient([&](const Doubles& at) { return dot(reference(x, gamma, at).y, dy); }, beta,
+                    out.dbeta, tolerance, "dbeta");
+  }
+}
+
+TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
+  const Data d(70, 33);
+  Outputs out(d);
+  both_passes(d, out, 1);
+  const auto before = random_floats("before", d.n);
+  Output dx(d.dy);
+  Output dgamma(before);
+  Output dbeta(before);
+  run([&](Stream& stream) {
+    layer_norm_backward(stream, d.x.data(), d.gamma.data(), out.mean.data(), out.rstd.data(),
+                        dx.data(), dx.data(), dgamma.data(), dbeta.data(), d.rows, d.n, true);
+  });
+  for (size_t j = 0; j < before.size(); ++j) {
+    EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
+    EXPECT_EQ(dbeta[j], before[j] + out.dbeta[j]);
+  }
+  EXPECT_EQ(dx.values(), out.dx.values());
+}
+
+TEST(LayerNorm, NoRowsGiveZeroGradients) {
+  const Data d(0, 5);
+  Outputs out(d);
+  both_passes(d, out, 1);
+  EXPECT_EQ(out.dgamma.values(), std::vector<float>(5, 0.0F));
+  EXPECT_EQ(out.dbeta.values(), std::vector<float>(5, 0.0F));
+  const auto before = random_floats("before", 5);
+  Output dgamma(before);
+  Output dbeta(before);
+  run([&](Stream& stream) {
+    layer_norm_backward(stream, nullptr, d.gamma.data(), nullptr, nullptr, nullptr, nullptr,
+                        dgamma.data(), dbeta.data(), 0, d.n, true);
+  });
+  EXPECT_EQ(dgamma.values(), before);
+  EXPECT_EQ(dbeta.values(), before);
+}
+
+TEST(LayerNorm, HasTheSameBitsForAnyTeam) {
+  const Data d(1501, 67);
+  expect_same_bits([&](int threads) {
+    Outputs out(d);
+    both_passes(d, out, threads);
+    std::vector<float> all;
+    for (const Output* output : {&out.y, &out.mean, &out.rstd, &out.dx, &out.dgamma, &out.dbeta}) {
+      append(all, *output);
+    }
+    return all;
+  });
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,87 @@
+#include "kernels/matmul.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+Doubles product(const std::vector<float>& a, const std::vector<float>& b, MatmulSize size,
+                bool transpose_a, bool transpose_b) {
+  const auto [m, n, k] = size;
+  Doubles c(static_cast<size_t>(m * n), 0.0);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t l = 0; l < k; ++l) {
+      const double left =
+          static_cast<double>(a[static_cast<size_t>(transpose_a ? l * m + i : i * k + l)]);
+      for (int64_t j = 0; j < n; ++j) {
+        c[static_cast<size_t>(i * n + j)] +=
+            left * static_cast<double>(b[static_cast<size_t>(transpose_b ? j * k + l : l * n + j)]);
+      }
+    }
+  }
+  return c;
+}
+
+void expect_product(MatmulSize size, bool transpose_a, bool transpose_b) {
+  const auto a = random_floats("a", size.m * size.k);
+  const auto b = random_floats("b", size.k * size.n);
+  const auto before = random_floats("c", size.m * size.n);
+  Output c(size.m * size.n);
+  Output added(before);
+  run([&](Stream& s) {
+    matmul(s, a.data(), b.data(), c.data(), size, transpose_a, transpose_b, false);
+    matmul(s, a.data(), b.data(), added.data(), size, transpose_a, transpose_b, true);
+  });
+  Doubles expected = product(a, b, size, transpose_a, transpose_b);
+  const double tolerance = 8.0 * kEpsilon * std::sqrt(static_cast<double>(size.k) + 1.0);
+  expect_close(c, expected, tolerance, "c");
+  for (size_t i = 0; i < before.size(); ++i) {
+    expected[i] += static_cast<double>(before[i]);
+  }
+  expect_close(added, expected, tolerance, "c accumulated");
+}
+
+TEST(Matmul, AgreesWithTheDoubleProduct) {
+  // Within one tile, across several with odd edges, long sums, and nothing at all.
+  for (const MatmulSize size : {MatmulSize{1, 1, 1},
+                                {3, 5, 7},
+                                {130, 67, 33},
+                                {300, 260, 129},
+                                {5, 9, 3001},
+                                {1, 300, 20},
+                                {0, 4, 3},
+                                {4, 0, 3},
+                                {4, 3, 0},
+                                {0, 0, 0}}) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << size.m << "x" << size.n << "x" << size.k << " "
+                                          << transpose_a << transpose_b);
+        expect_product(size, transpose_a, transpose_b);
+      }
+    }
+  }
+}
+
+TEST(Matmul, HasTheSameBitsForAnyTeam) {
+  for (const MatmulSize size : {MatmulSize{70, 50, 5196}, {300, 257, 65}, {1024, 700, 16}}) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        const auto a = random_floats("a", size.m * size.k);
+        const auto b = random_floats("b", size.k * size.n);
+        expect_same_bits([&](int threads) {
+          Output c(size.m * size.n);
+          run(
+              [&](Stream& s) {
+                matmul(s, a.data(), b.data(), c.data(), size, transpose_a, transpose_b, false);
+              },
+              threads);
+          return c.values();
+        });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

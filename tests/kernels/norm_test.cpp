@@ -1,0 +1,56 @@
+#include "kernels/norm.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+TEST(Norm, SumsSquaresInDouble) {
+  for (const int64_t n : {0, 1, 31, 16384, 100003}) {
+    const auto x = random_floats("x", n, 10.0);
+    double expected = 0.0;
+    for (const float value : x) {
+      expected += static_cast<double>(value) * static_cast<double>(value);
+    }
+    Output sum(1);
+    Output added(std::vector<float>{1000.0F});
+    run([&](Stream& stream) {
+      squared_norm(stream, x.data(), n, sum.data(), false);
+      squared_norm(stream, x.data(), n, added.data(), true);
+    });
+    expect_close(sum, {expected}, 2.0 * kEpsilon, "sum");
+    expect_close(added, {expected + 1000.0}, 2.0 * kEpsilon, "sum accumulated");
+  }
+}
+
+TEST(Norm, HasTheSameBitsForAnyTeam) {
+  const int64_t n = 100003;
+  const auto x = random_floats("x", n);
+  expect_same_bits([&](int threads) {
+    Output sum(1);
+    run([&](Stream& stream) { squared_norm(stream, x.data(), n, sum.data(), false); }, threads);
+    return sum.values();
+  });
+}
+
+std::pair<float, float> clip(float squared, float max_norm) {
+  Output norm(1);
+  Output scale(1);
+  run([&](Stream& s) { clip_scale(s, &squared, max_norm, norm.data(), scale.data()); });
+  return {norm[0], scale[0]};
+}
+
+TEST(Norm, ClipsAsPyTorch) {
+  const std::pair<float, float> clipped = clip(25.0F, 2.0F);
+  EXPECT_EQ(clipped.first, 5.0F);
+  EXPECT_FLOAT_EQ(clipped.second, 2.0F / (5.0F + 1e-6F));
+  EXPECT_EQ(clip(25.0F, 6.0F).second, 1.0F);
+  EXPECT_EQ(clip(0.0F, 1.0F).second, 1.0F);
+  // PyTorch clamps the coefficient, it does not compare the norm: just under 1 here.
+  EXPECT_LT(clip(1.0F, 1.0F).second, 1.0F);
+  EXPECT_EQ(clip(25.0F, 0.0F).second, 1.0F);  // no clipping
+  EXPECT_TRUE(std::isnan(clip(kNan, 1.0F).second));
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

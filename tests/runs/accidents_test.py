@@ -1,0 +1,138 @@
+"""Whatever goes wrong ends the run soon, on all ranks, with one message and its code."""
+
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+
+import harness
+
+USAGE, COMMUNICATION, FILE, UNAVAILABLE, INTERNAL = 2, 5, 6, 8, 70
+FOR_EVER = "train.steps=1000000"
+SOON = 10  # seconds
+
+
+class AccidentTest(harness.RunTest):
+
+    def assert_one_error(self, result, code, *texts):
+        """That exit code, and one line of error that holds all the texts."""
+        self.assertEqual(result.code, code, result.stderr)
+        lines = result.error_lines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        for text in texts:
+            self.assertIn(text, lines[0])
+
+    def start(self, ranks, *settings, rows=3, env=None):
+        """A run without end that has done some steps."""
+        launch = harness.Launch(ranks, self.train_args("run.h5", FOR_EVER, *settings), env)
+        self.addCleanup(launch.__exit__)
+        launch.wait_for_rows(self.folder / "run.h5", rows)
+        self.assertEqual(sorted(launch.ranks()), list(range(ranks)))
+        return launch
+
+
+class FileAccidents(AccidentTest):
+
+    def test_missing_data(self):
+        result = harness.run(2, self.train_args("run.h5", "data.path=nowhere.txt"))
+        self.assert_one_error(result, FILE, "nowhere.txt")
+
+    def test_glob_without_match(self):
+        result = harness.run(2, self.train_args("run.h5", "data.path=nowhere/*.txt"))
+        self.assert_one_error(result, FILE, "nowhere/*.txt")
+
+    def test_data_is_a_folder(self):
+        result = harness.run(2, self.train_args("run.h5", f"data.path={self.folder}"))
+        self.assert_one_error(result, FILE, str(self.folder))
+
+    def test_existing_output(self):
+        out = self.folder / "run.h5"
+        out.write_text("precious")
+        result = harness.run(2, self.train_args(out.name))
+        self.assert_one_error(result, FILE, str(out), "--overwrite")
+        self.assertEqual(out.read_text(), "precious")
+        self.assert_done(harness.run(2, self.train_args(out.name, ["--overwrite"])))
+        self.assertEqual(len(harness.losses(out)), harness.TRAIN["steps"])
+
+    def test_disk_full_during_the_run(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk],
+                               stderr=subprocess.PIPE, text=True)
+        if mount.returncode != 0:
+            self.skipTest(f"a full disk needs a small one, and mount says: {mount.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)
+        out = disk / "run.h5"
+        with harness.Launch(2, self.train_args("disk/run.h5", FOR_EVER)) as launch:
+            launch.wait_for_rows(out, 1)
+            with open(disk / "rest", "wb", buffering=0) as rest:
+                try:
+                    while True:
+                        rest.write(bytes(4096))
+                except OSError:
+                    pass
+            self.assert_one_error(launch.wait(60), FILE, str(out), "space")
+
+    def test_readable_after_a_kill(self):
+        launch = self.start(2)
+        seen = launch.wait_for_rows(self.folder / "run.h5", 10)
+        time.sleep(1.5)  # only rows of the last second may be missing
+        launch.kill()
+        launch.wait(SOON)
+        self.assertGreaterEqual(len(harness.losses(self.folder / "run.h5")), seen)
+        with h5py.File(self.folder / "run.h5", "r", swmr=True) as file:
+            steps = file["iterations/step"][:]
+            self.assertEqual(list(steps), list(range(1, len(steps) + 1)))
+
+
+class UsageAccidents(AccidentTest):
+
+    def test_wrong_deck(self):
+        deck = self.folder / "model.yaml"
+        deck.write_text(deck.read_text().replace("hidden: 24", "hidden: 25"))
+        result = harness.run(2, self.train_args("run.h5"))
+        self.assert_one_error(result, USAGE, "hidden")
+        self.assertNotIn("MPI_ABORT", result.stderr)
+        self.assertFalse((self.folder / "run.h5").exists())
+
+    def test_srun_without_pmix(self):
+        """Slurm started two processes that Open MPI would take for two jobs of one rank."""
+        result = harness.run(0, self.train_args("run.h5"),
+                             env=dict(SLURM_NTASKS="2", SLURM_PROCID="0"))
+        self.assert_one_error(result, UNAVAILABLE, "PMIx")
+        self.assertFalse((self.folder / "run.h5").exists())
+
+
+class LostRanks(AccidentTest):
+
+    def test_rank_throws(self):
+        for ranks, culprit in ((1, 0), (2, 1), (3, 0)):
+            with self.subTest(ranks=ranks, culprit=culprit):
+                result = harness.run(ranks, self.train_args(f"{ranks}.h5", FOR_EVER), timeout=30,
+                                     env=dict(HIDUP_TEST_FAIL=f"{culprit}:3"))
+                self.assert_one_error(result, INTERNAL, *([f"rank {culprit}"] if ranks > 1 else []))
+
+    def test_rank_is_killed(self):
+        launch = self.start(3)
+        os.kill(launch.ranks()[1], signal.SIGKILL)
+        result = launch.wait(SOON)
+        self.assertNotEqual(result.code, 0)
+        # mpirun may be faster than the neighbour; then it is mpirun that names the rank.
+        self.assertLessEqual(len(result.error_lines()), 1, result.stderr)
+        self.assertIn("rank 1", result.stderr)
+
+    def test_rank_is_stopped(self):
+        for culprit in (0, 1):
+            with self.subTest(culprit=culprit):
+                launch = self.start(3, ["--overwrite"])
+                pids = launch.ranks()
+                os.kill(pids[culprit], signal.SIGSTOP)
+                self.assert_one_error(launch.wait(SOON), COMMUNICATION, f": rank {culprit} ")
+                self.assertFalse([pid for pid in pids.values() if os.path.exists(f"/proc/{pid}")])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

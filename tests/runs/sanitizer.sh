@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Builds a preset with sanitizers, and runs under it the unit tests and a training run
+# on two ranks: sanitizer.sh asan|tsan. Any report fails. Minutes, most for the build.
+set -euo pipefail
+
+preset=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$here/../..
+build=$root/build-$preset
+cd "$root"
+# shellcheck source-path=SCRIPTDIR source=../../jobs/environment.sh
+source jobs/environment.sh
+
+# Open MPI unloads its plugins when it ends. Leaks in them can be told from ours only
+# while they are loaded, and by a full walk of the stack.
+export ASAN_OPTIONS=fast_unwind_on_malloc=0:verify_asan_link_order=0
+export LSAN_OPTIONS=suppressions=$here/asan.supp:print_suppressions=0
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+# Open MPI synchronizes its threads with atomics of its own, which the sanitizer cannot see.
+export TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1
+
+cmake --preset "$preset" -DHIDUP_TESTS=ON
+cmake --build --preset "$preset" --parallel 2
+
+stay_loaded=$build/stay_loaded.so
+echo 'int dlclose(void* library) { return library == 0; }' | cc -shared -fPIC -x c -o "$stay_loaded" -
+
+LD_PRELOAD=$stay_loaded ctest --preset "$preset" --parallel 2
+LD_PRELOAD=$stay_loaded mpirun -n 2 "$build/hidup" train inputs/models/tiny.yaml \
+  --cluster inputs/clusters/laptop.yaml --out "$build/sanitizer.h5" --overwrite \
+  --set train.steps=5

@@ -1,0 +1,214 @@
+#include "train/tokens.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+#include "temporary_folder.h"
+
+namespace hidup {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<int32_t> all_tokens(const Corpus& corpus) {
+  std::vector<int32_t> tokens(static_cast<size_t>(corpus.summary().tokens));
+  corpus.copy(0, corpus.summary().tokens, tokens.data());
+  return tokens;
+}
+
+// A file in llm.c's format whose header may lie.
+std::string token_file(const std::vector<uint16_t>& tokens, int32_t count, int32_t magic = 20240520,
+                       int32_t version = 1) {
+  std::string content(1024 + 2 * tokens.size(), '\0');
+  const int32_t header[] = {magic, version, count};
+  std::memcpy(content.data(), header, sizeof(header));
+  if (!tokens.empty()) {
+    std::memcpy(content.data() + 1024, tokens.data(), 2 * tokens.size());
+  }
+  return content;
+}
+
+// The message of the Error that opening the corpus throws, after checking its code.
+std::string failure(const CorpusOptions& options) {
+  try {
+    const Corpus corpus(options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::file);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Corpus, BytesOfFilesAreConcatenated) {
+  const TemporaryFolder folder;
+  const Corpus corpus({"text",
+                       {folder.write("b", "ab\xff"), folder.write("empty", ""),
+                        folder.write("a", std::string_view("\0z", 2))},
+                       "bytes"});
+  EXPECT_THAT(all_tokens(corpus), ElementsAre('a', 'b', 255, 0, 'z'));
+  EXPECT_EQ(corpus.summary().files, 3);
+  EXPECT_EQ(corpus.summary().tokens, 5);
+  EXPECT_EQ(corpus.summary().distinct, 5);
+  EXPECT_EQ(corpus.summary().vocab, 256);
+}
+
+TEST(Corpus, CopiesRangesThatSpanFiles) {
+  const TemporaryFolder folder;
+  const Corpus corpus(
+      {"text", {folder.write("1", "abc"), folder.write("2", "d"), folder.write("3", "efg")}});
+  const std::string all = "abcdefg";
+  for (size_t first = 0; first <= all.size(); ++first) {
+    for (size_t count = 0; first + count <= all.size(); ++count) {
+      std::vector<int32_t> tokens(count);
+      corpus.copy(static_cast<int64_t>(first), static_cast<int64_t>(count), tokens.data());
+      EXPECT_EQ(std::string(tokens.begin(), tokens.end()), all.substr(first, count));
+    }
+  }
+  EXPECT_THROW(corpus.copy(5, 3, nullptr), Error);
+}
+
+TEST(Corpus, WordsAreNumberedAsTheyAppear) {
+  const TemporaryFolder folder;
+  // the=0 cat=1 <eos>=2 sat=3 dog=4; the last line of a file ends with or without a line feed.
+  const Corpus corpus({"text",
+                       {folder.write("1", " the  cat\n\n\tthe sat \r\n"), folder.write("2", "dog")},
+                       "words"});
+  EXPECT_THAT(all_tokens(corpus), ElementsAre(0, 1, 2, 2, 0, 3, 2, 4, 2));
+  EXPECT_EQ(corpus.summary().vocab, 5);
+  EXPECT_EQ(corpus.summary().distinct, 5);
+}
+
+TEST(Corpus, TokenFilesAreConcatenated) {
+  const TemporaryFolder folder;
+  const Corpus corpus(
+      {"tokens",
+       {folder.write("1", token_file({5, 65535, 5}, 3)), folder.write("2", token_file({}, 0)),
+        folder.write("3", token_file({7}, 1))}});
+  EXPECT_THAT(all_tokens(corpus), ElementsAre(5, 65535, 5, 7));
+  EXPECT_EQ(corpus.summary().files, 3);
+  EXPECT_EQ(corpus.summary().distinct, 3);
+  EXPECT_EQ(corpus.summary().vocab, 65536);
+}
+
+TEST(Corpus, UnigramEntropyInNats) {
+  const TemporaryFolder folder;
+  // Shares 1/2, 1/4, 1/4: H = 1/2 ln 2 + 2 * 1/4 ln 4 = 3/2 ln 2.
+  const Corpus bytes({"text", {folder.write("bytes", "aabaabcc")}});
+  EXPECT_NEAR(bytes.summary().unigram_entropy, 1.5 * std::log(2.0), 1e-15);
+  const Corpus tokens({"tokens", {folder.write("tokens", token_file({9, 9, 0, 300}, 4))}});
+  EXPECT_NEAR(tokens.summary().unigram_entropy, 1.5 * std::log(2.0), 1e-15);
+  const Corpus same({"text", {folder.write("same", "aaaa")}});
+  EXPECT_EQ(same.summary().unigram_entropy, 0.0);
+}
+
+TEST(Corpus, HashSeesEveryByteAndTheBoundariesOfFiles) {
+  const TemporaryFolder folder;
+  const auto hash = [&folder](const std::string& content) {
+    return Corpus({"text", {folder.write("file", content)}}).summary().content_hash;
+  };
+  const std::string content = "The quick brown fox!";
+  EXPECT_EQ(hash(content), hash(content));
+  for (size_t at = 0; at < content.size(); ++at) {
+    std::string other = content;
+    other[at] = static_cast<char>(other[at] ^ 0x80);
+    EXPECT_NE(hash(other), hash(content)) << "byte " << at;
+  }
+  EXPECT_NE(hash(std::string(8, '\0')), hash(std::string(16, '\0')));
+  const Corpus split(
+      {"text", {folder.write("1", content.substr(0, 8)), folder.write("2", content.substr(8))}});
+  EXPECT_NE(split.summary().content_hash, hash(content));
+}
+
+TEST(Corpus, VocabularyOfTheModelMustHoldItsTokens) {
+  const TemporaryFolder folder;
+  const std::string text = folder.write("text", "a b a");
+  const auto message = [](const CorpusOptions& options, int64_t vocab) -> std::string {
+    try {
+      Corpus(options).check_vocab(vocab);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({"text", {text}}, 256), "");
+  EXPECT_EQ(message({"text", {text}}, 100),
+            "model.vocab is 100, but the data needs 256 or more: its tokens are bytes");
+  EXPECT_EQ(message({"text", {text}, "words"}, 3), "");
+  EXPECT_EQ(message({"text", {text}, "words"}, 2),
+            "model.vocab is 2, but the data needs 3 or more: it has 3 distinct words");
+  const std::string tokens = folder.write("tokens", token_file({50256, 3}, 2));
+  EXPECT_EQ(message({"tokens", {tokens}}, 50257), "");
+  EXPECT_EQ(message({"tokens", {tokens}}, 50256),
+            "model.vocab is 50256, but the data needs 50257 or more: its largest token is 50256");
+}
+
+TEST(Corpus, RefusesMalformedTokenFiles) {
+  const TemporaryFolder folder;
+  const auto refused = [&folder](const std::string& content) {
+    const std::string path = folder.write("bad.bin", content);
+    std::string message = failure({"tokens", {path}});
+    EXPECT_THAT(message, HasSubstr(path));
+    return message;
+  };
+  EXPECT_THAT(refused(std::string(1023, 'x')), AllOf(HasSubstr("1023"), HasSubstr("1024")));
+  EXPECT_THAT(refused(""), AllOf(HasSubstr("0 bytes"), HasSubstr("1024")));
+  EXPECT_THAT(refused(token_file({1}, 1, 20240801)),
+              AllOf(HasSubstr("20240801"), HasSubstr("expected 20240520")));
+  EXPECT_THAT(refused(token_file({1}, 1, 20240520, 2)),
+              AllOf(HasSubstr("version 2"), HasSubstr("expected version 1")));
+  EXPECT_THAT(refused(token_file({1, 2}, 3)),
+              AllOf(HasSubstr("1024 + 2 * 3 = 1030 bytes"), HasSubstr("has 1028 bytes")));
+  EXPECT_THAT(refused(token_file({1, 2}, 1)),
+              AllOf(HasSubstr("= 1026 bytes"), HasSubstr("has 1028 bytes")));
+  EXPECT_THAT(refused(token_file({}, -1)), HasSubstr("hold -1 tokens"));
+}
+
+TEST(Corpus, RefusesWhatCannotBeRead) {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "missing.txt";
+  EXPECT_EQ(failure({"text", {missing}}),
+            "data.path: cannot read " + missing + ": No such file or directory");
+  const std::string directory = folder / "";
+  EXPECT_EQ(failure({"text", {directory}}),
+            "data.path: cannot read " + directory + ": Is a directory");
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(failure({"text", {pipe}}), "data.path: " + pipe + " is not a regular file");
+  const std::string empty = folder.write("empty.txt", "");
+  for (const char* tokenizer : {"bytes", "words"}) {
+    EXPECT_EQ(failure({"text", {empty}, tokenizer}), "data.path: " + empty + " has no tokens");
+  }
+}
+
+TEST(ExpandPaths, PatternsAreSortedByByteAndKeepTheirOrder) {
+  const TemporaryFolder folder;
+  for (const char* name : {"b.txt", "a10.txt", "a9.txt", "B.txt", "_.txt", "c.bin"}) {
+    folder.write(name, "x");
+  }
+  EXPECT_THAT(expand_paths({folder / "c.bin", folder / "*.txt", folder / "a[0-9].txt"}),
+              ElementsAre(folder / "c.bin", folder / "B.txt", folder / "_.txt", folder / "a10.txt",
+                          folder / "a9.txt", folder / "b.txt", folder / "a9.txt"));
+}
+
+TEST(ExpandPaths, PatternsMustMatch) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(failure({"text", {folder / "*.txt"}}),
+            "data.path: no file matches " + folder / "*.txt");
+  EXPECT_EQ(
+      failure({"text", {folder / "missing/*.txt"}}),
+      "data.path: cannot look for " + folder / "missing/*.txt" + ": No such file or directory");
+}
+
+}  // namespace
+}  // namespace hidup
