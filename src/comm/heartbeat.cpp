@@ -16,6 +16,7 @@ namespace hidup {
 namespace {
 
 constexpr double kPeriod = 0.25;  // seconds between two signs of life
+constexpr double kGrace = 2.0;    // seconds to come back after the whole job was stopped
 
 struct Sign {
   Progress progress;
@@ -59,21 +60,28 @@ class Heartbeat::Ring {
   }
 
   void watch() {
-    double heard = monotonic_seconds();
-    double looked = heard;
+    double deadline = monotonic_seconds() + timeout_;
+    double looked = monotonic_seconds();
+    bool graced = false;
     bool said_good_bye = false;
     while (!said_good_bye || !neighbour_left_) {
       if (!said_good_bye) {
         said_good_bye = closing_.load();
         send(said_good_bye);
       }
+      const bool heard = receive();
       const double now = monotonic_seconds();
-      // This process itself was stopped (a suspended laptop, say): start anew.
-      if (receive() || now - looked > 4 * kPeriod) {
-        heard = now;
+      if (heard) {
+        deadline = now + timeout_;
+        graced = false;
+      } else if (now - looked > 4 * kPeriod && !graced) {
+        // This process was stopped itself, so the neighbour may have been, too (a
+        // suspended laptop, say): it gets a moment, once.
+        deadline = std::max(deadline, now + kGrace);
+        graced = true;
       }
       looked = now;
-      if (!neighbour_left_ && now - heard > timeout_) {
+      if (!neighbour_left_ && now > deadline) {
         abort_all_ranks(ExitCode::communication,
                         fmt::format("rank {} gave no sign of life for {:.0f} s; it was {}",
                                     (rank_ + 1) % size_, timeout_, describe_(last_)));

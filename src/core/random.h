@@ -6,7 +6,6 @@
 // 1, 2, 3", SC'11). The header is usable from device code.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -60,15 +59,6 @@ inline RandomStream random_stream(uint64_t seed, std::string_view purpose, uint6
   // The seed is spread by one Philox call so that seeds 1, 2, 3 share no key bits by accident.
   const Philox4 mixed = philox(hash_of(purpose), 0, seed);
   return {(uint64_t{mixed.word[1]} << 32) | mixed.word[0], step};
-}
-
-// Standard normal value at `index` (Box-Muller on the words 2i and 2i+1, in double).
-inline double normal(const RandomStream& stream, uint64_t index) {
-  const Philox4 words = stream.block(index / 2);
-  const size_t at = index % 2 * 2;
-  const double u = (static_cast<double>(words.word[at]) + 1.0) * 0x1p-32;  // (0, 1]
-  const double v = static_cast<double>(words.word[at + 1]) * 0x1p-32;
-  return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * 3.14159265358979323846 * v);
 }
 
 }  // namespace hidup

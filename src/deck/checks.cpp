@@ -151,9 +151,20 @@ void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& check
   }
 }
 
+// "node x gpu = 2 x auto"
+std::string describe_mesh(const std::vector<MeshAxis>& mesh) {
+  std::vector<std::string> names;
+  std::vector<std::string> sizes;
+  for (const MeshAxis& axis : mesh) {
+    names.push_back(axis.name);
+    sizes.push_back(axis.size ? fmt::format("{}", *axis.size) : "auto");
+  }
+  return fmt::format("{} = {}", fmt::join(names, " x "), fmt::join(sizes, " x "));
+}
+
 void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
   constexpr int64_t kMostRanks = 2147483647;  // MPI counts ranks with an int
-  std::string auto_axis;
+  const MeshAxis* auto_axis = nullptr;
   int64_t ranks = 1;
   for (size_t i = 0; i < mesh.size(); ++i) {
     const std::string key = fmt::format("cluster.mesh[{}].size", i);
@@ -162,16 +173,15 @@ void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& check
     }
     if (mesh[i].size) {
       ranks *= *mesh[i].size;
-    } else if (auto_axis.empty()) {
-      auto_axis = mesh[i].name;
+    } else if (auto_axis == nullptr) {
+      auto_axis = &mesh[i];
     } else {
-      checks.report(key, fmt::format("the axes {} and {} both have the size auto: one may",
-                                     auto_axis, mesh[i].name));
+      checks.report(key, fmt::format("the axes {} and {} both have the size auto: only one may",
+                                     auto_axis->name, mesh[i].name));
     }
     if (ranks > kMostRanks) {
-      checks.report(key, fmt::format("the sizes of the mesh's axes multiply to {}: at most {} "
-                                     "ranks are possible",
-                                     ranks, kMostRanks));
+      checks.report(key, fmt::format("cluster.mesh: {} = {} ranks, more than {}",
+                                     describe_mesh(mesh), ranks, kMostRanks));
       return;
     }
   }
@@ -202,30 +212,27 @@ void check_relations(const Deck& deck, const DeckChecks& checks) {
 
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
   check(ranks >= 1, "{} ranks", ranks);
-  std::vector<std::string> names;
-  std::vector<std::string> sizes;
+  const std::vector<MeshAxis>& axes = deck.cluster.mesh;
   int64_t known = 1;  // product of the sizes that are given
   bool has_auto = false;
-  for (const MeshAxis& axis : deck.cluster.mesh) {
-    names.push_back(axis.name);
-    sizes.push_back(axis.size ? fmt::format("{}", *axis.size) : "auto");
+  for (const MeshAxis& axis : axes) {
     known *= axis.size.value_or(1);
     has_auto = has_auto || !axis.size;
   }
-  const std::string mesh =
-      fmt::format("cluster.mesh: {} = {}", fmt::join(names, " x "), fmt::join(sizes, " x "));
   if (has_auto && ranks % known != 0) {
-    fail(ExitCode::usage, "{}, but {} ranks are not a multiple of {}", mesh, ranks, known);
+    fail(ExitCode::usage, "cluster.mesh: {}, but {} ranks are not a multiple of {}",
+         describe_mesh(axes), ranks, known);
   }
   if (!has_auto && ranks != known) {
-    const std::string product = names.size() > 1 ? fmt::format(" = {}", known) : "";
-    fail(ExitCode::usage, "{}{} ranks, but there are {}", mesh, product, ranks);
+    const std::string product = axes.size() > 1 ? fmt::format(" = {}", known) : "";
+    fail(ExitCode::usage, "cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes),
+         product, ranks);
   }
-  std::vector<int64_t> result;
-  for (const MeshAxis& axis : deck.cluster.mesh) {
-    result.push_back(axis.size.value_or(ranks / known));
+  std::vector<int64_t> sizes(axes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    sizes[i] = axes[i].size.value_or(ranks / known);
   }
-  return result;
+  return sizes;
 }
 
 }  // namespace hidup

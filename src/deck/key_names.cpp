@@ -1,7 +1,6 @@
 #include "deck/key_names.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -64,29 +63,21 @@ std::vector<std::string> children_of(std::string_view group) {
   return children;
 }
 
-std::string suggestion(std::string_view name) {
+std::string similar_name(std::string_view name) {
   const std::string_view last = last_part(name);
+  std::vector<std::string> all;
   for (const Key& key : keys()) {
-    if (last_part(key.name) == last) {
-      return fmt::format(": did you mean {}?", key.name);
+    if (last_part(key.name) == last) {  // the right word in the wrong place
+      return key.name;
     }
+    all.push_back(key.name);
   }
   const std::string group(parent_of(name));
   if (!group.empty() && !is_group(record_name(group))) {
-    std::vector<std::string> all;
-    for (const Key& key : keys()) {
-      all.push_back(key.name);
-    }
-    const std::string close = nearest(name, all);
-    return close.empty() ? "" : fmt::format(": did you mean {}?", close);
+    return nearest(name, all);
   }
-  const std::vector<std::string> siblings = children_of(record_name(group));
-  const std::string close = nearest(last, siblings);
-  if (!close.empty()) {
-    return fmt::format(": did you mean {}{}{}?", group, group.empty() ? "" : ".", close);
-  }
-  return fmt::format(": {} {}", group.empty() ? "the sections are" : "the keys here are",
-                     fmt::join(siblings, ", "));
+  const std::string close = nearest(last, children_of(record_name(group)));
+  return close.empty() || group.empty() ? close : fmt::format("{}.{}", group, close);
 }
 
 }  // namespace hidup

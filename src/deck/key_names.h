@@ -29,7 +29,7 @@ bool is_group(std::string_view name);
 // The last parts of the names one level below a group; the sections for "".
 std::vector<std::string> children_of(std::string_view group);
 
-// What to say after "unknown key NAME": ": did you mean train.lr?", or what there is.
-std::string suggestion(std::string_view name);
+// The key or group that an unknown name may stand for, or "".
+std::string similar_name(std::string_view name);
 
 }  // namespace hidup

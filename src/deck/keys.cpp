@@ -69,8 +69,9 @@ std::vector<Key> data_keys() {
        .choices = {"text", "tokens", "synthetic"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.data.kind; }},
       {.name = "data.path",
-       .doc = "Where the data is, for the kinds text and tokens. Relative paths start in the "
-              "folder of the deck; in `--set` in the working directory.",
+       .doc = "Where the data is: needed for the kinds text and tokens, refused for synthetic. "
+              "Relative paths start in the folder of the deck; in `--set` in the working "
+              "directory.",
        .fallback = "[]",
        .slot = [](Deck& d, size_t) -> Slot { return &d.data.path; }},
       {.name = "data.tokenizer",

@@ -2,13 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "core/check.h"
@@ -49,9 +44,10 @@ class DeckReader {
     } else if (root.kind == YamlNode::Kind::map) {
       read_map(root, "", 0, file);
     } else {
+      const std::vector<std::string> names = section_names(file);
       report(position_of(root),
-             fmt::format("expected the sections {} of a {}, found {}",
-                         fmt::join(section_names(file), ", "), describe(file), describe(root)));
+             fmt::format("expected the section{} {} of a {}, found {}", names.size() > 1 ? "s" : "",
+                         fmt::join(names, ", "), describe(file), describe(root)));
       refuse_sections(file);
     }
   }
@@ -61,7 +57,7 @@ class DeckReader {
     folder_ = fs::current_path();
     is_override_ = true;
     const size_t equals = assignment.find('=');
-    if (equals == std::string::npos) {
+    if (equals == std::string::npos || equals == 0) {
       return report(here(), "expected section.key=value");
     }
     const std::string name = assignment.substr(0, equals);
@@ -183,7 +179,7 @@ class DeckReader {
     } else if (const Key* key = find_key(record)) {
       read_value(*key, name, value, item, position);
     } else if (!is_group(record)) {
-      report(position_of(word), unknown_key(name));
+      report_unknown_key(name, position_of(word));
     } else if (value.kind == YamlNode::Kind::map) {
       given_[name] = position_of(word);
       read_map(value, name, item);
@@ -277,12 +273,21 @@ class DeckReader {
     given_.erase(name);
   }
 
-  std::string unknown_key(const std::string& name) const {
-    if (name == "<<" || name.ends_with(".<<")) {
-      return "merge keys (<<) are not supported: write the keys out";
+  void report_unknown_key(const std::string& name, const Position& position) {
+    if (last_part(name) == "<<") {
+      return report(position, "merge keys (<<) are not supported: write the keys out");
     }
-    return fmt::format("unknown {} {}{}", name.find('.') == std::string::npos ? "section" : "key",
-                       name, suggestion(name));
+    const std::string group(parent_of(name));
+    const std::string meant = similar_name(name);
+    if (!meant.empty() && !given_.contains(meant)) {
+      refused_.insert(meant);  // who misspells a key has not left it out
+    }
+    const std::string hint =
+        meant.empty() ? fmt::format("the {} here are {}", group.empty() ? "sections" : "keys",
+                                    fmt::join(children_of(record_name(group)), ", "))
+                      : fmt::format("did you mean {}?", meant);
+    report(position,
+           fmt::format("unknown {} {}: {}", group.empty() ? "section" : "key", name, hint));
   }
 
   std::string unknown_override(const std::string& name) const {
@@ -296,7 +301,9 @@ class DeckReader {
                            key.fallback);
       }
     }
-    return fmt::format("unknown key {}{}", name, suggestion(name));
+    const std::string meant = similar_name(name);
+    return fmt::format("unknown key {}{}", name,
+                       meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
   }
 
   bool is_refused(std::string_view name) const {
@@ -337,7 +344,8 @@ class DeckReader {
     const std::string record = record_name(item) + ".";
     for (const Key& key : keys()) {
       const std::string name = item + "." + std::string(last_part(key.name));
-      if (key.name.starts_with(record) && key.fallback.empty() && !given_.contains(name)) {
+      if (key.name.starts_with(record) && key.fallback.empty() && !given_.contains(name) &&
+          !is_refused(name)) {
         report_missing_key(key, name);
       }
     }
@@ -358,24 +366,6 @@ class DeckReader {
 };
 
 }  // namespace
-
-DeckSource read_deck_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  std::string text;
-  if (file) {
-    std::array<char, 4096> block;
-    while (const size_t count = std::fread(block.data(), 1, block.size(), file.get())) {
-      text.append(block.data(), count);
-    }
-  }
-  if (!file || std::ferror(file.get()) != 0) {
-    fail(ExitCode::file, "cannot read the deck {}: {}", path, std::strerror(errno));
-  }
-  // Without symbolic links, so that "../" in the paths of the deck can be taken away.
-  const fs::path folder = fs::canonical(fs::absolute(path).parent_path());
-  return {path, text, folder};
-}
 
 Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
                  std::span<const std::string> overrides) {

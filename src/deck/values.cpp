@@ -89,19 +89,18 @@ std::string format_number(double value, const Key& key, bool integer) {
   return integer ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{}", value);
 }
 
-// "from 1 to 64", "above 0 and at most 1", "at least 0"
+// "from 1 to 64", "from 0 to below 1", "above 0 and at most 1", "at least 0"
 std::string describe_range(const Key& key, bool integer) {
   const Range& range = key.range;
   const std::string min = format_number(range.min, key, integer);
-  const std::string lower = (range.above_min ? "above " : "at least ") + min;
   if (std::isinf(range.max)) {
-    return lower;
+    return (range.above_min ? "above " : "at least ") + min;
   }
   const std::string max = format_number(range.max, key, integer);
-  if (!range.above_min && !range.below_max) {
-    return fmt::format("from {} to {}", min, max);
-  }
-  return fmt::format("{} and {}{}", lower, range.below_max ? "below " : "at most ", max);
+  const std::string_view below = range.below_max ? "below " : "";
+  return range.above_min
+             ? fmt::format("above {} and {}{}", min, below.empty() ? "at most " : below, max)
+             : fmt::format("from {} to {}{}", min, below, max);
 }
 
 bool in_range(double value, const Range& range) {
@@ -222,10 +221,8 @@ std::string quote(std::string_view text) {
 }
 
 std::string format_paths(const std::vector<std::string>& paths) {
-  std::vector<std::string> quoted;
-  for (const std::string& path : paths) {
-    quoted.push_back(quote(path));
-  }
+  std::vector<std::string> quoted(paths.size());
+  std::transform(paths.begin(), paths.end(), quoted.begin(), quote);
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
@@ -248,7 +245,8 @@ std::string allowed_values(const Key& key) {
   }
   const bool integer = is_integer(slot);
   const std::string range = describe_range(key, integer);
-  const std::string_view separator = key.unit == Unit::none ? " " : ", ";
+  const std::string_view separator =
+      key.unit == Unit::none && !std::isinf(key.range.max) ? " " : ", ";
   const std::string_view type =
       key.unit != Unit::none ? describe(key.unit) : (integer ? "an integer" : "a number");
   return fmt::format("{}{}{}{}", type, separator, range, takes_auto(slot) ? ", or auto" : "");

@@ -17,11 +17,17 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::vector<YamlProblem>& problems) : problems_(problems) {}
 
-  YamlNode take_root() { return std::move(root_); }
+  // The document, if there was one and nothing after it.
+  YamlNode take_root() {
+    if (documents_ > 1) {
+      root_.kind = YamlNode::Kind::refused;
+    }
+    return std::move(root_);
+  }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 2) {
-      add_problem(mark, "a second document starts here: a deck is one document");
+      add_problem(mark, "the document ends before this: a second document, or a stray sign");
     }
   }
   void OnDocumentEnd() override {}
@@ -58,7 +64,7 @@ class TreeBuilder : public YAML::EventHandler {
       add_problem(mark, "anchors (&name) are not supported: remove it");
     }
     if (tag != "?" && tag != "!" && !tag.empty()) {
-      add_problem(mark, fmt::format("tags ({}) are not supported: remove it", tag));
+      add_problem(mark, "tags (such as !!int) are not supported: remove it");
     }
     YamlNode made;
     made.kind = kind;
@@ -133,8 +139,10 @@ YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems)
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
-    }
+    // The second call reports what stands after the document. There is no third: yaml-cpp
+    // finds one empty document after the other before a stray comma.
+    parser.HandleNextDocument(builder);
+    parser.HandleNextDocument(builder);
   } catch (const YAML::Exception& error) {
     problems.push_back(
         {error.mark.line + 1, error.mark.column + 1,

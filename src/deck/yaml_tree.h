@@ -27,8 +27,9 @@ struct YamlProblem {
 };
 
 // The one document of `text`; null where there is none. What is malformed or not
-// supported (anchors, aliases, tags, further documents) is added to `problems`;
-// after malformed YAML the tree is of kind refused.
+// supported (anchors, aliases, tags, further documents) is added to `problems`. Kind
+// refused marks what is reported there already: an alias, or the whole of a text that
+// is malformed or goes on after its document.
 YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems);
 
 }  // namespace hidup

@@ -50,6 +50,7 @@ std::string innermost_error() {
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
+  H5Eclear2(H5E_DEFAULT);  // a thread's errors are not freed with the thread
   // "file write failed: time = ..., errno = 28, error message = 'No space left on device', ..."
   const std::string_view key = "error message = '";
   const size_t start = reason.find(key);

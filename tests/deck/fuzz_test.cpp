@@ -69,7 +69,7 @@ void damage_lines(std::string& text, Dice& dice) {
 }
 
 std::string damaged(std::string text, Dice& dice) {
-  for (size_t times = 1 + dice.below(4); times > 0 && !text.empty(); --times) {
+  for (size_t times = 1 + dice.below(3); times > 0 && !text.empty(); --times) {
     dice.below(2) == 0 ? damage_bytes(text, dice) : damage_lines(text, dice);
   }
   return text;

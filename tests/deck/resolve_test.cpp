@@ -20,11 +20,62 @@ std::string resolved_twice(const Deck& deck) {
 }
 
 TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
-  EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::model), "?");
-  EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::cluster), "?");
+  EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::model),
+            "model:\n"
+            "  family: bert\n"
+            "  layers: 2\n"
+            "  hidden: 128\n"
+            "  ffn: 512\n"
+            "  heads: 4\n"
+            "  sequence: 64\n"
+            "  vocab: auto\n"
+            "  dropout: 0\n"
+            "  precision: fp32\n"
+            "data:\n"
+            "  kind: text\n"
+            "  path: [\"/decks/corpus.txt\"]\n"
+            "  tokenizer: bytes\n"
+            "train:\n"
+            "  batch: 16\n"
+            "  steps: 300\n"
+            "  seed: 1\n"
+            "  lr: 0.001\n"
+            "  schedule: constant\n"
+            "  warmup_steps: 0\n"
+            "  min_lr_ratio: 0\n"
+            "  optimizer: adam\n"
+            "  beta1: 0.9\n"
+            "  beta2: 0.999\n"
+            "  epsilon: 1e-08\n"
+            "  weight_decay: 0\n"
+            "  clip_norm: 0\n"
+            "  bucket: 4MiB\n"
+            "  timeline_every: 0\n");
+  EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::cluster),
+            "cluster:\n"
+            "  device:\n"
+            "    kind: cpu\n"
+            "    threads: auto\n"
+            "    memory: 2GiB\n"
+            "    flops: auto\n"
+            "  mesh:\n"
+            "    - name: \"node\"\n"
+            "      size: 2\n"
+            "      bandwidth: auto\n"
+            "      latency: 30us\n"
+            "    - name: \"gpu\"\n"
+            "      size: auto\n"
+            "      bandwidth: 9.71Gbps\n"
+            "      latency: auto\n"
+            "  comm:\n"
+            "    backend: auto\n"
+            "    heartbeat_timeout: 5s\n");
 }
 
 TEST(ResolvedDeck, ParsesToTheSameValues) {
+  const std::string mesh =
+      "[{name: 'null', size: 2, bandwidth: 0.3GiB/s, latency: 0}, "
+      "{name: no, size: auto, bandwidth: 3.33kbps, latency: 7.7ns}]";
   const std::vector<std::string> overrides = {
       "data.path=[\"a 'quoted' \\\"path\\\"\", 'back\\slash: #1', '*.txt']",
       "train.seed=9223372036854775807",
@@ -33,8 +84,7 @@ TEST(ResolvedDeck, ParsesToTheSameValues) {
       "cluster.comm.heartbeat_timeout=1.1min",
       "cluster.device.flops=15.7TFLOPS",
       "cluster.device.memory=0.1GiB",
-      "cluster.mesh=[{name: 'null', size: 2, bandwidth: 0.3GiB/s, latency: 0}, "
-      "{name: no, size: auto, bandwidth: 3.33kbps, latency: 7.7ns}]",
+      "cluster.mesh=" + mesh,
   };
   const Deck deck = parse(kModel, kCluster, overrides);
   const Deck again =

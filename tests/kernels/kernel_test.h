@@ -28,11 +28,12 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using Doubles = std::vector<double>;
 
+// Uniform, with mean 0 and standard deviation `scale`.
 inline std::vector<float> random_floats(const std::string& purpose, int64_t n, double scale = 1.0) {
   const RandomStream random = random_stream(20, purpose);
   std::vector<float> values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(scale * normal(random, i));
+    values[i] = static_cast<float>(scale * std::sqrt(12.0) * (random.uniform(i) - 0.5));
   }
   return values;
 }

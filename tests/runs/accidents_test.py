@@ -12,7 +12,6 @@ import harness
 
 USAGE, COMMUNICATION, FILE, UNAVAILABLE, INTERNAL = 2, 5, 6, 8, 70
 FOR_EVER = "train.steps=1000000"
-SOON = 10  # seconds
 
 
 class AccidentTest(harness.RunTest):
@@ -25,11 +24,11 @@ class AccidentTest(harness.RunTest):
         for text in texts:
             self.assertIn(text, lines[0])
 
-    def start(self, ranks, *settings, rows=3, env=None):
+    def start(self, ranks, out="run.h5"):
         """A run without end that has done some steps."""
-        launch = harness.Launch(ranks, self.train_args("run.h5", FOR_EVER, *settings), env)
+        launch = harness.Launch(ranks, self.train_args(out, FOR_EVER))
         self.addCleanup(launch.__exit__)
-        launch.wait_for_rows(self.folder / "run.h5", rows)
+        launch.wait_for_rows(self.folder / out, 3)
         self.assertEqual(sorted(launch.ranks()), list(range(ranks)))
         return launch
 
@@ -81,7 +80,7 @@ class FileAccidents(AccidentTest):
         seen = launch.wait_for_rows(self.folder / "run.h5", 10)
         time.sleep(1.5)  # only rows of the last second may be missing
         launch.kill()
-        launch.wait(SOON)
+        launch.wait(harness.SOON)
         self.assertGreaterEqual(len(harness.losses(self.folder / "run.h5")), seen)
         with h5py.File(self.folder / "run.h5", "r", swmr=True) as file:
             steps = file["iterations/step"][:]
@@ -118,7 +117,7 @@ class LostRanks(AccidentTest):
     def test_rank_is_killed(self):
         launch = self.start(3)
         os.kill(launch.ranks()[1], signal.SIGKILL)
-        result = launch.wait(SOON)
+        result = launch.wait(harness.SOON)
         self.assertNotEqual(result.code, 0)
         # mpirun may be faster than the neighbour; then it is mpirun that names the rank.
         self.assertLessEqual(len(result.error_lines()), 1, result.stderr)
@@ -127,11 +126,12 @@ class LostRanks(AccidentTest):
     def test_rank_is_stopped(self):
         for culprit in (0, 1):
             with self.subTest(culprit=culprit):
-                launch = self.start(3, ["--overwrite"])
-                pids = launch.ranks()
-                os.kill(pids[culprit], signal.SIGSTOP)
-                self.assert_one_error(launch.wait(SOON), COMMUNICATION, f": rank {culprit} ")
-                self.assertFalse([pid for pid in pids.values() if os.path.exists(f"/proc/{pid}")])
+                launch = self.start(3, f"{culprit}.h5")
+                pids = launch.ranks().values()
+                os.kill(launch.ranks()[culprit], signal.SIGSTOP)
+                result = launch.wait(harness.SOON)
+                self.assert_one_error(result, COMMUNICATION, f": rank {culprit} ")
+                self.assertFalse([pid for pid in pids if harness.alive(pid)])
 
 
 if __name__ == "__main__":

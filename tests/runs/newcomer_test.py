@@ -19,7 +19,7 @@ class NewcomerTest(harness.RunTest):
         # Relative paths of the command line start in the working directory.
         result = harness.run(
             2, ["train", TINY, "--cluster", LAPTOP, "--out", "mine.h5", "--set", "train.steps=5",
-                "--set", "data.path=text.txt"], cwd=self.folder)
+                "--set", "train.warmup_steps=1", "--set", "data.path=text.txt"], cwd=self.folder)
         self.assert_done(result)
         with h5py.File(self.folder / "mine.h5") as file:
             self.assertTrue(numpy.isfinite(file["iterations/loss"][:]).all())

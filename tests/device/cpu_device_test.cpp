@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "core/check.h"
+#include "device/device.h"
+
+namespace hidup {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CpuDevice : public testing::Test {
+ protected:
+  std::unique_ptr<Device> device_ = make_device({.kind = "cpu"});
+  std::unique_ptr<Stream> a_ = device_->create_stream("a", 1);
+  std::unique_ptr<Stream> b_ = device_->create_stream("b", 1);
+};
+
+TEST_F(CpuDevice, AStreamKeepsItsOrder) {
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) {
+    a_->enqueue([&order, i] { order.push_back(i); });
+  }
+  a_->synchronize();
+  ASSERT_EQ(order.size(), 1000U);
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+}
+
+TEST_F(CpuDevice, StreamsRunBesideEachOther) {
+  std::atomic<bool> go = false;
+  a_->enqueue([&] {
+    while (!go) {
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  b_->enqueue([&] { go = true; });  // would never run if streams shared a thread
+  a_->synchronize();
+  b_->synchronize();
+}
+
+TEST_F(CpuDevice, AnEventOrdersStreamsInEveryRound) {
+  const std::unique_ptr<Event> event = device_->create_event();
+  int value = 0;  // a data race without the event
+  for (int round = 1; round <= 200; ++round) {
+    a_->enqueue([&] {
+      std::this_thread::yield();
+      ++value;
+    });
+    a_->record(*event);
+    b_->wait(*event);
+    int seen = 0;
+    b_->enqueue([&] { seen = value; });
+    b_->synchronize();
+    EXPECT_EQ(seen, round);
+  }
+  EXPECT_TRUE(event->reached());
+}
+
+TEST_F(CpuDevice, EventsTellTheTime) {
+  const std::unique_ptr<Event> start = device_->create_event();
+  const std::unique_ptr<Event> end = device_->create_event();
+  const double before = monotonic_seconds();
+  a_->record(*start);
+  a_->enqueue([] { std::this_thread::sleep_for(2ms); });
+  a_->record(*end);
+  a_->synchronize();
+  EXPECT_GE(start->seconds(), before);
+  EXPECT_GE(end->seconds(), start->seconds() + 0.002);
+}
+
+TEST_F(CpuDevice, AnUnrecordedEventDoesNotBlock) {
+  const std::unique_ptr<Event> event = device_->create_event();
+  a_->wait(*event);
+  a_->synchronize();
+}
+
+// A stream that throws must not leave the other waiting for its event.
+TEST_F(CpuDevice, AFailureEndsAllStreamsAndIsThrownOnce) {
+  const std::unique_ptr<Event> event = device_->create_event();
+  bool later = false;
+  a_->enqueue([] { throw std::runtime_error("kernel 7 failed"); });
+  a_->record(*event);
+  b_->wait(*event);
+  b_->enqueue([&] { later = true; });
+  for (Stream* stream : {a_.get(), b_.get()}) {
+    try {
+      stream->synchronize();
+      ADD_FAILURE() << "no failure";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "kernel 7 failed");
+    }
+  }
+  EXPECT_FALSE(later);
+}
+
+TEST_F(CpuDevice, MemoryIsZeroedAndAligned) {
+  const std::unique_ptr<Buffer> buffer = device_->allocate(100000);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % kAlignment, 0U);
+  EXPECT_TRUE(std::all_of(buffer->data(), buffer->data() + 100000,
+                          [](std::byte b) { return b == std::byte{0}; }));
+}
+
+TEST_F(CpuDevice, CopiesInOrder) {
+  const std::unique_ptr<Buffer> buffer = device_->allocate(16);
+  const int64_t sent[2] = {7, 8};
+  int64_t received[2] = {};
+  a_->copy(buffer->data(), sent, 16);
+  a_->copy(received, buffer->data(), 16);
+  a_->synchronize();
+  EXPECT_EQ(received[0], 7);
+  EXPECT_EQ(received[1], 8);
+}
+
+TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
+  const std::unique_ptr<Device> device = make_device({.kind = "cpu", .memory = 1 << 20});
+  try {
+    device->allocate(2 << 20);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::out_of_memory);
+    EXPECT_STREQ(error.what(), "the plan needs 2.00 MiB, the device has 1.00 MiB");
+  }
+}
+
+TEST(MakeDevice, RefusesKindsItWasNotLinkedWith) {
+  try {
+    make_device({.kind = "cuda"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::unavailable);
+  }
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,87 @@
+#include "graph/text.h"
+
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+constexpr const char* kSmall = R"(graph small
+
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[10, 8] = uniform(0.1) decay
+parameter norm.weight : f32[8] = ones
+parameter norm.bias : f32[8] = zeros
+parameter head.weight : f32[8, 10] = uniform(0.35355339059327373) decay
+
+x = embedding(tokens, table) {scale=2.8284271247461903} : f32[4, 6, 8]
+norm = layer_norm(x, norm.weight, norm.bias) {epsilon=1e-05} : f32[4, 6, 8]
+head = matmul(norm, head.weight) {contract=1} : f32[4, 6, 10]
+loss = cross_entropy(head, targets) : f32[]
+)";
+
+TEST(GraphText, PrintsWhatItParsed) {
+  const Graph graph = parse_graph(kSmall, "small.graph");
+  EXPECT_EQ(print_graph(graph), kSmall);
+  EXPECT_EQ(graph.parameter_count(), 80 + 8 + 8 + 80);
+  EXPECT_EQ(graph.tensor(graph.loss()).name, "loss");
+}
+
+TEST(GraphText, TypesDefaultsAndCommentsAreOptional) {
+  const Graph graph = parse_graph(
+      "# a comment\ngraph g\n\ninput a : f32[2, 3]   # another\n  b = relu(a)\r\n"
+      "c = dropout(b)\n",
+      "g");
+  EXPECT_EQ(graph.tensor(graph.find("c")).shape, (Shape{2, 3}));
+  EXPECT_EQ(graph.op(1).attributes.at("p"), 0.0);
+}
+
+TEST(GraphText, HashFollowsTheText) {
+  const Graph graph = parse_graph(kSmall, "small.graph");
+  std::string other = kSmall;
+  other.replace(other.find("uniform(0.1)"), 12, "uniform(0.2)");
+  EXPECT_NE(graph_hash(graph), graph_hash(parse_graph(other, "other.graph")));
+}
+
+struct Wrong {
+  const char* text;
+  const char* message;
+};
+
+class WrongGraph : public testing::TestWithParam<Wrong> {};
+
+TEST_P(WrongGraph, IsRefusedWithItsPlace) {
+  try {
+    parse_graph(GetParam().text, "g");
+    FAIL() << "accepted: " << GetParam().text;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find(GetParam().message), std::string::npos)
+        << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WrongGraph,
+    testing::Values(
+        Wrong{"", "expected `graph NAME`"}, Wrong{"graph g\n", "at least one operation"},
+        Wrong{"input a : f32[2]\n", "g:1:1: expected `graph NAME` first"},
+        Wrong{"graph g\ngraph h\n", "g:2:1: a file holds one graph"},
+        Wrong{"graph g\ninput a : f64[2]\n", "g:2:11: unknown type f64"},
+        Wrong{"graph g\ninput a : f32[2, x]\n", "g:2:18: expected a number"},
+        Wrong{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
+        Wrong{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
+        Wrong{"graph g\nparameter w : f32[2] = normal\n", "g:2:24: expected zeros, ones"},
+        Wrong{"graph g\nparameter w : i32[2] = ones\n", "g:2:15: a parameter is f32"},
+        Wrong{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
+        Wrong{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
+        Wrong{"graph g\ninput a : f32[2]\nb = relu(a, a)\n", "g:3:1: b: relu takes 1 input(s)"},
+        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) : f32[3]\n", "g:3:15: b is f32[2]"},
+        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n", "relu has no attribute p"},
+        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
+        Wrong{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="}));
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,134 @@
+#include "program/lower.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/text.h"
+#include "program/print.h"
+#include "sample.h"
+
+namespace hidup {
+namespace {
+
+int64_t count(const Program& program, Opcode opcode) {
+  return std::ranges::count(program.instructions, opcode, &Instruction::opcode);
+}
+
+TEST(Lower, OneRankDoesNotCommunicate) {
+  const Program program = sample_program(1);
+  EXPECT_EQ(count(program, Opcode::all_reduce), 0);
+  EXPECT_EQ(print_collectives(program), "");
+}
+
+TEST(Lower, EveryGradientIsReducedOnceInBuckets) {
+  const Program program = sample_program(2);
+  std::map<ValueId, int> reduced;
+  int buckets = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.opcode == Opcode::all_reduce && instruction.phase == Phase::backward) {
+      ++buckets;
+      int64_t bytes = 0;
+      for (const ValueId value : instruction.inputs) {
+        ++reduced[value];
+        bytes += program.local_bytes(value, 0);
+      }
+      EXPECT_EQ(instruction.bytes, static_cast<double>(bytes));
+    }
+  }
+  EXPECT_GT(buckets, 3);
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    EXPECT_EQ(reduced[static_cast<ValueId>(v)],
+              program.values[v].role == Value::Role::gradient ? 1 : 0)
+        << program.values[v].name;
+  }
+}
+
+TEST(Lower, BucketsAreSentWhileTheBackwardPassGoesOn) {
+  const Program program = sample_program(2);
+  size_t first_reduction = program.instructions.size();
+  size_t last_gradient = 0;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.phase == Phase::backward) {
+      if (instruction.opcode == Opcode::all_reduce) {
+        first_reduction = std::min(first_reduction, i);
+      } else {
+        last_gradient = i;
+      }
+    }
+  }
+  EXPECT_LT(first_reduction, last_gradient);
+}
+
+TEST(Lower, EveryParameterIsUpdatedOnce) {
+  const Program program = sample_program(3);
+  std::map<ValueId, int> updated;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.opcode == Opcode::adam) {
+      for (const ValueId value : instruction.outputs) {
+        ++updated[value];
+      }
+    }
+  }
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    const Value& value = program.values[v];
+    const bool state =
+        value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
+    EXPECT_EQ(updated[static_cast<ValueId>(v)], state ? 1 : 0) << value.name;
+  }
+}
+
+// The rank's matrix products: forward 2mkn each, backward twice that.
+TEST(Lower, FlopsAreThoseOfTheRanksPart) {
+  const Program program = sample_program(2);
+  double forward = 0.0;
+  double backward = 0.0;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.opcode == Opcode::matmul) {
+      forward += instruction.flops;
+    } else if (instruction.opcode == Opcode::matmul_backward_input ||
+               instruction.opcode == Opcode::matmul_backward_weight) {
+      backward += instruction.flops;
+    }
+  }
+  const double rows = 3 * 7;  // rank 0 has 3 of 5 sequences
+  const double per_row = 2.0 * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 31);
+  EXPECT_DOUBLE_EQ(forward, rows * per_row);
+  EXPECT_DOUBLE_EQ(backward, 2.0 * forward);
+}
+
+// A parameter used twice: its gradient is written, then added to, and reduced after both.
+TEST(Lower, SharedParametersAccumulate) {
+  const Graph graph = parse_graph(R"(graph shared
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[8, 8] = uniform(0.1)
+parameter w : f32[8, 8] = uniform(0.1)
+x = embedding(tokens, table)
+y = matmul(x, w)
+z = matmul(y, w)
+loss = cross_entropy(z, targets)
+)",
+                                  "shared");
+  const Program program =
+      lower(graph, named_strategy("dp", graph, {{"ranks", 2}}), sample_options(1));
+  std::vector<bool> accumulates;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.opcode == Opcode::matmul_backward_weight) {
+      accumulates.push_back(instruction.accumulate);
+    }
+    if (instruction.opcode == Opcode::all_reduce && instruction.phase == Phase::backward) {
+      EXPECT_EQ(accumulates.size(), 2U) << "sent before it is complete";
+    }
+  }
+  EXPECT_EQ(accumulates, (std::vector<bool>{false, true}));
+}
+
+TEST(Lower, IsPure) {
+  EXPECT_EQ(print_program(sample_program(2)), print_program(sample_program(2)));
+}
+
+}  // namespace
+}  // namespace hidup

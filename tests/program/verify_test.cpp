@@ -1,0 +1,176 @@
+// Mutated programs must be refused, and for the right reason.
+#include "program/verify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "program/print.h"
+#include "sample.h"
+
+namespace hidup {
+namespace {
+
+void expect_refused(const Program& program, const MemoryPlan& plan, const std::string& reason) {
+  try {
+    verify(program, plan);
+    ADD_FAILURE() << "accepted; expected: " << reason;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::internal);
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+  }
+}
+
+// The plan of the unchanged program: mutations change the list, not the memory.
+class Verify : public testing::Test {
+ protected:
+  Instruction& find(Opcode opcode, int nth = 0) {
+    for (Instruction& instruction : program_.instructions) {
+      if (instruction.opcode == opcode && nth-- == 0) {
+        return instruction;
+      }
+    }
+    throw std::logic_error("no such instruction");
+  }
+  size_t index(const Instruction& instruction) const {
+    return static_cast<size_t>(&instruction - program_.instructions.data());
+  }
+
+  Program program_ = sample_program(2);
+  MemoryPlan plan_ = plan_memory(program_, 0);
+};
+
+TEST_F(Verify, AcceptsEveryProgram) {
+  for (const int64_t ranks : {1, 2, 3, 8}) {
+    for (const int64_t bucket : {1, 5000, 1 << 20}) {
+      const Program program = sample_program(ranks, bucket);
+      EXPECT_NO_THROW(verify(program, plan_memory(program, ranks - 1)));
+    }
+  }
+}
+
+// Every single wait is needed: without it the list does not order what it must.
+TEST_F(Verify, RefusesEveryDroppedWait) {
+  int waits = 0;
+  for (Instruction& instruction : program_.instructions) {
+    if (!instruction.waits.empty()) {
+      ++waits;
+      const std::vector<int> dropped = std::exchange(instruction.waits, {});
+      expect_refused(program_, plan_, "nothing orders");
+      instruction.waits = dropped;
+    }
+  }
+  EXPECT_GT(waits, 5);
+}
+
+TEST_F(Verify, RefusesAnEarlierWait) {
+  Instruction& reduction = find(Opcode::all_reduce, 2);
+  reduction.waits = {reduction.waits.at(0) - 1};
+  while (program_.instructions[static_cast<size_t>(reduction.waits[0])].stream !=
+         StreamKind::compute) {
+    --reduction.waits[0];
+  }
+  expect_refused(program_, plan_, "nothing orders");
+}
+
+TEST_F(Verify, RefusesWaitsThatCannotEnd) {
+  Instruction& reduction = find(Opcode::all_reduce, 1);
+  reduction.waits = {static_cast<int>(index(reduction)) + 1};
+  expect_refused(program_, plan_, "not before it");
+  reduction.waits = {static_cast<int>(index(find(Opcode::all_reduce, 0)))};
+  expect_refused(program_, plan_, "of its own stream");
+}
+
+TEST_F(Verify, RefusesACollectiveBeforeItsOperands) {
+  const size_t at = index(find(Opcode::all_reduce, 1));
+  auto reduction = program_.instructions.begin() + static_cast<int64_t>(at);
+  // To the place of the first backward instruction: its gradients are not there yet.
+  const auto backward =
+      std::ranges::find(program_.instructions, Phase::backward, &Instruction::phase);
+  std::rotate(backward, reduction, reduction + 1);
+  for (Instruction& instruction : program_.instructions) {
+    instruction.waits.clear();
+  }
+  insert_waits(program_);
+  expect_refused(program_, plan_, "before anything writes it");
+}
+
+TEST_F(Verify, RefusesSwappedInstructions) {
+  // The first product and its bias.
+  Instruction& product = find(Opcode::matmul);
+  std::swap(product, program_.instructions[index(product) + 1]);
+  expect_refused(program_, plan_, "before anything writes it");
+}
+
+TEST_F(Verify, RefusesAMissingInstruction) {
+  const auto norm = static_cast<int64_t>(index(find(Opcode::clip_scale)));
+  program_.instructions.erase(program_.instructions.begin() + norm);
+  expect_refused(program_, plan_, "before anything writes it");
+}
+
+TEST_F(Verify, RefusesOverlappingBuffers) {
+  // Two activations that live at the same time: x and what layer_norm makes of it.
+  const Instruction& norm = find(Opcode::layer_norm);
+  plan_.offsets[static_cast<size_t>(norm.outputs[0])] =
+      plan_.offsets[static_cast<size_t>(norm.inputs[0])];
+  expect_refused(program_, plan_, "overlap in memory");
+}
+
+TEST_F(Verify, RefusesAnActivationOverAParameter) {
+  const Instruction& norm = find(Opcode::layer_norm);
+  plan_.offsets[static_cast<size_t>(norm.outputs[0])] =
+      plan_.offsets[static_cast<size_t>(norm.inputs[1])];
+  expect_refused(program_, plan_, "overlap in memory");
+}
+
+TEST_F(Verify, RefusesAValueOutsideTheArena) {
+  plan_.bytes = 0;
+  for (size_t v = 0; v < plan_.sizes.size(); ++v) {
+    plan_.bytes = std::max(plan_.bytes, plan_.offsets[v] + plan_.sizes[v] - 1);
+  }
+  expect_refused(program_, plan_, "outside the arena");
+}
+
+TEST_F(Verify, RefusesAScatteredBucket) {
+  Instruction& reduction = find(Opcode::all_reduce, 1);
+  ASSERT_GT(reduction.inputs.size(), 1U);
+  std::swap(reduction.inputs[0], reduction.inputs[1]);
+  expect_refused(program_, plan_, "does not lie behind");
+}
+
+TEST_F(Verify, RefusesACollectiveOnTheComputeStream) {
+  Instruction& reduction = find(Opcode::all_reduce, 1);
+  reduction.stream = StreamKind::compute;
+  reduction.waits.clear();
+  expect_refused(program_, plan_, "wrong stream");
+}
+
+TEST_F(Verify, RanksMustIssueTheSameCollectives) {
+  Program other = program_;
+  std::vector<std::string> all = {print_collectives(program_), print_collectives(other)};
+  EXPECT_NO_THROW(verify_ranks_agree(all));
+
+  std::swap(find(Opcode::all_reduce, 1), find(Opcode::all_reduce, 2));
+  all[1] = print_collectives(program_);
+  try {
+    verify_ranks_agree(all);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("collective 2 of rank 0 is all_reduce gradients.0"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("of rank 1 all_reduce gradients.1"), std::string::npos) << message;
+  }
+
+  other.instructions.erase(
+      other.instructions.begin() +
+      (std::ranges::find(other.instructions, Opcode::all_reduce, &Instruction::opcode) -
+       other.instructions.begin()));
+  all[1] = print_collectives(other);
+  EXPECT_THROW(verify_ranks_agree(all), Error);
+}
+
+}  // namespace
+}  // namespace hidup
