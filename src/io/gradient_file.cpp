@@ -14,11 +14,16 @@ namespace {
 void write_file(const std::string& path, double loss, std::span<const NamedTensor> gradients) {
   const auto lock = hdf5::lock_library();
   hdf5::File file(path);
-  file.set_attribute(file.id(), "step", int64_t{1});
-  file.set_attribute(file.id(), "loss", loss);
-  for (const NamedTensor& tensor : gradients) {
-    const hdf5::Extents extents(tensor.shape.begin(), tensor.shape.end());
-    file.write_dataset(tensor.name, hdf5::native_type<float>(), extents, tensor.data);
+  try {
+    file.set_attribute(file.id(), "step", int64_t{1});
+    file.set_attribute(file.id(), "loss", loss);
+    for (const NamedTensor& tensor : gradients) {
+      const hdf5::Extents extents(tensor.shape.begin(), tensor.shape.end());
+      file.write_dataset(tensor.name, hdf5::native_type<float>(), extents, tensor.data);
+    }
+  } catch (...) {
+    file.abandon();
+    throw;
   }
   file.close();
 }

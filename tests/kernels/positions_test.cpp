@@ -30,8 +30,9 @@ Doubles expected(const std::vector<float>& x, const Case& c) {
 
 // One stream runs all cases, so that what it keeps from one serves no other.
 TEST(Positions, FollowTheFormula) {
-  const std::vector<Case> cases = {{2, 5, 6, 0}, {2, 5, 6, 3}, {3, 4, 7, 3}, {1, 4, 7, 3000},
-                                   {0, 5, 6, 0}, {2, 0, 6, 0}, {2, 5, 0, 0}, {2, 5, 6, 0}};
+  const std::vector<Case> cases = {{2, 5, 6, 0},    {2, 5, 6, 3},    {3, 4, 7, 3},
+                                   {1, 4, 7, 3000}, {1, 9, 7, 3000}, {0, 5, 6, 0},
+                                   {2, 0, 6, 0},    {2, 5, 0, 0},    {2, 5, 6, 0}};
   std::vector<std::vector<float>> inputs;
   std::vector<std::unique_ptr<Output>> outputs;
   for (const Case& c : cases) {
