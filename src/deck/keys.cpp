@@ -174,7 +174,8 @@ std::vector<Key> cluster_keys() {
        .choices = {"cpu", "cuda"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_kind; }},
       {.name = "cluster.device.threads",
-       .doc = "OpenMP threads of a rank. auto: the cores that the rank may use.",
+       .doc = "OpenMP threads of a rank. auto: `OMP_NUM_THREADS`, or else the rank's share of the "
+              "cores that it may use.",
        .fallback = "auto",
        .range = {1, 4096},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_threads; }},

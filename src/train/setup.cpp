@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "core/text.h"
@@ -69,6 +70,10 @@ LoweringOptions lowering_options(const Deck& deck) {
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
   if (deck.cluster.device_threads) {
     return static_cast<int>(*deck.cluster.device_threads);
+  }
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  if (wanted != nullptr && std::atoi(wanted) > 0) {
+    return std::atoi(wanted);
   }
   struct Place {
     uint64_t host;

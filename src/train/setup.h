@@ -32,8 +32,9 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 // What the training section says about the program.
 LoweringOptions lowering_options(const Deck& deck);
 
-// The deck's number of threads; or, for auto, this rank's share of the cores it may
-// run on: ranks of one host that are bound to the same cores divide them.
+// The deck's number of threads; or, for auto, OMP_NUM_THREADS; or else this rank's
+// share of the cores it may run on: ranks of one host that are bound to the same
+// cores divide them. Collective.
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host);
 
 }  // namespace hidup
