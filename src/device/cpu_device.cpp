@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -180,12 +181,15 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
-    void* data = size > memory_ ? MAP_FAILED
-                                : mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
+    if (size > memory_) {
       fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}", format_bytes(size),
            format_bytes(memory_));
+    }
+    void* data = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) {
+      fail(ExitCode::out_of_memory, "the plan needs {}, and the system refuses it: {}",
+           format_bytes(size), std::strerror(errno));
     }
     // Large pages where the kernel has them: fewer faults in the first step.
     madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
