@@ -54,12 +54,12 @@ class Result(typing.NamedTuple):
 class Launch:
     """One started run. Ends, with all its ranks, when the with block does."""
 
-    def __init__(self, ranks, args, env=None, cwd=None):
+    def __init__(self, ranks, args, env=None, cwd=None, program=BINARY):
         """ranks: 0 runs the program by itself, without mpirun."""
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
         script = 'source "$0" && exec "$@"'  # exec: the process is mpirun itself
         command = ["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
-                   *launcher, str(BINARY), *map(str, args)]
+                   *launcher, str(program), *map(str, args)]
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_MARKS)}
         # Files, not pipes: a rank that prints a lot must not wait for us.
         self._stdout = tempfile.TemporaryFile("w+")
@@ -153,8 +153,8 @@ def children(parent):
     return [pid for pid in pids if (stat(pid) or (None, None))[1] == parent]
 
 
-def run(ranks, args, timeout=120, env=None, cwd=None):
-    with Launch(ranks, args, env, cwd) as launch:
+def run(ranks, args, timeout=120, **options):
+    with Launch(ranks, args, **options) as launch:
         return launch.wait(timeout)
 
 
