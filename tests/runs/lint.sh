@@ -19,7 +19,7 @@ case $kind in
     # The compile commands are GCC's: clang does not know all of its warnings.
     sources 'src/*.cpp' 'kernels/*.cpp' |
       xargs -0 --max-procs=2 --max-args=1 clang-tidy --quiet -p "$build" \
-        --extra-arg=-Wno-unknown-warning-option
+        --extra-arg=-Wno-unknown-warning-option 2> >(grep -v 'warnings generated' >&2)
     ;;
   *)
     echo "lint.sh: unknown kind '$kind' (known: format, shell, tidy)" >&2
