@@ -36,6 +36,7 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
     op.attributes[key] = value;
   }
   std::vector<Shape> shapes;
+  shapes.reserve(inputs.size());
   for (const TensorId input : inputs) {
     shapes.push_back(tensor(input).shape);
   }

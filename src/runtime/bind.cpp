@@ -62,9 +62,9 @@ class Operands {
   const Binding& binding_;
 };
 
-// All dimensions but the last, and the last.
+// A tensor as rows of the shape `row`: how many, and how wide.
 struct Rows {
-  int64_t rows = 1;
+  int64_t count = 1;
   int64_t width = 1;
 };
 Rows rows_of(const Shape& shape, const Shape& row) {
@@ -117,22 +117,22 @@ Launch bind_matmul(const Operands& at) {
 
 Launch bind_bias(const Operands& at) {
   const bool backward = at.instruction().opcode == Opcode::bias_backward;
-  const auto [rows, n] = rows_of(at.in_shape(0), backward ? at.out_shape(0) : at.in_shape(1));
+  const Rows r = rows_of(at.in_shape(0), backward ? at.out_shape(0) : at.in_shape(1));
   const float* x = at.in(0);
   float* out = at.out(0);
   if (backward) {
     return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::bias_backward(stream, x, out, rows, n, accumulate);
+      kernels::bias_backward(stream, x, out, r.count, r.width, accumulate);
     };
   }
   const float* b = at.in(1);
-  return [=](Stream& stream) { kernels::bias_forward(stream, x, b, out, rows, n); };
+  return [=](Stream& stream) { kernels::bias_forward(stream, x, b, out, r.count, r.width); };
 }
 
 Launch bind_layer_norm(const Operands& at) {
   const float* x = at.in(0);
   const float* weight = at.in(1);
-  const auto [rows, n] = rows_of(at.in_shape(0), at.in_shape(1));
+  const Rows r = rows_of(at.in_shape(0), at.in_shape(1));
   if (at.instruction().opcode == Opcode::layer_norm) {
     const float* bias = at.in(2);
     const float epsilon = at.attribute("epsilon");
@@ -140,7 +140,8 @@ Launch bind_layer_norm(const Operands& at) {
     float* mean = at.out(1);
     float* rstd = at.out(2);
     return [=](Stream& stream) {
-      kernels::layer_norm_forward(stream, x, weight, bias, y, mean, rstd, rows, n, epsilon);
+      kernels::layer_norm_forward(stream, x, weight, bias, y, mean, rstd, r.count, r.width,
+                                  epsilon);
     };
   }
   const float* mean = at.in(2);
@@ -150,8 +151,8 @@ Launch bind_layer_norm(const Operands& at) {
   float* dweight = at.out(1);
   float* dbias = at.out(2);
   return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::layer_norm_backward(stream, x, weight, mean, rstd, dy, dx, dweight, dbias, rows, n,
-                                 accumulate);
+    kernels::layer_norm_backward(stream, x, weight, mean, rstd, dy, dx, dweight, dbias, r.count,
+                                 r.width, accumulate);
   };
 }
 
@@ -178,19 +179,19 @@ Launch bind_cross_entropy(const Operands& at) {
   const float* logits = at.in(0);
   const int32_t* targets = at.tokens(1);
   const Shape shape = at.in_shape(0);
-  const auto [rows, vocab] = rows_of(shape, {shape.back()});
+  const Rows r = rows_of(shape, {shape.back()});
   const float scale = at.attribute("scale");
   float* out = at.out(0);
   if (at.instruction().opcode == Opcode::cross_entropy) {
     float* lse = at.out(1);
     return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::cross_entropy_forward(stream, logits, targets, lse, out, rows, vocab, scale,
+      kernels::cross_entropy_forward(stream, logits, targets, lse, out, r.count, r.width, scale,
                                      accumulate);
     };
   }
   const float* lse = at.in(2);
   return [=](Stream& stream) {
-    kernels::cross_entropy_backward(stream, logits, targets, lse, out, rows, vocab, scale);
+    kernels::cross_entropy_backward(stream, logits, targets, lse, out, r.count, r.width, scale);
   };
 }
 
