@@ -15,7 +15,7 @@ packages=(
 )
 for argument in "$@"; do
   case $argument in
-    --tests) packages+=(libgtest-dev clang-format clang-tidy shellcheck hdf5-tools) ;;
+    --tests) packages+=(libgtest-dev libgmock-dev clang-format clang-tidy shellcheck hdf5-tools) ;;
     --golden) packages+=(python3-torch) ;;
     *)
       echo "install.sh: unknown argument '$argument' (known: --tests, --golden)" >&2

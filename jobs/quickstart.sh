@@ -7,8 +7,8 @@
 #   jobs/quickstart.sh --set data.path=my_text.txt
 #
 # Result: out/quickstart.h5 and out/quickstart.png, replaced at every run. On two
-# cores: some minutes the first time, for packages and build, then under a minute.
-# Needs 2 GB of memory.
+# cores: about four minutes the first time, half of it for packages and half for the
+# build, then half a minute. Needs 3 GB of memory, nearly all for the build.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

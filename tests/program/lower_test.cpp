@@ -126,6 +126,16 @@ loss = cross_entropy(z, targets)
   EXPECT_EQ(accumulates, (std::vector<bool>{false, true}));
 }
 
+// Nothing may reuse the memory of what the host reads after the step.
+TEST(Lower, WhatTheHostReadsKeepsItsMemory) {
+  for (const int64_t ranks : {1, 2}) {
+    const Program program = sample_program(ranks);
+    for (const ValueId value : {program.loss, program.gradient_norm}) {
+      EXPECT_TRUE(program.value(value).persistent()) << program.value(value).name;
+    }
+  }
+}
+
 TEST(Lower, IsPure) {
   EXPECT_EQ(print_program(sample_program(2)), print_program(sample_program(2)));
 }
