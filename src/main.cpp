@@ -3,10 +3,13 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "commands.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/version.h"
 
 namespace {
@@ -57,6 +60,30 @@ bool speaks() {
   return rank == nullptr || std::string_view(rank) == "0";
 }
 
+// What the arguments that nothing took were probably meant to be; CLI11's own words
+// where there are none.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = app.remaining(true);
+  if (rest.empty()) {
+    return error.what();
+  }
+  const std::vector<CLI::App*> parsed = app.get_subcommands();
+  std::vector<std::string> known;
+  if (parsed.empty()) {
+    for (const CLI::App* subcommand : app.get_subcommands(nullptr)) {
+      known.push_back(subcommand->get_name());
+    }
+  } else {
+    for (const CLI::Option* option : parsed.front()->get_options()) {
+      known.push_back(option->get_name());
+    }
+  }
+  const std::string& word = rest.front();
+  const std::string hint = hidup::nearest(word.substr(0, word.find('=')), known);
+  return fmt::format("unexpected argument {}{}", word,
+                     hint.empty() ? "" : fmt::format(": did you mean {}?", hint));
+}
+
 int run(int argc, char** argv) {
   CLI::App app("hidup trains transformers with communication hidden behind computation.", "hidup");
   app.set_version_flag("--version", hidup::program_version());
@@ -73,7 +100,7 @@ int run(int argc, char** argv) {
     return speaks() ? app.exit(request) : 0;
   } catch (const CLI::ParseError& error) {
     if (speaks()) {
-      app.exit(error);
+      hidup::log::error(explain(app, error) + "; see --help");
     }
     return static_cast<int>(ExitCode::usage);
   }
