@@ -60,6 +60,13 @@ class EqualityTest(harness.RunTest):
         with self.subTest("many buckets"):
             self.assert_equal_runs(one, self.train(2, "train.bucket=4KiB"))
 
+    def test_ranks_that_hold_nothing(self):
+        self.assert_equal_runs(self.train(1, "train.batch=2"), self.train(3, "train.batch=2"))
+
+    def test_mesh_of_two_axes(self):
+        mesh = "cluster.mesh=[{name: node, size: 2}, {name: core, size: auto}]"
+        self.assert_equal_runs(self.train(1), self.train(4, mesh))
+
     def test_repetition_is_exact(self):
         one = self.train(2)
         again = self.train(2)
