@@ -54,7 +54,6 @@ inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache li
 
 struct DeviceOptions {
   std::string kind = "cpu";
-  int threads = 1;     // OpenMP team of the compute stream (CPU)
   int64_t memory = 0;  // bytes a rank may use; 0: what the machine has
 };
 
