@@ -53,8 +53,8 @@ class Lowering {
   // Whether the operation may write over that input: it is an activation that nobody
   // else reads, in the forward pass or in the backward pass.
   bool overwrites(OpId op, size_t input) const;
-  ValueId add_output(OpId op, const Operands& inputs);
-  void forward(OpId op);
+  ValueId add_output(OpId id, const Operands& inputs);
+  void forward(OpId id);
   std::vector<Shape> shapes_of(const Op& op) const;
   // For the log only: the backward pass does not need the sum.
   void reduce_loss(ValueId loss);
@@ -72,13 +72,13 @@ class Lowering {
   void contribute(OpId op, size_t input, ValueId value);
   Contribution parameter_gradient(OpId op, size_t input);
   void emit_parameter_gradient(OpId op, size_t input, Opcode opcode, Operands inputs);
-  void backward(OpId op);
-  void matmul_input_gradient(OpId op, ValueId dy);
+  void backward(OpId id);
+  void matmul_input_gradient(OpId id, ValueId dy);
   // dx = f(dy) element by element: over dy itself where nobody else needs it.
-  void elementwise_gradient(OpId op, Opcode opcode, Operands inputs, ValueId dy);
-  void layer_norm_gradient(OpId op, ValueId dy);
-  void attention_gradient(OpId op, ValueId dy);
-  void cross_entropy_gradient(OpId op);
+  void elementwise_gradient(OpId id, Opcode opcode, Operands inputs, ValueId dy);
+  void layer_norm_gradient(OpId id, ValueId dy);
+  void attention_gradient(OpId id, ValueId dy);
+  void cross_entropy_gradient(OpId id);
 
   // Sends the gradients that are complete, once they are `least` bytes or more.
   void close_bucket(int64_t least);
