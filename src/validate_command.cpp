@@ -7,6 +7,7 @@
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "program/memory.h"
+#include "program/verify.h"
 #include "search/named.h"
 #include "train/setup.h"
 
@@ -32,6 +33,7 @@ int validate(const ValidateOptions& options) {
   const Graph graph = build_model(deck, data.vocab);
   const Program program = lower(graph, named_strategy("dp", graph, mesh), lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
+  verify(program, plan);
   fmt::print("{}: valid\n", options.deck);
   if (!options.cluster.empty()) {
     fmt::print("{}: valid\n", options.cluster);
@@ -39,12 +41,7 @@ int validate(const ValidateOptions& options) {
   fmt::print("data    {}\n", data.description);
   fmt::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
              format_count(graph.parameter_count()), format_count(data.vocab));
-  fmt::print(
-      "memory  {} per rank with {} rank(s): parameters {}, gradients {}, optimizer {}, "
-      "activations {}\n",
-      format_bytes(plan.bytes), ranks, format_bytes(plan.parameter_bytes),
-      format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
-      format_bytes(plan.activation_bytes));
+  fmt::print("memory  {} ({} rank(s))\n", describe(plan), ranks);
   return 0;
 }
 

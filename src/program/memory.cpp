@@ -11,9 +11,6 @@
 namespace hidup {
 namespace {
 
-// Every value starts at a multiple of this, so that kernels may use aligned vectors.
-constexpr int64_t kValueAlignment = 64;
-
 int64_t aligned(int64_t bytes) {
   return (bytes + kValueAlignment - 1) / kValueAlignment * kValueAlignment;
 }
@@ -100,6 +97,13 @@ class Planner {
 
 MemoryPlan plan_memory(const Program& program, int64_t rank) {
   return Planner(program, rank).run();
+}
+
+std::string describe(const MemoryPlan& plan) {
+  return fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}, activations {}",
+                     format_bytes(plan.bytes), format_bytes(plan.parameter_bytes),
+                     format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
+                     format_bytes(plan.activation_bytes));
 }
 
 std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count) {

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "program/program.h"
 
 namespace hidup {
+
+// Every value starts at a multiple of this, so that kernels may use aligned vectors.
+inline constexpr int64_t kValueAlignment = 64;  // bytes
 
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // bytes, per value
@@ -23,6 +27,9 @@ struct MemoryPlan {
 // Activations share the space behind them: two may overlap if every use of one
 // happens before the first use of the other.
 MemoryPlan plan_memory(const Program& program, int64_t rank);
+
+// "15.84 MiB per rank: parameters 1.76 MiB, ..."
+std::string describe(const MemoryPlan& plan);
 
 // The largest values of a rank, for messages about memory.
 std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count);

@@ -116,13 +116,11 @@ class Verifier {
         const auto last = static_cast<size_t>(instruction(i).inputs[k - 1]);
         const auto next = static_cast<size_t>(instruction(i).inputs[k]);
         const int64_t gap = plan_.offsets[next] - (plan_.offsets[last] + plan_.sizes[last]);
-        check(gap >= 0 && gap < kAlignmentGap, "{}: {} does not lie behind {}", describe(i),
+        check(gap >= 0 && gap < kValueAlignment, "{}: {} does not lie behind {}", describe(i),
               program_.values[next].name, program_.values[last].name);
       }
     }
   }
-
-  static constexpr int64_t kAlignmentGap = 64;  // values start at multiples of this
 
   const Program& program_;
   const MemoryPlan& plan_;

@@ -79,10 +79,7 @@ void Report::summary(const MemoryPlan& plan, const std::string& file) const {
   fmt::print("time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
              format_seconds(compute), format_seconds(comm),
              format_seconds(busy_.exposed_comm_s / steps));
-  fmt::print("memory  {} per rank: parameters {}, gradients {}, optimizer {}, activations {}\n",
-             format_bytes(plan.bytes), format_bytes(plan.parameter_bytes),
-             format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
-             format_bytes(plan.activation_bytes));
+  fmt::print("memory  {}\n", describe(plan));
   fmt::print("file    {}\n", file);
   std::fflush(stdout);
 }
