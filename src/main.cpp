@@ -48,8 +48,7 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
       app.add_subcommand("validate", "Check decks without ranks, devices or a run");
   validate->add_option("DECK", options.deck, "Model deck");
   validate->add_option("--cluster", options.cluster, "Cluster deck");
-  validate->add_option("--ranks", options.ranks, "Check the mesh for this many ranks")
-      ->check(CLI::PositiveNumber);
+  validate->add_option("--ranks", options.ranks, "Check the mesh for this many ranks");
   validate->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
       ->allow_extra_args(false);
   validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");

@@ -27,6 +27,9 @@ int validate(const ValidateOptions& options) {
   const Deck deck =
       parse_decks(&model, options.cluster.empty() ? nullptr : &cluster, options.overrides);
   const int64_t ranks = options.ranks.value_or(1);
+  if (ranks < 1) {
+    fail(ExitCode::usage, "--ranks {}: expected a number from 1", ranks);
+  }
   const Mesh mesh = mesh_of(deck, check_ranks(deck, ranks));
 
   const Dataset data = open_data(deck);
