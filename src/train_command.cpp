@@ -2,6 +2,7 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "comm/heartbeat.h"
 #include "comm/mpi_session.h"
@@ -38,7 +39,6 @@ Decks load_decks(const TrainOptions& options, Communicator& world) {
     if (world.rank() == 0) {
       decks.model = read_deck_file(options.deck);
       decks.cluster = read_deck_file(options.cluster);
-      decks.deck = parse_decks(&decks.model, &decks.cluster, options.overrides);
     }
   });
   for (DeckSource* source : {&decks.model, &decks.cluster}) {
@@ -67,7 +67,6 @@ std::string output_name(const TrainOptions& options) {
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world) {
   Program program = lower(graph, strategy, lowering_options(deck));
-  collectively(world, [&] { verify(program, plan_memory(program, world.rank())); });
   const std::string mine = print_collectives(program);
   std::vector<std::string> all;
   for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
@@ -131,6 +130,11 @@ class Run {
       strategy.emplace(named_strategy(options_.strategy, *graph, mesh));
     });
     program_ = make_program(*graph, *strategy, deck, world_);
+    MemoryPlan plan;
+    collectively(world_, [&] {
+      plan = plan_memory(program_, world_.rank());
+      verify(program_, plan);
+    });
 
     // 4. Device and memory.
     const int threads = compute_threads(deck, world_, mpi_.host());
@@ -139,7 +143,7 @@ class Run {
     collectively(world_, [&] {
       device = make_device(
           {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
-      executor.emplace(program_, *device, world_, threads, deck.train.seed);
+      executor.emplace(program_, std::move(plan), *device, world_, threads, deck.train.seed);
     });
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy->name, world_.size(),

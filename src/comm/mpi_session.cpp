@@ -69,14 +69,6 @@ MpiSession::MpiSession(int* argc, char*** argv) {
     MPI_Finalize();
     throw Error(ExitCode::unavailable, "");
   }
-
-  MPI_Comm same_host = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_->rank(), MPI_INFO_NULL,
-                                &same_host),
-            "MPI_Comm_split_type");
-  check_mpi(MPI_Comm_rank(same_host, &host_rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(same_host, &host_size_), "MPI_Comm_size");
-  check_mpi(MPI_Comm_free(&same_host), "MPI_Comm_free");
 }
 
 MpiSession::~MpiSession() {

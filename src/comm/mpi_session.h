@@ -22,15 +22,10 @@ class MpiSession {
 
   // All ranks. Lives as long as the session.
   Communicator& world() { return *world_; }
-  // Ranks of this host, and this rank's place among them.
-  int host_rank() const { return host_rank_; }
-  int host_size() const { return host_size_; }
   const std::string& host() const { return host_; }
 
  private:
   std::string host_;
-  int host_rank_ = 0;
-  int host_size_ = 1;
   std::unique_ptr<Communicator> world_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "core/check.h"
 #include "core/random.h"
@@ -15,9 +16,9 @@ struct Executor::Bound {
   std::unique_ptr<Event> end;
 };
 
-Executor::Executor(const Program& program, Device& device, Communicator& world, int threads,
-                   uint64_t seed)
-    : program_(program), rank_(world.rank()), plan_(plan_memory(program, rank_)) {
+Executor::Executor(const Program& program, MemoryPlan plan, Device& device, Communicator& world,
+                   int threads, uint64_t seed)
+    : program_(program), rank_(world.rank()), plan_(std::move(plan)) {
   try {
     arena_ = device.allocate(plan_.bytes);
   } catch (const Error& error) {

@@ -21,9 +21,11 @@ struct Interval {
 
 class Executor {
  public:
-  // Allocates the arena and starts the parameters from their random numbers.
+  // `plan`: this rank's, verified. Allocates the arena and starts the parameters from
+  // their random numbers.
   // Throws Error(out_of_memory) with the largest values where it does not fit.
-  Executor(const Program& program, Device& device, Communicator& world, int threads, uint64_t seed);
+  Executor(const Program& program, MemoryPlan plan, Device& device, Communicator& world,
+           int threads, uint64_t seed);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
