@@ -5,9 +5,11 @@
     frame[["loss", "wall_s", "compute_s_mean", "comm_s_max"]]
     program = hidup_timings.read_table("out/quickstart.h5", "program")
     strategy = hidup_timings.read_strategy("out/quickstart.h5")["text"]
+    loads = hidup_timings.read_experts("out/quickstart.h5")  # of a model with experts
+    loads["dropped"].sum() / loads["tokens"].sum()
 
 Needs h5py and pandas. Units are those of the datasets' attribute `unit`:
-seconds, bytes, nats.
+seconds, bytes, tokens, nats.
 """
 
 import os
@@ -51,6 +53,25 @@ def read_spans(path):
         spans = {name: file["ranks"][name][:] for name in names}
     rows = min(len(values) for values in spans.values())
     return {name: values[:rows] for name, values in spans.items()}
+
+
+def read_experts(path):
+    """The load of every expert in every step: a data frame by (step, layer, expert).
+
+    Columns: tokens, how many chose the expert; dropped, how many of these found no slot.
+    Layers are those with experts, numbered from 0. A step whose row is not complete yet is left
+    out. Raises KeyError if the model has no experts.
+    """
+    with open_file(path) as file:
+        if "experts" not in file:
+            raise KeyError(f"{path}: the model has no experts")
+        columns = {name: file["experts"][name][:] for name in ("tokens", "dropped")}
+        steps = file["iterations/step"][:]
+    rows = min(len(steps), *(len(values) for values in columns.values()))
+    _, layers, experts = columns["tokens"].shape
+    index = pandas.MultiIndex.from_product([steps[:rows], range(layers), range(experts)],
+                                           names=["step", "layer", "expert"])
+    return pandas.DataFrame({k: v[:rows].ravel() for k, v in columns.items()}, index=index)
 
 
 def read_table(path, group):

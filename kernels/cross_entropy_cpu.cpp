@@ -21,6 +21,37 @@ double sum_of_exponentials(const float* x, int64_t n, float shift) {
   return total;
 }
 
+// log of the sum of exp(x); -infinity if there is no x.
+double log_sum_exp(const float* x, int64_t n) {
+  const float largest = max_of(x, n);
+  return static_cast<double>(largest) + std::log(sum_of_exponentials(x, n, largest));
+}
+
+// loss (+)= scale * the sum of the rows' losses.
+void add_losses(const double* losses, int64_t rows, float scale, bool accumulate, float* loss) {
+  double sum = 0.0;
+  for (int64_t row = 0; row < rows; ++row) {
+    sum += losses[row];
+  }
+  const auto share = static_cast<float>(static_cast<double>(scale) * sum);
+  *loss = accumulate ? *loss + share : share;
+}
+
+// log_sum_exp of the classes of all parts, from those of the parts, which are `stride` apart.
+double merge_row(const float* values, int64_t parts, int64_t stride) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  double largest = kNothing;
+  for (int64_t part = 0; part < parts; ++part) {
+    largest = std::max(largest, static_cast<double>(values[part * stride]));
+  }
+  double sum = 0.0;
+  for (int64_t part = 0; part < parts; ++part) {
+    const auto value = static_cast<double>(values[part * stride]);
+    sum += value == kNothing ? 0.0 : std::exp(value - largest);
+  }
+  return largest + std::log(sum);
+}
+
 }  // namespace
 
 void cross_entropy_forward(Stream& stream, const float* logits, const int32_t* targets, float* lse,
@@ -31,35 +62,63 @@ void cross_entropy_forward(Stream& stream, const float* logits, const int32_t* t
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
       const float* x = logits + row * vocab;
-      const float largest = max_of(x, vocab);
-      const double value =
-          static_cast<double>(largest) + std::log(sum_of_exponentials(x, vocab, largest));
+      const double value = log_sum_exp(x, vocab);
       lse[row] = static_cast<float>(value);
       losses[row] = value - static_cast<double>(x[targets[row]]);
     }
-    double sum = 0.0;
+    add_losses(losses, rows, scale, accumulate, loss);
+  });
+}
+
+void cross_entropy_stats(Stream& stream, const float* logits, const int32_t* targets, float* stats,
+                         int64_t rows, int64_t columns, int64_t first) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      sum += losses[row];
+      const float* x = logits + row * columns;
+      const int64_t target = targets[row] - first;
+      stats[2 * row] = static_cast<float>(log_sum_exp(x, columns));
+      stats[2 * row + 1] = target >= 0 && target < columns ? x[target] : 0.0F;
     }
-    const auto share = static_cast<float>(static_cast<double>(scale) * sum);
-    *loss = accumulate ? *loss + share : share;
+  });
+}
+
+void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* loss, int64_t parts,
+                         int64_t rows, float scale, bool accumulate) {
+  stream.enqueue([=] {
+    thread_local std::vector<double> memory;
+    double* losses = scratch(memory, rows);
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < rows; ++row) {
+      const double value = merge_row(stats + 2 * row, parts, 2 * rows);
+      double logit = 0.0;
+      for (int64_t part = 0; part < parts; ++part) {
+        logit += static_cast<double>(stats[2 * (part * rows + row) + 1]);
+      }
+      lse[row] = static_cast<float>(value);
+      losses[row] = value - logit;
+    }
+    add_losses(losses, rows, scale, accumulate, loss);
   });
 }
 
 void cross_entropy_backward(Stream& stream, const float* logits, const int32_t* targets,
-                            const float* lse, float* dlogits, int64_t rows, int64_t vocab,
-                            float scale) {
+                            const float* lse, float* dlogits, int64_t rows, int64_t columns,
+                            int64_t first, float scale) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* x = logits + row * vocab;
-      float* dx = dlogits + row * vocab;
+      const float* x = logits + row * columns;
+      float* dx = dlogits + row * columns;
       const float shift = lse[row];
 #pragma omp simd
-      for (int64_t j = 0; j < vocab; ++j) {
+      for (int64_t j = 0; j < columns; ++j) {
         dx[j] = scale * fast_exp(x[j] - shift);
       }
-      dx[targets[row]] -= scale;
+      const int64_t target = targets[row] - first;
+      if (target >= 0 && target < columns) {
+        dx[target] -= scale;
+      }
     }
   });
 }

@@ -1,4 +1,4 @@
-// Rows of a table, chosen by token: y = scale * table[token].
+// Rows of a table, chosen by token: y = scale * table[token - first].
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,17 @@ namespace hidup::kernels {
 
 struct EmbeddingSize {
   int64_t tokens;
-  int64_t vocab;
+  int64_t vocab;      // rows of the table that are here:
   int64_t hidden;
+  int64_t first = 0;  // those of the tokens first .. first + vocab - 1
 };
 
-// tokens: i32 [tokens], each in 0 .. vocab-1; table: f32 [vocab, hidden];
-// y: f32 [tokens, hidden].
+// tokens: i32 [tokens]; table: f32 [vocab, hidden]; y: f32 [tokens, hidden], zeros where the
+// token's row is not here.
 void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
                        EmbeddingSize size, float scale);
 
-// dtable[token] (+)= scale * the sum of dy over the positions of that token, in the order
+// dtable[token - first] (+)= scale * the sum of dy over the positions of that token, in the order
 // of the positions. dy: f32 [tokens, hidden]; dtable: f32 [vocab, hidden], overwritten
 // (with zeros where a token does not occur) unless `accumulate`.
 void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,

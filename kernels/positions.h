@@ -6,14 +6,15 @@
 
 #include <cstdint>
 
+#include "core/region.h"
 #include "device/device.h"
 
 namespace hidup::kernels {
 
-// y[b,s,:] = x[b,s,:] + PE(first_position + s, :); x, y: f32 [batch, sequence, hidden]; y
-// may be x. The gradient of x is dy itself. The stream keeps the PE of the last call, and
-// computes them only when another sequence, hidden or first_position is asked for.
-void positions_forward(Stream& stream, const float* x, float* y, int64_t batch, int64_t sequence,
-                       int64_t hidden, int64_t first_position);
+// y = x + PE at the global position and channel of the element; x, y: f32, the part of
+// [batch, sequence, hidden] that `region` describes; y may be x. The gradient of x is dy
+// itself. The stream keeps the PE of the last call, and computes them only when another
+// part of positions and channels is asked for.
+void positions_forward(Stream& stream, const float* x, float* y, const Region& region);
 
 }  // namespace hidup::kernels

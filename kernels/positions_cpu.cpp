@@ -6,53 +6,66 @@
 namespace hidup::kernels {
 namespace {
 
-struct Table {
+// Which positions and channels, and of how many channels in all.
+struct Part {
   int64_t first_position = 0;
   int64_t sequence = 0;
+  int64_t first_channel = 0;
+  int64_t channels = 0;
   int64_t hidden = 0;
-  std::vector<float> values;  // [sequence, hidden]
 
-  void compute(int64_t for_first_position, int64_t for_sequence, int64_t for_hidden) {
-    first_position = for_first_position;
-    sequence = for_sequence;
-    hidden = for_hidden;
-    values.resize(static_cast<size_t>(sequence * hidden));
+  bool operator==(const Part&) const = default;
+};
+
+struct Table {
+  Part part;
+  std::vector<float> values;  // [sequence, channels]
+
+  void compute(const Part& wanted) {
+    part = wanted;
+    values.resize(static_cast<size_t>(part.sequence * part.channels));
     float* out = values.data();
 #pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < hidden; ++j) {
-      const double exponent = static_cast<double>(j - j % 2) / static_cast<double>(hidden);
+    for (int64_t j = 0; j < part.channels; ++j) {
+      const int64_t channel = part.first_channel + j;
+      const double exponent =
+          static_cast<double>(channel - channel % 2) / static_cast<double>(part.hidden);
       const double frequency = std::pow(10000.0, -exponent);
-      for (int64_t s = 0; s < sequence; ++s) {
-        const double angle = static_cast<double>(first_position + s) * frequency;
-        out[s * hidden + j] = static_cast<float>(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      for (int64_t s = 0; s < part.sequence; ++s) {
+        const double angle = static_cast<double>(part.first_position + s) * frequency;
+        out[s * part.channels + j] =
+            static_cast<float>(channel % 2 == 0 ? std::sin(angle) : std::cos(angle));
       }
     }
   }
 };
 
 // One stream is one thread: each has its own table and needs no lock.
-const float* table_of(int64_t first_position, int64_t sequence, int64_t hidden) {
+const float* table_of(const Part& part) {
   thread_local Table table;
-  if (table.first_position != first_position || table.sequence != sequence ||
-      table.hidden != hidden) {
-    table.compute(first_position, sequence, hidden);
+  if (table.part != part) {
+    table.compute(part);
   }
   return table.values.data();
 }
 
 }  // namespace
 
-void positions_forward(Stream& stream, const float* x, float* y, int64_t batch, int64_t sequence,
-                       int64_t hidden, int64_t first_position) {
+void positions_forward(Stream& stream, const float* x, float* y, const Region& region) {
   stream.enqueue([=] {
-    const float* table = table_of(first_position, sequence, hidden);
+    const Part part = {.first_position = region.start[1],
+                       .sequence = region.extent[1],
+                       .first_channel = region.start[2],
+                       .channels = region.extent[2],
+                       .hidden = region.global[2]};
+    const float* table = table_of(part);
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < batch * sequence; ++row) {
-      const float* positions = table + row % sequence * hidden;
-      const float* in = x + row * hidden;
-      float* out = y + row * hidden;
+    for (int64_t row = 0; row < region.extent[0] * part.sequence; ++row) {
+      const float* positions = table + row % part.sequence * part.channels;
+      const float* in = x + row * part.channels;
+      float* out = y + row * part.channels;
 #pragma omp simd
-      for (int64_t j = 0; j < hidden; ++j) {
+      for (int64_t j = 0; j < part.channels; ++j) {
         out[j] = in[j] + positions[j];
       }
     }

@@ -23,13 +23,23 @@ struct ValidateOptions {
   std::string deck;
   std::string cluster;  // empty: none
   std::optional<int64_t> ranks;
+  std::string strategy = "dp";  // a name or a file
+  std::string strategy_out;     // empty: none
+  bool overwrite = false;
   std::vector<std::string> overrides;
   bool keys = false;  // print the reference of all keys instead
 };
 
-// Both return the process's exit code. An Error that validate throws is its own;
+struct GraphOptions {
+  std::string deck;
+  std::string format = "text";  // text, json or dot
+  std::vector<std::string> overrides;
+};
+
+// All return the process's exit code. Errors that they throw are this process's own;
 // train ends all ranks by itself.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int validate(const ValidateOptions& options);
+int graph(const GraphOptions& options);
 
 }  // namespace hidup

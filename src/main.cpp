@@ -21,6 +21,10 @@ constexpr const char* kExitCodes =
     "rank; 6 bad or missing file, or no space; 8 device or library not available; 70 internal\n"
     "error.";
 
+constexpr const char* kStrategies =
+    "How to shard: a strategy file (YAML), or dp, zero1, fsdp, ep-deepspeed, ep-fastmoe, megatron, "
+    "megatron-sp or ps";
+
 std::string join(int argc, char** argv) {
   std::string line;
   for (int i = 0; i < argc; ++i) {
@@ -33,8 +37,7 @@ void add_train(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* train = app.add_subcommand("train", "Train a model on all ranks (start with mpirun)");
   train->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
   train->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
-  train->add_option("--strategy", options.strategy, "How to shard: dp (data parallel)")
-      ->capture_default_str();
+  train->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
   train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
   train->add_flag("--overwrite", options.overwrite, "Replace existing output files");
   train->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
@@ -49,9 +52,24 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
   validate->add_option("DECK", options.deck, "Model deck");
   validate->add_option("--cluster", options.cluster, "Cluster deck");
   validate->add_option("--ranks", options.ranks, "Check the mesh for this many ranks");
+  validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
+  validate->add_option("--strategy-out", options.strategy_out,
+                       "Write the strategy to this file (YAML), to read, edit and train with");
+  validate->add_flag("--overwrite", options.overwrite, "Replace an existing file");
   validate->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
       ->allow_extra_args(false);
   validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");
+}
+
+void add_graph(CLI::App& app, hidup::GraphOptions& options) {
+  CLI::App* graph = app.add_subcommand(
+      "graph", "Show a model's operations, tensors and all legal ways to shard them");
+  graph->add_option("DECK", options.deck, "Model deck")->required();
+  graph->add_option("--format", options.format, "text (which model.graph reads), json or dot")
+      ->check(CLI::IsMember({"text", "json", "dot"}))
+      ->capture_default_str();
+  graph->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
+      ->allow_extra_args(false);
 }
 
 // Under mpirun every rank parses the same command line; one of them says what is wrong.
@@ -91,9 +109,11 @@ int run(int argc, char** argv) {
   app.footer(kExitCodes);
   hidup::TrainOptions train;
   hidup::ValidateOptions validate;
+  hidup::GraphOptions graph;
   train.command_line = join(argc, argv);
   add_train(app, train);
   add_validate(app, validate);
+  add_graph(app, graph);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -104,8 +124,10 @@ int run(int argc, char** argv) {
     }
     return static_cast<int>(ExitCode::usage);
   }
-  return app.got_subcommand("train") ? hidup::train(train, &argc, &argv)
-                                     : hidup::validate(validate);
+  if (app.got_subcommand("train")) {
+    return hidup::train(train, &argc, &argv);
+  }
+  return app.got_subcommand("graph") ? hidup::graph(graph) : hidup::validate(validate);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // hidup train: from two decks to a trained model and its timing file.
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -14,10 +15,11 @@
 #include "io/output_path.h"
 #include "io/resources.h"
 #include "kernels/library.h"
-#include "models/transformer.h"
+#include "planning.h"
 #include "program/print.h"
 #include "program/verify.h"
-#include "search/named.h"
+#include "sharding/read_strategy.h"
+#include "train/assemble.h"
 #include "train/clock.h"
 #include "train/collective.h"
 #include "train/setup.h"
@@ -29,6 +31,7 @@ namespace {
 struct Decks {
   DeckSource model;
   DeckSource cluster;
+  std::string graph;  // text of model.graph; empty where a family is built
   Deck deck;
 };
 
@@ -46,8 +49,11 @@ Decks load_decks(const TrainOptions& options, Communicator& world) {
       *text = world.broadcast(*text);
     }
   }
-  collectively(world,
-               [&] { decks.deck = parse_decks(&decks.model, &decks.cluster, options.overrides); });
+  collectively(world, [&] {
+    decks.deck = parse_decks(&decks.model, &decks.cluster, options.overrides);
+    decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
+  });
+  decks.graph = world.broadcast(decks.graph);
   return decks;
 }
 
@@ -63,6 +69,27 @@ std::string output_name(const TrainOptions& options) {
   return fmt::format("out/{}-{}.h5", std::filesystem::path(options.deck).stem().string(), stamp);
 }
 
+// Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
+// checked, not assumed.
+Strategy load_strategy(const std::string& choice, const Graph& graph, const Mesh& mesh,
+                       Communicator& world) {
+  std::string text;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      text = strategy_text(choice, graph, mesh);
+    }
+  });
+  text = world.broadcast(text);
+  Strategy strategy;
+  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
+  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
+  collectively(world, [&] {
+    check(std::ranges::count(hashes, hashes[0]) == world.size(),
+          "the ranks have different strategies");
+  });
+  return strategy;
+}
+
 // Every rank makes the program; that all made the same is checked, not assumed.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world) {
@@ -76,12 +103,16 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
   return program;
 }
 
+std::string kind_of(Opcode opcode) {
+  return !collective_of(opcode).empty() ? "collective" : is_reshard(opcode) ? "local" : "compute";
+}
+
 std::vector<ProgramRow> program_rows(const Program& program) {
   std::vector<ProgramRow> rows;
   for (const Instruction& instruction : program.instructions) {
     const std::string collective(collective_of(instruction.opcode));
     rows.push_back({.name = instruction.name,
-                    .kind = collective.empty() ? "compute" : "collective",
+                    .kind = kind_of(instruction.opcode),
                     .stream = std::string(name_of(instruction.stream)),
                     .microbatch = instruction.microbatch,
                     .phase = std::string(name_of(instruction.phase)),
@@ -106,7 +137,7 @@ class Run {
     Mesh mesh;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
-      check_strategy_name(options_.strategy);
+      check_strategy_choice(options_.strategy);
       if (world_.rank() == 0) {
         prepare_output(out_, options_.overwrite, "--out");
         if (!options_.dump_gradients.empty()) {
@@ -124,12 +155,9 @@ class Run {
 
     // 3. Graph, strategy, program.
     std::optional<Graph> graph;
-    std::optional<Strategy> strategy;
-    collectively(world_, [&] {
-      graph.emplace(build_model(deck, data_.vocab));
-      strategy.emplace(named_strategy(options_.strategy, *graph, mesh));
-    });
-    program_ = make_program(*graph, *strategy, deck, world_);
+    collectively(world_, [&] { graph.emplace(make_graph(deck, decks_.graph, data_.vocab)); });
+    const Strategy strategy = load_strategy(options_.strategy, *graph, mesh, world_);
+    program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
     collectively(world_, [&] {
       plan = plan_memory(program_, world_.rank());
@@ -138,19 +166,21 @@ class Run {
 
     // 4. Device and memory.
     const int threads = compute_threads(deck, world_, mpi_.host());
+    const MeshGroups groups(world_, mesh);
     std::unique_ptr<Device> device;
     std::optional<Executor> executor;
     collectively(world_, [&] {
       device = make_device(
           {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
-      executor.emplace(program_, std::move(plan), *device, world_, threads, deck.train.seed);
+      executor.emplace(program_, std::move(plan), *device, world_.rank(), groups, threads,
+                       deck.train.seed);
     });
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
-              graph->name(), format_count(graph->parameter_count()), strategy->name, world_.size(),
+              graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));
 
     // 5. Timing file.
-    const TimingHeader header = make_header(*graph, *strategy, executor->plan(), *device);
+    const TimingHeader header = make_header(*graph, strategy, executor->plan(), *device);
     std::optional<TimingFile> timings;
     collectively(world_, [&] {
       if (world_.rank() == 0) {
@@ -246,6 +276,7 @@ class Run {
     header.program = {.text = print_program(program_), .rows = program_rows(program_)};
     header.memory = {.peak_bytes = all_gather_value(world_, plan.bytes),
                      .parameter_bytes = all_gather_value(world_, plan.parameter_bytes)};
+    header.experts = expert_layers(program_);
     return header;
   }
 

@@ -2,13 +2,15 @@
 
 #include "commands.h"
 #include "core/check.h"
+#include "core/file.h"
 #include "core/units.h"
 #include "deck/deck.h"
-#include "models/transformer.h"
+#include "io/output_path.h"
+#include "planning.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/verify.h"
-#include "search/named.h"
+#include "sharding/read_strategy.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -33,8 +35,15 @@ int validate(const ValidateOptions& options) {
   const Mesh mesh = mesh_of(deck, check_ranks(deck, ranks));
 
   const Dataset data = open_data(deck);
-  const Graph graph = build_model(deck, data.vocab);
-  const Program program = lower(graph, named_strategy("dp", graph, mesh), lowering_options(deck));
+  const Graph graph = make_graph(deck, graph_text(deck), data.vocab);
+  check_strategy_choice(options.strategy);
+  const std::string text = strategy_text(options.strategy, graph, mesh);
+  const Strategy strategy = parse_strategy(graph, mesh, text, options.strategy);
+  if (!options.strategy_out.empty()) {
+    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
+    write_text_file(options.strategy_out, print_strategy(graph, strategy), "strategy");
+  }
+  const Program program = lower(graph, strategy, lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
   verify(program, plan);
   fmt::print("{}: valid\n", options.deck);
@@ -44,7 +53,7 @@ int validate(const ValidateOptions& options) {
   fmt::print("data    {}\n", data.description);
   fmt::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
              format_count(graph.parameter_count()), format_count(data.vocab));
-  fmt::print("memory  {} ({} rank(s))\n", describe(plan), ranks);
+  fmt::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks, strategy.name);
   return 0;
 }
 

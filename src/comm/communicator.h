@@ -22,11 +22,30 @@ class Communicator {
   virtual int size() const = 0;
 
   // Device collectives: in stream order, on the memory the stream's device
-  // computes on. Every rank issues the same ones in the same order. `name` says
-  // what is communicated; an error names it.
+  // computes on. Every rank issues the same ones in the same order, all on one
+  // stream at a time. `name` says what is communicated; an error names it. Elements
+  // have 4 bytes (f32 or i32). Counts are in elements, may be zero and may differ
+  // between ranks; a count for every rank, in the order of ranks, or Error(internal).
+  // `send` and `receive` may not overlap. Repeated runs give the same bits.
 
   // data: f32 [count], replaced by its sum over all ranks; every rank gets the same bits.
   virtual void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) = 0;
+  // send: [counts[rank]]; receive: [sum of counts], what all ranks send, in the order
+  // of ranks. `counts` is the same on all ranks.
+  virtual void all_gather(Stream& stream, const void* send, void* receive,
+                          const std::vector<int64_t>& counts, const std::string& name) = 0;
+  // send: f32 [sum of counts]; receive: f32 [counts[rank]], this rank's part of the sum
+  // over all ranks. `counts` is the same on all ranks.
+  virtual void reduce_scatter(Stream& stream, const float* send, float* receive,
+                              const std::vector<int64_t>& counts, const std::string& name) = 0;
+  // send: [sum of send_counts], the pieces for every rank in the order of ranks;
+  // receive: [sum of receive_counts], the pieces from every rank likewise. What rank a
+  // sends to b is what b receives from a.
+  virtual void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
+                          void* receive, const std::vector<int64_t>& receive_counts,
+                          const std::string& name) = 0;
+  // data: [count], replaced by rank 0's.
+  virtual void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) = 0;
 
   // Host collectives: blocking, for small things outside the steps.
 
@@ -37,6 +56,10 @@ class Communicator {
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> mine) = 0;
   // Every rank's bytes, in the order of ranks, on rank 0; numbers may differ.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) = 0;
+  // The ranks that give the same color, as a group of their own in the order that they
+  // have here. All its ranks must end it, before MPI ends and in the same order
+  // relative to other groups.
+  virtual std::unique_ptr<Communicator> split(int64_t color) = 0;
 };
 
 // One plain value of every rank, in the order of ranks, on every rank.

@@ -1,19 +1,16 @@
 #include "comm/mpi_communicator.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
+#include "comm/counts.h"
 #include "comm/mpi_check.h"
+#include "comm/mpi_collectives.h"
 #include "core/check.h"
 
 namespace hidup {
 namespace {
-
-// MPI-3 counts are ints: longer buffers go in pieces.
-constexpr int64_t kMaxCount = int64_t{1} << 30;
 
 int to_count(size_t bytes) {
   check(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()),
@@ -30,7 +27,11 @@ MPI_Comm duplicate(MPI_Comm group) {
 
 class MpiCommunicator final : public Communicator {
  public:
-  explicit MpiCommunicator(MPI_Comm group) : device_(duplicate(group)), host_(duplicate(group)) {
+  MpiCommunicator(MPI_Comm group, int64_t max_piece)
+      : max_piece_(max_piece),
+        device_(duplicate(group)),
+        host_(duplicate(group)),
+        collectives_(device_, max_piece) {
     check_mpi(MPI_Comm_rank(host_, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(host_, &size_), "MPI_Comm_size");
   }
@@ -46,12 +47,63 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
 
   void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
-    stream.enqueue([group = device_, data, count, name] {
-      for (int64_t done = 0; done < count; done += kMaxCount) {
-        const auto piece = static_cast<int>(std::min(kMaxCount, count - done));
-        check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + done, piece, MPI_FLOAT, MPI_SUM, group),
-                  fmt::format("all_reduce of {}", name));
-      }
+    if (size_ == 1) {
+      return;
+    }
+    stream.enqueue([this, data, count, doing = "all_reduce of " + name] {
+      collectives_.all_reduce(data, count, doing);
+    });
+  }
+
+  void all_gather(Stream& stream, const void* send, void* receive,
+                  const std::vector<int64_t>& counts, const std::string& name) override {
+    const std::string doing = "all_gather of " + name;
+    check_counts(counts, size_, doing);
+    if (size_ == 1) {
+      copy_elements(stream, receive, send, counts[0]);
+      return;
+    }
+    stream.enqueue([this, send, receive, counts, doing] {
+      collectives_.all_gather(send, receive, counts, doing);
+    });
+  }
+
+  void reduce_scatter(Stream& stream, const float* send, float* receive,
+                      const std::vector<int64_t>& counts, const std::string& name) override {
+    const std::string doing = "reduce_scatter of " + name;
+    check_counts(counts, size_, doing);
+    if (size_ == 1) {
+      copy_elements(stream, receive, send, counts[0]);
+      return;
+    }
+    stream.enqueue([this, send, receive, counts, doing] {
+      collectives_.reduce_scatter(send, receive, counts, doing);
+    });
+  }
+
+  void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts,
+                  const std::string& name) override {
+    const std::string doing = "all_to_all of " + name;
+    check_counts(send_counts, size_, doing);
+    check_counts(receive_counts, size_, doing);
+    const auto self = static_cast<size_t>(rank_);
+    check(send_counts[self] == receive_counts[self], "{}: a rank's own counts differ", doing);
+    if (size_ == 1) {
+      copy_elements(stream, receive, send, send_counts[0]);
+      return;
+    }
+    stream.enqueue([this, send, send_counts, receive, receive_counts, doing] {
+      collectives_.all_to_all(send, send_counts, receive, receive_counts, doing);
+    });
+  }
+
+  void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
+    if (size_ == 1) {
+      return;
+    }
+    stream.enqueue([this, data, count, doing = "broadcast of " + name] {
+      collectives_.broadcast(data, count, doing);
     });
   }
 
@@ -90,17 +142,31 @@ class MpiCommunicator final : public Communicator {
     return parts;
   }
 
+  std::unique_ptr<Communicator> split(int64_t color) override {
+    // MPI's colors are ints that are not negative: number them in order instead.
+    const std::vector<int64_t> given = all_gather_value(*this, color);
+    const auto number =
+        std::count_if(given.begin(), given.end(), [color](int64_t other) { return other < color; });
+    MPI_Comm part = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(host_, static_cast<int>(number), rank_, &part), "split");
+    auto group = std::make_unique<MpiCommunicator>(part, max_piece_);
+    check_mpi(MPI_Comm_free(&part), "split");
+    return group;
+  }
+
  private:
+  int64_t max_piece_;
   MPI_Comm device_;
   MPI_Comm host_;
+  MpiCollectives collectives_;
   int rank_ = 0;
   int size_ = 1;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm group) {
-  return std::make_unique<MpiCommunicator>(group);
+std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm group, int64_t max_piece) {
+  return std::make_unique<MpiCommunicator>(group, max_piece);
 }
 
 }  // namespace hidup

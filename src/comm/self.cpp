@@ -1,4 +1,6 @@
 #include "comm/communicator.h"
+#include "comm/counts.h"
+#include "core/check.h"
 
 namespace hidup {
 namespace {
@@ -7,7 +9,31 @@ class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+
   void all_reduce(Stream&, float*, int64_t, const std::string&) override {}
+
+  void all_gather(Stream& stream, const void* send, void* receive,
+                  const std::vector<int64_t>& counts, const std::string& name) override {
+    check_counts(counts, 1, "all_gather of " + name);
+    copy_elements(stream, receive, send, counts[0]);
+  }
+
+  void reduce_scatter(Stream& stream, const float* send, float* receive,
+                      const std::vector<int64_t>& counts, const std::string& name) override {
+    check_counts(counts, 1, "reduce_scatter of " + name);
+    copy_elements(stream, receive, send, counts[0]);
+  }
+
+  void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts,
+                  const std::string& name) override {
+    check_counts(send_counts, 1, "all_to_all of " + name);
+    check(send_counts == receive_counts, "all_to_all of {}: a rank's own counts differ", name);
+    copy_elements(stream, receive, send, send_counts[0]);
+  }
+
+  void broadcast(Stream&, void*, int64_t, const std::string&) override {}
+
   void barrier() override {}
   std::string broadcast(const std::string& text) override { return text; }
   std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
@@ -16,6 +42,7 @@ class SelfCommunicator final : public Communicator {
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
     return {{mine.begin(), mine.end()}};
   }
+  std::unique_ptr<Communicator> split(int64_t) override { return make_self_communicator(); }
 };
 
 }  // namespace

@@ -44,6 +44,20 @@ void check_widths(const ModelDeck& model, const DeckChecks& checks) {
   }
 }
 
+void check_moe(const ModelDeck& model, const DeckChecks& checks) {
+  constexpr Name kEvery = "model.moe.every";
+  const MoeDeck& moe = model.moe;
+  if (usable(checks, "model.moe.router") && moe.router == "top2" && moe.experts == 1) {
+    checks.report("model.moe.experts",
+                  "model.moe.experts 1, but model.moe.router top2 chooses two experts: take more "
+                  "experts, or top1");
+  }
+  if (usable(checks, kEvery, "model.layers") && moe.every > model.layers) {
+    checks.report(kEvery, fmt::format("{} {} is more than model.layers {}: no block has experts",
+                                      kEvery, moe.every, model.layers));
+  }
+}
+
 void check_data(const Deck& deck, const DeckChecks& checks) {
   const DataDeck& data = deck.data;
   if (!usable(checks, "data.kind")) {
@@ -115,12 +129,17 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
   const Factor vocab{"model.vocab", deck.model.vocab.value_or(1)};
   const Factor batch{"train.batch", deck.train.batch};
   const Factor steps{"train.steps", deck.train.steps};
+  const Factor experts{"model.moe.experts", deck.model.moe.experts};
   check_product({batch, sequence, hidden}, checks);
   check_product({batch, sequence, ffn}, checks);
   check_product({batch, sequence, vocab}, checks);
   check_product({batch, heads, sequence, sequence}, checks);
   check_product({steps, batch, sequence}, checks);
   check_product({layers, hidden, ffn}, checks);
+  // An expert has as many slots as a sequence has tokens, at most.
+  check_product({batch, experts, sequence, hidden}, checks);
+  check_product({batch, experts, sequence, ffn}, checks);
+  check_product({layers, experts, hidden, ffn}, checks);
 }
 
 bool is_identifier(std::string_view text) {
@@ -204,6 +223,7 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
 
 void check_relations(const Deck& deck, const DeckChecks& checks) {
   check_widths(deck.model, checks);
+  check_moe(deck.model, checks);
   check_data(deck, checks);
   check_schedule(deck.train, checks);
   check_sizes(deck, checks);

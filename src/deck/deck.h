@@ -13,10 +13,23 @@
 
 namespace hidup {
 
+// Mixture of experts: in some blocks, experts take the place of the feed-forward
+// network. A router chooses among them for every token.
+struct MoeDeck {
+  int64_t experts = 0;  // of a block; 0: the model is dense, and nothing else here holds
+  int64_t every = 0;    // blocks i (from 0) with (i + 1) % every == 0 have experts
+  std::string router;
+  // Slots of an expert per sequence: ceil(capacity_factor * choices * sequence / experts),
+  // at least 1 and at most sequence; choices is 2 for the router top2, else 1.
+  double capacity_factor = 0.0;
+};
+
 // Sizes count elements. Whoever reads a member may rely on its key's limits and on
-// the relations between keys that parse_decks() checks.
+// the relations between keys that parse_decks() checks. With a graph, only sequence,
+// vocab and precision hold besides.
 struct ModelDeck {
   std::string family;
+  std::string graph;  // file of a graph in text form, absolute; empty: the family is built
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t ffn = 0;
@@ -25,6 +38,7 @@ struct ModelDeck {
   std::optional<int64_t> vocab;  // none: auto, from the data
   double dropout = 0.0;
   std::string precision;
+  MoeDeck moe;
 };
 
 struct DataDeck {
@@ -99,7 +113,8 @@ Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
 // Throws Error(usage) where no size of the auto axis makes them fit.
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 
-// All keys of one deck file with their values: a deck that parses to the same values.
+// All keys of one deck file that have a place in this deck, with their values: a deck
+// that parses to the same values.
 std::string resolved_yaml(const Deck& deck, DeckFile file);
 
 // The page that explains how to write decks and lists every key (Markdown).

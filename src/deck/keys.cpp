@@ -13,30 +13,49 @@ constexpr double kHour = 3600.0;
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;
 
+constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.model.graph.empty(); },
+                                "is given by the graph of model.graph: remove it"};
+constexpr Condition kHasExperts = {"model.moe.experts",
+                                   [](const Deck& d) { return d.model.moe.experts > 0; },
+                                   "is about experts, but model.moe.experts is missing or 0"};
+
 std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
        .doc = "What is built: bert is a transformer encoder with sinusoidal positions.",
        .fallback = "bert",
        .choices = {"bert"},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.family; }},
+      {.name = "model.graph",
+       .doc = "What is built, instead of a family: a file with the graph of one device as text. "
+              "Family, layers, hidden, ffn, heads, dropout and experts are then the graph's and "
+              "refused here; `model.sequence` and `train.batch` must be the graph's. Relative "
+              "paths start as those of `data.path`.",
+       .fallback = "none",
+       .is_path = true,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.graph; }},
       {.name = "model.layers",
        .doc = "Number of transformer blocks.",
        .range = {1, 10000},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.layers; }},
       {.name = "model.hidden",
        .doc = "Width of the model: even, and a multiple of `model.heads`.",
        .range = {2, 1000000},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.hidden; }},
       {.name = "model.ffn",
        .doc = "Inner width of the feed-forward network of a block.",
        .fallback = "4 x model.hidden",
        .derived = [](const Deck& d) { return 4 * d.model.hidden; },
        .range = {1, 10000000},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.ffn; }},
       {.name = "model.heads",
        .doc = "Attention heads of a block; each is `model.hidden` / `model.heads` wide.",
        .range = {1, 10000},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.heads; }},
       {.name = "model.sequence",
        .doc = "Tokens of a sequence.",
@@ -51,12 +70,50 @@ std::vector<Key> model_keys() {
        .doc = "Probability that dropout zeroes an element.",
        .fallback = "0",
        .range = {.min = 0, .max = 1, .below_max = true},
+       .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.dropout; }},
       {.name = "model.precision",
        .doc = "Number format of parameters and activations.",
        .fallback = "fp32",
        .choices = {"fp32"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.precision; }},
+  };
+}
+
+std::vector<Key> moe_keys() {
+  return {
+      {.name = "model.moe.experts",
+       .doc = "Experts of a block that has them instead of its feed-forward network. 0: the model "
+              "is dense.",
+       .fallback = "0",
+       .range = {0, 100000},
+       .conditions = {kNoGraph},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.experts; }},
+      {.name = "model.moe.every",
+       .doc = "Every how many blocks one has experts: 2 is the second, the fourth and so on. At "
+              "most `model.layers`.",
+       .fallback = "2",
+       .range = {1, 10000},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.every; }},
+      {.name = "model.moe.router",
+       .doc = "Who chooses a token's experts. top1, top2: a learned router, the one or two experts "
+              "that it rates highest. hash: one expert, at random for each place in the batch and "
+              "the same "
+              "in every step.",
+       .fallback = "top2",
+       .choices = {"top1", "top2", "hash"},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.router; }},
+      {.name = "model.moe.capacity_factor",
+       .doc = "Slots of an expert per sequence, over what an even choice of the experts needs, "
+              "rounded up: ceil(capacity_factor x choices x sequence / experts) with 2 choices for "
+              "top2 and 1 else, at least 1, at most `model.sequence`. A choice that finds no slot "
+              "is dropped.",
+       .fallback = "1.25",
+       .range = {.min = 0, .max = 1e6, .above_min = true},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.capacity_factor; }},
   };
 }
 
@@ -234,7 +291,7 @@ std::vector<Key> cluster_keys() {
 
 std::vector<Key> all_keys() {
   std::vector<Key> all;
-  for (const auto& part : {model_keys(), data_keys(), train_keys(), cluster_keys()}) {
+  for (const auto& part : {model_keys(), moe_keys(), data_keys(), train_keys(), cluster_keys()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
@@ -255,6 +312,15 @@ std::span<const Section> sections() {
 std::span<const Key> keys() {
   static const std::vector<Key> kKeys = all_keys();
   return kKeys;
+}
+
+const Condition* failed_condition(const Key& key, const Deck& deck) {
+  for (const Condition& condition : key.conditions) {
+    if (!condition.holds(deck)) {
+      return &condition;
+    }
+  }
+  return nullptr;
 }
 
 const Key* find_key(std::string_view name) {

@@ -31,6 +31,14 @@ struct Range {
   bool below_max = false;  // max itself is not allowed
 };
 
+// What a key depends on. Where it does not hold, the key has no place in the deck: it
+// is refused, not required, and has no value to be judged.
+struct Condition {
+  std::string_view key;  // that decides
+  bool (*holds)(const Deck& deck);
+  std::string_view otherwise;  // what is wrong with giving the key all the same
+};
+
 struct Key {
   // "section.key"; "section.list[].key" for a key of every item of a list of maps.
   std::string name;
@@ -42,6 +50,8 @@ struct Key {
   std::vector<std::string> choices;
   Range range;
   Unit unit = Unit::none;
+  bool is_path = false;  // a string that is the path of a file, or "none" for none (empty)
+  std::vector<Condition> conditions;
   // The member; `item` is the index in the list where the name has a "[]".
   Slot (*slot)(Deck& deck, size_t item);
 };
@@ -55,6 +65,9 @@ struct Section {
 // In the order of the reference; the keys of a section and of a group stand together.
 std::span<const Section> sections();
 std::span<const Key> keys();
+
+// The first of the key's conditions that this deck does not meet, or null.
+const Condition* failed_condition(const Key& key, const Deck& deck);
 
 // The key of that name, or null.
 const Key* find_key(std::string_view name);

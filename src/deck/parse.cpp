@@ -11,9 +11,9 @@
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
-#include "deck/problems.h"
 #include "deck/values.h"
-#include "deck/yaml_tree.h"
+#include "yaml/problems.h"
+#include "yaml/yaml_tree.h"
 
 namespace hidup {
 namespace {
@@ -78,6 +78,7 @@ class DeckReader {
     for (const auto& [file, origin] : origins_) {
       if (origin.line > 0) {  // a deck: overrides alone need not be complete
         report_missing(file);
+        report_misplaced(file);
       }
     }
     for (const Key& key : keys()) {
@@ -199,6 +200,8 @@ class DeckReader {
     const Slot slot = key.slot(deck_, item);
     if (value.kind == YamlNode::Kind::refused) {
       refused_.insert(name);
+    } else if (key.is_path) {
+      read_path(key, name, value, *std::get<std::string*>(slot), position);
     } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
       read_paths(key, name, value, **paths);
     } else if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
@@ -214,6 +217,17 @@ class DeckReader {
       read_scalar(key, value, slot);
     } catch (const Error& error) {
       refuse(name, position, fmt::format("{}: {}", name, error.what()));
+    }
+  }
+
+  // A word in quotes is a path even if it is the word none.
+  void read_path(const Key& key, const std::string& name, const YamlNode& value, std::string& path,
+                 const Position& position) {
+    path.clear();
+    const bool none = value.kind == YamlNode::Kind::scalar && !value.quoted && value.text == "none";
+    if (!none) {
+      read_scalar_at(key, name, value, &path, position);
+      path = (fs::path(folder_) / path).lexically_normal();
     }
   }
 
@@ -311,13 +325,31 @@ class DeckReader {
                        [&](const std::string& refused) { return belongs_to(name, refused); });
   }
 
-  // The value is set, by the deck, an override or a default, and nothing is wrong with it.
+  // The value is set, by the deck, an override or a default, nothing is wrong with it, and
+  // the key has a place in the deck.
   bool usable(std::string_view name) const {
     const Key* key = find_key(record_name(name));
     check(key != nullptr, "no key {}", name);
     const bool has_deck = origins_.contains(file_of(section_of(name)).value());
     const bool has_value = !key->fallback.empty() || given_.contains(std::string(name));
-    return has_deck && has_value && !is_refused(name);
+    return has_deck && has_value && !is_refused(name) && has_place(*key);
+  }
+
+  bool has_place(const Key& key) const {
+    return std::all_of(key.conditions.begin(), key.conditions.end(),
+                       [&](const Condition& on) { return !is_refused(on.key) && on.holds(deck_); });
+  }
+
+  // What is given although a condition of the key does not hold. Who tried to meet the
+  // condition and made a mistake there is told about the mistake only.
+  void report_misplaced(DeckFile file) {
+    for (const Key& key : keys()) {
+      const Condition* failed = failed_condition(key, deck_);
+      if (file_of(section_of(key.name)) == file && given_.contains(key.name) && failed != nullptr &&
+          !is_refused(failed->key)) {
+        report(given_.at(key.name), fmt::format("{} {}", key.name, failed->otherwise));
+      }
+    }
   }
 
   // Where the value stands, else what it belongs to.
@@ -334,7 +366,7 @@ class DeckReader {
     for (const Key& key : keys()) {
       const bool required = key.fallback.empty() && !is_of_item(key.name);
       if (required && file_of(section_of(key.name)) == file && !given_.contains(key.name) &&
-          !is_refused(key.name)) {
+          !is_refused(key.name) && has_place(key)) {
         report_missing_key(key, key.name);
       }
     }

@@ -238,6 +238,9 @@ std::string allowed_values(const Key& key) {
   if (std::holds_alternative<std::vector<std::string>*>(slot)) {
     return "a file, a glob or a list of them";
   }
+  if (key.is_path) {
+    return "a file, or none";
+  }
   if (std::holds_alternative<std::string*>(slot)) {
     return key.choices.empty()       ? "a word"
            : key.choices.size() == 1 ? key.choices.front()
@@ -306,7 +309,12 @@ std::string format_value(const Key& key, const Slot& slot) {
           [&](double* value) { return number(*value); },
           [&](std::optional<int64_t>* value) { return *value ? number(**value) : "auto"; },
           [&](std::optional<double>* value) { return *value ? number(**value) : "auto"; },
-          [&](std::string* value) { return key.choices.empty() ? quote(*value) : *value; },
+          [&](std::string* value) -> std::string {
+            if (key.is_path && value->empty()) {
+              return "none";
+            }
+            return key.choices.empty() ? quote(*value) : *value;
+          },
           [&](std::vector<std::string>* value) { return format_paths(*value); },
           [&](std::vector<MeshAxis>*) -> std::string {
             fail(ExitCode::internal, "{} is a list of keys, not a value", key.name);

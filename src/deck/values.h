@@ -4,7 +4,7 @@
 #include <string>
 
 #include "deck/keys.h"
-#include "deck/yaml_tree.h"
+#include "yaml/yaml_tree.h"
 
 namespace hidup {
 

@@ -67,7 +67,7 @@ A model deck needs no more than this:
 - Anchors, aliases, tags and a second document in a file are not supported. Nothing is converted
   silently: `1e3` is not an integer, `yes` is no truth value.
 
-Every key has one row below. A key without a default is required.
+Every key has one row below. A key without a default is required, unless `model.graph` gives it.
 )";
 
 std::string row(const Key& key) {
@@ -82,7 +82,8 @@ std::string resolved_yaml(const Deck& deck, DeckFile file) {
   std::string text;
   std::string_view open;  // the group that the last line belongs to
   for (const Key& key : keys()) {
-    if (file_of(section_of(key.name)) != file || is_of_item(key.name)) {
+    if (file_of(section_of(key.name)) != file || is_of_item(key.name) ||
+        failed_condition(key, deck) != nullptr) {
       continue;
     }
     const std::string_view group = parent_of(key.name);

@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <fmt/core.h>
+
 #include <utility>
 
 #include "core/check.h"
@@ -16,33 +18,110 @@ TensorId Graph::add_tensor(Tensor tensor) {
   return id;
 }
 
+namespace {
+
+// For tensors that no operation made: what they usually are.
+std::vector<std::string> usual_dims(const Shape& shape) {
+  std::vector<std::string> dims;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    dims.push_back(d == 0                     ? "batch"
+                   : d == 1                   ? "sequence"
+                   : d + 1 == shape.size()    ? "column"
+                                              : fmt::format("dimension({})", d));
+  }
+  return dims;
+}
+
+// Of an experts' buffer; -1 where it is none, which the shape rule reports.
+int64_t capacity_of(const Tensor& buffer) {
+  return buffer.shape.size() == 4 ? buffer.shape[2] : -1;
+}
+
+}  // namespace
+
 TensorId Graph::add_input(const std::string& name, DType dtype, const Shape& shape) {
-  Tensor tensor{.name = name, .dtype = dtype, .shape = shape, .role = Tensor::Role::input};
+  Tensor tensor{.name = name,
+                .dtype = dtype,
+                .shape = shape,
+                .dims = usual_dims(shape),
+                .role = Tensor::Role::input};
   return add_tensor(std::move(tensor));
 }
 
 TensorId Graph::add_parameter(const std::string& name, const Shape& shape, Init init, bool decay) {
-  Tensor tensor{
-      .name = name, .shape = shape, .role = Tensor::Role::parameter, .init = init, .decay = decay};
+  Tensor tensor{.name = name,
+                .shape = shape,
+                .dims = usual_dims(shape),
+                .role = Tensor::Role::parameter,
+                .init = init,
+                .decay = decay};
   return add_tensor(std::move(tensor));
+}
+
+// Attributes with their defaults, and what an operation shares with the one that made its
+// routing: two capacities would write beyond a buffer.
+Attributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
+                           const Attributes& given) const {
+  const OperationSpec& spec = spec_of(kind);
+  Attributes attributes = spec.attributes;
+  for (size_t i = 0; i < inputs.size() && i < spec.inputs.size(); ++i) {
+    const OpId producer = tensor(inputs[i]).producer;
+    if (spec.inputs[i] == "counts" &&
+        (producer < 0 || op(producer).kind != OpKind::expert_counts ||
+         static_cast<int64_t>(op(producer).attributes.at("capacity")) !=
+             capacity_of(tensor(inputs[0])))) {
+      fail(ExitCode::usage, "{} does not count the slots of {}", tensor(inputs[i]).name,
+           tensor(inputs[0]).name);
+    }
+    if (spec.inputs[i] != "routing") {
+      continue;
+    }
+    if (producer < 0 || op(producer).kind != OpKind::route) {
+      fail(ExitCode::usage, "{} is not a routing, the output of a route operation",
+           tensor(inputs[i]).name);
+    }
+    attributes["capacity"] = op(producer).attributes.at("capacity");
+    if (spec.attributes.contains("experts")) {
+      attributes["experts"] =
+          static_cast<double>(tensor(op(producer).inputs[0]).shape.back());
+    }
+  }
+  for (const auto& [key, value] : given) {
+    check(spec.attributes.contains(key), "{} has no attribute {}", spec.name, key);
+    if (kind != OpKind::route && (key == "capacity" || key == "experts") &&
+        attributes[key] != value) {
+      fail(ExitCode::usage, "{} is {}, but {} in the routing", key, value, attributes[key]);
+    }
+    attributes[key] = value;
+  }
+  return attributes;
 }
 
 TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                        const Attributes& attributes) {
   const OperationSpec& spec = spec_of(kind);
-  Op op{.kind = kind, .inputs = inputs, .attributes = spec.attributes};
-  for (const auto& [key, value] : attributes) {
-    check(spec.attributes.contains(key), "{} has no attribute {}", spec.name, key);
-    op.attributes[key] = value;
-  }
+  Op op{.kind = kind, .inputs = inputs};
   std::vector<Shape> shapes;
-  shapes.reserve(inputs.size());
+  std::vector<std::vector<std::string>> dims;
   for (const TensorId input : inputs) {
     shapes.push_back(tensor(input).shape);
+    dims.push_back(tensor(input).dims);
   }
-  Tensor output{.name = name, .producer = static_cast<OpId>(ops_.size())};
+  Tensor output{.name = name,
+                .dtype = spec.integer_output ? DType::i32 : DType::f32,
+                .producer = static_cast<OpId>(ops_.size())};
   try {
+    op.attributes = complete(kind, inputs, attributes);
     output.shape = infer_shape(kind, shapes, op.attributes);
+    output.dims = infer_dims(kind, dims, output.shape, op.attributes);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const DType wanted =
+          !spec.integer_inputs.empty() && spec.integer_inputs[i] ? DType::i32 : DType::f32;
+      if (tensor(inputs[i]).dtype != wanted) {
+        fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i],
+             name_of(wanted), tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
+      }
+    }
   } catch (const Error& error) {
     fail(error.code(), "{}: {}", name, error.what());
   }

@@ -24,6 +24,13 @@ enum class OpKind {
   layer_norm,
   attention,
   cross_entropy,
+  route,
+  gate,
+  expert_counts,
+  dispatch,
+  expert_matmul,
+  expert_bias,
+  combine,
 };
 
 // How a parameter starts: zeros, ones, or uniform in [-bound, bound).
@@ -41,6 +48,7 @@ struct Tensor {
   std::string name;  // unique in the graph
   DType dtype = DType::f32;
   Shape shape;
+  std::vector<std::string> dims;  // names of the dimensions; sharding rules are called like them
   Role role = Role::activation;
   OpId producer = -1;  // activations only
   Init init;           // parameters only
@@ -63,8 +71,9 @@ class Graph {
 
   TensorId add_input(const std::string& name, DType dtype, const Shape& shape);
   TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay);
-  // Infers the output's shape. Throws Error(usage) naming the operation, the
-  // shapes and what was expected where they do not fit.
+  // Infers the output's type. An operation on a routing takes the attributes that it shares with
+  // the routing's operation from there. Throws Error(usage) naming the operation, the shapes and
+  // what was expected where they do not fit.
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                   const Attributes& attributes = {});
 
@@ -81,6 +90,8 @@ class Graph {
 
  private:
   TensorId add_tensor(Tensor tensor);
+  Attributes complete(OpKind kind, const std::vector<TensorId>& inputs,
+                      const Attributes& given) const;
 
   std::string name_;
   std::vector<Tensor> tensors_;

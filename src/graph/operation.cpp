@@ -14,6 +14,7 @@ const std::array kOperations = {
     OperationSpec{.kind = OpKind::embedding,
                   .name = "embedding",
                   .inputs = {"tokens", "table"},
+                  .integer_inputs = {true, false},
                   .attributes = {{"scale", 1.0}},
                   .backward_needs_input = {true, false}},
     OperationSpec{.kind = OpKind::positions,
@@ -64,8 +65,51 @@ const std::array kOperations = {
     OperationSpec{.kind = OpKind::cross_entropy,
                   .name = "cross_entropy",
                   .inputs = {"logits", "targets"},
+                  .integer_inputs = {false, true},
                   .backward_needs_input = {true, true},
                   .saved = {"lse"}},
+    OperationSpec{.kind = OpKind::route,
+                  .name = "route",
+                  .inputs = {"logits"},
+                  .integer_output = true,
+                  .attributes = {{"capacity", 0.0}, {"choices", 1.0}, {"hash", 0.0}},
+                  .backward_needs_input = {false}},
+    OperationSpec{.kind = OpKind::gate,
+                  .name = "gate",
+                  .inputs = {"logits", "routing"},
+                  .integer_inputs = {false, true},
+                  .attributes = {{"capacity", 0.0}, {"experts", 0.0}},
+                  .backward_needs_input = {true, true}},
+    OperationSpec{.kind = OpKind::expert_counts,
+                  .name = "expert_counts",
+                  .inputs = {"routing"},
+                  .integer_inputs = {true},
+                  .integer_output = true,
+                  .attributes = {{"capacity", 0.0}, {"experts", 0.0}},
+                  .backward_needs_input = {false}},
+    OperationSpec{.kind = OpKind::dispatch,
+                  .name = "dispatch",
+                  .inputs = {"x", "routing"},
+                  .integer_inputs = {false, true},
+                  .attributes = {{"capacity", 0.0}, {"experts", 0.0}},
+                  .backward_needs_input = {false, true}},
+    OperationSpec{.kind = OpKind::expert_matmul,
+                  .name = "expert_matmul",
+                  .inputs = {"x", "weight", "counts"},
+                  .integer_inputs = {false, false, true},
+                  .backward_needs_input = {true, true, true}},
+    OperationSpec{.kind = OpKind::expert_bias,
+                  .name = "expert_bias",
+                  .inputs = {"x", "bias", "counts"},
+                  .integer_inputs = {false, false, true},
+                  .backward_needs_input = {false, false, true},
+                  .in_place = true},
+    OperationSpec{.kind = OpKind::combine,
+                  .name = "combine",
+                  .inputs = {"buffer", "routing", "weights"},
+                  .integer_inputs = {false, true, false},
+                  .attributes = {{"capacity", 0.0}, {"experts", 0.0}},
+                  .backward_needs_input = {true, true, true}},
 };
 
 void expect(bool fits, std::string_view wanted, std::span<const Shape> inputs) {
@@ -97,6 +141,57 @@ Shape infer_matmul(std::span<const Shape> in, const Attributes& attributes) {
   Shape shape = leading(x, x.size() - contract);
   shape.insert(shape.end(), w.begin() + static_cast<Shape::difference_type>(contract), w.end());
   return shape;
+}
+
+bool is_count(double value) {
+  return value >= 1.0 && value <= 1e9 && value == static_cast<double>(static_cast<int64_t>(value));
+}
+
+Shape infer_route(std::span<const Shape> in, const Attributes& attributes) {
+  const double choices = attributes.at("choices");
+  expect(in[0].size() == 3 && in[0][2] >= choices, "logits[batch, sequence, experts]", in);
+  if (choices != 1.0 && choices != 2.0) {
+    fail(ExitCode::usage, "expected choices of 1 or 2, found {}", choices);
+  }
+  if (!is_count(attributes.at("capacity"))) {
+    fail(ExitCode::usage, "expected a capacity of at least 1, found {}", attributes.at("capacity"));
+  }
+  return {in[0][0], in[0][1], static_cast<int64_t>(choices)};
+}
+
+// What the operations on experts' buffers take: [batch, experts, capacity, width].
+Shape infer_experts(OpKind kind, std::span<const Shape> in, const Attributes& attributes) {
+  const auto whole = [&](const char* name) { return static_cast<int64_t>(attributes.at(name)); };
+  switch (kind) {
+    case OpKind::gate:
+      expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
+                 in[0][2] == whole("experts"),
+             "logits[batch, sequence, experts] and routing[batch, sequence, choices]", in);
+      return in[1];
+    case OpKind::expert_counts:
+      return {in[0][0], whole("experts")};
+    case OpKind::dispatch:
+      expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2),
+             "x[batch, sequence, width] and routing[batch, sequence, choices]", in);
+      return {in[0][0], whole("experts"), whole("capacity"), in[0][2]};
+    case OpKind::expert_matmul:
+      expect(in[0].size() == 4 && in[1].size() == 3 && in[0][1] == in[1][0] &&
+                 in[0][3] == in[1][1] && leading(in[0], 2) == in[2],
+             "x[batch, experts, capacity, k], weight[experts, k, n] and counts[batch, experts]",
+             in);
+      return {in[0][0], in[0][1], in[0][2], in[1][2]};
+    case OpKind::expert_bias:
+      expect(in[0].size() == 4 && in[1] == Shape{in[0][1], in[0][3]} && leading(in[0], 2) == in[2],
+             "x[batch, experts, capacity, n], bias[experts, n] and counts[batch, experts]", in);
+      return in[0];
+    default:
+      expect(in[0].size() == 4 && in[1].size() == 3 && in[1] == in[2] && in[0][0] == in[1][0] &&
+                 in[0][1] == whole("experts") && in[0][2] == whole("capacity"),
+             "buffer[batch, experts, capacity, width] of the routing's experts and capacity, "
+             "routing[batch, sequence, choices] and weights like it",
+             in);
+      return {in[1][0], in[1][1], in[0][3]};
+  }
 }
 
 double bytes_of(const Shape& shape) {
@@ -156,8 +251,51 @@ Shape infer_shape(OpKind kind, std::span<const Shape> in, const Attributes& attr
       expect(in[0].size() >= 2 && leading(in[0], in[0].size() - 1) == in[1],
              "logits[.., vocab] and targets[..]", in);
       return {};
+    case OpKind::route:
+      return infer_route(in, attributes);
+    case OpKind::gate:
+    case OpKind::expert_counts:
+    case OpKind::dispatch:
+    case OpKind::expert_matmul:
+    case OpKind::expert_bias:
+    case OpKind::combine:
+      return infer_experts(kind, in, attributes);
   }
   return {};
+}
+
+std::vector<std::string> infer_dims(OpKind kind, std::span<const std::vector<std::string>> in,
+                                    const Shape& output, const Attributes& attributes) {
+  std::vector<std::string> dims = in[0];
+  switch (kind) {
+    case OpKind::embedding:
+      dims.emplace_back("column");
+      return dims;
+    case OpKind::matmul: {
+      dims.resize(dims.size() - static_cast<size_t>(attributes.at("contract")));
+      const size_t columns = output.size() - dims.size();
+      for (size_t c = 0; c < columns; ++c) {
+        dims.push_back(columns == 1 ? "column" : fmt::format("column({})", c));
+      }
+      return dims;
+    }
+    case OpKind::attention:
+      return {"batch", "sequence", "head", "column"};
+    case OpKind::cross_entropy:
+      return {};
+    case OpKind::route:
+    case OpKind::gate:
+      return {"batch", "sequence", "choice"};
+    case OpKind::expert_counts:
+      return {"batch", "expert"};
+    case OpKind::dispatch:
+    case OpKind::expert_matmul:
+      return {"batch", "expert", "capacity", "column"};
+    case OpKind::combine:
+      return {"batch", "sequence", "column"};
+    default:
+      return dims;  // element by element
+  }
 }
 
 Shape saved_shape(OpKind kind, std::span<const Shape> inputs) {
@@ -205,7 +343,18 @@ double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output
     case OpKind::bias:
     case OpKind::relu:
     case OpKind::add:
+    case OpKind::expert_bias:
+    case OpKind::expert_counts:
       return count;
+    case OpKind::expert_matmul:  // at most: as many as all slots take
+      return 2.0 * count * static_cast<double>(in[1][2]);
+    case OpKind::route:
+    case OpKind::gate:
+      return 4.0 * count;
+    case OpKind::dispatch:
+      return 0.0;
+    case OpKind::combine:
+      return 2.0 * static_cast<double>(elements(output) * in[1].back());
   }
   return 0.0;
 }

@@ -30,7 +30,8 @@ class TimingFile::Writer {
   ~Writer();
 
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
-                        std::span<const double> comm_s, std::span<const double> exposed_comm_s);
+                        std::span<const double> comm_s, std::span<const double> exposed_comm_s,
+                        const ExpertLoads& loads);
   void append_timeline(std::span<const TimelineRow> rows);
   void flush();
   void close();
@@ -43,6 +44,7 @@ class TimingFile::Writer {
   void check_writable();
 
   const int64_t world_size_;
+  const ExpertLayers experts_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards what follows
   std::condition_variable_any appended_;
@@ -56,11 +58,13 @@ class TimingFile::Writer {
 };
 
 TimingFile::Writer::Writer(const std::string& path, bool overwrite, const TimingHeader& header)
-    : world_size_(header.run.world_size) {
+    : world_size_(header.run.world_size), experts_(header.experts) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
         header.memory.peak_bytes.size(), header.memory.parameter_bytes.size(), world_size_);
+  check((experts_.layers > 0) == (experts_.experts > 0), "{}: {} layers of {} experts", path,
+        experts_.layers, experts_.experts);
   {
     const auto library = hdf5::lock_library();
     layout_.emplace(path, overwrite, header);
@@ -92,11 +96,16 @@ void TimingFile::Writer::check_writable() {
 void TimingFile::Writer::append_iteration(const Iteration& iteration,
                                           std::span<const double> compute_s,
                                           std::span<const double> comm_s,
-                                          std::span<const double> exposed_comm_s) {
+                                          std::span<const double> exposed_comm_s,
+                                          const ExpertLoads& loads) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(compute_s.size() == ranks && comm_s.size() == ranks && exposed_comm_s.size() == ranks,
         "times of {}, {} and {} ranks were given, expected {}", compute_s.size(), comm_s.size(),
         exposed_comm_s.size(), world_size_);
+  const auto experts = static_cast<size_t>(experts_.layers * experts_.experts);
+  check(loads.tokens.size() == experts && loads.dropped.size() == experts,
+        "the tokens of {} and {} experts were given, expected {} x {}", loads.tokens.size(),
+        loads.dropped.size(), experts_.layers, experts_.experts);
   const std::scoped_lock lock(rows_mutex_);
   check_writable();
   check(iteration.step > last_step_, "step {} was appended after step {}", iteration.step,
@@ -107,6 +116,9 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
   rows_.comm_s.insert(rows_.comm_s.end(), comm_s.begin(), comm_s.end());
   rows_.exposed_comm_s.insert(rows_.exposed_comm_s.end(), exposed_comm_s.begin(),
                               exposed_comm_s.end());
+  rows_.expert_tokens.insert(rows_.expert_tokens.end(), loads.tokens.begin(), loads.tokens.end());
+  rows_.expert_dropped.insert(rows_.expert_dropped.end(), loads.dropped.begin(),
+                              loads.dropped.end());
   appended_.notify_one();
 }
 
@@ -193,8 +205,9 @@ TimingFile::~TimingFile() = default;
 
 void TimingFile::append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                                   std::span<const double> comm_s,
-                                  std::span<const double> exposed_comm_s) {
-  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s);
+                                  std::span<const double> exposed_comm_s,
+                                  const ExpertLoads& loads) {
+  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads);
 }
 
 void TimingFile::append_timeline(std::span<const TimelineRow> rows) {

@@ -11,6 +11,11 @@
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
+//   /experts/{tokens,dropped}                          [n, layers with experts, experts]
+//   /experts attribute: layers, their number
+//
+// /experts is there only if the model has experts. tokens counts the choices of an expert
+// in the step's batch, on all ranks; dropped those of them that found no slot.
 //
 // Numbers are int64 or float64, text is UTF-8. All arrays are chunked and can grow.
 #pragma once
@@ -77,6 +82,19 @@ struct RankMemory {
   std::vector<int64_t> parameter_bytes;
 };
 
+// The layers with experts, and the experts of the layer that has the most.
+struct ExpertLayers {
+  int64_t layers = 0;  // 0: the model has no experts
+  int64_t experts = 0;
+};
+
+// By layer and expert, [layers, experts]; 0 for experts that a layer lacks. Empty if the model
+// has no experts.
+struct ExpertLoads {
+  std::span<const int64_t> tokens;   // that chose the expert
+  std::span<const int64_t> dropped;  // of these
+};
+
 // All that is known before the first step.
 struct TimingHeader {
   RunAttributes run;
@@ -84,6 +102,7 @@ struct TimingHeader {
   StrategyInfo strategy;
   ProgramInfo program;
   RankMemory memory;
+  ExpertLayers experts;
 };
 
 struct Iteration {
@@ -122,7 +141,8 @@ class TimingFile {
   // Steps in ascending order. The spans hold one value per rank: the busy times
   // of the two streams, and the time in which only communication ran.
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
-                        std::span<const double> comm_s, std::span<const double> exposed_comm_s);
+                        std::span<const double> comm_s, std::span<const double> exposed_comm_s,
+                        const ExpertLoads& loads);
 
   // Rows of steps that are not before those of earlier calls, in any order.
   void append_timeline(std::span<const TimelineRow> rows);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +19,18 @@ constexpr hsize_t kChunkRows = 1024;
 // Rows per chunk of an array with `width` values per row.
 hsize_t chunk_rows(hsize_t width) {
   return std::clamp(kChunkElements / width, hsize_t{1}, kChunkRows);
+}
+
+// Values per row.
+hsize_t width_of(const hdf5::Extents& row) {
+  return std::accumulate(row.begin(), row.end(), hsize_t{1}, std::multiplies<>());
+}
+
+// The extents of so many rows.
+hdf5::Extents extents_of(hsize_t rows, const hdf5::Extents& row) {
+  hdf5::Extents extents = {rows};
+  extents.insert(extents.end(), row.begin(), row.end());
+  return extents;
 }
 
 // One member of all rows.
@@ -49,6 +63,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
   try {
     write_header(header);
     add_columns(static_cast<hsize_t>(header.run.world_size));
+    if (header.experts.layers > 0) {
+      add_expert_columns(header.experts);
+    }
     file_.start_swmr();
   } catch (...) {
     // Without SWMR no reader could open it, and it would be in the way of the next run.
@@ -116,14 +133,25 @@ void TimingLayout::add_columns(hsize_t world_size) {
   add_column<int64_t>("/iterations/tokens", "tokens");
   add_column<double>("/iterations/lr", "1");
   add_column<double>("/iterations/grad_norm", "1");
-  add_column<double>("/ranks/compute_s", "s", world_size);
-  add_column<double>("/ranks/comm_s", "s", world_size);
-  add_column<double>("/ranks/exposed_comm_s", "s", world_size);
+  add_column<double>("/ranks/compute_s", "s", {world_size});
+  add_column<double>("/ranks/comm_s", "s", {world_size});
+  add_column<double>("/ranks/exposed_comm_s", "s", {world_size});
   add_column<int64_t>("/timeline/step", "1");
   add_column<int64_t>("/timeline/rank", "1");
   add_column<int64_t>("/timeline/instruction", "1");
   add_column<double>("/timeline/start_s", "s");
   add_column<double>("/timeline/end_s", "s");
+}
+
+void TimingLayout::add_expert_columns(const ExpertLayers& experts) {
+  file_.create_group("experts");
+  const hdf5::Handle group(
+      file_.checked(H5Oopen(file_.id(), "/experts", H5P_DEFAULT), "open /experts"));
+  file_.set_attribute(group.get(), "layers", experts.layers);
+  const hdf5::Extents row = {static_cast<hsize_t>(experts.layers),
+                             static_cast<hsize_t>(experts.experts)};
+  add_column<int64_t>("/experts/tokens", "tokens", row);
+  add_column<int64_t>("/experts/dropped", "tokens", row);
 }
 
 void TimingLayout::write(const TimingRows& rows) {
@@ -136,6 +164,8 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/ranks/compute_s", rows.compute_s);
   append("/ranks/comm_s", rows.comm_s);
   append("/ranks/exposed_comm_s", rows.exposed_comm_s);
+  append("/experts/tokens", rows.expert_tokens);
+  append("/experts/dropped", rows.expert_dropped);
   append("/timeline/step", gather(rows.timeline, &TimelineRow::step));
   append("/timeline/rank", gather(rows.timeline, &TimelineRow::rank));
   append("/timeline/instruction", gather(rows.timeline, &TimelineRow::instruction));
@@ -172,13 +202,13 @@ void TimingLayout::write_array(const std::string& name, const std::string& unit,
 }
 
 template <typename T>
-void TimingLayout::add_column(const std::string& name, const std::string& unit, hsize_t width) {
+void TimingLayout::add_column(const std::string& name, const std::string& unit,
+                              const hdf5::Extents& row) {
   Column column;
   column.type = hdf5::native_type<T>();
-  column.width = width;
-  column.dataset =
-      width == 0 ? file_.create_growing(name, column.type, {0}, {chunk_rows(1)})
-                 : file_.create_growing(name, column.type, {0, width}, {chunk_rows(width), width});
+  column.row = row;
+  column.dataset = file_.create_growing(name, column.type, extents_of(0, row),
+                                        extents_of(chunk_rows(width_of(row)), row));
   set_unit(column.dataset, unit);
   columns_.emplace(name, std::move(column));
 }
@@ -190,17 +220,18 @@ void TimingLayout::append(const std::string& name, const std::vector<T>& values)
   }
   Column& column = columns_.at(name);
   const hid_t dataset = column.dataset.get();
-  const hsize_t rows = values.size() / std::max<hsize_t>(column.width, 1);
-  const int dims = column.width == 0 ? 1 : 2;
-  const hsize_t start[2] = {column.rows, 0};
-  const hsize_t count[2] = {rows, column.width};
-  const hsize_t total[2] = {column.rows + rows, column.width};
-  file_.checked(H5Dset_extent(dataset, total), "extend {}", name);
+  const hsize_t rows = values.size() / width_of(column.row);
+  const hdf5::Extents start = extents_of(column.rows, hdf5::Extents(column.row.size(), 0));
+  const hdf5::Extents count = extents_of(rows, column.row);
+  const hdf5::Extents total = extents_of(column.rows + rows, column.row);
+  file_.checked(H5Dset_extent(dataset, total.data()), "extend {}", name);
   const hdf5::Handle target(file_.checked(H5Dget_space(dataset), "append to {}", name));
-  file_.checked(H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start, nullptr, count, nullptr),
+  file_.checked(H5Sselect_hyperslab(target.get(), H5S_SELECT_SET, start.data(), nullptr,
+                                    count.data(), nullptr),
                 "append to {}", name);
   const hdf5::Handle source(
-      file_.checked(H5Screate_simple(dims, count, nullptr), "append to {}", name));
+      file_.checked(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
+                    "append to {}", name));
   file_.checked(
       H5Dwrite(dataset, column.type, source.get(), target.get(), H5P_DEFAULT, values.data()),
       "append to {}", name);

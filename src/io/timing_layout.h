@@ -14,7 +14,7 @@ namespace hidup {
 struct Column {
   hdf5::Handle dataset;
   hid_t type = H5I_INVALID_HID;
-  hsize_t width = 0;  // values per row; 0: one-dimensional
+  hdf5::Extents row;  // extents of a row; none: one value
   hsize_t rows = 0;
 };
 
@@ -24,6 +24,8 @@ struct TimingRows {
   std::vector<double> compute_s;  // [iterations, world], as the next two
   std::vector<double> comm_s;
   std::vector<double> exposed_comm_s;
+  std::vector<int64_t> expert_tokens;  // [iterations, layers, experts], as the next one
+  std::vector<int64_t> expert_dropped;
   std::vector<TimelineRow> timeline;
 
   bool empty() const { return iterations.empty() && timeline.empty(); }
@@ -45,6 +47,7 @@ class TimingLayout {
   void write_run(const RunAttributes& run);
   void write_program(const ProgramInfo& program);
   void add_columns(hsize_t world_size);
+  void add_expert_columns(const ExpertLayers& experts);
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {
     file_.set_attribute(dataset.get(), "unit", unit);
@@ -62,7 +65,7 @@ class TimingLayout {
   }
 
   template <typename T>
-  void add_column(const std::string& name, const std::string& unit, hsize_t width = 0);
+  void add_column(const std::string& name, const std::string& unit, const hdf5::Extents& row = {});
   template <typename T>
   void append(const std::string& name, const std::vector<T>& values);
 

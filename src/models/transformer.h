@@ -15,6 +15,11 @@ namespace hidup {
 // by sqrt(hidden) plus sinusoidal positions, and an untied head with bias. Dropout
 // follows the embedding, both halves of a block and the ReLU; attention
 // probabilities are not dropped.
+//
+// With model.moe.experts, every model.moe.every-th block has a Mixture-of-Experts instead of its
+// feed-forward network: GShard's two experts per token (Lepikhin et al. 2020), Switch's one
+// (Fedus et al. 2021), or one by hash. An expert has a capacity per sequence; what it cannot
+// take is passed on by the residual connection. There is no auxiliary loss.
 Graph build_model(const Deck& deck, int64_t vocab);
 
 }  // namespace hidup

@@ -1,109 +1,135 @@
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <array>
+#include <utility>
 
 #include "core/check.h"
 #include "graph/operation.h"
 #include "program/lowering.h"
+#include "sharding/reshard.h"
 
 namespace hidup {
 namespace {
 
 Opcode forward_opcode(OpKind kind) {
-  switch (kind) {
-    case OpKind::embedding:
-      return Opcode::embedding;
-    case OpKind::positions:
-      return Opcode::positions;
-    case OpKind::matmul:
-      return Opcode::matmul;
-    case OpKind::bias:
-      return Opcode::bias;
-    case OpKind::relu:
-      return Opcode::relu;
-    case OpKind::dropout:
-      return Opcode::dropout;
-    case OpKind::add:
-      return Opcode::add;
-    case OpKind::layer_norm:
-      return Opcode::layer_norm;
-    case OpKind::attention:
-      return Opcode::attention;
-    case OpKind::cross_entropy:
-      return Opcode::cross_entropy;
-  }
-  fail(ExitCode::internal, "an operation of unknown kind");
+  static constexpr auto kOpcodes = std::to_array<std::pair<OpKind, Opcode>>({
+      {OpKind::embedding, Opcode::embedding},
+      {OpKind::positions, Opcode::positions},
+      {OpKind::matmul, Opcode::matmul},
+      {OpKind::bias, Opcode::bias},
+      {OpKind::relu, Opcode::relu},
+      {OpKind::dropout, Opcode::dropout},
+      {OpKind::add, Opcode::add},
+      {OpKind::layer_norm, Opcode::layer_norm},
+      {OpKind::attention, Opcode::attention},
+      {OpKind::cross_entropy, Opcode::cross_entropy},
+      {OpKind::route, Opcode::route},
+      {OpKind::gate, Opcode::gate},
+      {OpKind::expert_counts, Opcode::expert_counts},
+      {OpKind::dispatch, Opcode::dispatch},
+      {OpKind::expert_matmul, Opcode::expert_matmul},
+      {OpKind::expert_bias, Opcode::expert_bias},
+      {OpKind::combine, Opcode::combine},
+  });
+  static_assert(kOpcodes.size() == static_cast<size_t>(OpKind::combine) + 1);
+  return std::ranges::find(kOpcodes, kind, &std::pair<OpKind, Opcode>::first)->second;
+}
+
+// Axes along which the rule cuts the classes of a cross-entropy.
+bool cuts_classes(const Graph& graph, OpId op, const Rule& rule) {
+  const auto classes = graph.tensor(graph.op(op).inputs[0]).shape.size() - 1;
+  return rule.inputs[0] == Placement::shard(static_cast<int>(classes));
 }
 
 }  // namespace
 
 void Lowering::add_parameters() {
-  std::map<TensorId, const ParameterStrategy*> stored;
-  for (const ParameterStrategy& parameter : strategy_.parameters) {
-    stored[parameter.tensor] = &parameter;
-  }
   for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
     const Tensor& tensor = graph_.tensor(id);
+    if (tensor.role != Tensor::Role::parameter) {
+      continue;
+    }
     Value value{.name = tensor.name,
+                .role = Value::Role::parameter,
                 .dtype = tensor.dtype,
                 .shape = tensor.shape,
+                .layout = stored_.at(id)->storage,
                 .init = tensor.init,
                 .decay = tensor.decay};
-    if (tensor.role == Tensor::Role::parameter) {
-      value.role = Value::Role::parameter;
-      value.layout = stored.at(id)->storage;
-      value_of_[index(id)] = add_value(value);
-      value.role = Value::Role::optimizer_state;
-      value.layout = stored.at(id)->optimizer_state;
-      for (const char* moment : {"m", "v"}) {
-        value.name = fmt::format("{}.{}", tensor.name, moment);
-        moments_[id].push_back(add_value(value));
-      }
+    copies_[index(id)] = {add_value(value)};
+    value.role = Value::Role::optimizer_state;
+    value.layout = stored_.at(id)->optimizer_state;
+    for (const char* moment : {"m", "v"}) {
+      value.name = fmt::format("{}.{}", tensor.name, moment);
+      moments_[id].push_back(add_value(value));
     }
   }
 }
 
+// An input of the step: every rank gets just its part.
+ValueId Lowering::add_input(TensorId id, const Layout& layout) {
+  const Tensor& tensor = graph_.tensor(id);
+  const ValueId value = add_value({.name = tensor.name,
+                                   .role = Value::Role::input,
+                                   .dtype = tensor.dtype,
+                                   .shape = tensor.shape,
+                                   .layout = layout});
+  (tensor.name == "tokens" ? program_.tokens : program_.targets).push_back(value);
+  return value;
+}
+
 ValueId Lowering::operand(OpId op, size_t input) {
   const TensorId id = graph_.op(op).inputs[input];
-  const Layout wanted = input_layout(strategy_.ops[index(op)], input);
-  ValueId& value = value_of_[index(id)];
-  if (value < 0) {  // an input of the step: every rank gets just its part
-    const Tensor& tensor = graph_.tensor(id);
-    value = add_value({.name = tensor.name,
-                       .role = Value::Role::input,
-                       .dtype = tensor.dtype,
-                       .shape = tensor.shape,
-                       .layout = wanted});
-    (tensor.name == "tokens" ? program_.tokens : program_.targets) = value;
+  const Layout wanted = input_layout(ways(op), input);
+  Operands& copies = copies_[index(id)];
+  const auto layout_of = [this](ValueId value) { return program_.value(value).layout; };
+  const auto found = std::ranges::find(copies, wanted, layout_of);
+  if (found != copies.end()) {
+    return *found;
   }
-  check(program_.value(value).layout == wanted, "{} is {}, but {} needs {}", graph_.tensor(id).name,
-        to_string(program_.value(value).layout), graph_.op_name(op), to_string(wanted));
+  if (role(id) == Tensor::Role::input) {
+    copies.push_back(add_input(id, wanted));
+    return copies.back();
+  }
+  const auto nearby = std::ranges::find_if(
+      copies, [&](ValueId copy) { return reshards_locally(layout_of(copy), wanted); });
+  const ValueId from = nearby == copies.end() ? copies[0] : *nearby;
+  const bool overwrite = role(id) == Tensor::Role::activation && wanted_[index(id)].size() == 1 &&
+                         !needed_by_producer(id);
+  const ValueId value = reshard(from, wanted, graph_.tensor(id).name, overwrite);
+  if (value != from) {
+    copies.push_back(value);
+  }
   return value;
+}
+
+bool Lowering::needed_by_producer(TensorId id) const {
+  return spec_of(graph_.op(graph_.tensor(id).producer).kind).backward_needs_output;
 }
 
 bool Lowering::overwrites(OpId op, size_t input) const {
   const Op& self = graph_.op(op);
-  const Tensor& tensor = graph_.tensor(self.inputs[input]);
-  return spec_of(self.kind).in_place && tensor.role == Tensor::Role::activation &&
-         consumers_[index(self.inputs[input])] == 1 &&
-         !spec_of(self.kind).backward_needs_input[input] &&
-         !spec_of(graph_.op(tensor.producer).kind).backward_needs_output;
+  const TensorId id = self.inputs[input];
+  return spec_of(self.kind).in_place && role(id) == Tensor::Role::activation &&
+         consumers_[index(id)] == 1 && !spec_of(self.kind).backward_needs_input[input] &&
+         !needed_by_producer(id);
 }
 
 ValueId Lowering::add_output(OpId id, const Operands& inputs) {
   const Op& op = graph_.op(id);
-  const Layout layout = output_layout(strategy_.ops[index(id)]);
+  const Layout layout = output_layout(ways(id));
   const size_t last = op.kind == OpKind::add ? 1 : 0;  // the last activation input
-  ValueId& output = value_of_[index(op.output)];
   if (overwrites(id, last)) {
-    output = inputs[last];
-    check(program_.value(output).layout == layout, "{} changes its layout in place",
+    check(program_.value(inputs[last]).layout == layout, "{} changes its layout in place",
           graph_.op_name(id));
+    copies_[index(op.output)] = {inputs[last]};
   } else {
-    output = add_value(
-        {.name = graph_.op_name(id), .shape = graph_.tensor(op.output).shape, .layout = layout});
+    const Tensor& tensor = graph_.tensor(op.output);
+    copies_[index(op.output)] = {add_value(
+        {.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout})};
   }
-  return output;
+  return copies_[index(op.output)][0];
 }
 
 void Lowering::forward(OpId id) {
@@ -117,27 +143,79 @@ void Lowering::forward(OpId id) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inputs.push_back(operand(id, i));
   }
-  const ValueId output = add_output(id, inputs);
-  Operands outputs = {output};
+  operands_[index(id)] = inputs;
+  Operands outputs = {add_output(id, inputs)};
   for (const std::string_view saved : spec.saved) {
-    // Laid out like the operation's input: all rules so far cut dimension 0.
     outputs.push_back(add_value({.name = fmt::format("{}.{}", name, saved),
                                  .shape = saved_shape(op.kind, shapes_of(op)),
-                                 .layout = program_.value(inputs[0]).layout}));
+                                 .layout = saved_layout(ways(id))}));
   }
   saved_[index(id)] = {outputs.begin() + 1, outputs.end()};
 
+  if (op.kind == OpKind::cross_entropy) {
+    emit_cross_entropy(id, inputs, outputs[0], outputs[1]);
+    return;
+  }
   Instruction& instruction = emit(forward_opcode(op.kind), name, inputs, outputs);
   instruction.attributes = op.attributes;
   if (op.kind == OpKind::dropout) {
     instruction.purpose = dropout_purpose(id);
   }
-  if (op.kind == OpKind::cross_entropy) {
-    program_.loss = output;
-    program_.values[index(output)].role = Value::Role::result;
-    instruction.attributes["scale"] = loss_scale(op);
-    reduce_loss(output);
+  if (op.kind == OpKind::route) {
+    instruction.purpose = "route/" + name;
+    emit_expert_load(id, outputs[0]);
   }
+}
+
+// Where the classes are cut, ranks exchange two numbers per target: the log-sum-exp of
+// their classes, and the target's logit where they have it.
+void Lowering::emit_cross_entropy(OpId id, const Operands& inputs, ValueId loss, ValueId lse) {
+  const std::string& name = graph_.op_name(id);
+  program_.loss = loss;
+  program_.values[index(loss)].role = Value::Role::result;
+  const double scale = loss_scale(graph_.op(id));
+
+  Shape shape = program_.value(lse).shape;
+  shape.insert(shape.begin(), 1);  // as many parts as there are
+  shape.push_back(2);
+  Layout parts;
+  Layout whole;
+  for (size_t axis = 0; axis < program_.mesh.size(); ++axis) {
+    const Rule& rule = ways(id).rules[axis];
+    if (cuts_classes(graph_, id, rule)) {
+      shape[0] *= program_.mesh[axis].size;
+      parts.push_back(Placement::shard(0));
+      whole.push_back(Placement::replicate());
+    } else {
+      Placement rows = rule.saved;
+      rows.dim += rows.is_shard() ? 1 : 0;
+      parts.push_back(rows);
+      whole.push_back(rows);
+    }
+  }
+  if (parts == whole) {
+    emit(Opcode::cross_entropy, name, inputs, {loss, lse}).attributes["scale"] = scale;
+    return;
+  }
+  const ValueId mine = add_value({.name = name + ".stats", .shape = shape, .layout = parts});
+  emit(Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
+  const ValueId all = reshard(mine, whole, name + ".stats", true);
+  emit(Opcode::cross_entropy_merge, name, {all}, {loss, lse}).attributes["scale"] = scale;
+}
+
+void Lowering::emit_expert_load(OpId id, ValueId routing) {
+  const Op& op = graph_.op(id);
+  const int64_t experts = graph_.tensor(op.inputs[0]).shape.back();
+  Layout layout = program_.value(routing).layout;
+  for (Placement& placement : layout) {
+    placement = placement.is_shard() ? Placement::partial() : placement;
+  }
+  const std::string name = graph_.op_name(id) + ".load";
+  const ValueId load = add_value(
+      {.name = name, .role = Value::Role::result, .shape = {2, experts}, .layout = layout});
+  emit(Opcode::expert_load, name, {routing}, {load}).attributes["capacity"] =
+      op.attributes.at("capacity");
+  program_.expert_loads.push_back(load);
 }
 
 std::vector<Shape> Lowering::shapes_of(const Op& op) const {
@@ -152,10 +230,17 @@ double Lowering::loss_scale(const Op& op) const {
   return 1.0 / static_cast<double>(elements(graph_.tensor(op.inputs[1]).shape));
 }
 
-void Lowering::reduce_loss(ValueId loss) {
-  if (!one_rank()) {
-    microbatch_ = -1;
-    emit(Opcode::all_reduce, "loss.all_reduce", {loss}, {loss});
+void Lowering::reduce_results() {
+  microbatch_ = -1;
+  Operands results = program_.expert_loads;  // which lie in the arena before the loss
+  results.push_back(program_.loss);
+  const Layout layout = program_.value(program_.loss).layout;
+  if (std::ranges::all_of(results, [&](ValueId v) { return program_.value(v).layout == layout; })) {
+    reshard_all(results, replicated(), "loss", true);
+    return;
+  }
+  for (const ValueId result : results) {
+    reshard(result, replicated(), program_.value(result).name, true);
   }
 }
 

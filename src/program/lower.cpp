@@ -1,44 +1,76 @@
 #include "program/lower.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "program/lowering.h"
 #include "program/work.h"
 
 namespace hidup {
+namespace {
+
+// On an axis of one rank all placements are the same; replicate does not communicate.
+Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
+  for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
+    if (strategy.mesh[axis].size > 1) {
+      continue;
+    }
+    for (size_t op = 0; op < strategy.ops.size(); ++op) {
+      strategy.ops[op].rules[axis] = rules_of(graph, static_cast<OpId>(op))[0];
+    }
+    for (ParameterStrategy& parameter : strategy.parameters) {
+      parameter.storage[axis] = parameter.optimizer_state[axis] = Placement::replicate();
+    }
+  }
+  return strategy;
+}
+
+}  // namespace
 
 Lowering::Lowering(const Graph& graph, const Strategy& strategy, const LoweringOptions& options)
-    : graph_(graph), strategy_(strategy), options_(options) {
+    : graph_(graph), strategy_(without_lone_ranks(graph, strategy)), options_(options) {
   program_.name = graph.name();
   program_.mesh = strategy.mesh;
-  value_of_.assign(graph.tensors().size(), -1);
-  gradient_.assign(graph.tensors().size(), -1);
-  consumers_.assign(graph.tensors().size(), 0);
+  copies_.resize(graph.tensors().size());
+  gradient_.resize(graph.tensors().size());
+  consumers_.resize(graph.tensors().size());
+  wanted_.resize(graph.tensors().size());
+  operands_.resize(graph.ops().size());
   saved_.resize(graph.ops().size());
 }
 
 Program Lowering::run() {
-  count_consumers();
+  prepare();
   add_parameters();
   for (OpId op = 0; op < op_count(); ++op) {
     forward(op);
   }
+  reduce_results();
   add_gradients();
   for (OpId op = op_count() - 1; op >= 0; --op) {
     backward(op);
-    close_bucket(options_.bucket_bytes);
+    complete_gradients(op);
   }
-  close_bucket(0);
+  close_buckets(0);
   update();
   insert_waits(program_);
   estimate_work(program_);
   return std::move(program_);
 }
 
-void Lowering::count_consumers() {
-  for (const Op& op : graph_.ops()) {
-    for (const TensorId input : op.inputs) {
-      ++consumers_[index(input)];
+void Lowering::prepare() {
+  for (const ParameterStrategy& parameter : strategy_.parameters) {
+    stored_[parameter.tensor] = &parameter;
+  }
+  for (OpId op = 0; op < op_count(); ++op) {
+    const std::vector<TensorId>& inputs = graph_.op(op).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      ++consumers_[index(inputs[i])];
+      std::vector<Layout>& wanted = wanted_[index(inputs[i])];
+      const Layout layout = input_layout(ways(op), i);
+      if (std::ranges::find(wanted, layout) == wanted.end()) {
+        wanted.push_back(layout);
+      }
     }
   }
 }
@@ -46,6 +78,10 @@ void Lowering::count_consumers() {
 ValueId Lowering::add_value(Value value) {
   program_.values.push_back(std::move(value));
   return static_cast<ValueId>(program_.values.size()) - 1;
+}
+
+ValueId Lowering::add_scalar(const std::string& name, Value::Role role, const Layout& layout) {
+  return add_value({.name = name, .role = role, .shape = {}, .layout = layout});
 }
 
 Instruction& Lowering::emit(Opcode opcode, const std::string& name, Operands inputs,

@@ -11,7 +11,8 @@
 namespace hidup {
 
 // Writes the instruction list from front to back: forward (forward.cpp), backward
-// (backward.cpp), buckets and update (update.cpp).
+// (backward.cpp, gradients.cpp), update (update.cpp); in between, what changes layouts
+// (reshard.cpp).
 class Lowering {
  public:
   Lowering(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
@@ -20,83 +21,137 @@ class Lowering {
  private:
   using Operands = std::vector<ValueId>;
 
-  // A parameter's gradient.
-  struct Gradient {
+  // Summands of one gradient that have one layout, added up.
+  struct Sum {
+    Layout layout;
     ValueId value = -1;
-    OpId completed_by = -1;  // the last operation of the backward pass that adds to it
-    bool written = false;
+    bool written = false;  // a parameter's: something has been added
   };
-  // Where an operation leaves its contribution to a parameter's gradient: it adds to
-  // an earlier one, or writes the first.
-  struct Contribution {
-    ValueId gradient;
+  // A parameter's gradient. The rules that use the parameter leave sums in one layout or
+  // several; the total is in the layout of the optimizer's state.
+  struct ParameterGradient {
+    ValueId total = -1;
+    std::vector<Sum> sums;
+    OpId completed_by = -1;  // the last operation of the backward pass that adds to it
+    size_t group = 0;
+  };
+  // Parameters whose gradients take the same way, from the same layouts to the same ones: they
+  // share buckets.
+  struct GradientGroup {
+    std::vector<Layout> sums;
+    Layout total;
+    Layout storage;
+    std::vector<TensorId> members;   // in the order in which the backward pass completes them
+    std::vector<TensorId> complete;  // and not yet sent
+    std::vector<std::vector<TensorId>> buckets;
+
+    bool operator==(const GradientGroup& other) const {
+      return sums == other.sums && total == other.total && storage == other.storage;
+    }
+  };
+  // Where an operation leaves what it adds to a gradient.
+  struct Target {
+    ValueId value;
     bool accumulate;
   };
 
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
   OpId op_count() const { return static_cast<OpId>(graph_.ops().size()); }
   Tensor::Role role(TensorId id) const { return graph_.tensor(id).role; }
-  ValueId value(TensorId id) const { return value_of_[index(id)]; }
-  bool one_rank() const { return ranks_of(program_.mesh) == 1; }
+  bool differentiable(TensorId id) const {
+    return role(id) != Tensor::Role::input && graph_.tensor(id).dtype == DType::f32;
+  }
+  const OpStrategy& ways(OpId op) const { return strategy_.ops[index(op)]; }
+  Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
 
   ValueId add_value(Value value);
+  ValueId add_scalar(const std::string& name, Value::Role role, const Layout& layout);
   Instruction& emit(Opcode opcode, const std::string& name, Operands inputs, Operands outputs);
   // Names the mask's random numbers; the same in both passes.
   std::string dropout_purpose(OpId op) const { return "dropout/" + graph_.op_name(op); }
   // The loss is the mean over all targets of the step, on all ranks.
   double loss_scale(const Op& op) const;
 
-  void count_consumers();
+  // A value in another layout: itself, or a new one, or `into` where that is given. `overwrite`:
+  // nobody needs the old one any more.
+  ValueId reshard(ValueId from, const Layout& to, const std::string& name, bool overwrite);
+  // Values of one layout; one instruction where all of them communicate. `into`: empty, or where
+  // the results go.
+  Operands reshard_all(const Operands& from, const Layout& to, const std::string& name,
+                       bool overwrite, const Operands& into = {});
+  void emit_reshard(Opcode opcode, size_t axis, const std::string& name, const Operands& inputs,
+                    Operands outputs);
+  bool one_piece(const Operands& values) const;
+
+  void prepare();
   void add_parameters();
   // The value that holds an operand as the rule wants it.
   ValueId operand(OpId op, size_t input);
+  ValueId add_input(TensorId id, const Layout& layout);
   // Whether the operation may write over that input: it is an activation that nobody
   // else reads, in the forward pass or in the backward pass.
   bool overwrites(OpId op, size_t input) const;
+  bool needed_by_producer(TensorId id) const;
   ValueId add_output(OpId id, const Operands& inputs);
   void forward(OpId id);
+  void emit_cross_entropy(OpId id, const Operands& inputs, ValueId loss, ValueId lse);
+  void emit_expert_load(OpId id, ValueId routing);
   std::vector<Shape> shapes_of(const Op& op) const;
-  // For the log only: the backward pass does not need the sum.
-  void reduce_loss(ValueId loss);
+  // For people only: the backward pass does not need the sums.
+  void reduce_results();
 
-  // Gradients of parameters, in the order in which the backward pass completes them
-  // (at the parameter's first use), so that a bucket is one piece of memory.
+  std::string gradient_name(TensorId id) const;
   void add_gradients();
-  std::string gradient_name(OpId op, size_t input) const;
+  std::vector<TensorId> completed_by(OpId op) const;  // parameters, no more gradients to add
   ValueId activation_gradient(OpId op, size_t input);
-  // The gradient of the operation's output; each contribution has been added by now.
-  ValueId take_gradient(OpId op);
+  // The gradient of the operation's output, in the layout that its rule wants; each
+  // contribution has been added by now.
+  ValueId output_gradient(OpId op);
   // Whether no tensor whose gradient is still to be used shares this value.
   bool unshared(ValueId value) const;
-  // Adds a finished contribution to the gradient of an activation.
+  ValueId add(ValueId a, ValueId b, const std::string& name);
+  // Where the operation writes its contribution to the gradient of that input, and what to do
+  // when it has.
+  Target target_of(OpId op, size_t input);
+  void written(OpId op, size_t input, const Target& target);
+  // Adds a finished contribution to the gradient of an input.
   void contribute(OpId op, size_t input, ValueId value);
-  Contribution parameter_gradient(OpId op, size_t input);
-  void emit_parameter_gradient(OpId op, size_t input, Opcode opcode, Operands inputs);
+  // Sends the gradients that the operation completes, in buckets of `least` bytes or more.
+  void complete_gradients(OpId op);
+  void close_buckets(int64_t least);
+  void close_bucket(GradientGroup& group);
+
   void backward(OpId id);
-  void matmul_input_gradient(OpId id, ValueId dy);
+  Instruction& emit_gradient(OpId op, size_t input, Opcode opcode, Operands inputs);
+  void matmul_input_gradient(OpId id, Opcode opcode, Operands inputs);
   // dx = f(dy) element by element: over dy itself where nobody else needs it.
   void elementwise_gradient(OpId id, Opcode opcode, Operands inputs, ValueId dy);
   void layer_norm_gradient(OpId id, ValueId dy);
-  void attention_gradient(OpId id, ValueId dy);
+  void combine_gradient(OpId id, ValueId dy);
   void cross_entropy_gradient(OpId id);
 
-  // Sends the gradients that are complete, once they are `least` bytes or more.
-  void close_bucket(int64_t least);
-  ValueId add_scalar(const std::string& name, Value::Role role);
   void update();
+  ValueId squared_norm();
+  void update_bucket(const GradientGroup& group, const std::vector<TensorId>& bucket,
+                     ValueId scale);
 
   const Graph& graph_;
-  const Strategy& strategy_;
+  const Strategy strategy_;
   const LoweringOptions& options_;
   Program program_;
-  std::vector<ValueId> value_of_;           // per tensor: its forward value
-  std::vector<ValueId> gradient_;           // per activation: the sum of contributions so far
-  std::vector<int> consumers_;              // per tensor
+  std::vector<Operands> copies_;            // per tensor: its values, one per layout; the first is
+                                            // what its operation wrote, or the stored parameter
+  std::vector<Operands> operands_;          // per operation: the inputs as it read them
   std::vector<Operands> saved_;             // per operation: kept for its backward pass
+  std::vector<std::vector<Sum>> gradient_;  // per activation: contributions so far
+  std::map<ValueId, int> holders_;          // how many sums in gradient_ are this value
+  std::vector<int> consumers_;              // per tensor
+  std::vector<std::vector<Layout>> wanted_; // per tensor: the layouts its consumers want
   std::map<TensorId, Operands> moments_;    // per parameter: m and v
-  std::map<TensorId, Gradient> gradients_;  // per parameter
-  std::vector<TensorId> bucket_;            // parameters with complete gradients, not yet sent
-  std::vector<std::vector<TensorId>> buckets_;
+  std::map<TensorId, ParameterGradient> gradients_;
+  std::map<TensorId, const ParameterStrategy*> stored_;
+  std::vector<GradientGroup> groups_;
+  int buckets_ = 0;
   Phase phase_ = Phase::forward;
   int microbatch_ = 0;
 };

@@ -27,6 +27,9 @@ std::string print_attributes(const Instruction& instruction) {
   for (const auto& [key, value] : instruction.attributes) {
     items.push_back(fmt::format("{}={}", key, value));
   }
+  if (instruction.axis >= 0) {
+    items.push_back(fmt::format("axis={}", instruction.axis));
+  }
   if (instruction.accumulate) {
     items.emplace_back("accumulate");
   }
@@ -45,8 +48,12 @@ std::string print_program(const Program& program) {
   }
   text += fmt::format("\n\n{} values\n", program.values.size());
   for (const Value& value : program.values) {
-    text += fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
-                        to_string(value.shape), to_string(value.layout), role_name(value.role));
+    text += value.holds.empty()
+                ? fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
+                              to_string(value.shape), to_string(value.layout),
+                              role_name(value.role))
+                : fmt::format("  {} : buffer for {}\n", value.name,
+                              print_values(program, value.holds));
   }
   text += fmt::format("\n{} instructions\n", program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -73,8 +80,8 @@ std::string print_collectives(const Program& program) {
     for (const ValueId value : instruction.inputs) {
       count += elements(program.value(value).shape);
     }
-    text +=
-        fmt::format("{} {} of {} elements\n", name_of(instruction.opcode), instruction.name, count);
+    text += fmt::format("{} {} of {} elements along axis {}\n", name_of(instruction.opcode),
+                        instruction.name, count, instruction.axis);
   }
   return text;
 }

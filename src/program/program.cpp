@@ -5,28 +5,7 @@
 namespace hidup {
 
 std::string_view name_of(Opcode opcode) {
-  static constexpr std::array<std::string_view, 22> kNames = {"embedding",
-                                                              "embedding_backward",
-                                                              "positions",
-                                                              "matmul",
-                                                              "matmul_backward_input",
-                                                              "matmul_backward_weight",
-                                                              "bias",
-                                                              "bias_backward",
-                                                              "relu",
-                                                              "relu_backward",
-                                                              "dropout",
-                                                              "add",
-                                                              "layer_norm",
-                                                              "layer_norm_backward",
-                                                              "attention",
-                                                              "attention_backward",
-                                                              "cross_entropy",
-                                                              "cross_entropy_backward",
-                                                              "all_reduce",
-                                                              "squared_norm",
-                                                              "clip_scale",
-                                                              "adam"};
+  static constexpr auto kNames = std::to_array<std::string_view>({"embedding", "embedding_backward", "positions", "matmul", "matmul_backward_input", "matmul_backward_weight", "bias", "bias_backward", "relu", "relu_backward", "dropout", "add", "layer_norm", "layer_norm_backward", "attention", "attention_backward", "cross_entropy", "cross_entropy_stats", "cross_entropy_merge", "cross_entropy_backward", "route", "expert_load", "gate", "gate_backward", "expert_counts", "dispatch", "dispatch_backward", "expert_matmul", "expert_matmul_backward_input", "expert_matmul_backward_weight", "expert_bias", "expert_bias_backward", "combine", "combine_backward", "slice", "place", "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "squared_norm", "clip_scale", "adam"});
   static_assert(kNames.size() == static_cast<size_t>(Opcode::adam) + 1);
   return kNames.at(static_cast<size_t>(opcode));
 }
@@ -41,7 +20,11 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view collective_of(Opcode opcode) {
-  return opcode == Opcode::all_reduce ? name_of(opcode) : "";
+  return opcode >= Opcode::all_reduce && opcode <= Opcode::broadcast ? name_of(opcode) : "";
+}
+
+bool is_reshard(Opcode opcode) {
+  return opcode >= Opcode::slice && opcode <= Opcode::broadcast;
 }
 
 Shape Program::local_shape(ValueId id, int64_t rank) const {
@@ -49,6 +32,13 @@ Shape Program::local_shape(ValueId id, int64_t rank) const {
 }
 
 int64_t Program::local_bytes(ValueId id, int64_t rank) const {
+  if (!value(id).holds.empty()) {
+    int64_t bytes = 0;
+    for (const ValueId held : value(id).holds) {
+      bytes += local_bytes(held, rank);
+    }
+    return bytes;
+  }
   return elements(local_shape(id, rank)) * size_of(value(id).dtype);
 }
 

@@ -39,8 +39,32 @@ enum class Opcode {
   attention,               // qkv -> y, lse
   attention_backward,      // qkv, y, lse, dy -> dqkv
   cross_entropy,           // logits, targets -> loss, lse
+  cross_entropy_stats,     // logits, targets -> stats, of a part of the classes
+  cross_entropy_merge,     // stats of all parts -> loss, lse
   cross_entropy_backward,  // logits, targets, lse -> dlogits
-  all_reduce,              // values -> the same values, summed over all ranks
+  route,                   // logits -> routing
+  expert_load,             // routing -> load
+  gate,                    // logits, routing -> weights
+  gate_backward,           // logits, routing, dweights -> dlogits
+  expert_counts,           // routing -> counts
+  dispatch,                // x, routing -> buffer
+  dispatch_backward,       // routing, dbuffer -> dx
+  expert_matmul,           // x, weight, counts -> y
+  expert_matmul_backward_input,   // dy, weight, counts -> dx
+  expert_matmul_backward_weight,  // x, dy, counts -> dweight
+  expert_bias,                    // x, bias, counts -> y
+  expert_bias_backward,           // dy, counts -> dbias
+  combine,                        // buffer, routing, weights -> y
+  combine_backward,               // buffer, routing, weights, dy -> dbuffer, dweights
+  // From one layout to another (sharding/reshard.h), along Instruction::axis:
+  // values -> values, then the buffers that the messages need.
+  slice,
+  place,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
   squared_norm,            // gradients -> sum of squares
   clip_scale,              // sum of squares -> norm, scale
   adam,  // per parameter: parameter, gradient, m, v; then scale -> parameters, m, v
@@ -50,6 +74,8 @@ std::string_view name_of(StreamKind stream);
 std::string_view name_of(Phase phase);
 // Empty for instructions that do not communicate.
 std::string_view collective_of(Opcode opcode);
+// Whether it changes layouts: the communicating ones, slice and place.
+bool is_reshard(Opcode opcode);
 
 using ValueId = int32_t;
 
@@ -63,6 +89,8 @@ struct Value {
   DType dtype = DType::f32;
   Shape shape;  // global
   Layout layout;
+  // A buffer for messages instead: as large as the parts of these values together.
+  std::vector<ValueId> holds = {};
   Init init;           // parameters
   bool decay = false;  // parameters: weight decay applies
 
@@ -76,6 +104,7 @@ struct Instruction {
   StreamKind stream = StreamKind::compute;
   Phase phase = Phase::forward;
   int microbatch = -1;  // -1: belongs to none
+  int axis = -1;        // of the mesh, for what changes a layout
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place
   bool accumulate = false;       // adds to its outputs instead of overwriting them
@@ -93,8 +122,10 @@ struct Program {
   Mesh mesh;
   std::vector<Value> values;
   std::vector<Instruction> instructions;
-  // What the trainer looks at.
-  ValueId tokens = -1, targets = -1, loss = -1, gradient_norm = -1;
+  // What the trainer fills, looks at and writes down.
+  std::vector<ValueId> tokens, targets;  // one in every layout that is needed
+  ValueId loss = -1, gradient_norm = -1;
+  std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped ones
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   Shape local_shape(ValueId id, int64_t rank) const;

@@ -1,62 +1,78 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "program/lowering.h"
 
 namespace hidup {
 
-void Lowering::close_bucket(int64_t least) {
-  Operands values;
-  int64_t bytes = 0;
-  for (const TensorId parameter : bucket_) {
-    values.push_back(gradients_.at(parameter).value);
-    bytes += elements(graph_.tensor(parameter).shape) * size_of(DType::f32);
-  }
-  if (bucket_.empty() || bytes < least) {
-    return;
-  }
-  if (!one_rank()) {
-    microbatch_ = -1;
-    emit(Opcode::all_reduce, fmt::format("gradients.{}.all_reduce", buckets_.size()), values,
-         values);
-  }
-  buckets_.push_back(std::exchange(bucket_, {}));
-}
-
 void Lowering::update() {
   phase_ = Phase::update;
   microbatch_ = -1;
-  Operands all;
-  for (const std::vector<TensorId>& bucket : buckets_) {
-    for (const TensorId parameter : bucket) {
-      all.push_back(gradients_.at(parameter).value);
-    }
-  }
-  const ValueId squared = add_scalar("gradient_norm.squared", Value::Role::activation);
-  program_.gradient_norm = add_scalar("gradient_norm", Value::Role::result);
-  const ValueId scale = add_scalar("gradient_scale", Value::Role::activation);
-  emit(Opcode::squared_norm, "gradient_norm.squared", all, {squared});
+  const ValueId squared = squared_norm();
+  program_.gradient_norm = add_scalar("gradient_norm", Value::Role::result, replicated());
+  const ValueId scale = add_scalar("gradient_scale", Value::Role::activation, replicated());
   emit(Opcode::clip_scale, "gradient_norm", {squared}, {program_.gradient_norm, scale})
       .attributes["max_norm"] = options_.clip_norm;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    Operands inputs;
-    Operands outputs;
-    for (const TensorId parameter : buckets_[b]) {
-      const Operands& moments = moments_.at(parameter);
-      inputs.insert(inputs.end(),
-                    {value(parameter), gradients_.at(parameter).value, moments[0], moments[1]});
-      outputs.insert(outputs.end(), {value(parameter), moments[0], moments[1]});
+  for (const GradientGroup& group : groups_) {
+    for (const std::vector<TensorId>& bucket : group.buckets) {
+      update_bucket(group, bucket, scale);
     }
-    inputs.push_back(scale);
-    emit(Opcode::adam, fmt::format("parameters.{}.update", b), inputs, outputs).attributes =
-        options_.optimizer;
   }
 }
 
-ValueId Lowering::add_scalar(const std::string& name, Value::Role role) {
-  const Layout replicated(program_.mesh.size(), Placement::replicate());
-  return add_value({.name = name, .role = role, .shape = {}, .layout = replicated});
+// Over all parameters: of a sharded gradient every rank has a part of the squares, of a
+// replicated one all of them.
+ValueId Lowering::squared_norm() {
+  std::vector<std::pair<Layout, ValueId>> sums;
+  for (const GradientGroup& group : groups_) {
+    Layout layout = group.total;
+    for (Placement& placement : layout) {
+      placement = placement.is_shard() ? Placement::partial() : Placement::replicate();
+    }
+    auto sum = std::ranges::find(sums, layout, &std::pair<Layout, ValueId>::first);
+    const bool accumulate = sum != sums.end();
+    if (!accumulate) {
+      sum = sums.insert(sums.end(), {layout, add_scalar("gradient_norm.squared",
+                                                        Value::Role::activation, layout)});
+    }
+    Operands totals;
+    for (const TensorId member : group.members) {
+      totals.push_back(gradients_.at(member).total);
+    }
+    emit(Opcode::squared_norm, "gradient_norm.squared", totals, {sum->second}).accumulate =
+        accumulate;
+  }
+  ValueId squared = -1;
+  for (const auto& [layout, sum] : sums) {
+    const ValueId whole = reshard(sum, replicated(), "gradient_norm", true);
+    squared = squared < 0 ? whole : add(squared, whole, "gradient_norm");
+  }
+  return squared;
+}
+
+// In the layout of the optimizer's state; where parameters are stored in another one, on a
+// copy that goes back.
+void Lowering::update_bucket(const GradientGroup& group, const std::vector<TensorId>& bucket,
+                             ValueId scale) {
+  const std::string name = fmt::format("parameters.{}", buckets_++);
+  Operands stored;
+  for (const TensorId parameter : bucket) {
+    stored.push_back(copies_[index(parameter)][0]);
+  }
+  const Operands parts = reshard_all(stored, group.total, name, false);
+  Operands inputs;
+  Operands outputs;
+  for (size_t p = 0; p < bucket.size(); ++p) {
+    const Operands& moments = moments_.at(bucket[p]);
+    inputs.insert(inputs.end(),
+                  {parts[p], gradients_.at(bucket[p]).total, moments[0], moments[1]});
+    outputs.insert(outputs.end(), {parts[p], moments[0], moments[1]});
+  }
+  inputs.push_back(scale);
+  emit(Opcode::adam, name + ".update", inputs, outputs).attributes = options_.optimizer;
+  reshard_all(parts, group.storage, name, false, stored);
 }
 
 }  // namespace hidup

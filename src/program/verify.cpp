@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "program/access.h"
+#include "sharding/reshard.h"
 
 namespace hidup {
 namespace {
@@ -112,13 +113,42 @@ class Verifier {
       const bool collective = !collective_of(instruction(i).opcode).empty();
       check(collective == (instruction(i).stream == StreamKind::comm), "{} is on the wrong stream",
             describe(i));
-      for (size_t k = 1; collective && k < instruction(i).inputs.size(); ++k) {
-        const auto last = static_cast<size_t>(instruction(i).inputs[k - 1]);
-        const auto next = static_cast<size_t>(instruction(i).inputs[k]);
-        const int64_t gap = plan_.offsets[next] - (plan_.offsets[last] + plan_.sizes[last]);
-        check(gap >= 0 && gap < kValueAlignment, "{}: {} does not lie behind {}", describe(i),
-              program_.values[next].name, program_.values[last].name);
+      if (is_reshard(instruction(i).opcode)) {
+        check_layouts(i);
       }
+      if (instruction(i).opcode == Opcode::all_reduce) {
+        check_one_piece(i);
+      }
+    }
+  }
+
+  void check_one_piece(int i) const {
+    for (size_t k = 1; k < instruction(i).inputs.size(); ++k) {
+      const auto last = static_cast<size_t>(instruction(i).inputs[k - 1]);
+      const auto next = static_cast<size_t>(instruction(i).inputs[k]);
+      const int64_t gap = plan_.offsets[next] - (plan_.offsets[last] + plan_.sizes[last]);
+      check(gap >= 0 && gap < kValueAlignment, "{}: {} does not lie behind {}", describe(i),
+            program_.values[next].name, program_.values[last].name);
+    }
+  }
+
+  // Inputs become outputs of the same shape by this very change of placement on the axis.
+  void check_layouts(int i) const {
+    const Instruction& reshard = instruction(i);
+    check(reshard.outputs.size() >= reshard.inputs.size(), "{} has too few outputs", describe(i));
+    for (size_t k = 0; k < reshard.inputs.size(); ++k) {
+      const Value& from = program_.value(reshard.inputs[k]);
+      const Value& to = program_.value(reshard.outputs[k]);
+      check(from.shape == to.shape, "{} changes the shape of {}", describe(i), from.name);
+      if (reshard.axis < 0 || reshard.inputs[k] == reshard.outputs[k]) {
+        continue;  // a copy, or a sum in place
+      }
+      const auto axis = static_cast<size_t>(reshard.axis);
+      check(axis < program_.mesh.size(), "{} works along no axis of the mesh", describe(i));
+      const std::vector<ReshardStep> steps = reshard_steps({from.layout[axis]}, {to.layout[axis]});
+      check(steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode),
+            "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
+            to_string(to.layout));
     }
   }
 

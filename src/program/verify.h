@@ -19,8 +19,8 @@ namespace hidup {
 //   the list, whatever the timing of the streams;
 // - no value's memory is written by another between its first and its last use, and
 //   every value lies inside the arena;
-// - the values of a collective are one piece of memory, and collectives are on the
-//   communication stream.
+// - what changes layouts does so by the placements of its values, sums of several values
+//   work on one piece of memory, and collectives are on the communication stream.
 void verify(const Program& program, const MemoryPlan& plan);
 
 // Throws Error(internal) naming the first difference unless all ranks issue the

@@ -17,50 +17,10 @@
 #include "kernels/norm.h"
 #include "kernels/positions.h"
 #include "kernels/relu.h"
+#include "runtime/operands.h"
 
 namespace hidup {
 namespace {
-
-using Launch = std::function<void(Stream&)>;
-
-// Operands of one instruction on this rank.
-class Operands {
- public:
-  Operands(const Instruction& instruction, const Binding& binding)
-      : instruction_(instruction), binding_(binding) {}
-
-  float* in(size_t i) const { return pointer<float>(instruction_.inputs.at(i)); }
-  float* out(size_t i) const { return pointer<float>(instruction_.outputs.at(i)); }
-  const int32_t* tokens(size_t i) const { return pointer<int32_t>(instruction_.inputs.at(i)); }
-  Shape in_shape(size_t i) const {
-    return binding_.program.local_shape(instruction_.inputs.at(i), binding_.rank);
-  }
-  Shape out_shape(size_t i) const {
-    return binding_.program.local_shape(instruction_.outputs.at(i), binding_.rank);
-  }
-  Region in_region(size_t i) const {
-    const Value& value = binding_.program.value(instruction_.inputs.at(i));
-    return region_of(value.shape, value.layout, binding_.program.mesh, binding_.rank);
-  }
-  float attribute(std::string_view name) const {
-    const auto found = instruction_.attributes.find(name);
-    check(found != instruction_.attributes.end(), "{} has no attribute {}", instruction_.name,
-          name);
-    return static_cast<float>(found->second);
-  }
-  const Instruction& instruction() const { return instruction_; }
-  const Binding& binding() const { return binding_; }
-
- private:
-  template <typename T>
-  T* pointer(ValueId value) const {
-    return reinterpret_cast<T*>(binding_.arena +
-                                binding_.plan.offsets.at(static_cast<size_t>(value)));
-  }
-
-  const Instruction& instruction_;
-  const Binding& binding_;
-};
 
 // A tensor as rows of the shape `row`: how many, and how wide.
 struct Rows {
@@ -75,10 +35,11 @@ Rows rows_of(const Shape& shape, const Shape& row) {
 Launch bind_embedding(const Operands& at) {
   const Instruction& instruction = at.instruction();
   const bool backward = instruction.opcode == Opcode::embedding_backward;
-  const Shape table = backward ? at.out_shape(0) : at.in_shape(1);
-  const kernels::EmbeddingSize size{elements(at.in_shape(0)), table[0], table[1]};
+  const Region table = backward ? at.out_region(0) : at.in_region(1);
+  const kernels::EmbeddingSize size{elements(at.in_shape(0)), table.extent[0], table.extent[1],
+                                    table.start[0]};
   const float scale = at.attribute("scale");
-  const int32_t* tokens = at.tokens(0);
+  const int32_t* tokens = at.in_integers(0);
   float* second = at.in(1);
   float* out = at.out(0);
   if (backward) {
@@ -175,23 +136,39 @@ Launch bind_attention(const Operands& at) {
   };
 }
 
+Launch bind_cross_entropy_merge(const Operands& at) {
+  const Shape stats_shape = at.in_shape(0);
+  const int64_t parts = stats_shape[0];
+  const int64_t rows = elements(at.out_shape(1));
+  const float scale = at.attribute("scale");
+  return [=, stats = at.in(0), loss = at.out(0), lse = at.out(1),
+          accumulate = at.instruction().accumulate](Stream& stream) {
+    kernels::cross_entropy_merge(stream, stats, lse, loss, parts, rows, scale, accumulate);
+  };
+}
+
 Launch bind_cross_entropy(const Operands& at) {
   const float* logits = at.in(0);
-  const int32_t* targets = at.tokens(1);
-  const Shape shape = at.in_shape(0);
-  const Rows r = rows_of(shape, {shape.back()});
-  const float scale = at.attribute("scale");
+  const int32_t* targets = at.in_integers(1);
+  const int64_t rows = elements(at.in_shape(1));
+  const Region region = at.in_region(0);
+  const int64_t columns = region.extent[region.dims - 1];
+  const int64_t first = region.start[region.dims - 1];
   float* out = at.out(0);
+  if (at.instruction().opcode == Opcode::cross_entropy_stats) {
+    return [=](Stream& stream) {
+      kernels::cross_entropy_stats(stream, logits, targets, out, rows, columns, first);
+    };
+  }
+  const float scale = at.attribute("scale");
   if (at.instruction().opcode == Opcode::cross_entropy) {
-    float* lse = at.out(1);
-    return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::cross_entropy_forward(stream, logits, targets, lse, out, r.count, r.width, scale,
+    return [=, lse = at.out(1), accumulate = at.instruction().accumulate](Stream& stream) {
+      kernels::cross_entropy_forward(stream, logits, targets, lse, out, rows, columns, scale,
                                      accumulate);
     };
   }
-  const float* lse = at.in(2);
-  return [=](Stream& stream) {
-    kernels::cross_entropy_backward(stream, logits, targets, lse, out, r.count, r.width, scale);
+  return [=, lse = at.in(2)](Stream& stream) {
+    kernels::cross_entropy_backward(stream, logits, targets, lse, out, rows, columns, first, scale);
   };
 }
 
@@ -202,10 +179,7 @@ Launch bind_elementwise(const Operands& at) {
   switch (at.instruction().opcode) {
     case Opcode::positions: {
       const Region region = at.in_region(0);
-      return [=](Stream& stream) {
-        kernels::positions_forward(stream, x, y, region.extent[0], region.extent[1],
-                                   region.extent[2], region.start[1]);
-      };
+      return [=](Stream& stream) { kernels::positions_forward(stream, x, y, region); };
     }
     case Opcode::relu:
       return [=](Stream& stream) { kernels::relu_forward(stream, x, y, n); };
@@ -224,24 +198,10 @@ Launch bind_elementwise(const Operands& at) {
   }
 }
 
-// The operands lie one behind the other (the verifier has proved it): one span.
-struct Span {
-  float* data;
-  int64_t count;
-};
-Span span_of(const Operands& at) {
-  const std::vector<ValueId>& values = at.instruction().inputs;
-  const MemoryPlan& plan = at.binding().plan;
-  const auto last = static_cast<size_t>(values.back());
-  const int64_t end = plan.offsets[last] + plan.sizes[last];
-  const int64_t bytes = end - plan.offsets[static_cast<size_t>(values.front())];
-  return {at.in(0), bytes / size_of(DType::f32)};
-}
-
 Launch bind_squared_norm(const Operands& at) {
-  const Span gradients = span_of(at);
-  return [=, sum = at.out(0)](Stream& stream) {
-    kernels::squared_norm(stream, gradients.data, gradients.count, sum, false);
+  const Span gradients = span_of(at, at.instruction().inputs);
+  return [=, sum = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
+    kernels::squared_norm(stream, gradients.data, gradients.count, sum, accumulate);
   };
 }
 
@@ -280,6 +240,15 @@ Launch bind_adam(const Operands& at) {
 
 }  // namespace
 
+Span span_of(const Operands& at, const std::vector<ValueId>& values) {
+  const Binding& binding = at.binding();
+  const auto first = static_cast<size_t>(values.front());
+  const auto last = static_cast<size_t>(values.back());
+  const int64_t start = binding.plan.offsets[first];
+  const int64_t end = binding.plan.offsets[last] + binding.plan.sizes[last];
+  return {reinterpret_cast<float*>(binding.arena + start), (end - start) / size_of(DType::f32)};
+}
+
 std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
   const Operands at(instruction, binding);
   switch (instruction.opcode) {
@@ -306,12 +275,34 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     case Opcode::attention_backward:
       return bind_attention(at);
     case Opcode::cross_entropy:
+    case Opcode::cross_entropy_stats:
     case Opcode::cross_entropy_backward:
       return bind_cross_entropy(at);
+    case Opcode::cross_entropy_merge:
+      return bind_cross_entropy_merge(at);
+    case Opcode::route:
+    case Opcode::expert_load:
+    case Opcode::gate:
+    case Opcode::gate_backward:
+    case Opcode::expert_counts:
+    case Opcode::dispatch:
+    case Opcode::dispatch_backward:
+    case Opcode::expert_matmul:
+    case Opcode::expert_matmul_backward_input:
+    case Opcode::expert_matmul_backward_weight:
+    case Opcode::expert_bias:
+    case Opcode::expert_bias_backward:
+    case Opcode::combine:
+    case Opcode::combine_backward:
+      return bind_experts(at);
+    case Opcode::slice:
+    case Opcode::place:
     case Opcode::all_reduce:
-      return [span = span_of(at), &world = binding.world, name = instruction.name](Stream& stream) {
-        world.all_reduce(stream, span.data, span.count, name);
-      };
+    case Opcode::all_gather:
+    case Opcode::reduce_scatter:
+    case Opcode::all_to_all:
+    case Opcode::broadcast:
+      return bind_reshard(at);
     case Opcode::squared_norm:
       return bind_squared_norm(at);
     case Opcode::clip_scale:

@@ -3,11 +3,11 @@
 
 #include <functional>
 
-#include "comm/communicator.h"
 #include "device/device.h"
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "runtime/mesh_groups.h"
 
 namespace hidup {
 
@@ -18,7 +18,7 @@ struct Binding {
   int64_t rank;
   std::byte* arena;
   const kernels::StepState* state;  // device memory
-  Communicator& world;
+  const MeshGroups& groups;
   uint64_t seed;
 };
 

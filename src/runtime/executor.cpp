@@ -16,9 +16,9 @@ struct Executor::Bound {
   std::unique_ptr<Event> end;
 };
 
-Executor::Executor(const Program& program, MemoryPlan plan, Device& device, Communicator& world,
-                   int threads, uint64_t seed)
-    : program_(program), rank_(world.rank()), plan_(std::move(plan)) {
+Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
+                   const MeshGroups& groups, int threads, uint64_t seed)
+    : program_(program), rank_(rank), plan_(std::move(plan)) {
   try {
     arena_ = device.allocate(plan_.bytes);
   } catch (const Error& error) {
@@ -34,7 +34,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, Comm
                         rank_,
                         arena_->data(),
                         reinterpret_cast<const kernels::StepState*>(state_->data()),
-                        world,
+                        groups,
                         seed};
   for (const Instruction& instruction : program_.instructions) {
     bound_.push_back({bind(instruction, binding), device.create_event(), device.create_event()});
@@ -71,14 +71,19 @@ void Executor::initialize_parameters(uint64_t seed) {
   }
 }
 
-void Executor::start(int64_t step, double learning_rate, std::span<const int32_t> tokens,
-                     std::span<const int32_t> targets) {
+void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs) {
   host_state_ = {.step = static_cast<uint64_t>(step),
                  .learning_rate = static_cast<float>(learning_rate)};
   Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
   compute.copy(state_->data(), &host_state_, sizeof(host_state_));
-  compute.copy(at(program_.tokens), tokens.data(), static_cast<int64_t>(tokens.size_bytes()));
-  compute.copy(at(program_.targets), targets.data(), static_cast<int64_t>(targets.size_bytes()));
+  const auto copy = [&](const std::vector<ValueId>& values,
+                        const std::vector<std::vector<int32_t>>& parts) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      compute.copy(at(values[i]), parts.at(i).data(), plan_.sizes[static_cast<size_t>(values[i])]);
+    }
+  };
+  copy(program_.tokens, inputs.tokens);
+  copy(program_.targets, inputs.targets);
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
     Stream& stream = *streams_[static_cast<size_t>(instruction.stream)];

@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
-#include "comm/communicator.h"
 #include "device/device.h"
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "runtime/mesh_groups.h"
 
 namespace hidup {
 
@@ -19,13 +19,19 @@ struct Interval {
   double end_s = 0.0;
 };
 
+// This rank's parts of Program::tokens and targets, i32.
+struct StepInputs {
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<int32_t>> targets;
+};
+
 class Executor {
  public:
-  // `plan`: this rank's, verified. Allocates the arena and starts the parameters from
+  // `plan`: this rank's, verified. `groups`: of the program's mesh; they outlive the executor. Allocates the arena and starts the parameters from
   // their random numbers.
   // Throws Error(out_of_memory) with the largest values where it does not fit.
-  Executor(const Program& program, MemoryPlan plan, Device& device, Communicator& world,
-           int threads, uint64_t seed);
+  Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
+           const MeshGroups& groups, int threads, uint64_t seed);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -33,10 +39,8 @@ class Executor {
   const Program& program() const { return program_; }
   const MemoryPlan& plan() const { return plan_; }
 
-  // Starts a step and returns at once. `tokens` and `targets`: i32, this rank's part;
-  // they must stay until wait() returns.
-  void start(int64_t step, double learning_rate, std::span<const int32_t> tokens,
-             std::span<const int32_t> targets);
+  // Starts a step and returns at once. `inputs` must stay until wait() returns.
+  void start(int64_t step, double learning_rate, const StepInputs& inputs);
   // Ends the step. Throws what an instruction threw.
   void wait();
 
@@ -58,7 +62,7 @@ class Executor {
   void initialize_parameters(uint64_t seed);
 
   const Program& program_;
-  int rank_;
+  int64_t rank_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> arena_;
   std::unique_ptr<Buffer> state_;

@@ -1,28 +1,203 @@
 #include "search/named.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
 #include <string>
+#include <vector>
 
 #include "core/check.h"
+#include "core/text.h"
 
 namespace hidup {
+namespace {
+
+constexpr std::array kStrategies = {
+    NamedStrategy{"dp", "data parallel"},
+    NamedStrategy{"zero1", "data parallel, optimizer state sharded"},
+    NamedStrategy{"fsdp", "data parallel, parameters, gradients and optimizer state sharded"},
+    NamedStrategy{"ep-deepspeed", "experts parallel over data parallel, as DeepSpeed-MoE"},
+    NamedStrategy{"ep-fastmoe", "experts parallel over data parallel, as FastMoE"},
+    NamedStrategy{"megatron", "tensor parallel"},
+    NamedStrategy{"megatron-sp", "tensor parallel, the rest parallel along the sequence"},
+    NamedStrategy{"ps", "parameter server on the first rank"},
+};
+
+// What an operation does in the strategies that cut the batch.
+std::string_view data_parallel(const Graph&, OpId) {
+  return "batch";
+}
+
+// Whether the tensor is an experts' buffer, [batch, expert, capacity, column].
+bool is_experts_buffer(const Graph& graph, TensorId id) {
+  const std::vector<std::string>& dims = graph.tensor(id).dims;
+  return dims.size() == 4 && dims[1] == "expert";
+}
+
+// Between dispatch and combine every rank has its experts, and all sequences; both of
+// these work on the rank's own sequences.
+std::string_view expert_parallel(const Graph& graph, OpId id) {
+  const Op& op = graph.op(id);
+  return is_experts_buffer(graph, op.output) && op.kind != OpKind::dispatch ? "expert" : "batch";
+}
+
+// Rules of tensor parallelism. A product whose columns feed a product of rows, maybe with
+// operations in between that work on columns alone, is cut so that the two need one sum.
+class TensorParallel {
+ public:
+  TensorParallel(const Graph& graph, bool along_sequence)
+      : graph_(graph), rest_(along_sequence ? "sequence" : "replicate") {
+    columns_.assign(graph.tensors().size(), "");
+    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+      rules_.push_back(rule_of(id));
+    }
+  }
+
+  const std::string& operator()(OpId id) const { return rules_.at(static_cast<size_t>(id)); }
+
+ private:
+  std::string& columns(TensorId id) { return columns_.at(static_cast<size_t>(id)); }
+  bool has_rule(OpId id, const std::string& name) const {
+    return std::ranges::any_of(rules_of(graph_, id),
+                               [&](const Rule& rule) { return rule.name == name; });
+  }
+  std::string rest(OpId id) const { return has_rule(id, rest_) ? rest_ : "replicate"; }
+  // The operation's output is cut by this rule, and so is what reads it.
+  std::string cut(OpId id, const std::string& rule) {
+    columns(graph_.op(id).output) = rule;
+    return rule;
+  }
+
+  std::string rule_of(OpId id) {
+    const Op& op = graph_.op(id);
+    const std::string& before = columns_[static_cast<size_t>(op.inputs[0])];
+    switch (op.kind) {
+      case OpKind::embedding:
+        return "vocabulary";
+      case OpKind::cross_entropy:
+        return before.empty() ? rest(id) : "vocabulary";
+      case OpKind::matmul:
+        if (!before.empty()) {
+          return has_rule(id, "row(0)") ? "row(0)" : "row";  // of heads, or of columns
+        }
+        if (feeds(op.output, OpKind::route)) {
+          return rest(id);  // a router is small
+        }
+        return cut(id, columns_rule(op));
+      case OpKind::expert_matmul:
+        return before.empty() ? cut(id, "column") : "row";
+      case OpKind::attention:
+        return before.empty() ? "replicate" : cut(id, "head");
+      case OpKind::dispatch:
+      case OpKind::route:
+      case OpKind::expert_counts:
+      case OpKind::gate:
+        return "replicate";
+      case OpKind::expert_bias:  // behind rows: the summands go on, and are summed behind combine
+        return before.empty() ? "partial" : cut(id, before);
+      case OpKind::combine:
+        return "partial";
+      default:
+        return !before.empty() && has_rule(id, before) ? cut(id, before) : rest(id);
+    }
+  }
+
+  // The columns of a product; of several dimensions the heads, which stand before those
+  // within a head.
+  std::string columns_rule(const Op& op) const {
+    const size_t leading = graph_.tensor(op.inputs[0]).shape.size() -
+                           static_cast<size_t>(op.attributes.at("contract"));
+    const size_t columns = graph_.tensor(op.output).shape.size() - leading;
+    return columns == 1 ? "column" : fmt::format("column({})", columns - 2);
+  }
+  bool feeds(TensorId id, OpKind kind) const {
+    return std::ranges::any_of(graph_.ops(), [&](const Op& op) {
+      return op.kind == kind && std::ranges::find(op.inputs, id) != op.inputs.end();
+    });
+  }
+
+  const Graph& graph_;
+  std::string rest_;
+  std::vector<std::string> columns_;  // per tensor: the rule that cut it, if it is cut
+  std::vector<std::string> rules_;
+};
+
+// The first dimension that every rank gets a part of, or else the longest.
+Placement storage_shard(const Shape& shape, int64_t ranks) {
+  const auto enough = std::ranges::find_if(shape, [&](int64_t n) { return n >= ranks; });
+  const auto dim = enough != shape.end() ? enough : std::ranges::max_element(shape);
+  return Placement::shard(static_cast<int>(dim - shape.begin()));
+}
+
+// Where each parameter lies as its operation uses it: nothing is gathered.
+Layout layout_in_use(const Graph& graph, const Strategy& strategy, TensorId id) {
+  for (size_t op = 0; op < strategy.ops.size(); ++op) {
+    const std::vector<TensorId>& inputs = graph.ops()[op].inputs;
+    const auto found = std::ranges::find(inputs, id);
+    if (found != inputs.end()) {
+      Layout layout = input_layout(strategy.ops[op], static_cast<size_t>(found - inputs.begin()));
+      std::ranges::replace_if(
+          layout, [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
+      return layout;
+    }
+  }
+  return Layout(strategy.mesh.size(), Placement::replicate());
+}
+
+}  // namespace
+
+std::span<const NamedStrategy> named_strategies() {
+  return kStrategies;
+}
 
 void check_strategy_name(std::string_view name) {
-  if (name != "dp") {
-    fail(ExitCode::usage, "--strategy {}: there is no such strategy; there is dp", name);
+  std::vector<std::string> names;
+  for (const NamedStrategy& known : kStrategies) {
+    names.emplace_back(known.name);
+  }
+  if (std::ranges::find(names, name) == names.end()) {
+    const std::string hint = nearest(name, names);
+    fail(ExitCode::usage, "--strategy {}: there is no such strategy{}; there are {}", name,
+         hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint), fmt::join(names, ", "));
   }
 }
 
 Strategy named_strategy(std::string_view name, const Graph& graph, const Mesh& mesh) {
   check_strategy_name(name);
   Strategy strategy{.name = std::string(name), .mesh = mesh};
+  const bool tensor_parallel = name.starts_with("megatron");
+  const TensorParallel megatron(graph, name == "megatron-sp");
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
-    strategy.ops.push_back({std::vector<Rule>(mesh.size(), find_rule(graph, op, "batch"))});
+    const std::string_view rule = tensor_parallel            ? megatron(op)
+                                  : name.starts_with("ep-") ? expert_parallel(graph, op)
+                                                             : data_parallel(graph, op);
+    strategy.ops.push_back({std::vector<Rule>(mesh.size(), find_rule(graph, op, rule))});
   }
-  const Layout replicated(mesh.size(), Placement::replicate());
+  strategy.defer_gradients = name == "ep-fastmoe";
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
-    if (graph.tensor(id).role == Tensor::Role::parameter) {
-      strategy.parameters.push_back({id, replicated, replicated});
+    if (graph.tensor(id).role != Tensor::Role::parameter) {
+      continue;
     }
+    ParameterStrategy parameter{id, layout_in_use(graph, strategy, id), {}};
+    if (name == "ps") {
+      parameter.storage.assign(mesh.size(), Placement::on_first_rank());
+    }
+    parameter.optimizer_state = parameter.storage;
+    if (name == "zero1" || name == "fsdp") {
+      Shape rest = graph.tensor(id).shape;
+      for (size_t axis = 0; axis < mesh.size(); ++axis) {
+        const Placement shard = storage_shard(rest, mesh[axis].size);
+        parameter.optimizer_state[axis] = shard;
+        auto& extent = rest[static_cast<size_t>(shard.dim)];
+        extent = balanced_offsets(extent, mesh[axis].size)[1];  // what the next axis cuts
+      }
+      if (name == "fsdp") {
+        parameter.storage = parameter.optimizer_state;
+      }
+    }
+    strategy.parameters.push_back(std::move(parameter));
   }
   return strategy;
 }

@@ -25,10 +25,23 @@ std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank) {
   return coordinates;
 }
 
+std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis) {
+  int64_t stride = 1;
+  for (size_t a = axis + 1; a < mesh.size(); ++a) {
+    stride *= mesh[a].size;
+  }
+  const int64_t first = rank - coordinates_of(mesh, rank)[axis] * stride;
+  std::vector<int64_t> ranks;
+  for (int64_t i = 0; i < mesh[axis].size; ++i) {
+    ranks.push_back(first + i * stride);
+  }
+  return ranks;
+}
+
 std::string to_string(const Placement& placement) {
   switch (placement.kind) {
     case Placement::Kind::shard:
-      return fmt::format("S({})", placement.dim);
+      return fmt::format("S({}){}", placement.dim, placement.first ? "@0" : "");
     case Placement::Kind::partial:
       return "P";
     case Placement::Kind::replicate:
@@ -43,6 +56,19 @@ std::string to_string(const Layout& layout) {
     text += (text.empty() ? "" : " ") + to_string(placement);
   }
   return text;
+}
+
+std::optional<Placement> parse_placement(std::string_view text) {
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    for (const Placement& placement :
+         {Placement::replicate(), Placement::partial(), Placement::shard(dim),
+          Placement{Placement::Kind::shard, dim, true}}) {
+      if (text == to_string(placement)) {
+        return placement;
+      }
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts) {
@@ -65,13 +91,16 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
   }
   const std::vector<int64_t> coordinates = coordinates_of(mesh, rank);
   for (size_t a = 0; a < mesh.size(); ++a) {
-    if (layout[a].kind != Placement::Kind::shard) {
+    if (!layout[a].is_shard()) {
       continue;
     }
     const int d = layout[a].dim;
     check(d >= 0 && d < region.dims, "{} of a tensor of {} dimensions", to_string(layout[a]),
           region.dims);
-    const auto offsets = balanced_offsets(region.extent[d], mesh[a].size);
+    auto offsets = balanced_offsets(region.extent[d], mesh[a].size);
+    if (layout[a].first) {
+      std::fill(offsets.begin() + 1, offsets.end(), region.extent[d]);
+    }
     const auto at = static_cast<size_t>(coordinates[a]);
     region.start[d] += offsets[at];
     region.extent[d] = offsets[at + 1] - offsets[at];

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/region.h"
@@ -20,25 +22,34 @@ using Mesh = std::vector<Axis>;
 int64_t ranks_of(const Mesh& mesh);
 // One coordinate per axis; rank = row-major index of the coordinates.
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
+// The ranks that differ from this one in their coordinate on the axis only, in its order.
+std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);
 
 // Of one tensor on one axis: every rank has all of it, a part of dimension `dim`,
 // or a summand of it.
 struct Placement {
   enum class Kind { replicate, shard, partial };
   Kind kind = Kind::replicate;
-  int dim = 0;  // shard only
+  int dim = 0;         // shard only
+  bool first = false;  // shard only: uneven to the utmost, all of it on the axis's first rank
 
   static Placement replicate() { return {}; }
   static Placement shard(int dim) { return {Kind::shard, dim}; }
+  static Placement on_first_rank() { return {Kind::shard, 0, true}; }
   static Placement partial() { return {Kind::partial, 0}; }
+  bool is_replicate() const { return kind == Kind::replicate; }
+  bool is_shard() const { return kind == Kind::shard; }
+  bool is_partial() const { return kind == Kind::partial; }
   bool operator==(const Placement&) const = default;
 };
 
 // One placement per axis of the mesh.
 using Layout = std::vector<Placement>;
 
-std::string to_string(const Placement& placement);  // "R", "S(0)", "P"
+std::string to_string(const Placement& placement);  // "R", "S(0)", "S(0)@0" (first rank), "P"
 std::string to_string(const Layout& layout);        // "S(0) R"
+// The inverse of to_string(Placement); none where the text is not a placement.
+std::optional<Placement> parse_placement(std::string_view text);
 
 // Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to
 // extent; the first extent % parts parts have one more. A part may be empty.

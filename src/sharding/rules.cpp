@@ -1,20 +1,201 @@
 #include "sharding/rules.h"
 
+#include <fmt/core.h>
+
+#include "graph/operation.h"
+
 namespace hidup {
 namespace {
 
-Rule batch_rule(const Graph& graph, const Op& op) {
-  Rule rule{.name = "batch", .inputs = {}, .output = Placement::shard(0), .input_gradients = {}};
-  for (const TensorId input : op.inputs) {
-    const bool parameter = graph.tensor(input).role == Tensor::Role::parameter;
-    rule.inputs.push_back(parameter ? Placement::replicate() : Placement::shard(0));
-    rule.input_gradients.push_back(parameter ? Placement::partial() : Placement::shard(0));
-  }
-  if (op.kind == OpKind::cross_entropy) {
-    rule.output = Placement::partial();  // a mean over the batch: every rank adds its rows
-  }
-  return rule;
+const Placement kWhole = Placement::replicate();
+const Placement kSum = Placement::partial();
+
+Placement cut(size_t dim) {
+  return Placement::shard(static_cast<int>(dim));
 }
+
+class RuleMaker {
+ public:
+  RuleMaker(const Graph& graph, const Op& op) : graph_(graph), op_(op) {
+    add("replicate", std::vector<Placement>(op.inputs.size(), kWhole), kWhole,
+        std::vector<Placement>(op.inputs.size(), kWhole));
+  }
+
+  std::vector<Rule> run() {
+    switch (op_.kind) {
+      case OpKind::embedding:
+        embedding();
+        break;
+      case OpKind::matmul:
+        matmul();
+        break;
+      case OpKind::bias:
+        bias();
+        break;
+      case OpKind::positions:
+      case OpKind::relu:
+        element_by_element();
+        break;
+      case OpKind::dropout:
+      case OpKind::add:
+        element_by_element();
+        linear();
+        break;
+      case OpKind::layer_norm:
+        layer_norm();
+        break;
+      case OpKind::attention:
+        add("batch", {cut(0)}, cut(0), {cut(0)}, cut(0));
+        add("head", {cut(3)}, cut(2), {cut(3)}, cut(1));
+        break;
+      case OpKind::cross_entropy:
+        cross_entropy();
+        break;
+      case OpKind::route:
+        add("batch", {cut(0)}, cut(0), {kWhole});
+        break;
+      case OpKind::gate:
+        add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});
+        add("sequence", {cut(1), cut(1)}, cut(1), {cut(1), kWhole});
+        break;
+      case OpKind::expert_counts:
+        add("batch", {cut(0)}, cut(0), {kWhole});
+        add("expert", {kWhole}, cut(1), {kWhole});
+        break;
+      case OpKind::dispatch:
+        dispatch();
+        break;
+      case OpKind::expert_matmul:
+        expert_matmul();
+        break;
+      case OpKind::expert_bias:
+        expert_bias();
+        break;
+      case OpKind::combine:
+        combine();
+        break;
+    }
+    return std::move(rules_);
+  }
+
+ private:
+  using Placements = std::vector<Placement>;
+
+  void add(const std::string& name, const Placements& inputs, Placement output,
+           const Placements& input_gradients, Placement saved = kWhole) {
+    rules_.push_back({name, inputs, output, input_gradients, saved});
+  }
+
+  size_t dims(size_t input) const { return graph_.tensor(op_.inputs[input]).shape.size(); }
+  // Names of the output's dimensions.
+  const std::string& dim_name(size_t dim) const { return graph_.tensor(op_.output).dims[dim]; }
+  size_t output_dims() const { return graph_.tensor(op_.output).shape.size(); }
+
+  // All activations are cut alike.
+  void element_by_element() {
+    for (size_t d = 0; d < output_dims(); ++d) {
+      const Placements all(op_.inputs.size(), cut(d));
+      add(dim_name(d), all, cut(d), all);
+    }
+  }
+
+  // f(sum) is the sum of f(summand), and the gradient of every summand that of the sum.
+  void linear() {
+    add("partial", Placements(op_.inputs.size(), kSum), kSum,
+        Placements(op_.inputs.size(), kWhole));
+  }
+
+  void embedding() {
+    const size_t column = output_dims() - 1;
+    for (size_t d = 0; d < column; ++d) {
+      add(dim_name(d), {cut(d), kWhole}, cut(d), {kWhole, kSum});
+    }
+    add("column", {kWhole, cut(1)}, cut(column), {kWhole, cut(1)});
+    // A rank has rows of the table; tokens of other rows give zeros.
+    add("vocabulary", {kWhole, cut(0)}, kSum, {kWhole, cut(0)});
+  }
+
+  void matmul() {
+    const auto contract = static_cast<size_t>(op_.attributes.at("contract"));
+    const size_t leading = dims(0) - contract;
+    for (size_t d = 0; d < leading; ++d) {
+      add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum});
+    }
+    for (size_t c = 0; c < contract; ++c) {
+      add(contract == 1 ? "row" : fmt::format("row({})", c), {cut(leading + c), cut(c)}, kSum,
+          {cut(leading + c), cut(c)});
+    }
+    for (size_t d = leading; d < output_dims(); ++d) {
+      const size_t of_weight = contract + d - leading;
+      add(dim_name(d), {kWhole, cut(of_weight)}, cut(d), {kSum, cut(of_weight)});
+    }
+    add("partial", {kSum, kWhole}, kSum, {kWhole, kSum});
+  }
+
+  void bias() {
+    const size_t leading = dims(0) - dims(1);
+    for (size_t d = 0; d < output_dims(); ++d) {
+      if (d < leading) {
+        add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum});
+      } else {
+        add(dim_name(d), {cut(d), cut(d - leading)}, cut(d), {cut(d), cut(d - leading)});
+      }
+    }
+    linear();
+  }
+
+  void layer_norm() {
+    for (size_t d = 0; d + 1 < output_dims(); ++d) {
+      add(dim_name(d), {cut(d), kWhole, kWhole}, cut(d), {cut(d), kSum, kSum}, cut(d));
+    }
+  }
+
+  void cross_entropy() {
+    const size_t classes = dims(0) - 1;
+    for (size_t d = 0; d < classes; ++d) {  // a mean: every rank adds its rows
+      add(graph_.tensor(op_.inputs[0]).dims[d], {cut(d), cut(d)}, kSum, {cut(d), kWhole}, cut(d));
+    }
+    // Only sums over the classes are exchanged, never logits.
+    add("vocabulary", {cut(classes), kWhole}, kWhole, {cut(classes), kWhole});
+  }
+
+  // Buffers are [batch, experts, capacity, width], weights [experts, width, width].
+
+  void dispatch() {
+    add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});
+    add("sequence", {cut(1), cut(1)}, kSum, {cut(1), kWhole});  // each fills its tokens' slots
+    add("expert", {kWhole, kWhole}, cut(1), {kSum, kWhole});
+    add("column", {cut(2), kWhole}, cut(3), {cut(2), kWhole});
+    add("partial", {kSum, kWhole}, kSum, {kWhole, kWhole});
+  }
+
+  void expert_matmul() {
+    add("batch", {cut(0), kWhole, cut(0)}, cut(0), {cut(0), kSum, kWhole});
+    add("expert", {cut(1), cut(0), cut(1)}, cut(1), {cut(1), cut(0), kWhole});
+    add("row", {cut(3), cut(1), kWhole}, kSum, {cut(3), cut(1), kWhole});
+    add("column", {kWhole, cut(2), kWhole}, cut(3), {kSum, cut(2), kWhole});
+    add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kSum, kWhole});
+  }
+
+  void expert_bias() {
+    add("batch", {cut(0), kWhole, cut(0)}, cut(0), {cut(0), kSum, kWhole});
+    add("expert", {cut(1), cut(0), cut(1)}, cut(1), {cut(1), cut(0), kWhole});
+    add("column", {cut(3), cut(1), kWhole}, cut(3), {cut(3), cut(1), kWhole});
+    add("partial", {kSum, kSum, kWhole}, kSum, {kWhole, kWhole, kWhole});
+  }
+
+  void combine() {
+    add("batch", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), kWhole, cut(0)});
+    add("sequence", {kWhole, cut(1), cut(1)}, cut(1), {kSum, kWhole, cut(1)});
+    add("expert", {cut(1), kWhole, kWhole}, kSum, {cut(1), kWhole, kSum});
+    add("column", {cut(3), kWhole, kWhole}, cut(2), {cut(3), kWhole, kSum});
+    add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kWhole, kSum});
+  }
+
+  const Graph& graph_;
+  const Op& op_;
+  std::vector<Rule> rules_;
+};
 
 }  // namespace
 
@@ -23,7 +204,7 @@ Placement gradient_of(const Placement& placement) {
 }
 
 std::vector<Rule> rules_of(const Graph& graph, OpId op) {
-  return {batch_rule(graph, graph.op(op))};
+  return RuleMaker(graph, graph.op(op)).run();
 }
 
 }  // namespace hidup

@@ -1,7 +1,7 @@
 // The legal ways to compute an operation in parts, along one axis of the mesh.
 #pragma once
 
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -14,18 +14,23 @@ namespace hidup {
 // gradients. The backward pass receives the output's gradient as
 // gradient_of(output).
 struct Rule {
-  std::string_view name;
+  std::string name;
   std::vector<Placement> inputs;
   Placement output;
-  std::vector<Placement> input_gradients;
+  std::vector<Placement> input_gradients;  // of integer inputs: without meaning
+  Placement saved;                         // of what the forward pass keeps (OperationSpec::saved)
+
+  bool operator==(const Rule&) const = default;
 };
 
 // How the gradient of a tensor with this placement is held: a shard's is sharded
 // alike; that of a summand is that of the sum, on every rank.
 Placement gradient_of(const Placement& placement);
 
-// All rules of an operation: `batch` (dimension 0 of activations is cut, parameters
-// are replicated, their gradients are sums over the ranks).
+// All rules of an operation, `replicate` first (every rank computes all of it). The others are
+// called like the dimension that they cut: batch, sequence, column, head, expert, ... of the
+// output; row: a dimension that a product sums over; vocabulary: the classes of an embedding or
+// a cross-entropy. `partial`: a linear operation on summands.
 std::vector<Rule> rules_of(const Graph& graph, OpId op);
 
 }  // namespace hidup

@@ -9,19 +9,6 @@
 #include "graph/text.h"
 
 namespace hidup {
-namespace {
-
-// "[R, S(0)]"
-std::string print_list(const Layout& layout) {
-  std::string text;
-  for (const Placement& placement : layout) {
-    text += (text.empty() ? "" : ", ") + to_string(placement);
-  }
-  return fmt::format("[{}]", text);
-}
-
-}  // namespace
-
 Layout input_layout(const OpStrategy& op, size_t input) {
   Layout layout;
   for (const Rule& rule : op.rules) {
@@ -46,6 +33,14 @@ Layout gradient_layout(const OpStrategy& op, size_t input) {
   return layout;
 }
 
+Layout saved_layout(const OpStrategy& op) {
+  Layout layout;
+  for (const Rule& rule : op.rules) {
+    layout.push_back(rule.saved);
+  }
+  return layout;
+}
+
 Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
   std::string legal;
   for (const Rule& rule : rules_of(graph, op)) {
@@ -57,14 +52,23 @@ Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
   fail(ExitCode::usage, "{} has no rule {}; legal: {}", graph.op_name(op), name, legal);
 }
 
+std::string print_layout(const Layout& layout) {
+  std::string text;
+  for (const Placement& placement : layout) {
+    text += (text.empty() ? "" : ", ") + to_string(placement);
+  }
+  return fmt::format("[{}]", text);
+}
+
 std::string print_strategy(const Graph& graph, const Strategy& strategy) {
   std::string text =
       fmt::format("format_version: 1\ngraph_hash: {:016x}\nmesh:\n", graph_hash(graph));
   for (const Axis& axis : strategy.mesh) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", axis.name, axis.size);
   }
-  text += fmt::format("name: {}\nmicrobatches: {}\noperations:\n", strategy.name,
-                      strategy.microbatches);
+  text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n", strategy.name,
+                      strategy.microbatches,
+                      strategy.defer_gradients ? "deferred" : "overlapped");
   for (size_t i = 0; i < strategy.ops.size(); ++i) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;
@@ -73,17 +77,17 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     }
     std::string inputs;
     for (size_t k = 0; k < graph.ops()[i].inputs.size(); ++k) {
-      inputs += (inputs.empty() ? "" : ", ") + print_list(input_layout(op, k));
+      inputs += (inputs.empty() ? "" : ", ") + print_layout(input_layout(op, k));
     }
     text += fmt::format("  - {{op: {}, rule: [{}], inputs: [{}], outputs: [{}]}}\n",
                         graph.op_name(static_cast<OpId>(i)), rules, inputs,
-                        print_list(output_layout(op)));
+                        print_layout(output_layout(op)));
   }
   text += "parameters:\n";
   for (const ParameterStrategy& parameter : strategy.parameters) {
     text += fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}}}\n",
-                        graph.tensor(parameter.tensor).name, print_list(parameter.storage),
-                        print_list(parameter.optimizer_state));
+                        graph.tensor(parameter.tensor).name, print_layout(parameter.storage),
+                        print_layout(parameter.optimizer_state));
   }
   return text;
 }

@@ -27,6 +27,9 @@ struct Strategy {
   std::string name;
   Mesh mesh;
   int microbatches = 1;
+  // Gradients are sent when the backward pass is through, all at once, instead of in buckets
+  // as they become complete.
+  bool defer_gradients = false;
   std::vector<OpStrategy> ops;                // in graph order
   std::vector<ParameterStrategy> parameters;  // in graph order
 };
@@ -35,12 +38,17 @@ struct Strategy {
 Layout input_layout(const OpStrategy& op, size_t input);
 Layout output_layout(const OpStrategy& op);
 Layout gradient_layout(const OpStrategy& op, size_t input);
+// Layout of what the operation keeps for its backward pass.
+Layout saved_layout(const OpStrategy& op);
 
 // The rule of that name; Error(usage) naming the operation and its legal rules if
 // there is none.
 Rule find_rule(const Graph& graph, OpId op, std::string_view name);
 
-// The strategy as YAML, as strategy files hold it.
+// "[R, S(0)]"
+std::string print_layout(const Layout& layout);
+
+// The strategy as YAML, as strategy files hold it; read_strategy.h reads it.
 std::string print_strategy(const Graph& graph, const Strategy& strategy);
 
 // The hash that names a strategy: of its text.

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "io/gradient_file.h"
+#include "train/assemble.h"
 #include "train/schedule.h"
 
 namespace hidup {
@@ -21,24 +22,50 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       start_(start),
       outputs_(outputs) {}
 
-void Trainer::fill(int64_t step, Batch& batch) const {
+namespace {
+
+// Columns start .. start + count - 1 of rows of `width`.
+std::vector<int32_t> columns_of(const std::vector<int32_t>& rows, int64_t width, int64_t start,
+                                int64_t count) {
+  std::vector<int32_t> columns;
+  for (auto row = rows.begin(); row != rows.end(); row += width) {
+    columns.insert(columns.end(), row + start, row + start + count);
+  }
+  return columns;
+}
+
+}  // namespace
+
+void Trainer::fill(int64_t step, StepInputs& inputs) const {
   const Program& program = executor_.program();
-  const Value& tokens = program.value(program.tokens);
-  const Region part = region_of(tokens.shape, tokens.layout, program.mesh, world_.rank());
-  batch.tokens.resize(static_cast<size_t>(part.elements()));
-  batch.targets.resize(batch.tokens.size());
-  batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0], batch.tokens.data(),
-                batch.targets.data());
+  const int64_t sequence = batches_.sequence();
+  const auto fill_parts = [&](const std::vector<ValueId>& values, bool targets,
+                              std::vector<std::vector<int32_t>>& parts) {
+    parts.clear();
+    for (const ValueId id : values) {
+      const Value& value = program.value(id);
+      const Region part = region_of(value.shape, value.layout, program.mesh, world_.rank());
+      std::vector<int32_t> rows[2];  // tokens, targets
+      rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
+      rows[1].resize(rows[0].size());
+      batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0],
+                    rows[0].data(), rows[1].data());
+      parts.push_back(
+          columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
+    }
+  };
+  fill_parts(program.tokens, false, inputs.tokens);
+  fill_parts(program.targets, true, inputs.targets);
 }
 
 void Trainer::run() {
-  Batch batch;
-  Batch next;
+  StepInputs batch;
+  StepInputs next;
   fill(1, batch);
   double began = monotonic_seconds();
   for (int64_t step = 1; step <= deck_.train.steps; ++step) {
     step_ = step;
-    executor_.start(step, learning_rate(deck_.train, step), batch.tokens, batch.targets);
+    executor_.start(step, learning_rate(deck_.train, step), batch);
     if (step < deck_.train.steps) {
       fill(step + 1, next);  // while the step runs
     }
@@ -66,7 +93,8 @@ void Trainer::finish_step(int64_t step) {
   if (step <= 3 || (every > 0 && step % every == 0)) {
     record_timeline(step);
   }
-  if (step == 1 && !outputs_.gradients.empty() && world_.rank() == 0) {
+  read_expert_loads();
+  if (step == 1 && !outputs_.gradients.empty()) {
     dump_gradients();
   }
 }
@@ -107,7 +135,8 @@ void Trainer::write_step(double wall_s) {
   const std::vector<double> comm = column(&BusyTimes::comm_s);
   const std::vector<double> exposed = column(&BusyTimes::exposed_comm_s);
   if (outputs_.timings != nullptr) {
-    outputs_.timings->append_iteration(iteration_, compute, comm, exposed);
+    outputs_.timings->append_iteration(iteration_, compute, comm, exposed,
+                                        {expert_tokens_, expert_dropped_});
   }
   if (outputs_.report != nullptr) {
     outputs_.report->step(
@@ -116,22 +145,41 @@ void Trainer::write_step(double wall_s) {
   }
 }
 
+void Trainer::read_expert_loads() {
+  const Program& program = executor_.program();
+  const ExpertLayers layers = expert_layers(program);
+  expert_tokens_.assign(static_cast<size_t>(layers.layers * layers.experts), 0);
+  expert_dropped_ = expert_tokens_;
+  for (size_t layer = 0; layer < program.expert_loads.size(); ++layer) {
+    const ValueId load = program.expert_loads[layer];
+    const auto experts = static_cast<size_t>(program.value(load).shape[1]);
+    const std::vector<float> values = executor_.read(load);
+    const size_t at = layer * static_cast<size_t>(layers.experts);
+    for (size_t expert = 0; expert < experts; ++expert) {
+      expert_tokens_[at + expert] = static_cast<int64_t>(values[expert]);
+      expert_dropped_[at + expert] = static_cast<int64_t>(values[experts + expert]);
+    }
+  }
+}
+
 void Trainer::dump_gradients() {
-  // Data parallel: after its all-reduce every rank has the whole gradient.
   const Program& program = executor_.program();
   std::vector<std::vector<float>> data;
   std::vector<NamedTensor> tensors;
   for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
     const Value& value = program.value(id);
-    if (value.role == Value::Role::gradient) {
-      data.push_back(executor_.read(id));
-      const std::string& name = value.name;
-      tensors.push_back({.name = name.substr(0, name.rfind(".gradient")),
-                         .shape = value.shape,
-                         .data = data.back().data()});
+    if (value.role != Value::Role::gradient) {
+      continue;
     }
+    data.push_back(assemble(world_, program, id, executor_.read(id)));
+    const std::string& name = value.name;
+    tensors.push_back({.name = name.substr(0, name.rfind(".gradient")),
+                       .shape = value.shape,
+                       .data = data.back().data()});
   }
-  write_gradients(outputs_.gradients, outputs_.overwrite, iteration_.loss, tensors);
+  if (world_.rank() == 0) {
+    write_gradients(outputs_.gradients, outputs_.overwrite, iteration_.loss, tensors);
+  }
 }
 
 }  // namespace hidup

@@ -35,14 +35,12 @@ class Trainer {
   int64_t current_step() const { return step_; }
 
  private:
-  struct Batch {
-    std::vector<int32_t> tokens;
-    std::vector<int32_t> targets;
-  };
-  void fill(int64_t step, Batch& batch) const;
+  void fill(int64_t step, StepInputs& inputs) const;
   void finish_step(int64_t step);
   void record_timeline(int64_t step);
   void write_step(double wall_s);
+  void read_expert_loads();
+  // Collective: ranks may hold parts.
   void dump_gradients();
 
   const Deck& deck_;
@@ -56,6 +54,8 @@ class Trainer {
   // Of the last finished step; on rank 0.
   Iteration iteration_;
   std::vector<BusyTimes> busy_;  // by rank
+  std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
+  std::vector<int64_t> expert_dropped_;  // likewise
   bool warned_ = false;
 };
 

@@ -23,6 +23,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
   EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::model),
             "model:\n"
             "  family: bert\n"
+            "  graph: none\n"
             "  layers: 2\n"
             "  hidden: 128\n"
             "  ffn: 512\n"
@@ -31,6 +32,8 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  vocab: auto\n"
             "  dropout: 0\n"
             "  precision: fp32\n"
+            "  moe:\n"
+            "    experts: 0\n"
             "data:\n"
             "  kind: text\n"
             "  path: [\"/decks/corpus.txt\"]\n"

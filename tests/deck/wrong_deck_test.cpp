@@ -41,9 +41,9 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:2:3: unknown key model.layer: did you mean model.layers?"},
         WrongLine{"KeyOfAnotherSection", 2, "  layers: 2\n  batch: 16",
                   "m.yaml:3:3: unknown key model.batch: did you mean train.batch?"},
-        WrongLine{"KeyThatDoesNotExistYet", 2, "  layers: 2\n  moe: {experts: 4}",
-                  "m.yaml:3:3: unknown key model.moe: the keys here are family, layers, hidden, "
-                  "ffn, heads, sequence, vocab, dropout, precision"},
+        WrongLine{"KeyThatDoesNotExistYet", 2, "  layers: 2\n  teacher: big",
+                  "m.yaml:3:3: unknown key model.teacher: the keys here are family, graph, layers, "
+                  "hidden, ffn, heads, sequence, vocab, dropout, precision, moe"},
         WrongLine{"UnknownSection", 9,
                   "trian:", "m.yaml:9:1: unknown section trian: did you mean train?"},
         WrongLine{"KeyAsSection", 1, "layers: 2\nmodel:",
@@ -69,9 +69,10 @@ INSTANTIATE_TEST_SUITE_P(
             "m.yaml:7:1: unknown section x: the sections here are model, data, train, cluster"},
         WrongLine{"ListAsKey", 2, "  layers: 2\n  ? [a, b]\n  : 1",
                   "m.yaml:3:5: expected a key, found a list"},
-        WrongLine{"NumberAsKey", 2, "  layers: 2\n  7: 1",
-                  "m.yaml:3:3: unknown key model.7: the keys here are family, layers, hidden, ffn, "
-                  "heads, sequence, vocab, dropout, precision"},
+        WrongLine{
+            "NumberAsKey", 2, "  layers: 2\n  7: 1",
+            "m.yaml:3:3: unknown key model.7: the keys here are family, graph, layers, hidden, "
+            "ffn, heads, sequence, vocab, dropout, precision, moe"},
         WrongLine{"Anchor", 2, "  layers: &two 2",
                   "m.yaml:2:11: anchors (&name) are not supported: remove it"},
         WrongLine{"Alias", 2, "  layers: &two 2\n  ffn: *two",
@@ -348,8 +349,8 @@ TEST(WrongDecks, Overrides) {
   EXPECT_EQ(set("layers=3"), "--set layers=3: unknown key layers: did you mean model.layers?");
   EXPECT_EQ(set("=3"), "--set =3: expected section.key=value");
   EXPECT_EQ(set("model={layers: 3}"),
-            "--set model={layers: 3}: model is not a key but a group of them: family, layers, "
-            "hidden, ffn, heads, sequence, vocab, dropout, precision");
+            "--set model={layers: 3}: model is not a key but a group of them: family, graph, "
+            "layers, hidden, ffn, heads, sequence, vocab, dropout, precision, moe");
   EXPECT_EQ(set("cluster.mesh.size=3"),
             "--set cluster.mesh.size=3: cluster.mesh is a list: set all of it, as in "
             "cluster.mesh=[{name: ranks, size: auto}]");

@@ -31,6 +31,23 @@ def compare_steps(name, expected, found):
     return difference[step], text
 
 
+def compare_experts(golden, run):
+    """Loads of the experts must be equal: 0 or infinite, with its description."""
+    if ("experts" in run) != (golden is not None):
+        return np.inf, "experts: " + ("not expected" if golden is None else "missing")
+    if golden is None:
+        return 0.0, "experts: none"
+    for name, expected in golden.items():
+        expected, found = np.array(expected), run["experts"][name][:]
+        if found.shape != expected.shape:
+            return np.inf, f"experts: {name} {found.shape}, expected {expected.shape}"
+        for step, layer, expert in np.argwhere(found != expected)[:1]:
+            return np.inf, (f"experts: {name} of step {step + 1}, layer {layer}, expert {expert}: "
+                            f"{found[step, layer, expert]}, "
+                            f"expected {expected[step, layer, expert]}")
+    return 0.0, "experts: equal loads"
+
+
 def compare_gradients(golden, file):
     """Per parameter: max |difference| / max |expected|. Worst value with its description."""
     expected = {n: np.array(g["values"]).reshape(g["shape"]) for n, g in golden.items()}
@@ -63,6 +80,7 @@ def main():
     with h5py.File(sys.argv[2], "r") as run:
         for name in ("loss", "grad_norm"):
             results.append(compare_steps(name, golden[name], run["iterations/" + name][:]))
+        results.append(compare_experts(golden.get("experts"), run))
     with h5py.File(sys.argv[3], "r") as gradients:
         results.append(compare_gradients(golden["gradients"], gradients))
     failed = False

@@ -8,7 +8,9 @@ Philox in numpy, as src/core/random.h defines it. Needs Debian's python3-torch (
 python3-yaml; only whoever changes the model's definition has to run it.
 
 GOLDEN.json: losses and norms of the gradient (before clipping) of every step, and the gradients
-of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}.
+of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. With experts
+also how many tokens chose each of them and how many of these were dropped, [steps, layers with
+experts, experts].
 """
 
 import json
@@ -73,7 +75,10 @@ def check_generator():
 
 
 class Dense:
-    """A post-norm transformer with causal attention; `parameters` by name."""
+    """A post-norm transformer with causal attention; `parameters` by name.
+
+    create_feed_forward() and feed_forward() are the half of a block that comes after attention.
+    """
 
     def __init__(self, model, seed, dtype):
         self.model, self.seed, self.dtype = model, seed, dtype
@@ -91,7 +96,7 @@ class Dense:
         self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
 
     def create_parameters(self):
-        hidden, heads, ffn, vocab = (self.model[k] for k in ("hidden", "heads", "ffn", "vocab"))
+        hidden, heads, vocab = (self.model[k] for k in ("hidden", "heads", "vocab"))
         head = self.head
         self.create("embedding.weight", (vocab, hidden), 0.1)
         for layer in range(self.model["layers"]):
@@ -103,14 +108,18 @@ class Dense:
             self.create(at + "attention.out.bias", (hidden,))
             self.create(at + "norm1.weight", (hidden,), value=1.0)
             self.create(at + "norm1.bias", (hidden,))
-            self.create(at + "ffn.up.weight", (hidden, ffn), 1 / math.sqrt(hidden))
-            self.create(at + "ffn.up.bias", (ffn,), 1 / math.sqrt(hidden))
-            self.create(at + "ffn.down.weight", (ffn, hidden), 1 / math.sqrt(ffn))
-            self.create(at + "ffn.down.bias", (hidden,), 1 / math.sqrt(ffn))
+            self.create_feed_forward(layer)
             self.create(at + "norm2.weight", (hidden,), value=1.0)
             self.create(at + "norm2.bias", (hidden,))
         self.create("head.weight", (hidden, vocab), 0.1)
         self.create("head.bias", (vocab,))
+
+    def create_feed_forward(self, layer):
+        hidden, ffn, at = self.model["hidden"], self.model["ffn"], f"layers.{layer}.ffn."
+        self.create(at + "up.weight", (hidden, ffn), 1 / math.sqrt(hidden))
+        self.create(at + "up.bias", (ffn,), 1 / math.sqrt(hidden))
+        self.create(at + "down.weight", (ffn, hidden), 1 / math.sqrt(ffn))
+        self.create(at + "down.bias", (hidden,), 1 / math.sqrt(ffn))
 
     def loss(self, tokens, targets, step):
         hidden, p = self.model["hidden"], self.parameters
@@ -120,12 +129,16 @@ class Dense:
             at = f"layers.{layer}."
             out = self.attention(at + "attention.", h)
             h = self.norm(at + "norm1", h + self.dropout(at + "attention.dropout", out, step))
-            up = F.relu(h @ p[at + "ffn.up.weight"] + p[at + "ffn.up.bias"])
-            up = self.dropout(at + "ffn.activation_dropout", up, step)
-            down = up @ p[at + "ffn.down.weight"] + p[at + "ffn.down.bias"]
-            h = self.norm(at + "norm2", h + self.dropout(at + "ffn.dropout", down, step))
+            h = self.norm(at + "norm2", h + self.feed_forward(layer, h, step))
         logits = h @ p["head.weight"] + p["head.bias"]
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def feed_forward(self, layer, h, step):
+        p, at = self.parameters, f"layers.{layer}.ffn."
+        up = F.relu(h @ p[at + "up.weight"] + p[at + "up.bias"])
+        up = self.dropout(at + "activation_dropout", up, step)
+        down = up @ p[at + "down.weight"] + p[at + "down.bias"]
+        return self.dropout(at + "dropout", down, step)
 
     def positions(self, sequence):
         """Sinusoids (Vaswani et al. 2017, section 3.5)."""
@@ -157,6 +170,83 @@ class Dense:
         return h * torch.tensor(keep, dtype=self.dtype) / (1 - rate)
 
 
+class Moe(Dense):
+    """Every so many blocks have experts: GShard (Lepikhin et al. 2020) with the router top2,
+    Switch (Fedus et al. 2021) with top1, both without auxiliary loss."""
+
+    # Logits that differ by less could be ordered otherwise in float32: the golden values of such
+    # a deck would depend on rounding.
+    MARGIN = 1e-3
+
+    def __init__(self, model, seed, dtype):
+        moe = model["moe"]
+        self.experts, self.every = moe["experts"], moe["every"]
+        self.choices = {"top1": 1, "top2": 2}[moe["router"]]
+        slots = math.ceil(moe["capacity_factor"] * self.choices * model["sequence"] / self.experts)
+        self.capacity = min(max(slots, 1), model["sequence"])
+        self.loads = []  # of the last step, by layer with experts: [2, experts]
+        super().__init__(model, seed, dtype)
+
+    def create_feed_forward(self, layer):
+        if (layer + 1) % self.every != 0:
+            super().create_feed_forward(layer)
+            return
+        hidden, ffn, experts = self.model["hidden"], self.model["ffn"], self.experts
+        at = f"layers.{layer}.moe."
+        self.create(at + "router.weight", (hidden, experts), 1 / math.sqrt(hidden))
+        self.create(at + "experts.up.weight", (experts, hidden, ffn), 1 / math.sqrt(hidden))
+        self.create(at + "experts.up.bias", (experts, ffn), 1 / math.sqrt(hidden))
+        self.create(at + "experts.down.weight", (experts, ffn, hidden), 1 / math.sqrt(ffn))
+        self.create(at + "experts.down.bias", (experts, hidden), 1 / math.sqrt(ffn))
+
+    def loss(self, tokens, targets, step):
+        self.loads = []
+        return super().loss(tokens, targets, step)
+
+    def feed_forward(self, layer, h, step):
+        if (layer + 1) % self.every != 0:
+            return super().feed_forward(layer, h, step)
+        p, at = self.parameters, f"layers.{layer}.moe."
+        batch, _, hidden = h.shape
+        logits = h @ p[at + "router.weight"]
+        chosen, slots = self.route(logits.detach())
+        gates = logits.softmax(-1).gather(-1, chosen)
+        if self.choices == 2:
+            gates = gates / gates.sum(-1, keepdim=True)
+
+        # Of every choice that was kept: its sequence, position and number, and its row.
+        b, s, c = (slots < self.capacity).nonzero(as_tuple=True)
+        row = (b, chosen[b, s, c], slots[b, s, c])
+        buffer = torch.zeros(batch, self.experts, self.capacity, hidden, dtype=self.dtype)
+        buffer = buffer.index_put(row, h[b, s])
+        used = torch.zeros(batch, self.experts, self.capacity, 1, dtype=self.dtype)
+        used[row] = 1.0
+
+        up = torch.einsum("bech,ehf->becf", buffer, p[at + "experts.up.weight"])
+        up = F.relu((up + p[at + "experts.up.bias"][:, None, :]) * used)
+        up = self.dropout(at + "activation_dropout", up, step)
+        down = torch.einsum("becf,efh->bech", up, p[at + "experts.down.weight"])
+        down = down + p[at + "experts.down.bias"][:, None, :]
+        y = torch.zeros_like(h).index_put((b, s), gates[b, s, c][:, None] * down[row],
+                                          accumulate=True)
+        return self.dropout(at + "dropout", y, step)
+
+    def route(self, logits):
+        """The experts that tokens choose and the slots that the choices ask for, both [batch,
+        sequence, choices]; a slot beyond the capacity is not had. All first choices of a
+        sequence, by position, come before all second choices."""
+        values, order = logits.sort(dim=-1, descending=True, stable=True)
+        gaps = values[..., :self.choices] - values[..., 1:self.choices + 1]
+        assert gaps.min() > self.MARGIN, f"logits {gaps.min():.1e} apart: change the seed"
+        chosen = order[..., :self.choices]
+        queue = F.one_hot(chosen.transpose(1, 2).flatten(1), self.experts)  # by priority
+        places = ((queue.cumsum(1) - 1) * queue).sum(-1)
+        slots = places.unflatten(1, (self.choices, -1)).transpose(1, 2)
+        dropped = (queue * (places >= self.capacity)[..., None]).sum((0, 1))
+        self.loads.append(torch.stack([queue.sum((0, 1)), dropped]))
+        return chosen, slots
+
+
 def synthetic_batch(deck, step):
     """Tokens and targets, [batch, sequence] each, of a step counted from 1."""
     batch, sequence = deck["train"]["batch"], deck["model"]["sequence"]
@@ -184,9 +274,12 @@ def run(deck, dtype=torch.float64):
     train = deck["train"]
     assert deck["data"]["kind"] == "synthetic" and deck["model"]["family"] == "bert"
     assert train["optimizer"] == "adamw" and train["schedule"] == "constant"
-    model = Dense(deck["model"], train["seed"], dtype)
+    kind = Moe if "moe" in deck["model"] else Dense
+    model = kind(deck["model"], train["seed"], dtype)
     optimizer = make_optimizer(model.parameters, train)
     golden = {"loss": [], "grad_norm": [], "gradients": {}}
+    if kind is Moe:
+        golden["experts"] = {"tokens": [], "dropped": []}
     for step in range(1, train["steps"] + 1):
         optimizer.zero_grad()
         loss = model.loss(*synthetic_batch(deck, step), step)
@@ -197,6 +290,9 @@ def run(deck, dtype=torch.float64):
         optimizer.step()
         golden["loss"].append(loss.item())
         golden["grad_norm"].append(norm.item())
+        if kind is Moe:
+            for at, name in enumerate(golden["experts"]):
+                golden["experts"][name].append([load[at].tolist() for load in model.loads])
     return golden
 
 
@@ -214,6 +310,8 @@ def write(golden, name):
         file.write('{\n')
         file.write(f'  "loss": {numbers(golden["loss"])},\n')
         file.write(f'  "grad_norm": {numbers(golden["grad_norm"])},\n')
+        if "experts" in golden:
+            file.write(f'  "experts": {json.dumps(golden["experts"])},\n')
         file.write('  "gradients": {\n' + ",\n".join(gradients) + '\n  }\n}\n')
 
 

@@ -66,6 +66,26 @@ class Run(unittest.TestCase):
             numpy.testing.assert_allclose(frame["comm_s_mean"], 0.021 + 0.0001 * (steps % 10))
             numpy.testing.assert_allclose(frame["comm_s_max"], 0.022 + 0.0001 * (steps % 10))
 
+    def test_loads_of_the_experts(self):
+        loads = hidup_timings.read_experts(self.path)
+        self.assertEqual(list(loads.columns), ["tokens", "dropped"])
+        steps, layers, experts = (loads.index.get_level_values(name).to_numpy()
+                                  for name in ("step", "layer", "expert"))
+        self.assertGreaterEqual(len(loads), self.flushed * 2 * 5)
+        self.assertEqual(len(loads) % (2 * 5), 0)
+        self.assertEqual((set(layers), set(experts)), ({0, 1}, {0, 1, 2, 3, 4}))
+        expected = 10 * steps + 5 * layers + experts
+        numpy.testing.assert_array_equal(loads["dropped"], expected)
+        numpy.testing.assert_array_equal(loads["tokens"], 1000 + expected)
+        self.assertEqual(loads.loc[(7, 1, 3), "dropped"], 78)
+
+    def test_a_model_without_experts(self):
+        path = os.path.join(self.folder, "dense.h5")
+        with h5py.File(path, "w") as file:
+            file["iterations/step"] = [1, 2]
+        with self.assertRaisesRegex(KeyError, "dense.h5: the model has no experts"):
+            hidup_timings.read_experts(path)
+
     def test_tables_and_attributes(self):
         program = hidup_timings.read_table(self.path, "program")
         self.assertEqual(list(program["name"]), ["embed", "embed.grad"])

@@ -89,12 +89,16 @@ void check_rows(const std::string& path, int64_t flushed) {
   const auto spans = reader.values<double>("/ranks/exposed_comm_s");
   ASSERT_GE(steps.size(), static_cast<size_t>(flushed));
   ASSERT_GE(loss.size(), static_cast<size_t>(flushed));
+  const auto dropped = reader.values<int64_t>("/experts/dropped");
+  const int64_t experts = sample::kExperts.layers * sample::kExperts.experts;
   ASSERT_GE(spans.size(), static_cast<size_t>(flushed * sample::kRanks));
+  ASSERT_GE(dropped.size(), static_cast<size_t>(flushed * experts));
   for (int64_t step = 1; step <= flushed; ++step) {
     const size_t i = static_cast<size_t>(step) - 1;
     ASSERT_EQ(steps[i], step);
     ASSERT_EQ(loss[i], sample::iteration(step).loss);
     ASSERT_EQ(spans[i * sample::kRanks], sample::spans(step, 2)[0]);
+    ASSERT_EQ(dropped[i * static_cast<size_t>(experts)], sample::loads(step, 0)[0]);
   }
 }
 
@@ -124,7 +128,7 @@ TEST(DiskFull, ReportsAndKeepsWhatWasFlushed) {
   Child writer([&](const Child::Report& report) {
     send_errors_to(errors);
     TimingFile file(path, false, sample::header());
-    limit_file_size(600'000);
+    limit_file_size(1'000'000);
     return write_until_full(path, "file too large", file, report);
   });
   const int64_t flushed = last_report(writer);

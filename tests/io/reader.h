@@ -94,9 +94,10 @@ class Reader {
   }
 
   template <typename T>
-  T attribute(const std::string& name) const {
+  T attribute(const std::string& name, const std::string& object = "/") const {
     T value = -1;
-    const hid_t attribute = H5Aopen(id_, name.c_str(), H5P_DEFAULT);
+    const hid_t attribute =
+        H5Aopen_by_name(id_, object.c_str(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT);
     EXPECT_GE(H5Aread(attribute, type_in_memory<T>(), &value), 0) << name;
     H5Aclose(attribute);
     return value;

@@ -12,6 +12,7 @@
 namespace hidup::sample {
 
 inline constexpr int64_t kRanks = 3;
+inline constexpr ExpertLayers kExperts = {.layers = 2, .experts = 5};
 
 inline TimingHeader header() {
   TimingHeader header;
@@ -36,6 +37,7 @@ inline TimingHeader header() {
       {"embed", "compute", "compute", 0, "forward", "", 4096, 512},
       {"embed.grad", "collective", "comm", -1, "backward", "all_reduce", 0, 1024}};
   header.memory = {.peak_bytes = {300, 301, 302}, .parameter_bytes = {100, 101, 102}};
+  header.experts = kExperts;
   return header;
 }
 
@@ -59,8 +61,18 @@ inline std::vector<double> spans(int64_t step, int which) {
   return values;
 }
 
+// Of all experts of all layers, beginning at `first`.
+inline std::vector<int64_t> loads(int64_t step, int64_t first) {
+  std::vector<int64_t> values;
+  for (int64_t expert = 0; expert < kExperts.layers * kExperts.experts; ++expert) {
+    values.push_back(first + 10 * step + expert);
+  }
+  return values;
+}
+
 inline void append(TimingFile& file, int64_t step) {
-  file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2));
+  file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2),
+                        {.tokens = loads(step, 1000), .dropped = loads(step, 0)});
 }
 
 }  // namespace hidup::sample

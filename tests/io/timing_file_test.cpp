@@ -53,6 +53,8 @@ TEST(TimingFile, HoldsTheHeader) {
   EXPECT_EQ(reader.values<int64_t>("/ranks/parameter_bytes"), (Numbers{100, 101, 102}));
   EXPECT_EQ(reader.shape("/iterations/step"), Extents{0});
   EXPECT_EQ(reader.shape("/ranks/comm_s"), (Extents{0, 3}));
+  EXPECT_EQ(reader.shape("/experts/tokens"), (Extents{0, 2, 5}));
+  EXPECT_EQ(reader.attribute<int64_t>("layers", "/experts"), 2);
 }
 
 TEST(TimingFile, LeavesOutAnEntropyThatIsUnknown) {
@@ -61,6 +63,20 @@ TEST(TimingFile, LeavesOutAnEntropyThatIsUnknown) {
   header.run.unigram_entropy.reset();
   TimingFile(folder.file("run.h5"), false, header).close();
   EXPECT_EQ(H5Aexists(Reader(folder.file("run.h5")).id(), "unigram_entropy"), 0);
+}
+
+TEST(TimingFile, LeavesOutExpertsThatThereAreNot) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("run.h5");
+  TimingHeader header = sample::header();
+  header.experts = {};
+  TimingFile file(path, false, header);
+  const std::vector<double> spans = sample::spans(1, 0);
+  file.append_iteration(sample::iteration(1), spans, spans, spans, {});
+  file.close();
+  const Reader reader(path);
+  EXPECT_EQ(H5Lexists(reader.id(), "experts", H5P_DEFAULT), 0);
+  EXPECT_EQ(reader.shape("/iterations/step"), Extents{1});
 }
 
 // Three flushes across a chunk's border, and the rest at the end.
@@ -106,6 +122,35 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
   }
 }
 
+// Rows that are blocks, more than a chunk of them.
+TEST(TimingFile, HoldsTheLoadsOfTheExperts) {
+  constexpr int64_t kSteps = 1900;
+  const TemporaryFolder folder;
+  const std::string path = folder.file("run.h5");
+  TimingFile file(path, false, sample::header());
+  Numbers expected_tokens;
+  Numbers expected_dropped;
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    sample::append(file, step);
+    if (step == 3 || step == 1000) {
+      file.flush();
+    }
+    const Numbers tokens = sample::loads(step, 1000);
+    const Numbers dropped = sample::loads(step, 0);
+    expected_tokens.insert(expected_tokens.end(), tokens.begin(), tokens.end());
+    expected_dropped.insert(expected_dropped.end(), dropped.begin(), dropped.end());
+  }
+  file.close();
+
+  const Reader reader(path);
+  ASSERT_EQ(reader.shape("/experts/tokens"), (Extents{kSteps, 2, 5}));
+  ASSERT_EQ(reader.shape("/experts/dropped"), (Extents{kSteps, 2, 5}));
+  EXPECT_TRUE(reader.values<int64_t>("/experts/tokens") == expected_tokens);
+  EXPECT_TRUE(reader.values<int64_t>("/experts/dropped") == expected_dropped);
+  EXPECT_EQ(reader.text_attribute("/experts/tokens", "unit"), Texts{"tokens"});
+  EXPECT_EQ(reader.text_attribute("/experts/dropped", "unit"), Texts{"tokens"});
+}
+
 TEST(TimingFile, OrdersTheTimelineByStep) {
   const TemporaryFolder folder;
   const std::string path = folder.file("run.h5");
@@ -133,8 +178,8 @@ herr_t check_dataset(hid_t root, const char* name, const H5O_info_t* info, void*
   const hid_t dataset = H5Dopen2(root, name, H5P_DEFAULT);
   const hid_t space = H5Dget_space(dataset);
   if (H5Sget_simple_extent_ndims(space) > 0) {
-    hsize_t extents[2] = {};
-    hsize_t limits[2] = {};
+    hsize_t extents[3] = {};
+    hsize_t limits[3] = {};
     H5Sget_simple_extent_dims(space, extents, limits);
     EXPECT_EQ(limits[0], H5S_UNLIMITED) << name;
     const hid_t creation = H5Dget_create_plist(dataset);
@@ -153,7 +198,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const Reader reader(path);
   int datasets = 0;
   H5Ovisit2(reader.id(), H5_INDEX_NAME, H5_ITER_NATIVE, check_dataset, &datasets, H5O_INFO_BASIC);
-  EXPECT_EQ(datasets, 29);
+  EXPECT_EQ(datasets, 31);
   EXPECT_EQ(reader.text_attribute("/iterations/wall_s", "unit"), Texts{"s"});
   EXPECT_EQ(reader.text_attribute("/ranks/peak_bytes", "unit"), Texts{"bytes"});
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});
@@ -167,7 +212,21 @@ TEST(TimingFile, ReportsMisuse) {
   sample::append(file, 5);
   EXPECT_THROW(sample::append(file, 5), Error);
   const std::vector<double> two_ranks = {0.1, 0.2};
-  EXPECT_THROW(file.append_iteration(sample::iteration(6), two_ranks, two_ranks, two_ranks), Error);
+  const std::vector<double> three_ranks = sample::spans(6, 0);
+  const Numbers loads = sample::loads(6, 0);
+  const Numbers short_loads = {1, 2};
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), two_ranks, two_ranks, two_ranks,
+                                     {.tokens = loads, .dropped = loads}),
+               Error);
+  EXPECT_THROW(
+      file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks, {}),
+      Error);
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks,
+                                     {.tokens = loads, .dropped = short_loads}),
+               Error);
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks,
+                                     {.tokens = short_loads, .dropped = loads}),
+               Error);
   file.close();
   file.close();
   EXPECT_THROW(sample::append(file, 7), Error);

@@ -40,8 +40,8 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
       const int32_t* t = targets.data();
       cross_entropy_forward(s, x, t, lse.data(), loss.data(), rows, vocab, kScale, false);
       cross_entropy_forward(s, x, t, lse.data(), added.data(), rows, vocab, kScale, true);
-      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, kScale);
-      cross_entropy_backward(s, in_place.data(), t, lse.data(), in_place.data(), rows, vocab,
+      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kScale);
+      cross_entropy_backward(s, in_place.data(), t, lse.data(), in_place.data(), rows, vocab, 0,
                              kScale);
     });
     Doubles expected_lse;
@@ -76,7 +76,7 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
   run([&](Stream& s) {
     cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), 1, 3, 1.0F,
                           false);
-    cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), 1, 3,
+    cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), 1, 3, 0,
                            1.0F);
   });
   EXPECT_EQ(loss[0], 0.0F);
@@ -88,6 +88,144 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
                           false);
   });
   EXPECT_TRUE(std::isnan(loss[0]));
+}
+
+// Columns begin .. end-1 of [rows, columns].
+std::vector<float> part_of(const std::vector<float>& values, int64_t columns, int64_t begin,
+                           int64_t end) {
+  std::vector<float> part;
+  for (size_t row = 0; row * static_cast<size_t>(columns) < values.size(); ++row) {
+    const auto at = values.begin() + static_cast<std::ptrdiff_t>(row) * columns;
+    part.insert(part.end(), at + begin, at + end);
+  }
+  return part;
+}
+
+// The stats of the parts of the classes between cuts, [parts, rows, 2].
+std::vector<float> stats_of(const std::vector<float>& logits, const std::vector<int32_t>& targets,
+                            const std::vector<int64_t>& cuts, int threads = 1) {
+  const auto rows = static_cast<int64_t>(targets.size());
+  std::vector<float> all;
+  for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+    const std::vector<float> part = part_of(logits, cuts.back(), cuts[p], cuts[p + 1]);
+    Output stats(2 * rows);
+    run(
+        [&](Stream& s) {
+          cross_entropy_stats(s, part.data(), targets.data(), stats.data(), rows,
+                              cuts[p + 1] - cuts[p], cuts[p]);
+        },
+        threads);
+    append(all, stats);
+  }
+  return all;
+}
+
+TEST(CrossEntropy, StatsAreThoseOfTheClassesThatAreHere) {
+  const std::vector<float> logits = {0.5F, -1.0F, 2.0F, 1.5F, 3.0F, 3.5F};
+  const std::vector<int32_t> targets = {2, 0};
+  const std::vector<float> stats = stats_of(logits, targets, {0, 0, 1, 3});
+  const float nothing = -std::numeric_limits<float>::infinity();
+  const std::vector<float> expected = {nothing,
+                                       0.0F,
+                                       nothing,
+                                       0.0F,
+                                       0.5F,
+                                       0.0F,
+                                       1.5F,
+                                       1.5F,
+                                       std::log(std::exp(-1.0F) + std::exp(2.0F)),
+                                       2.0F,
+                                       std::log(std::exp(3.0F) + std::exp(3.5F)),
+                                       0.0F};
+  ASSERT_EQ(stats.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_FLOAT_EQ(stats[i], expected[i]) << i;
+  }
+}
+
+TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
+  struct Parts {
+    int64_t rows;
+    std::vector<int64_t> cuts;
+  };
+  for (const auto& [rows, cuts] : {Parts{33, {0, 0, 100, 101, 259, 259}}, Parts{0, {0, 3, 5}},
+                                   Parts{5, {0, 7}}, Parts{7, {0, 1, 1, 2}}}) {
+    const int64_t vocab = cuts.back();
+    const auto parts = static_cast<int64_t>(cuts.size()) - 1;
+    const auto logits = random_floats("logits", rows * vocab, 3.0);
+    const auto targets = random_tokens("targets", rows, vocab);
+    const std::vector<float> stats = stats_of(logits, targets, cuts);
+    Output whole_lse(rows);
+    Output whole_loss(1);
+    Output whole_dlogits(rows * vocab);
+    Output lse(rows);
+    Output loss(1);
+    Output added(std::vector<float>{2.5F});
+    run([&, rows = rows](Stream& s) {
+      cross_entropy_forward(s, logits.data(), targets.data(), whole_lse.data(), whole_loss.data(),
+                            rows, vocab, kScale, false);
+      cross_entropy_backward(s, logits.data(), targets.data(), whole_lse.data(),
+                             whole_dlogits.data(), rows, vocab, 0, kScale);
+      cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), parts, rows, kScale, false);
+      cross_entropy_merge(s, stats.data(), lse.data(), added.data(), parts, rows, kScale, true);
+    });
+    const auto expected = static_cast<double>(whole_loss[0]);
+    expect_close(lse, to_doubles(whole_lse.values()), 4.0 * kEpsilon, "lse");
+    expect_close(loss, {expected}, 16.0 * kEpsilon, "loss");
+    expect_close(added, {expected + 2.5}, 16.0 * kEpsilon, "loss accumulated");
+    for (size_t p = 0; p + 1 < cuts.size(); ++p) {
+      const std::vector<float> part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
+      Output dlogits(static_cast<int64_t>(part.size()));
+      run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
+        cross_entropy_backward(s, part.data(), targets.data(), whole_lse.data(), dlogits.data(),
+                               rows, end - begin, begin, kScale);
+      });
+      EXPECT_EQ(dlogits.values(), part_of(whole_dlogits.values(), vocab, cuts[p], cuts[p + 1]));
+    }
+  }
+}
+
+TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
+  const float nothing = -std::numeric_limits<float>::infinity();
+  const std::vector<float> stats = {-1e4F, 0.0F, nothing, 0.0F, 1e4F, 1e4F};
+  const std::vector<float> broken = {0.0F, 0.0F, nothing, 0.0F, kNan, 0.0F};
+  Output lse(1);
+  Output loss(1);
+  Output broken_loss(1);
+  run([&](Stream& s) {
+    cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), 3, 1, 1.0F, false);
+  });
+  EXPECT_EQ(lse[0], 1e4F);
+  EXPECT_EQ(loss[0], 0.0F);
+  run([&](Stream& s) {
+    cross_entropy_merge(s, broken.data(), lse.data(), broken_loss.data(), 3, 1, 1.0F, false);
+  });
+  EXPECT_TRUE(std::isnan(lse[0]));
+  run([&](Stream& s) {  // no classes anywhere
+    cross_entropy_merge(s, &stats[2], lse.data(), loss.data(), 1, 1, 1.0F, false);
+  });
+  EXPECT_EQ(lse[0], nothing);
+  EXPECT_TRUE(std::isnan(broken_loss[0]));
+}
+
+TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
+  const int64_t rows = 501;
+  const std::vector<int64_t> cuts = {0, 100, 259};
+  const auto logits = random_floats("logits", rows * cuts.back(), 3.0);
+  const auto targets = random_tokens("targets", rows, cuts.back());
+  expect_same_bits([&](int threads) {
+    std::vector<float> all = stats_of(logits, targets, cuts, threads);
+    Output lse(rows);
+    Output loss(1);
+    run(
+        [&](Stream& s) {
+          cross_entropy_merge(s, all.data(), lse.data(), loss.data(), 2, rows, kScale, false);
+        },
+        threads);
+    append(all, lse);
+    append(all, loss);
+    return all;
+  });
 }
 
 TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
@@ -104,7 +242,7 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
           cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), rows,
                                 vocab, kScale, false);
           cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), rows,
-                                 vocab, kScale);
+                                 vocab, 0, kScale);
         },
         threads);
     std::vector<float> all;

@@ -7,17 +7,6 @@ namespace {
 
 constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
 
-Region box(std::vector<int64_t> global, std::vector<int64_t> start, std::vector<int64_t> extent) {
-  Region region;
-  region.dims = static_cast<int>(global.size());
-  for (size_t d = 0; d < global.size(); ++d) {
-    region.global[d] = global[d];
-    region.start[d] = start[d];
-    region.extent[d] = extent[d];
-  }
-  return region;
-}
-
 // The definition, one element at a time.
 void expect_dropped(const std::vector<float>& x, const Output& y, const Region& region, float p,
                     const StepState& state) {
@@ -43,6 +32,9 @@ TEST(Dropout, FollowsTheDefinitionInEveryPart) {
       box({9000}, {1}, {8999}),                    //
       box({1 << 20, 1 << 14, 8}, {(1 << 20) - 1, (1 << 14) - 5, 3}, {1, 5, 5}),  // beyond 2^32
       box({3, 5, 40}, {1, 2, 0}, {2, 0, 40}),                                    // nothing
+      box({3, 5, 40}, {3, 0, 0}, {0, 5, 40}),                                    //
+      box({3, 5, 40}, {1, 2, 40}, {2, 3, 0}),                                    //
+      box({3, 5, 0}, {0, 0, 0}, {3, 5, 0}),                                      //
       box({}, {}, {}),                                                           // a scalar
   };
   for (const Region& region : parts) {

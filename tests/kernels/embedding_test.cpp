@@ -49,6 +49,39 @@ TEST(Embedding, BackwardAddsPerToken) {
   }
 }
 
+// Parts of the rows, one of which is empty: every rank's y has zeros for the others' tokens.
+TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
+  const EmbeddingSize whole = {101, 17, 37};
+  const auto tokens = random_tokens("tokens", whole.tokens, whole.vocab);
+  const auto table = random_floats("table", whole.vocab * whole.hidden);
+  const auto dy = random_floats("dy", whole.tokens * whole.hidden);
+  Output y(whole.tokens * whole.hidden);
+  Output dtable(whole.vocab * whole.hidden);
+  run([&](Stream& s) {
+    embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kScale);
+    embedding_backward(s, tokens.data(), dy.data(), dtable.data(), whole, kScale, false);
+  });
+  std::vector<float> sum(y.size(), 0.0F);
+  std::vector<float> all_dtable;
+  for (const auto& [begin, end] :
+       {std::pair<int64_t, int64_t>{0, 6}, {6, 6}, {6, 7}, {7, 17}, {17, 17}}) {
+    const EmbeddingSize size = {whole.tokens, end - begin, whole.hidden, begin};
+    const float* part = table.data() + begin * whole.hidden;
+    Output part_y(whole.tokens * whole.hidden);
+    Output part_dtable(size.vocab * whole.hidden);
+    run([&](Stream& s) {
+      embedding_forward(s, tokens.data(), part, part_y.data(), size, kScale);
+      embedding_backward(s, tokens.data(), dy.data(), part_dtable.data(), size, kScale, false);
+    });
+    for (size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += part_y[i];
+    }
+    append(all_dtable, part_dtable);
+  }
+  EXPECT_EQ(sum, y.values());  // one rank has the row, the others add zeros
+  EXPECT_EQ(all_dtable, dtable.values());
+}
+
 TEST(Embedding, GradientHasTheSameBitsForAnyTeam) {
   const EmbeddingSize size = {501, 11, 517};
   const auto tokens = random_tokens("tokens", size.tokens, size.vocab);

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "core/region.h"
 #include "device/device.h"
 
 namespace hidup::kernels::testing {
@@ -51,38 +52,46 @@ inline Doubles to_doubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// An output of a kernel: every element is NaN until it is written (or starts from given
-// values), and writing beside it is an error.
-class Output {
+// An output of a kernel: every element is NaN (of integers, the smallest) until it is written (or
+// starts from given values), and writing beside it is an error.
+template <typename T>
+class GuardedOutput {
  public:
-  explicit Output(int64_t n) : Output(std::vector<float>(static_cast<size_t>(n), kNan)) {}
-  explicit Output(const std::vector<float>& initial)
+  explicit GuardedOutput(int64_t n)
+      : GuardedOutput(std::vector<T>(static_cast<size_t>(n), kUnwritten)) {}
+  explicit GuardedOutput(const std::vector<T>& initial)
       : n_(initial.size()), memory_(n_ + 2 * kGuard, kGuardValue) {
     std::copy(initial.begin(), initial.end(), memory_.begin() + kGuard);
   }
-  ~Output() {
+  ~GuardedOutput() {
     for (size_t i = 0; i < kGuard; ++i) {
       EXPECT_EQ(memory_[i], kGuardValue) << "written " << kGuard - i << " elements before";
       EXPECT_EQ(memory_[kGuard + n_ + i], kGuardValue) << "written " << i << " elements after";
     }
   }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+  GuardedOutput(const GuardedOutput&) = delete;
+  GuardedOutput& operator=(const GuardedOutput&) = delete;
 
-  float* data() { return memory_.data() + kGuard; }
-  float operator[](size_t i) const { return memory_[kGuard + i]; }
+  T* data() { return memory_.data() + kGuard; }
+  T operator[](size_t i) const { return memory_[kGuard + i]; }
   size_t size() const { return n_; }
-  std::vector<float> values() const {
+  std::vector<T> values() const {
     const auto begin = memory_.begin() + kGuard;
     return {begin, begin + static_cast<std::ptrdiff_t>(n_)};
   }
 
  private:
   static constexpr size_t kGuard = 64;
-  static constexpr float kGuardValue = -7777.0F;
+  static constexpr T kUnwritten = std::numeric_limits<T>::has_quiet_NaN
+                                      ? std::numeric_limits<T>::quiet_NaN()
+                                      : std::numeric_limits<T>::min();
+  static constexpr T kGuardValue = -7777;
   size_t n_;
-  std::vector<float> memory_;
+  std::vector<T> memory_;
 };
+
+using Output = GuardedOutput<float>;
+using IntOutput = GuardedOutput<int32_t>;
 
 // Runs `work` on a compute stream of that many threads, to its end.
 inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
@@ -113,6 +122,19 @@ void expect_close(const Actual& actual, const Doubles& expected, double toleranc
     ASSERT_TRUE(error <= tolerance * (1.0 + std::abs(expected[i])))
         << what << "[" << i << "] is " << actual[i] << ", expected " << expected[i];
   }
+}
+
+// Part of a global tensor.
+inline Region box(const std::vector<int64_t>& global, const std::vector<int64_t>& start,
+                  const std::vector<int64_t>& extent) {
+  Region region;
+  region.dims = static_cast<int>(global.size());
+  for (size_t d = 0; d < global.size(); ++d) {
+    region.global[d] = global[d];
+    region.start[d] = start[d];
+    region.extent[d] = extent[d];
+  }
+  return region;
 }
 
 inline double dot(const Doubles& a, const Doubles& b) {
@@ -146,6 +168,12 @@ void expect_gradient(const std::function<double(const Doubles&)>& loss, const Do
 inline void append(std::vector<float>& all, const Output& output) {
   const std::vector<float> values = output.values();
   all.insert(all.end(), values.begin(), values.end());
+}
+
+inline void append(std::vector<float>& all, const IntOutput& output) {  // below 2^24
+  for (const int32_t value : output.values()) {
+    all.push_back(static_cast<float>(value));
+  }
 }
 
 }  // namespace hidup::kernels::testing

@@ -12,58 +12,57 @@ double encoding(int64_t position, int64_t j, int64_t hidden) {
   return j % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }
 
-struct Case {
-  int64_t batch;
-  int64_t sequence;
-  int64_t hidden;
-  int64_t first_position;
-};
-
-Doubles expected(const std::vector<float>& x, const Case& c) {
+Doubles expected(const std::vector<float>& x, const Region& region) {
   Doubles y = to_doubles(x);
-  for (int64_t i = 0; i < c.batch * c.sequence * c.hidden; ++i) {
-    const int64_t s = i / c.hidden % c.sequence;
-    y[static_cast<size_t>(i)] += encoding(c.first_position + s, i % c.hidden, c.hidden);
+  for (int64_t i = 0; i < region.elements(); ++i) {
+    const int64_t index = region.global_index(i);
+    const int64_t hidden = region.global[2];
+    y[static_cast<size_t>(i)] +=
+        encoding(index / hidden % region.global[1], index % hidden, hidden);
   }
   return y;
 }
 
 // One stream runs all cases, so that what it keeps from one serves no other.
-TEST(Positions, FollowTheFormula) {
-  const std::vector<Case> cases = {{2, 5, 6, 0},    {2, 5, 6, 3},    {3, 4, 7, 3},
-                                   {1, 4, 7, 3000}, {1, 9, 7, 3000}, {0, 5, 6, 0},
-                                   {2, 0, 6, 0},    {2, 5, 0, 0},    {2, 5, 6, 0}};
+TEST(Positions, FollowTheFormulaInEveryPart) {
+  const std::vector<Region> parts = {
+      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // the whole
+      box({4, 8, 6}, {2, 3, 0}, {2, 5, 6}),        // the same extents, other positions
+      box({4, 8, 12}, {2, 3, 0}, {2, 5, 6}),       // other frequencies
+      box({4, 8, 12}, {2, 3, 5}, {2, 5, 6}),       // other channels, an odd first one
+      box({4, 8, 12}, {0, 3, 6}, {2, 5, 6}),       // an even first one
+      box({4, 8, 13}, {0, 3, 12}, {3, 5, 1}),      // one channel
+      box({3, 3004, 7}, {0, 3000, 0}, {3, 4, 7}),  //
+      box({1, 3009, 7}, {0, 3000, 3}, {1, 9, 3}),  //
+      box({2, 5, 6}, {2, 0, 0}, {0, 5, 6}),        // nothing
+      box({2, 5, 6}, {0, 5, 0}, {2, 0, 6}),        //
+      box({2, 5, 6}, {0, 0, 6}, {2, 5, 0}),        //
+      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // and the whole again
+  };
   std::vector<std::vector<float>> inputs;
   std::vector<std::unique_ptr<Output>> outputs;
-  for (const Case& c : cases) {
-    inputs.push_back(random_floats("x", c.batch * c.sequence * c.hidden));
-    outputs.push_back(std::make_unique<Output>(c.batch * c.sequence * c.hidden));
+  for (const Region& region : parts) {
+    inputs.push_back(random_floats("x", region.elements()));
+    outputs.push_back(std::make_unique<Output>(region.elements()));
   }
   run([&](Stream& stream) {
-    for (size_t i = 0; i < cases.size(); ++i) {
-      const Case& c = cases[i];
-      positions_forward(stream, inputs[i].data(), outputs[i]->data(), c.batch, c.sequence, c.hidden,
-                        c.first_position);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      positions_forward(stream, inputs[i].data(), outputs[i]->data(), parts[i]);
     }
   });
-  for (size_t i = 0; i < cases.size(); ++i) {
-    expect_close(*outputs[i], expected(inputs[i], cases[i]), 4.0 * kEpsilon,
-                 "y of case " + std::to_string(i));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    expect_close(*outputs[i], expected(inputs[i], parts[i]), 4.0 * kEpsilon,
+                 "y of part " + std::to_string(i));
   }
 }
 
 TEST(Positions, InPlaceAndWithAnyTeam) {
-  const Case c = {3, 7, 10, 2};
-  const auto x = random_floats("x", c.batch * c.sequence * c.hidden);
+  const Region region = box({3, 9, 11}, {0, 2, 1}, {3, 7, 10});
+  const auto x = random_floats("x", region.elements());
   expect_same_bits([&](int threads) {
     Output y(x);
-    run(
-        [&](Stream& stream) {
-          positions_forward(stream, y.data(), y.data(), c.batch, c.sequence, c.hidden,
-                            c.first_position);
-        },
-        threads);
-    expect_close(y, expected(x, c), 4.0 * kEpsilon, "y");
+    run([&](Stream& stream) { positions_forward(stream, y.data(), y.data(), region); }, threads);
+    expect_close(y, expected(x, region), 4.0 * kEpsilon, "y");
     return y.values();
   });
 }

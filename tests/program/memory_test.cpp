@@ -27,7 +27,7 @@ TEST(MemoryPlan, IsRightOnEveryRankAndReusesActivations) {
 TEST(MemoryPlan, ARankMayHoldNothing) {
   const Program program = sample_program(7);  // 5 sequences
   const MemoryPlan plan = plan_memory(program, 6);
-  EXPECT_EQ(plan.sizes[static_cast<size_t>(program.tokens)], 0);
+  EXPECT_EQ(plan.sizes[static_cast<size_t>(program.tokens[0])], 0);
   EXPECT_NO_THROW(verify(program, plan));
 }
 

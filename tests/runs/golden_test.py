@@ -1,4 +1,4 @@
-"""Losses, gradient norms and gradients of tests/golden/dense.yaml, against PyTorch's."""
+"""Losses, gradient norms, gradients and loads of the decks in tests/golden, against PyTorch's."""
 
 import subprocess
 import sys
@@ -11,20 +11,33 @@ GOLDEN = harness.SOURCE / "tests" / "golden"
 
 class GoldenTest(harness.RunTest):
 
-    def compare(self, ranks):
+    def compare(self, deck, ranks):
         run, gradients = self.folder / "run.h5", self.folder / "gradients.h5"
         self.assert_done(harness.run(
-            ranks, ["train", GOLDEN / "dense.yaml", "--cluster", self.folder / "cluster.yaml",
+            ranks, ["train", GOLDEN / f"{deck}.yaml", "--cluster", self.folder / "cluster.yaml",
                     "--out", run, "--dump-gradients", gradients]))
-        check = subprocess.run([sys.executable, GOLDEN / "check_golden.py", GOLDEN / "dense.json",
-                                run, gradients], stdout=subprocess.PIPE, text=True)
+        check = subprocess.run([sys.executable, GOLDEN / "check_golden.py",
+                                GOLDEN / f"{deck}.json", run, gradients],
+                               stdout=subprocess.PIPE, text=True)
         self.assertEqual(check.returncode, 0, check.stdout)
 
-    def test_one_rank(self):
-        self.compare(1)
+    def test_dense_on_one_rank(self):
+        self.compare("dense", 1)
 
-    def test_two_ranks(self):
-        self.compare(2)
+    def test_dense_on_two_ranks(self):
+        self.compare("dense", 2)
+
+    def test_two_experts_per_token_on_one_rank(self):
+        self.compare("sgmoe", 1)
+
+    def test_two_experts_per_token_on_two_ranks(self):
+        self.compare("sgmoe", 2)
+
+    def test_one_expert_per_token_on_one_rank(self):
+        self.compare("switch", 1)
+
+    def test_one_expert_per_token_on_two_ranks(self):
+        self.compare("switch", 2)
 
 
 if __name__ == "__main__":

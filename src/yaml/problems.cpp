@@ -1,4 +1,4 @@
-#include "deck/problems.h"
+#include "yaml/problems.h"
 
 #include <fmt/format.h>
 

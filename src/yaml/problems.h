@@ -1,4 +1,4 @@
-// What is wrong with decks: collected, so that one run reports all of it.
+// What is wrong with files of YAML: collected, so that one run reports all of it.
 #pragma once
 
 #include <string>

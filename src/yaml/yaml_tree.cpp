@@ -1,4 +1,4 @@
-#include "deck/yaml_tree.h"
+#include "yaml/yaml_tree.h"
 
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>

@@ -1,0 +1,29 @@
+// Boxes of tensors, copied: what packs and unpacks messages, and what slices.
+#pragma once
+
+#include <cstdint>
+
+#include "core/region.h"
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+// Strides and offsets count elements of 4 bytes (f32 or i32).
+struct Box {
+  int dims = 0;
+  int64_t extent[kMaxDims] = {};
+  int64_t from_stride[kMaxDims] = {};
+  int64_t to_stride[kMaxDims] = {};
+  int64_t from_offset = 0;
+  int64_t to_offset = 0;
+};
+
+// to[to_offset + sum i_d * to_stride_d] = from[from_offset + sum i_d * from_stride_d] for all
+// indices i below extent. The two do not overlap. An extent of 0 copies nothing; 0 dimensions are
+// one element.
+void copy_box(Stream& stream, const void* from, void* to, const Box& box);
+
+// n elements of 4 bytes become zero.
+void fill_zero(Stream& stream, void* to, int64_t n);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,127 @@
+#include "kernels/copy_box.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+namespace {
+
+constexpr int64_t kElement = 4;         // bytes
+constexpr int64_t kPiece = 16384;       // about what one thread copies at a time, in elements
+constexpr int64_t kLarge = 4 * kPiece;  // from there on a team is worth its start
+
+// The same box with the fewest dimensions, the innermost at the end; at least one.
+Box merged(const Box& box) {
+  Box out;
+  out.from_offset = box.from_offset;
+  out.to_offset = box.to_offset;
+  for (int d = 0; d < box.dims; ++d) {
+    if (box.extent[d] == 1) {
+      continue;
+    }
+    const int last = out.dims - 1;
+    if (last >= 0 && out.from_stride[last] == box.from_stride[d] * box.extent[d] &&
+        out.to_stride[last] == box.to_stride[d] * box.extent[d]) {
+      out.extent[last] *= box.extent[d];
+    } else {
+      out.extent[out.dims++] = box.extent[d];
+    }
+    out.from_stride[out.dims - 1] = box.from_stride[d];
+    out.to_stride[out.dims - 1] = box.to_stride[d];
+  }
+  if (out.dims == 0) {
+    out.dims = 1;
+    out.extent[0] = 1;
+    out.from_stride[0] = 1;
+    out.to_stride[0] = 1;
+  }
+  return out;
+}
+
+// A run along the innermost dimension, from its element `begin` to `end`.
+void copy_run(const Box& box, const char* from, char* to, int64_t begin, int64_t end) {
+  constexpr int64_t kShort = 16;  // elements that are faster copied without a call
+  const int64_t from_stride = box.from_stride[box.dims - 1];
+  const int64_t to_stride = box.to_stride[box.dims - 1];
+  if (from_stride == 1 && to_stride == 1 && end - begin > kShort) {
+    std::memcpy(to + begin * kElement, from + begin * kElement,
+                static_cast<size_t>((end - begin) * kElement));
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i) {
+    std::memcpy(to + i * to_stride * kElement, from + i * from_stride * kElement, kElement);
+  }
+}
+
+// Elements begin .. end-1 of the runs first .. last-1, counted row-major over the outer dimensions.
+void copy_runs(const Box& box, const char* from, char* to, int64_t first, int64_t last,
+               int64_t begin, int64_t end) {
+  int64_t index[kMaxDims] = {};
+  int64_t from_at = box.from_offset;
+  int64_t to_at = box.to_offset;
+  for (int64_t d = box.dims - 2, rest = first; d >= 0; --d) {
+    index[d] = rest % box.extent[d];
+    rest /= box.extent[d];
+    from_at += index[d] * box.from_stride[d];
+    to_at += index[d] * box.to_stride[d];
+  }
+  for (int64_t run = first; run < last; ++run) {
+    copy_run(box, from + from_at * kElement, to + to_at * kElement, begin, end);
+    for (int d = box.dims - 2; d >= 0; --d) {
+      from_at += box.from_stride[d];
+      to_at += box.to_stride[d];
+      if (++index[d] < box.extent[d]) {
+        break;
+      }
+      index[d] = 0;
+      from_at -= box.extent[d] * box.from_stride[d];
+      to_at -= box.extent[d] * box.to_stride[d];
+    }
+  }
+}
+
+int64_t elements_of(const Box& box) {
+  int64_t elements = 1;
+  for (int d = 0; d < box.dims; ++d) {
+    elements *= box.extent[d];
+  }
+  return elements;
+}
+
+}  // namespace
+
+void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
+  stream.enqueue([=, source = static_cast<const char*>(from), target = static_cast<char*>(to)] {
+    const int64_t elements = elements_of(box);
+    if (elements == 0) {
+      return;
+    }
+    const Box simple = merged(box);
+    const int64_t run = simple.extent[simple.dims - 1];
+    const int64_t runs = elements / run;
+    // Long runs are cut into pieces, short ones are done several at a time.
+    const int64_t pieces = ceil_div(run, kPiece);
+    const int64_t group = std::max<int64_t>(1, kPiece / run);
+#pragma omp parallel for schedule(static) if (elements >= kLarge)
+    for (int64_t task = 0; task < ceil_div(runs, group) * pieces; ++task) {
+      const int64_t first = task / pieces * group;
+      const int64_t begin = task % pieces * kPiece;
+      copy_runs(simple, source, target, first, std::min(runs, first + group), begin,
+                std::min(run, begin + kPiece));
+    }
+  });
+}
+
+void fill_zero(Stream& stream, void* to, int64_t n) {
+  stream.enqueue([target = static_cast<char*>(to), n] {
+#pragma omp parallel for schedule(static) if (n >= kLarge)
+    for (int64_t first = 0; first < n; first += kPiece) {
+      std::memset(target + first * kElement, 0,
+                  static_cast<size_t>(std::min(kPiece, n - first) * kElement));
+    }
+  });
+}
+
+}  // namespace hidup::kernels

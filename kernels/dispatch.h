@@ -1,0 +1,46 @@
+// Tokens to the buffers of their experts, and the experts' results back to the tokens, by
+// sorted indices (routing, see route.h) instead of products with one-hot matrices.
+//
+// Both work on the experts first_expert .. first_expert + experts - 1 and on the tokens whose
+// routing they are given; entries of other experts and dropped ones are passed over. Slots that no
+// given entry names are zeros in `buffer` tensors that these write.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct DispatchSize {
+  int64_t batch;
+  int64_t sequence;
+  int64_t choices;
+  int64_t experts;
+  int64_t first_expert;
+  int64_t capacity;
+  int64_t width;  // elements of a token
+};
+
+// buffer[b, e, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].
+// x: f32 [batch, sequence, width]; routing: i32 [batch, sequence, choices];
+// buffer: f32 [batch, experts, capacity, width].
+void dispatch_forward(Stream& stream, const float* x, const int32_t* routing, float* buffer,
+                      DispatchSize size);
+
+// dx[b, s, :] = the sum of dbuffer[b, e, slot, :] over the entries of routing[b, s, :].
+void dispatch_backward(Stream& stream, const float* dbuffer, const int32_t* routing, float* dx,
+                       DispatchSize size);
+
+// y[b, s, :] = the sum of weights[b, s, c] * buffer[b, e, slot, :] over the entries of
+// routing[b, s, :]. weights: f32 [batch, sequence, choices]; y: f32 [batch, sequence, width].
+void combine_forward(Stream& stream, const float* buffer, const int32_t* routing,
+                     const float* weights, float* y, DispatchSize size);
+
+// dbuffer[b, e, slot, :] = weights[b, s, c] * dy[b, s, :]; dweights[b, s, c] = the inner product of
+// buffer[b, e, slot, :] and dy[b, s, :], zero for entries that are passed over. Both overwritten.
+void combine_backward(Stream& stream, const float* buffer, const int32_t* routing,
+                      const float* weights, const float* dy, float* dbuffer, float* dweights,
+                      DispatchSize size);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,66 @@
+#include <algorithm>
+
+#include "kernels/cpu_math.h"
+#include "kernels/expert_matmul.h"
+
+namespace hidup::kernels {
+
+void expert_bias(Stream& stream, const float* x, const float* bias, const int32_t* counts, float* y,
+                 ExpertSize size) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
+    for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
+      const int64_t index = row / size.capacity;
+      const float* in = x + row * size.n;
+      const float* added = bias + index % size.experts * size.n;
+      float* out = y + row * size.n;
+      if (row % size.capacity >= counts[index]) {
+        std::fill_n(out, size.n, 0.0F);
+        continue;
+      }
+#pragma omp simd
+      for (int64_t j = 0; j < size.n; ++j) {
+        out[j] = in[j] + added[j];
+      }
+    }
+  });
+}
+
+void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts, float* dbias,
+                          ExpertSize size, bool accumulate) {
+  stream.enqueue([=] {
+    constexpr int64_t kColumns = 64;
+    constexpr int64_t kRows = 64;  // summed on their own, so that long sums lose less
+    const int64_t across = ceil_div(size.n, kColumns);
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < size.experts * across; ++task) {
+      const int64_t expert = task / across;
+      const int64_t column = task % across * kColumns;
+      const int64_t columns = std::min(kColumns, size.n - column);
+      float total[kColumns] = {};
+      for (int64_t b = 0; b < size.batch; ++b) {
+        const int64_t index = b * size.experts + expert;
+        const int64_t used = counts[index];
+        const float* rows = dy + index * size.capacity * size.n + column;
+        for (int64_t first = 0; first < used; first += kRows) {
+          float sum[kColumns] = {};
+          for (int64_t row = first; row < std::min(used, first + kRows); ++row) {
+#pragma omp simd
+            for (int64_t j = 0; j < columns; ++j) {
+              sum[j] += rows[row * size.n + j];
+            }
+          }
+          for (int64_t j = 0; j < columns; ++j) {
+            total[j] += sum[j];
+          }
+        }
+      }
+      float* out = dbias + expert * size.n + column;
+      for (int64_t j = 0; j < columns; ++j) {
+        out[j] = accumulate ? out[j] + total[j] : total[j];
+      }
+    }
+  });
+}
+
+}  // namespace hidup::kernels

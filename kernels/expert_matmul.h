@@ -1,0 +1,45 @@
+// Matrix products and biases of experts, each on the rows in its buffer that are in use.
+//
+// counts[b, e] says how many of the `capacity` rows of sequence b and expert e are in use: its
+// first ones. The others are not computed; in what these functions write they are zeros.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct ExpertSize {
+  int64_t batch;
+  int64_t experts;
+  int64_t capacity;
+  int64_t k;  // width of the input
+  int64_t n;  // width of the output
+};
+
+// y[b, e, r, :] = x[b, e, r, :] w[e] for r < counts[b, e].
+// x: f32 [batch, experts, capacity, k]; w: f32 [experts, k, n]; counts: i32 [batch, experts];
+// y: f32 [batch, experts, capacity, n], which overlaps neither.
+void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t* counts, float* y,
+                   ExpertSize size);
+
+// dx[b, e, r, :] = dy[b, e, r, :] w[e]^T for r < counts[b, e]; overwritten.
+void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w,
+                                  const int32_t* counts, float* dx, ExpertSize size);
+
+// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e].
+void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy,
+                                   const int32_t* counts, float* dw, ExpertSize size,
+                                   bool accumulate);
+
+// y[b, e, r, :] = x[b, e, r, :] + bias[e] for r < counts[b, e]. Rows of width n; y may be x.
+// bias: f32 [experts, n]. The gradient of x is dy itself.
+void expert_bias(Stream& stream, const float* x, const float* bias, const int32_t* counts, float* y,
+                 ExpertSize size);
+
+// dbias[e] (+)= the sum of dy[b, e, r, :] over b and r < counts[b, e].
+void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts, float* dbias,
+                          ExpertSize size, bool accumulate);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,261 @@
+#include "kernels/expert_matmul.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu_gemm.h"
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+namespace {
+
+// Some of the rows in use of one expert, which are counted over the sequences one after the other.
+struct Rows {
+  int64_t expert;
+  int64_t first;
+  int64_t count;
+};
+
+// Part of a product of one expert.
+struct Tile {
+  Rows rows;
+  int64_t column;
+  int64_t columns;
+};
+
+int64_t rows_in_use(const int32_t* counts, const ExpertSize& size, int64_t expert) {
+  int64_t sum = 0;
+  for (int64_t b = 0; b < size.batch; ++b) {
+    sum += counts[b * size.experts + expert];
+  }
+  return sum;
+}
+
+// visit(at, n): n of the rows lie together, from row `at` of [batch * experts * capacity] on.
+template <typename Visit>
+void for_each_run(const Rows& rows, const int32_t* counts, const ExpertSize& size, Visit visit) {
+  int64_t skip = rows.first;
+  int64_t left = rows.count;
+  for (int64_t b = 0; b < size.batch && left > 0; ++b) {
+    const int64_t index = b * size.experts + rows.expert;
+    const int64_t n = std::min(counts[index] - skip, left);
+    if (n > 0) {
+      visit(index * size.capacity + skip, n);
+      left -= n;
+      skip = 0;
+    } else {
+      skip -= counts[index];
+    }
+  }
+}
+
+// Where in the tensors the rows are if they lie together, otherwise -1.
+int64_t place_of(const Rows& rows, const int32_t* counts, const ExpertSize& size) {
+  int64_t place = -1;
+  for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
+    if (n == rows.count) {
+      place = at;
+    }
+  });
+  return place;
+}
+
+// Columns of a tensor with rows of `width`.
+struct Columns {
+  const float* data;
+  int64_t width;
+  int64_t first;
+  int64_t count;
+};
+
+// The rows as one matrix: where they are if they lie together (at `place`), otherwise copied to
+// `memory`.
+ConstMatrix matrix_of(const Rows& rows, int64_t place, const Columns& columns,
+                      const int32_t* counts, const ExpertSize& size, std::vector<float>& memory) {
+  const float* from = columns.data + columns.first;
+  if (place >= 0) {
+    return {.data = from + place * columns.width, .stride = columns.width};
+  }
+  float* const copy = scratch(memory, rows.count * columns.count);
+  float* to = copy;
+  for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
+    for (int64_t row = at; row < at + n; ++row) {
+      to = std::copy_n(from + row * columns.width, columns.count, to);
+    }
+  });
+  return {.data = copy, .stride = columns.count};
+}
+
+struct TileSize {
+  int64_t rows;
+  int64_t columns;
+};
+
+// The tiles that all experts' products are cut into: the largest, for they copy the least, that
+// give 32 threads work; count(size) says how many there would be. Shapes and counts alone decide,
+// for the rounding depends on it. oneDNN does not repack a transposed w for few rows, hence 256
+// there.
+template <typename Count>
+TileSize tile_size(bool transposed, Count count) {
+  const TileSize smallest = {transposed ? 256 : 128, 128};
+  TileSize size = {512, 512};
+  while (count(size) < 32) {
+    if (size.rows > smallest.rows &&
+        (size.rows > size.columns || size.columns == smallest.columns)) {
+      size.rows /= 2;
+    } else if (size.columns > smallest.columns) {
+      size.columns /= 2;
+    } else {
+      break;
+    }
+  }
+  return size;
+}
+
+// y = x op(w) of every expert; x has rows of k, y of n.
+struct Product {
+  const float* x;
+  const float* w;
+  float* y;
+  int64_t k;
+  int64_t n;
+  bool transposed;
+};
+
+void multiply_tile(const Product& p, const Tile& tile, const int32_t* counts,
+                   const ExpertSize& size) {
+  thread_local std::vector<float> gathered;
+  thread_local std::vector<float> memory;
+  const Rows& rows = tile.rows;
+  const int64_t place = place_of(rows, counts, size);
+  const ConstMatrix x = matrix_of(
+      rows, place, {.data = p.x, .width = p.k, .first = 0, .count = p.k}, counts, size, gathered);
+  const ConstMatrix w = {
+      .data = p.w + rows.expert * p.k * p.n + tile.column * (p.transposed ? p.k : 1),
+      .stride = p.transposed ? p.k : p.n,
+      .transposed = p.transposed};
+  if (place >= 0) {
+    gemm(rows.count, tile.columns, p.k, x, w, 0.0F, p.y + place * p.n + tile.column, p.n);
+    return;
+  }
+  float* const products = scratch(memory, rows.count * tile.columns);
+  gemm(rows.count, tile.columns, p.k, x, w, 0.0F, products, tile.columns);
+  const float* result = products;
+  for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
+    for (int64_t row = at; row < at + n; ++row) {
+      std::copy_n(result, tile.columns, p.y + row * p.n + tile.column);
+      result += tile.columns;
+    }
+  });
+}
+
+// The tiles of all experts' products. Valid until the next call on this thread.
+const std::vector<Tile>& tiles_of(const Product& p, const int32_t* counts, const ExpertSize& size) {
+  thread_local std::vector<Tile> tiles;
+  tiles.clear();
+  if (p.k == 0) {
+    return tiles;
+  }
+  const TileSize extent = tile_size(p.transposed, [&](TileSize at_most) {
+    int64_t count = 0;
+    for (int64_t e = 0; e < size.experts; ++e) {
+      count += ceil_div(rows_in_use(counts, size, e), at_most.rows);
+    }
+    return count * ceil_div(p.n, at_most.columns);
+  });
+  for (int64_t e = 0; e < size.experts; ++e) {
+    const int64_t rows = rows_in_use(counts, size, e);
+    for (int64_t row = 0; row < rows; row += extent.rows) {
+      for (int64_t column = 0; column < p.n; column += extent.columns) {
+        tiles.push_back({.rows = {e, row, std::min(extent.rows, rows - row)},
+                         .column = column,
+                         .columns = std::min(extent.columns, p.n - column)});
+      }
+    }
+  }
+  return tiles;
+}
+
+// Rows without a product, which are those not in use, or all if k = 0, become zeros.
+void multiply(const Product& p, const int32_t* counts, const ExpertSize& size) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
+    if (p.k == 0 || row % size.capacity >= counts[row / size.capacity]) {
+      std::fill_n(p.y + row * p.n, p.n, 0.0F);
+    }
+  }
+  const std::vector<Tile>& tiles = tiles_of(p, counts, size);
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    multiply_tile(p, tiles[i], counts, size);
+  }
+}
+
+// One tile of dw = x^T dy of an expert: rows of it are columns of x. The rows of x and dy are
+// taken kRows at a time, in order.
+void sum_tile(const Columns& x, const Columns& dy, int64_t expert, const int32_t* counts,
+              const ExpertSize& size, float* dw, bool accumulate) {
+  constexpr int64_t kRows = 512;
+  thread_local std::vector<float> x_memory;
+  thread_local std::vector<float> dy_memory;
+  float beta = accumulate ? 1.0F : 0.0F;
+  const int64_t all = rows_in_use(counts, size, expert);
+  for (int64_t row = 0; row < all; row += kRows) {
+    const Rows rows = {expert, row, std::min(kRows, all - row)};
+    const int64_t place = place_of(rows, counts, size);
+    ConstMatrix left = matrix_of(rows, place, x, counts, size, x_memory);
+    left.transposed = true;
+    const ConstMatrix right = matrix_of(rows, place, dy, counts, size, dy_memory);
+    gemm(x.count, dy.count, rows.count, left, right, beta, dw, size.n);
+    beta = 1.0F;
+  }
+  if (all == 0 && !accumulate) {
+    for (int64_t i = 0; i < x.count; ++i) {
+      std::fill_n(dw + i * size.n, dy.count, 0.0F);
+    }
+  }
+}
+
+}  // namespace
+
+void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t* counts, float* y,
+                   ExpertSize size) {
+  stream.enqueue([=] {
+    multiply({.x = x, .w = w, .y = y, .k = size.k, .n = size.n, .transposed = false}, counts, size);
+  });
+}
+
+void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w,
+                                  const int32_t* counts, float* dx, ExpertSize size) {
+  stream.enqueue([=] {
+    multiply({.x = dy, .w = w, .y = dx, .k = size.n, .n = size.k, .transposed = true}, counts,
+             size);
+  });
+}
+
+void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy,
+                                   const int32_t* counts, float* dw, ExpertSize size,
+                                   bool accumulate) {
+  stream.enqueue([=] {
+    const TileSize extent = tile_size(false, [=](TileSize at_most) {
+      return size.experts * ceil_div(size.k, at_most.rows) * ceil_div(size.n, at_most.columns);
+    });
+    const int64_t across = ceil_div(size.n, extent.columns);
+    const int64_t tiles = ceil_div(size.k, extent.rows) * across;
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t task = 0; task < size.experts * tiles; ++task) {
+      const int64_t expert = task / tiles;
+      const int64_t row = task % tiles / across * extent.rows;
+      const int64_t column = task % across * extent.columns;
+      sum_tile(
+          {.data = x, .width = size.k, .first = row, .count = std::min(extent.rows, size.k - row)},
+          {.data = dy,
+           .width = size.n,
+           .first = column,
+           .count = std::min(extent.columns, size.n - column)},
+          expert, counts, size, dw + (expert * size.k + row) * size.n + column, accumulate);
+    }
+  });
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,27 @@
+// The weights with which a token's experts are mixed.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct GateSize {
+  int64_t tokens;
+  int64_t experts;
+  int64_t choices;   // 1 or 2
+  int64_t capacity;  // decodes routing entries (route.h); a dropped choice counts like any other
+};
+
+// With p = softmax(logits[t, :]) and e_c the token's choices: weights[t, c] = p[e_c] for one
+// choice (Switch, Fedus et al. 2021), p[e_c] / (p[e_0] + p[e_1]) for two (GShard).
+// logits: f32 [tokens, experts]; routing: i32 [tokens, choices]; weights: f32 [tokens, choices].
+void gate_forward(Stream& stream, const float* logits, const int32_t* routing, float* weights,
+                  GateSize size);
+
+// dlogits: f32 [tokens, experts], overwritten; dweights: f32 [tokens, choices].
+void gate_backward(Stream& stream, const float* logits, const int32_t* routing,
+                   const float* dweights, float* dlogits, GateSize size);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,108 @@
+#include "kernels/gate.h"
+
+#include <algorithm>
+
+#include "kernels/cpu_math.h"
+#include "kernels/cpu_routing.h"
+
+namespace hidup::kernels {
+namespace {
+
+// One token: its row of logits and the experts it chose.
+struct Token {
+  Token(const float* logits, const int32_t* routing, const GateSize& size, int64_t index)
+      : x(logits + index * size.experts), experts(size.experts) {
+    for (int64_t c = 0; c < size.choices; ++c) {
+      expert[c] = expert_of(routing[index * size.choices + c], size.capacity);
+    }
+  }
+
+  const float* x;
+  int64_t experts;
+  int64_t expert[2] = {0, 0};
+};
+
+// exponentials[e] = exp(x[e] - the largest), where asked for; returns their sum.
+float exponentials(const Token& token, float largest, float* values) {
+  const float* x = token.x;
+  return sum_of(token.experts, [=](int64_t e) { return values[e] = fast_exp(x[e] - largest); });
+}
+
+void forward_one(const Token& token, float* weight) {
+  const float* x = token.x;
+  const float largest = max_of(x, token.experts);
+  const float sum = sum_of(token.experts, [=](int64_t e) { return fast_exp(x[e] - largest); });
+  *weight = fast_exp(x[token.expert[0]] - largest) / sum;
+}
+
+// The other experts cancel in p[e_0] / (p[e_0] + p[e_1]).
+void forward_two(const Token& token, float* weights) {
+  const float x0 = token.x[token.expert[0]];
+  const float x1 = token.x[token.expert[1]];
+  const float largest = std::max(x0, x1);
+  const float p0 = fast_exp(x0 - largest);
+  const float p1 = fast_exp(x1 - largest);
+  weights[0] = p0 / (p0 + p1);
+  weights[1] = p1 / (p0 + p1);
+}
+
+// dx[j] = dweight * p[e] * ([j = e] - p[j])
+void backward_one(const Token& token, float dweight, float* dx) {
+  const float factor = 1.0F / exponentials(token, max_of(token.x, token.experts), dx);
+  const float share = dweight * dx[token.expert[0]] * factor;
+#pragma omp simd
+  for (int64_t j = 0; j < token.experts; ++j) {
+    dx[j] *= -share * factor;
+  }
+  dx[token.expert[0]] += share;
+}
+
+// Both choices may be the same expert: then its gradient is zero.
+void backward_two(const Token& token, const float* dweights, float* dx) {
+  float weights[2];
+  forward_two(token, weights);
+  const float share = weights[0] * weights[1] * (dweights[0] - dweights[1]);
+  std::fill_n(dx, token.experts, 0.0F);
+  dx[token.expert[0]] += share;
+  dx[token.expert[1]] -= share;
+}
+
+}  // namespace
+
+void gate_forward(Stream& stream, const float* logits, const int32_t* routing, float* weights,
+                  GateSize size) {
+  stream.enqueue([=] {
+    if (size.experts == 0) {
+      std::fill_n(weights, size.tokens * size.choices, 0.0F);
+      return;
+    }
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < size.tokens; ++t) {
+      const Token token(logits, routing, size, t);
+      if (size.choices == 1) {
+        forward_one(token, weights + t);
+      } else {
+        forward_two(token, weights + 2 * t);
+      }
+    }
+  });
+}
+
+void gate_backward(Stream& stream, const float* logits, const int32_t* routing,
+                   const float* dweights, float* dlogits, GateSize size) {
+  stream.enqueue([=] {
+    const int64_t tokens = size.experts == 0 ? 0 : size.tokens;
+#pragma omp parallel for schedule(static)
+    for (int64_t t = 0; t < tokens; ++t) {
+      const Token token(logits, routing, size, t);
+      float* dx = dlogits + t * size.experts;
+      if (size.choices == 1) {
+        backward_one(token, dweights[t], dx);
+      } else {
+        backward_two(token, dweights + 2 * t, dx);
+      }
+    }
+  });
+}
+
+}  // namespace hidup::kernels

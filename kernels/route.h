@@ -1,0 +1,47 @@
+// Which experts a token of a Mixture-of-Experts layer goes to, and where in their buffers.
+//
+// Every expert has `capacity` slots per sequence, so that the choice depends on one sequence
+// alone. Choices take slots in this order: the first choices of all tokens of the sequence by
+// position, then the second choices (GShard, Lepikhin et al. 2020, algorithm 1). A choice that
+// finds no slot is dropped.
+//
+// A routing entry, i32, is expert * capacity + slot, or -(expert + 1) where it was dropped.
+#pragma once
+
+#include <cstdint>
+
+#include "core/region.h"
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+struct RouteSize {
+  int64_t batch;
+  int64_t sequence;
+  int64_t experts;
+  int64_t choices;   // experts per token: 1 or 2
+  int64_t capacity;  // slots of an expert per sequence
+};
+
+// The experts with the largest logits, largest first; of equal ones the lower expert.
+// logits: f32 [batch, sequence, experts]; routing: i32 [batch, sequence, choices].
+void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size);
+
+// Experts by random numbers instead: choice c of the token with row-major index t in the
+// global [batch, sequence] goes to expert (word(t) + c) % experts of the stream {key, 0}; the same
+// in every step. `tokens`: the part [batch, sequence] of the global tokens that this is.
+void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
+                uint64_t key);
+
+// How many slots of an expert are in use, which are its first ones: counts[b, e] is that of
+// expert first_expert + e, for `experts` experts. counts: i32 [batch, experts].
+// routing: i32 [batch, entries], where entries = sequence * choices.
+void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
+                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts);
+
+// load[0, e]: choices of expert e; load[1, e]: those of them that were dropped.
+// routing: i32 [entries]; load: f32 [2, experts], exact up to 2^24.
+void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
+                 int64_t experts, int64_t capacity);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,138 @@
+#include "kernels/route.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/random.h"
+#include "kernels/cpu_columns.h"
+#include "kernels/cpu_math.h"
+#include "kernels/cpu_routing.h"
+
+namespace hidup::kernels {
+namespace {
+
+// The one or two experts with the largest of x[0 .. experts). A single expert is both choices.
+void choose(const float* x, int64_t experts, int64_t choices, int32_t* chosen) {
+  int64_t first = 0;
+  int64_t second = -1;
+  for (int64_t e = 1; e < experts; ++e) {
+    if (x[e] > x[first]) {
+      second = first;
+      first = e;
+    } else if (second < 0 || x[e] > x[second]) {
+      second = e;
+    }
+  }
+  if (choices > 0) {
+    chosen[0] = static_cast<int32_t>(first);
+  }
+  if (choices > 1) {
+    chosen[1] = static_cast<int32_t>(second < 0 ? first : second);
+  }
+}
+
+// Turns the chosen experts of one sequence into routing entries.
+void assign_slots(int32_t* routing, const RouteSize& size) {
+  thread_local std::vector<int32_t> memory;
+  int32_t* used = scratch(memory, size.experts);
+  std::fill_n(used, size.experts, 0);
+  const auto capacity = static_cast<int32_t>(size.capacity);
+  for (int64_t c = 0; c < size.choices; ++c) {
+    for (int64_t s = 0; s < size.sequence; ++s) {
+      int32_t& entry = routing[s * size.choices + c];
+      const int32_t expert = entry;
+      entry = used[expert] < capacity ? expert * capacity + used[expert]++ : -(expert + 1);
+    }
+  }
+}
+
+// routing[b, s, :] from chosen(t, entries), which writes the experts of the token with
+// row-major index t. With no experts every choice is dropped.
+template <typename Chosen>
+void route(int32_t* routing, const RouteSize& size, Chosen chosen) {
+  const int64_t tokens = size.batch * size.sequence;
+  if (size.experts == 0) {
+    std::fill_n(routing, tokens * size.choices, -1);
+    return;
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t t = 0; t < tokens; ++t) {
+    chosen(t, routing + t * size.choices);
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t b = 0; b < size.batch; ++b) {
+    assign_slots(routing + b * size.sequence * size.choices, size);
+  }
+}
+
+}  // namespace
+
+void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size) {
+  stream.enqueue([=] {
+    route(routing, size, [=](int64_t t, int32_t* entries) {
+      choose(logits + t * size.experts, size.experts, size.choices, entries);
+    });
+  });
+}
+
+void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
+                uint64_t key) {
+  stream.enqueue([=] {
+    const RandomStream random{key, 0};
+    route(routing, size, [=](int64_t t, int32_t* entries) {
+      const uint64_t word = random.word(static_cast<uint64_t>(tokens.global_index(t)));
+      for (int64_t c = 0; c < size.choices; ++c) {
+        entries[c] = static_cast<int32_t>((word + static_cast<uint64_t>(c)) %
+                                          static_cast<uint64_t>(size.experts));
+      }
+    });
+  });
+}
+
+void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
+                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < batch; ++b) {
+      int32_t* count = counts + b * experts;
+      std::fill_n(count, experts, 0);
+      for (int64_t i = b * entries; i < (b + 1) * entries; ++i) {
+        const int64_t expert = routing[i] < 0 ? -1 : expert_of(routing[i], capacity);
+        if (expert >= first_expert && expert < first_expert + experts) {
+          ++count[expert - first_expert];
+        }
+      }
+    }
+  });
+}
+
+void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
+                 int64_t experts, int64_t capacity) {
+  stream.enqueue([=] {
+    thread_local std::vector<int64_t> memory;
+    const RowBlocks blocks(entries);
+    int64_t* partials = scratch(memory, blocks.count * 2 * experts);
+#pragma omp parallel for schedule(static)
+    for (int64_t block = 0; block < blocks.count; ++block) {
+      int64_t* chosen = partials + block * 2 * experts;
+      int64_t* dropped = chosen + experts;
+      std::fill_n(chosen, 2 * experts, 0);
+      for (int64_t i = blocks.begin(block); i < blocks.end(block); ++i) {
+        const int64_t expert = expert_of(routing[i], capacity);
+        if (expert < experts) {
+          ++chosen[expert];
+          dropped[expert] += routing[i] < 0 ? 1 : 0;
+        }
+      }
+    }
+    for (int64_t j = 0; j < 2 * experts; ++j) {
+      int64_t sum = 0;
+      for (int64_t block = 0; block < blocks.count; ++block) {
+        sum += partials[block * 2 * experts + j];
+      }
+      load[j] = static_cast<float>(sum);
+    }
+  });
+}
+
+}  // namespace hidup::kernels

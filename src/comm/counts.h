@@ -1,0 +1,25 @@
+// How many elements every rank has a part of in a device collective. For those
+// who implement Communicator.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+
+namespace hidup {
+
+inline constexpr int64_t kElementBytes = 4;  // f32 and i32
+
+// Throws Error(internal) unless there is one count per rank, none negative.
+// `doing`: "all_gather of x".
+void check_counts(const std::vector<int64_t>& counts, int ranks, const std::string& doing);
+
+// Where each rank's part starts, in elements; one more entry with their sum.
+std::vector<int64_t> starts_of(const std::vector<int64_t>& counts);
+
+// What a collective of one rank does: copies `count` elements in stream order.
+void copy_elements(Stream& stream, void* to, const void* from, int64_t count);
+
+}  // namespace hidup

@@ -1,0 +1,201 @@
+#include "comm/mpi_collectives.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "comm/counts.h"
+#include "comm/mpi_check.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kRingChunk = int64_t{1} << 18;  // elements: 1 MiB stays in a core's cache
+// Up to this sum of counts MPI's own reduce_scatter is as fast, and needs only
+// log(ranks) steps where the ring needs one per rank.
+constexpr int64_t kSmall = int64_t{1} << 14;
+
+// 4-byte elements that are only moved, whatever they mean.
+const MPI_Datatype kElement = MPI_UINT32_T;
+
+std::byte* at(void* data, int64_t element) {
+  return static_cast<std::byte*>(data) + element * kElementBytes;
+}
+
+const std::byte* at(const void* data, int64_t element) {
+  return static_cast<const std::byte*>(data) + element * kElementBytes;
+}
+
+void copy_now(void* to, const void* from, int64_t count) {
+  if (count > 0) {
+    std::memcpy(to, from, static_cast<size_t>(count * kElementBytes));
+  }
+}
+
+// Elements of [0, count) in the piece that starts at `done`; none past the end.
+int piece(int64_t count, int64_t done, int64_t max_piece) {
+  return static_cast<int>(std::clamp<int64_t>(count - done, 0, max_piece));
+}
+
+std::vector<int> to_ints(const std::vector<int64_t>& values) {
+  std::vector<int> ints(values.size());
+  std::transform(values.begin(), values.end(), ints.begin(),
+                 [](int64_t value) { return static_cast<int>(value); });
+  return ints;
+}
+
+}  // namespace
+
+MpiCollectives::MpiCollectives(MPI_Comm group, int64_t max_piece)
+    : group_(group),
+      max_piece_(max_piece),
+      chunk_(std::min(kRingChunk, max_piece)),
+      partial_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(2 * chunk_))) {
+  check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
+}
+
+void MpiCollectives::all_reduce(float* data, int64_t count, const std::string& doing) {
+  for (int64_t done = 0; done < count; done += max_piece_) {
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + done, piece(count, done, max_piece_), MPI_FLOAT,
+                            MPI_SUM, group_),
+              doing);
+  }
+}
+
+void MpiCollectives::broadcast(void* data, int64_t count, const std::string& doing) {
+  for (int64_t done = 0; done < count; done += max_piece_) {
+    check_mpi(MPI_Bcast(at(data, done), piece(count, done, max_piece_), kElement, 0, group_),
+              doing);
+  }
+}
+
+void MpiCollectives::all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
+                                const std::string& doing) {
+  const std::vector<int64_t> starts = starts_of(counts);
+  if (starts.back() > max_piece_) {
+    all_gather_ring(send, receive, counts, doing);
+  } else if (starts.back() > 0) {
+    const std::vector<int> int_counts = to_ints(counts);
+    const std::vector<int> int_starts = to_ints(starts);
+    check_mpi(MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], kElement, receive,
+                             int_counts.data(), int_starts.data(), kElement, group_),
+              doing);
+  }
+}
+
+void MpiCollectives::all_gather_ring(const void* send, void* receive,
+                                     const std::vector<int64_t>& counts, const std::string& doing) {
+  const std::vector<int64_t> starts = starts_of(counts);
+  auto block = static_cast<size_t>(rank_);  // the one passed on
+  copy_now(at(receive, starts[block]), send, counts[block]);
+  for (int step = 1; step < size_; ++step) {
+    const size_t next = static_cast<size_t>((rank_ - step + size_) % size_);
+    pass_on(at(receive, starts[block]), counts[block], at(receive, starts[next]), counts[next],
+            doing);
+    block = next;
+  }
+}
+
+void MpiCollectives::reduce_scatter(const float* send, float* receive,
+                                    const std::vector<int64_t>& counts, const std::string& doing) {
+  const int64_t sum = starts_of(counts).back();
+  const auto longest = std::max_element(counts.begin(), counts.end());
+  if (sum == 0) {
+    return;
+  }
+  if (*longest == sum) {
+    reduce_to(static_cast<int>(longest - counts.begin()), send, receive, sum, doing);
+  } else if (sum <= std::min(kSmall, max_piece_)) {
+    const std::vector<int> int_counts = to_ints(counts);
+    check_mpi(MPI_Reduce_scatter(send, receive, int_counts.data(), MPI_FLOAT, MPI_SUM, group_),
+              doing);
+  } else {
+    reduce_scatter_ring(send, receive, counts, doing);
+  }
+}
+
+void MpiCollectives::reduce_to(int root, const float* send, float* receive, int64_t count,
+                               const std::string& doing) {
+  for (int64_t done = 0; done < count; done += max_piece_) {
+    float* const to = rank_ == root ? receive + done : nullptr;
+    check_mpi(MPI_Reduce(send + done, to, piece(count, done, max_piece_), MPI_FLOAT, MPI_SUM, root,
+                         group_),
+              doing);
+  }
+}
+
+// Block b starts at rank b + 1 and goes round to rank b; every rank on the way adds
+// its own part. So the order of the sum is fixed.
+void MpiCollectives::reduce_scatter_ring(const float* send, float* receive,
+                                         const std::vector<int64_t>& counts,
+                                         const std::string& doing) {
+  const std::vector<int64_t> starts = starts_of(counts);
+  const int64_t longest = *std::max_element(counts.begin(), counts.end());
+  for (int64_t done = 0; done < longest; done += chunk_) {
+    auto block = static_cast<size_t>(left());
+    const float* outgoing = send + starts[block] + done;
+    for (int step = 1; step < size_; ++step) {
+      const auto next = static_cast<size_t>((rank_ - 1 - step + size_) % size_);
+      const int count = piece(counts[next], done, chunk_);
+      float* const incoming =
+          step == size_ - 1 ? receive + done : partial_.get() + (step % 2) * chunk_;
+      pass_on(outgoing, piece(counts[block], done, chunk_), incoming, count, doing);
+      const float* const own = send + starts[next] + done;
+      for (int i = 0; i < count; ++i) {
+        incoming[i] += own[i];
+      }
+      outgoing = incoming;
+      block = next;
+    }
+  }
+}
+
+void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive,
+                             int64_t receive_count, const std::string& doing) {
+  for (int64_t done = 0; done < std::max(send_count, receive_count); done += max_piece_) {
+    const int out = piece(send_count, done, max_piece_);
+    const int in = piece(receive_count, done, max_piece_);
+    const int to = out > 0 ? right() : MPI_PROC_NULL;
+    const int from = in > 0 ? left() : MPI_PROC_NULL;
+    check_mpi(MPI_Sendrecv(at(send, done), out, kElement, to, 0, at(receive, done), in, kElement,
+                           from, 0, group_, MPI_STATUS_IGNORE),
+              doing);
+  }
+}
+
+// All messages at once, as Open MPI does for as many ranks as a node has: uneven
+// pieces do not wait for each other.
+void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
+                                void* receive, const std::vector<int64_t>& receive_counts,
+                                const std::string& doing) {
+  const std::vector<int64_t> send_starts = starts_of(send_counts);
+  const std::vector<int64_t> receive_starts = starts_of(receive_counts);
+  std::vector<MPI_Request> requests;
+  for (int step = 1; step < size_; ++step) {
+    const int from = (rank_ - step + size_) % size_;
+    const auto peer = static_cast<size_t>(from);
+    for (int64_t done = 0; done < receive_counts[peer]; done += max_piece_) {
+      check_mpi(MPI_Irecv(at(receive, receive_starts[peer] + done),
+                          piece(receive_counts[peer], done, max_piece_), kElement, from, 0, group_,
+                          &requests.emplace_back(MPI_REQUEST_NULL)),
+                doing);
+    }
+  }
+  for (int step = 1; step < size_; ++step) {
+    const int to = (rank_ + step) % size_;
+    const auto peer = static_cast<size_t>(to);
+    for (int64_t done = 0; done < send_counts[peer]; done += max_piece_) {
+      check_mpi(
+          MPI_Isend(at(send, send_starts[peer] + done), piece(send_counts[peer], done, max_piece_),
+                    kElement, to, 0, group_, &requests.emplace_back(MPI_REQUEST_NULL)),
+          doing);
+    }
+  }
+  const auto self = static_cast<size_t>(rank_);
+  copy_now(at(receive, receive_starts[self]), at(send, send_starts[self]), send_counts[self]);
+  check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE),
+            doing);
+}
+
+}  // namespace hidup

@@ -1,0 +1,137 @@
+// hidup graph: the operations of a model, its tensors, and every way to shard them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "commands.h"
+#include "deck/deck.h"
+#include "graph/operation.h"
+#include "graph/text.h"
+#include "planning.h"
+#include "sharding/rules.h"
+#include "train/setup.h"
+
+namespace hidup {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> texts(const std::vector<Placement>& placements) {
+  std::vector<std::string> list;
+  for (const Placement& placement : placements) {
+    list.push_back(to_string(placement));
+  }
+  return list;
+}
+
+// The text form, with the rules as comments behind each operation: it can be parsed again.
+std::string print_text(const Graph& graph) {
+  std::istringstream lines(print_graph(graph));
+  std::string text;
+  std::string line;
+  OpId next = 0;
+  while (std::getline(lines, line)) {
+    text += line + "\n";
+    const bool operation = next < static_cast<OpId>(graph.ops().size()) &&
+                           line.starts_with(graph.op_name(next) + " = ");
+    if (!operation) {
+      continue;
+    }
+    for (const Rule& rule : rules_of(graph, next)) {
+      text += fmt::format("#   {:14} {} -> {}\n", rule.name, fmt::join(texts(rule.inputs), " "),
+                          to_string(rule.output));
+    }
+    ++next;
+  }
+  return text;
+}
+
+Json tensor_json(const Tensor& tensor) {
+  static constexpr std::array kRoles = {"input", "parameter", "activation"};
+  return {{"name", tensor.name},
+          {"dtype", name_of(tensor.dtype)},
+          {"shape", tensor.shape},
+          {"dims", tensor.dims},
+          {"role", kRoles.at(static_cast<size_t>(tensor.role))}};
+}
+
+Json operation_json(const Graph& graph, OpId id) {
+  const Op& op = graph.op(id);
+  std::vector<std::string> inputs;
+  std::vector<Shape> shapes;
+  for (const TensorId input : op.inputs) {
+    inputs.push_back(graph.tensor(input).name);
+    shapes.push_back(graph.tensor(input).shape);
+  }
+  Json rules = Json::array();
+  for (const Rule& rule : rules_of(graph, id)) {
+    rules.push_back({{"name", rule.name},
+                     {"inputs", texts(rule.inputs)},
+                     {"output", to_string(rule.output)},
+                     {"input_gradients", texts(rule.input_gradients)}});
+  }
+  const Tensor& output = graph.tensor(op.output);
+  return {{"name", output.name},
+          {"kind", spec_of(op.kind).name},
+          {"inputs", inputs},
+          {"attributes", op.attributes},
+          {"flops", forward_flops(op.kind, shapes, output.shape, op.attributes)},
+          {"rules", rules}};
+}
+
+std::string print_json(const Graph& graph) {
+  Json json = {{"name", graph.name()},
+               {"hash", fmt::format("{:016x}", graph_hash(graph))},
+               {"parameters", graph.parameter_count()},
+               {"tensors", Json::array()},
+               {"operations", Json::array()}};
+  for (const Tensor& tensor : graph.tensors()) {
+    json["tensors"].push_back(tensor_json(tensor));
+  }
+  for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+    json["operations"].push_back(operation_json(graph, id));
+  }
+  return json.dump(2) + "\n";
+}
+
+// For Graphviz: operations are boxes with their rules, parameters and inputs ellipses.
+std::string print_dot(const Graph& graph) {
+  std::string text = fmt::format("digraph \"{}\" {{\n  node [fontname=sans];\n", graph.name());
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role != Tensor::Role::activation) {
+      text += fmt::format("  \"{}\" [shape=ellipse, label=\"{}\\n{}{}\"];\n", tensor.name,
+                          tensor.name, name_of(tensor.dtype), to_string(tensor.shape));
+    }
+  }
+  for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+    const Op& op = graph.op(id);
+    const Tensor& output = graph.tensor(op.output);
+    std::vector<std::string> rules;
+    for (const Rule& rule : rules_of(graph, id)) {
+      rules.push_back(rule.name);
+    }
+    text += fmt::format("  \"{}\" [shape=box, label=\"{}\\n{} {}\\n{}\"];\n", output.name,
+                        output.name, spec_of(op.kind).name, to_string(output.shape),
+                        fmt::join(rules, ", "));
+    for (const TensorId input : op.inputs) {
+      text += fmt::format("  \"{}\" -> \"{}\";\n", graph.tensor(input).name, output.name);
+    }
+  }
+  return text + "}\n";
+}
+
+}  // namespace
+
+int graph(const GraphOptions& options) {
+  const DeckSource model = read_deck_file(options.deck);
+  const Deck deck = parse_decks(&model, nullptr, options.overrides);
+  const Graph whole = make_graph(deck, graph_text(deck), open_data(deck).vocab);
+  fmt::print("{}", options.format == "json"  ? print_json(whole)
+                   : options.format == "dot" ? print_dot(whole)
+                                             : print_text(whole));
+  return 0;
+}
+
+}  // namespace hidup

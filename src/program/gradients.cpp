@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "program/lowering.h"
+#include "sharding/reshard.h"
+
+namespace hidup {
+namespace {
+
+// Sums that become totals where they are.
+bool only_sums(const Layout& from, const Layout& to) {
+  return std::ranges::all_of(reshard_steps(from, to), [](const ReshardStep& step) {
+    return step.kind == ReshardKind::all_reduce;
+  });
+}
+
+int64_t bytes_of(const Graph& graph, const std::vector<TensorId>& parameters) {
+  int64_t bytes = 0;
+  for (const TensorId parameter : parameters) {
+    bytes += elements(graph.tensor(parameter).shape) * size_of(DType::f32);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string Lowering::gradient_name(TensorId id) const {
+  return graph_.tensor(id).name + ".gradient";
+}
+
+// Totals lie in memory by group, in the order in which the backward pass completes them, so that
+// a bucket is one piece.
+void Lowering::add_gradients() {
+  for (OpId op = op_count() - 1; op >= 0; --op) {
+    for (size_t i = 0; i < graph_.op(op).inputs.size(); ++i) {
+      const TensorId id = graph_.op(op).inputs[i];
+      if (role(id) != Tensor::Role::parameter) {
+        continue;
+      }
+      ParameterGradient& gradient = gradients_[id];
+      gradient.completed_by = op;
+      const Layout layout = gradient_layout(ways(op), i);
+      if (std::ranges::find(gradient.sums, layout, &Sum::layout) == gradient.sums.end()) {
+        gradient.sums.push_back({layout});
+      }
+    }
+  }
+  for (OpId op = op_count() - 1; op >= 0; --op) {
+    for (const TensorId id : completed_by(op)) {
+      ParameterGradient& gradient = gradients_.at(id);
+      GradientGroup group{.total = stored_.at(id)->optimizer_state,
+                          .storage = stored_.at(id)->storage};
+      for (const Sum& sum : gradient.sums) {
+        group.sums.push_back(sum.layout);
+      }
+      auto found = std::ranges::find(groups_, group);
+      if (found == groups_.end()) {
+        found = groups_.insert(groups_.end(), group);
+      }
+      found->members.push_back(id);
+      gradient.group = static_cast<size_t>(found - groups_.begin());
+    }
+  }
+  for (const GradientGroup& group : groups_) {
+    const bool in_place = group.sums.size() == 1 && only_sums(group.sums[0], group.total);
+    for (const TensorId id : group.members) {
+      ParameterGradient& gradient = gradients_.at(id);
+      const Value value{.name = gradient_name(id),
+                        .role = Value::Role::gradient,
+                        .shape = graph_.tensor(id).shape,
+                        .layout = in_place ? group.sums[0] : group.total};
+      gradient.total = add_value(value);
+      for (Sum& sum : gradient.sums) {
+        sum.value = in_place ? gradient.total
+                             : add_value({.name = value.name + ".sum",
+                                          .shape = value.shape,
+                                          .layout = sum.layout});
+      }
+    }
+  }
+}
+
+std::vector<TensorId> Lowering::completed_by(OpId op) const {
+  std::vector<TensorId> complete;
+  for (const TensorId id : graph_.op(op).inputs) {
+    if (role(id) == Tensor::Role::parameter && gradients_.at(id).completed_by == op &&
+        std::ranges::find(complete, id) == complete.end()) {
+      complete.push_back(id);
+    }
+  }
+  return complete;
+}
+
+ValueId Lowering::activation_gradient(OpId op, size_t input) {
+  const TensorId id = graph_.op(op).inputs[input];
+  return add_value({.name = gradient_name(id),
+                    .shape = graph_.tensor(id).shape,
+                    .layout = gradient_layout(ways(op), input)});
+}
+
+bool Lowering::unshared(ValueId value) const {
+  const auto found = holders_.find(value);
+  return found == holders_.end() || found->second == 0;
+}
+
+// Out of place where another tensor's gradient still is this very value.
+ValueId Lowering::add(ValueId a, ValueId b, const std::string& name) {
+  const Value& value = program_.value(b);
+  const ValueId result =
+      unshared(b)   ? b
+      : unshared(a) ? a
+                    : add_value({.name = name, .shape = value.shape, .layout = value.layout});
+  emit(Opcode::add, name + ".add", {a, b}, {result});
+  return result;
+}
+
+ValueId Lowering::output_gradient(OpId op) {
+  const TensorId id = graph_.op(op).output;
+  Layout wanted;
+  for (const Rule& rule : ways(op).rules) {
+    wanted.push_back(gradient_of(rule.output));
+  }
+  const std::vector<Sum> sums = std::exchange(gradient_[index(id)], {});
+  for (const Sum& sum : sums) {
+    --holders_[sum.value];
+  }
+  ValueId total = -1;
+  for (const Sum& sum : sums) {
+    const ValueId part = reshard(sum.value, wanted, gradient_name(id), unshared(sum.value));
+    total = total < 0 ? part : add(total, part, gradient_name(id));
+  }
+  return total;
+}
+
+Lowering::Target Lowering::target_of(OpId op, size_t input) {
+  const TensorId id = graph_.op(op).inputs[input];
+  if (role(id) != Tensor::Role::parameter) {
+    return {activation_gradient(op, input), false};
+  }
+  ParameterGradient& gradient = gradients_.at(id);
+  const Layout layout = gradient_layout(ways(op), input);
+  Sum& sum = *std::ranges::find(gradient.sums, layout, &Sum::layout);
+  return {sum.value, std::exchange(sum.written, true)};
+}
+
+void Lowering::written(OpId op, size_t input, const Target& target) {
+  if (role(graph_.op(op).inputs[input]) != Tensor::Role::parameter) {
+    contribute(op, input, target.value);
+  }
+}
+
+void Lowering::contribute(OpId op, size_t input, ValueId value) {
+  const TensorId id = graph_.op(op).inputs[input];
+  if (!differentiable(id)) {
+    return;
+  }
+  if (role(id) == Tensor::Role::parameter) {
+    const auto [sum, accumulate] = target_of(op, input);
+    if (accumulate) {
+      emit(Opcode::add, gradient_name(id) + ".add", {sum, value}, {sum});
+    } else {
+      emit(Opcode::slice, gradient_name(id), {value}, {sum});
+    }
+    return;
+  }
+  const Layout layout = gradient_layout(ways(op), input);
+  std::vector<Sum>& sums = gradient_[index(id)];
+  const auto sum = std::ranges::find(sums, layout, &Sum::layout);
+  if (sum == sums.end()) {
+    sums.push_back({layout, value});
+  } else {
+    --holders_[sum->value];
+    sum->value = value = add(sum->value, value, gradient_name(id));
+  }
+  ++holders_[value];
+}
+
+void Lowering::complete_gradients(OpId op) {
+  for (const TensorId id : completed_by(op)) {
+    groups_[gradients_.at(id).group].complete.push_back(id);
+  }
+  if (!strategy_.defer_gradients) {
+    close_buckets(options_.bucket_bytes);
+  }
+}
+
+void Lowering::close_buckets(int64_t least) {
+  for (GradientGroup& group : groups_) {
+    if (!group.complete.empty() && bytes_of(graph_, group.complete) >= least) {
+      close_bucket(group);
+    }
+  }
+}
+
+void Lowering::close_bucket(GradientGroup& group) {
+  const std::vector<TensorId> bucket = std::exchange(group.complete, {});
+  const std::string name = fmt::format("gradients.{}", buckets_++);
+  const int microbatch = std::exchange(microbatch_, -1);
+  Operands totals;
+  for (const TensorId id : bucket) {
+    totals.push_back(gradients_.at(id).total);
+  }
+  for (size_t s = 0; s < group.sums.size(); ++s) {
+    Operands sums;
+    for (const TensorId id : bucket) {
+      sums.push_back(gradients_.at(id).sums[s].value);
+    }
+    if (s == 0 && group.sums[0] != group.total) {
+      reshard_all(sums, group.total, name, true, sums == totals ? Operands{} : totals);
+      continue;
+    }
+    const Operands parts = reshard_all(sums, group.total, name, true);
+    for (size_t p = 0; p < parts.size(); ++p) {
+      if (parts[p] == totals[p]) {
+        continue;
+      }
+      if (s == 0) {
+        emit(Opcode::slice, name, {parts[p]}, {totals[p]});
+      } else {
+        emit(Opcode::add, name, {totals[p], parts[p]}, {totals[p]});
+      }
+    }
+  }
+  microbatch_ = microbatch;
+  group.buckets.push_back(bucket);
+}
+
+}  // namespace hidup

@@ -1,0 +1,230 @@
+// From one layout to another: local copies, and collectives with their messages.
+#include <algorithm>
+#include <vector>
+
+#include "kernels/copy_box.h"
+#include "runtime/operands.h"
+
+namespace hidup {
+namespace {
+
+// What two regions of one tensor have in common.
+Region intersection(const Region& a, const Region& b) {
+  Region common = a;
+  for (int d = 0; d < a.dims; ++d) {
+    common.start[d] = std::max(a.start[d], b.start[d]);
+    const int64_t end = std::min(a.start[d] + a.extent[d], b.start[d] + b.extent[d]);
+    common.extent[d] = std::max<int64_t>(0, end - common.start[d]);
+  }
+  return common;
+}
+
+// How a box of the tensor lies in memory that holds the region densely.
+struct Place {
+  int64_t offset = 0;
+  int64_t stride[kMaxDims] = {};
+
+  Place(const Region& held, const Region& box) {
+    int64_t step = 1;
+    for (int d = held.dims - 1; d >= 0; --d) {
+      stride[d] = step;
+      offset += (box.start[d] - held.start[d]) * step;
+      step *= held.extent[d];
+    }
+  }
+};
+
+kernels::Box box_between(const Region& box, const Place& from, const Place& to) {
+  kernels::Box copy;
+  copy.dims = box.dims;
+  copy.from_offset = from.offset;
+  copy.to_offset = to.offset;
+  std::copy_n(box.extent, kMaxDims, copy.extent);
+  std::copy_n(from.stride, kMaxDims, copy.from_stride);
+  std::copy_n(to.stride, kMaxDims, copy.to_stride);
+  return copy;
+}
+
+struct Copy {
+  const float* from;
+  float* to;
+  kernels::Box box;
+};
+
+void issue(const std::vector<Copy>& copies, Stream& stream) {
+  for (const Copy& copy : copies) {
+    kernels::copy_box(stream, copy.from, copy.to, copy.box);
+  }
+}
+
+Copy copy_common(const Operands& at) {
+  const Region from = at.in_region(0);
+  const Region to = at.out_region(0);
+  const Region box = intersection(from, to);
+  return {at.in(0), at.out(0), box_between(box, Place(from, box), Place(to, box))};
+}
+
+// One side of the messages between a rank and the ranks along the axis: the boxes of the values
+// that go to each of them, or come from it, in the order of ranks and then of values.
+class Messages {
+ public:
+  explicit Messages(const Operands& at) : at_(at) {
+    const Binding& binding = at.binding();
+    peers_ = group_of(binding.program.mesh, binding.rank, axis());
+  }
+
+  size_t axis() const { return static_cast<size_t>(at_.instruction().axis); }
+  size_t peers() const { return peers_.size(); }
+  bool first() const { return peers_[0] == at_.binding().rank; }
+
+  // What this rank has of what the peer wants, and the reverse.
+  Region to_peer(size_t value, size_t peer) const {
+    return intersection(at_.in_region(value),
+                        at_.region(at_.instruction().outputs[value], peers_[peer]));
+  }
+  Region from_peer(size_t value, size_t peer) const {
+    return intersection(at_.region(at_.instruction().inputs[value], peers_[peer]),
+                        at_.out_region(value));
+  }
+
+  template <typename BoxOf>
+  std::vector<int64_t> counts(BoxOf box_of) const {
+    std::vector<int64_t> counts(peers(), 0);
+    for (size_t p = 0; p < peers(); ++p) {
+      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
+        counts[p] += box_of(v, p).elements();
+      }
+    }
+    return counts;
+  }
+  std::vector<int64_t> send_counts() const {
+    return counts([this](size_t v, size_t p) { return to_peer(v, p); });
+  }
+  std::vector<int64_t> receive_counts() const {
+    return counts([this](size_t v, size_t p) { return from_peer(v, p); });
+  }
+
+  // Copies between the values and a buffer, of the messages to or from the first `count` peers.
+  std::vector<Copy> pack(float* buffer, size_t count) const {
+    std::vector<Copy> copies;
+    for (size_t p = 0; p < count; ++p) {
+      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
+        const Region box = to_peer(v, p);
+        copies.push_back({at_.in(v), buffer,
+                          box_between(box, Place(at_.in_region(v), box), Place(box, box))});
+        buffer += box.elements();
+      }
+    }
+    return copies;
+  }
+  std::vector<Copy> unpack(const float* buffer, size_t count) const {
+    std::vector<Copy> copies;
+    for (size_t p = 0; p < count; ++p) {
+      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
+        const Region box = from_peer(v, p);
+        copies.push_back({buffer, at_.out(v),
+                          box_between(box, Place(box, box), Place(at_.out_region(v), box))});
+        buffer += box.elements();
+      }
+    }
+    return copies;
+  }
+
+ private:
+  const Operands& at_;
+  std::vector<int64_t> peers_;
+};
+
+Launch bind_all_reduce(const Operands& at, Communicator& group) {
+  const Instruction& instruction = at.instruction();
+  const Span sum = span_of(at, instruction.outputs);
+  const bool in_place = instruction.inputs == instruction.outputs;
+  return [=, &group, from = at.in(0), name = instruction.name](Stream& stream) {
+    if (!in_place) {
+      stream.copy(sum.data, from, sum.count * size_of(DType::f32));
+    }
+    group.all_reduce(stream, sum.data, sum.count, name);
+  };
+}
+
+// Of the first rank's values, which is the only one that has any.
+Launch bind_broadcast(const Operands& at, Communicator& group) {
+  const Messages messages(at);
+  const size_t values = at.instruction().inputs.size();
+  const bool buffered = at.flag("unpacks");
+  float* data = buffered ? at.out(values) : at.out(0);
+  const std::vector<int64_t> counts = messages.receive_counts();
+  const std::vector<Copy> pack =
+      messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
+  const std::vector<Copy> unpack = buffered ? messages.unpack(data, messages.peers()) : std::vector<Copy>{};
+  return [=, &group, name = at.instruction().name](Stream& stream) {
+    issue(pack, stream);
+    group.broadcast(stream, data, counts[0], name);
+    issue(unpack, stream);
+  };
+}
+
+Launch bind_exchange(const Operands& at, Communicator& group) {
+  const Messages messages(at);
+  const Opcode opcode = at.instruction().opcode;
+  const size_t values = at.instruction().inputs.size();
+  const bool packs = at.flag("packs");
+  const bool unpacks = at.flag("unpacks");
+  float* send = packs ? at.out(values) : at.in(0);
+  float* receive = unpacks ? at.out(values + (packs ? 1 : 0)) : at.out(0);
+  // An all-gather sends the same to all; a reduce-scatter receives one sum.
+  const size_t all = messages.peers();
+  const std::vector<Copy> pack =
+      packs ? messages.pack(send, opcode == Opcode::all_gather ? 1 : all) : std::vector<Copy>{};
+  const std::vector<Copy> unpack =
+      unpacks ? messages.unpack(receive, opcode == Opcode::reduce_scatter ? 1 : all)
+              : std::vector<Copy>{};
+  return [=, &group, sends = messages.send_counts(), receives = messages.receive_counts(),
+          name = at.instruction().name](Stream& stream) {
+    issue(pack, stream);
+    if (opcode == Opcode::all_gather) {
+      group.all_gather(stream, send, receive, receives, name);
+    } else if (opcode == Opcode::reduce_scatter) {
+      group.reduce_scatter(stream, send, receive, sends, name);
+    } else {
+      group.all_to_all(stream, send, sends, receive, receives, name);
+    }
+    issue(unpack, stream);
+  };
+}
+
+Launch bind_place(const Operands& at) {
+  const Copy copy = copy_common(at);
+  const auto axis = static_cast<size_t>(at.instruction().axis);
+  const Binding& binding = at.binding();
+  const Value& from = binding.program.value(at.instruction().inputs[0]);
+  const bool keeps = from.layout[axis].is_shard() ||
+                     coordinates_of(binding.program.mesh, binding.rank)[axis] == 0;
+  return [=, n = elements(at.out_shape(0))](Stream& stream) {
+    kernels::fill_zero(stream, copy.to, n);
+    if (keeps) {
+      kernels::copy_box(stream, copy.from, copy.to, copy.box);
+    }
+  };
+}
+
+}  // namespace
+
+Launch bind_reshard(const Operands& at) {
+  const Opcode opcode = at.instruction().opcode;
+  if (opcode == Opcode::slice) {
+    return [copy = copy_common(at)](Stream& stream) {
+      kernels::copy_box(stream, copy.from, copy.to, copy.box);
+    };
+  }
+  if (opcode == Opcode::place) {
+    return bind_place(at);
+  }
+  Communicator& group = at.binding().groups.axis(static_cast<size_t>(at.instruction().axis));
+  if (opcode == Opcode::all_reduce) {
+    return bind_all_reduce(at, group);
+  }
+  return opcode == Opcode::broadcast ? bind_broadcast(at, group) : bind_exchange(at, group);
+}
+
+}  // namespace hidup

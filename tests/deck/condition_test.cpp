@@ -1,0 +1,191 @@
+// Keys that have a place only together with others: those of experts, and those that a
+// graph gives.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "deck_text.h"
+
+namespace hidup {
+namespace {
+
+// kModel with another line in its model section, which then is line 6.
+std::string model_with(const std::string& line) {
+  return with_line(kModel, 5, "  sequence: 64\n" + line);
+}
+
+// A deck of a graph, without what the graph gives.
+const std::string kGraph =
+    "model:\n"                // 1
+    "  graph: net/a.graph\n"  // 2
+    "  sequence: 64\n"        // 3
+    "data:\n"                 // 4
+    "  path: corpus.txt\n"    // 5
+    "train:\n"                // 6
+    "  batch: 16\n"           // 7
+    "  steps: 300\n";         // 8
+
+TEST(Experts, DefaultsAndValues) {
+  const Deck dense = parse(kModel);
+  EXPECT_EQ(dense.model.moe.experts, 0);
+  const Deck deck = parse(model_with("  moe: {experts: 8}"));
+  EXPECT_EQ(deck.model.moe.experts, 8);
+  EXPECT_EQ(deck.model.moe.every, 2);
+  EXPECT_EQ(deck.model.moe.router, "top2");
+  EXPECT_EQ(deck.model.moe.capacity_factor, 1.25);
+  const Deck other =
+      parse(model_with("  moe: {experts: 3, every: 1, router: hash, capacity_factor: 0.5}"));
+  EXPECT_EQ(other.model.moe.experts, 3);
+  EXPECT_EQ(other.model.moe.every, 1);
+  EXPECT_EQ(other.model.moe.router, "hash");
+  EXPECT_EQ(other.model.moe.capacity_factor, 0.5);
+  EXPECT_EQ(parse(kModel, kCluster, {"model.moe.every=1", "model.moe.experts=4"}).model.moe.every,
+            1);
+}
+
+TEST(Experts, ValuesOutOfRange) {
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 100001}")),
+            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, found 100001");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, every: 0}")),
+            "m.yaml:6:28: model.moe.every: expected an integer from 1 to 10000, found 0");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: top3}")),
+            "m.yaml:6:29: model.moe.router: expected one of top1, top2, hash, found top3: did you "
+            "mean top1?");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, capacity_factor: 0}")),
+            "m.yaml:6:38: model.moe.capacity_factor: expected a number above 0 and at most "
+            "1000000, found 0");
+  EXPECT_EQ(problems_of(model_with("  moe: 4")),
+            "m.yaml:6:8: model.moe: expected keys with values, found 4");
+  EXPECT_EQ(problems_of(model_with("  moe: {expert: 4, every: 1}")),
+            "m.yaml:6:9: unknown key model.moe.expert: did you mean model.moe.experts?");
+}
+
+TEST(Experts, TheRouterTop2NeedsTwo) {
+  const std::string problem =
+      ": model.moe.experts 1, but model.moe.router top2 chooses two experts: take more experts, "
+      "or top1";
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 1}")), "m.yaml:6:18" + problem);
+  EXPECT_EQ(problems_of(model_with("  moe: {router: top2, experts: 1}")), "m.yaml:6:32" + problem);
+  EXPECT_EQ(problems_of(model_with("  moe: {router: top1, experts: 1}")), "");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 2}")), "");
+}
+
+TEST(Experts, SomeBlockHasThem) {
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, every: 3}")),
+            "m.yaml:6:28: model.moe.every 3 is more than model.layers 2: no block has experts");
+  EXPECT_EQ(problems_of(with_line(model_with("  moe: {experts: 4}"), 2, "  layers: 1")),
+            "m.yaml:6:3: model.moe.every 2 is more than model.layers 1: no block has experts");
+  EXPECT_EQ(problems_of(with_line(kModel, 2, "  layers: 1")), "");
+}
+
+TEST(Experts, TheirKeysNeedThem) {
+  const std::string missing = " is about experts, but model.moe.experts is missing or 0";
+  EXPECT_EQ(problems_of(model_with("  moe: {router: top1, every: 1}")),
+            "m.yaml:6:17: model.moe.router" + missing + "\nm.yaml:6:30: model.moe.every" + missing);
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 0, capacity_factor: 2}")),
+            "m.yaml:6:38: model.moe.capacity_factor" + missing);
+  EXPECT_EQ(problems_of(kModel, kCluster, {"model.moe.every=1"}),
+            "--set model.moe.every=1: model.moe.every" + missing);
+  // Not where experts were meant to be given.
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: four, every: 1}")),
+            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, found four");
+}
+
+TEST(Experts, MoreElementsThanCanBeCounted) {
+  EXPECT_EQ(
+      problems_of(with_line(model_with("  moe: {experts: 100000}"), 11, "  batch: 1000000000")),
+      "m.yaml:11:10: train.batch x model.moe.experts x model.sequence x model.ffn = "
+      "1000000000 x 100000 x 64 x 512 = 3.28e+18, more than 2^60 = 1.15e+18");
+}
+
+TEST(Graph, TakesThePlaceOfAFamily) {
+  EXPECT_EQ(parse(kModel).model.graph, "");
+  EXPECT_EQ(parse(model_with("  graph: none")).model.graph, "");
+  const Deck deck = parse(kGraph);
+  EXPECT_EQ(deck.model.graph, "/decks/net/a.graph");
+  EXPECT_EQ(deck.model.sequence, 64);
+  EXPECT_EQ(deck.train.batch, 16);
+  EXPECT_EQ(deck.model.vocab, std::nullopt);
+  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: /b/../a.graph")).model.graph, "/a.graph");
+  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: \"none\"")).model.graph, "/decks/none");
+  const std::string here = std::filesystem::current_path();
+  EXPECT_EQ(parse(kGraph, kCluster, {"model.graph=b.graph"}).model.graph, here + "/b.graph");
+}
+
+TEST(Graph, RefusesWhatItGives) {
+  struct Given {
+    const char* text;
+    const char* problem;
+  };
+  for (const auto& [text, problem] : {
+           Given{"family: bert", "m.yaml:4:11: model.family"},
+           Given{"layers: 2", "m.yaml:4:11: model.layers"},
+           Given{"hidden: 8", "m.yaml:4:11: model.hidden"},
+           Given{"ffn: 8", "m.yaml:4:8: model.ffn"},
+           Given{"heads: 2", "m.yaml:4:10: model.heads"},
+           Given{"dropout: 0.5", "m.yaml:4:12: model.dropout"},
+           Given{"moe: {experts: 4}", "m.yaml:4:18: model.moe.experts"},
+           Given{"moe: {experts: 0}", "m.yaml:4:18: model.moe.experts"},
+           Given{"moe: {every: 3}", "m.yaml:4:16: model.moe.every"},
+           Given{"moe: {router: top1}", "m.yaml:4:17: model.moe.router"},
+           Given{"moe: {capacity_factor: 2}", "m.yaml:4:26: model.moe.capacity_factor"},
+       }) {
+    EXPECT_EQ(problems_of(with_line(kGraph, 3, std::string("  sequence: 64\n  ") + text)),
+              std::string(problem) + " is given by the graph of model.graph: remove it");
+  }
+  EXPECT_EQ(problems_of(kGraph, kCluster, {"model.layers=2"}),
+            "--set model.layers=2: model.layers is given by the graph of model.graph: remove it");
+}
+
+TEST(Graph, NeedsTheSequenceAndTheBatch) {
+  EXPECT_EQ(problems_of(with_line(with_line(kGraph, 7, ""), 3, "")),
+            "m.yaml:1:1: model.sequence is missing: expected an integer from 1 to 10000000\n"
+            "m.yaml:5:1: train.batch is missing: expected an integer from 1 to 1000000000");
+}
+
+TEST(Graph, ThatIsNoPath) {
+  EXPECT_EQ(problems_of(with_line(kGraph, 2, "  graph: [a]")),
+            "m.yaml:2:10: model.graph: expected a file, or none, found a list");
+  EXPECT_EQ(problems_of(with_line(kGraph, 2, "  graph:")),
+            "m.yaml:2:3: model.graph: expected a file, or none, found nothing");
+  EXPECT_EQ(problems_of(with_line(kGraph, 2, "  graph: none\n  hidden: 8\n  heads: 2")),
+            "m.yaml:1:1: model.layers is missing: expected an integer from 1 to 10000");
+  // Who misspells the key misses no sizes.
+  EXPECT_EQ(problems_of(with_line(kGraph, 2, "  grpah: a.graph")),
+            "m.yaml:2:3: unknown key model.grpah: did you mean model.graph?");
+}
+
+TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
+  const auto model_of = [](const Deck& deck) {
+    const std::string text = resolved_yaml(deck, DeckFile::model);
+    return text.substr(0, text.find("data:"));
+  };
+  EXPECT_EQ(model_of(parse(model_with("  moe: {experts: 4, router: top1}"))),
+            "model:\n"
+            "  family: bert\n"
+            "  graph: none\n"
+            "  layers: 2\n"
+            "  hidden: 128\n"
+            "  ffn: 512\n"
+            "  heads: 4\n"
+            "  sequence: 64\n"
+            "  vocab: auto\n"
+            "  dropout: 0\n"
+            "  precision: fp32\n"
+            "  moe:\n"
+            "    experts: 4\n"
+            "    every: 2\n"
+            "    router: top1\n"
+            "    capacity_factor: 1.25\n");
+  const Deck graph = parse(kGraph);
+  EXPECT_EQ(model_of(graph),
+            "model:\n"
+            "  graph: \"/decks/net/a.graph\"\n"
+            "  sequence: 64\n"
+            "  vocab: auto\n"
+            "  precision: fp32\n");
+  EXPECT_EQ(parse(resolved_yaml(graph, DeckFile::model)).model.graph, graph.model.graph);
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,387 @@
+#include "collective_cases/collective_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+
+namespace hidup {
+namespace {
+
+using Counts = std::vector<int64_t>;
+
+class OwnStream {
+ public:
+  Stream& operator*() { return *stream_; }
+  Stream* operator->() { return stream_.get(); }
+
+ private:
+  std::unique_ptr<Device> device_ = make_device({});
+  std::unique_ptr<Stream> stream_ = device_->create_stream("comm", 1);
+};
+
+int64_t sum_of(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+
+// Counts for every rank: even and uneven, with zeros, of one rank alone, around 1000
+// (the piece limit that one test sets), and longer than any limit inside an implementation.
+std::vector<Counts> count_patterns(int ranks) {
+  const auto size = static_cast<size_t>(ranks);
+  std::vector<Counts> patterns = {Counts(size, 0), Counts(size, 7), Counts(size, 1000),
+                                  Counts(size, 12001)};
+  Counts uneven;
+  Counts gaps;
+  Counts limits;
+  Counts longer;
+  for (int r = 0; r < ranks; ++r) {
+    uneven.push_back(3 + 5 * r * r);
+    gaps.push_back(r % 2 == 0 ? 0 : 40 + r);
+    limits.push_back(999 + r);
+    longer.push_back(r == 1 ? 300001 : 20000 + 130 * r);
+  }
+  for (const Counts& counts : {uneven, gaps, limits, longer}) {
+    patterns.push_back(counts);
+    patterns.emplace_back(counts.rbegin(), counts.rend());
+  }
+  for (const size_t only : {size_t{0}, size - 1}) {
+    Counts counts(size, 0);
+    counts[only] = 2131;
+    patterns.push_back(counts);
+  }
+  return patterns;
+}
+
+// Buffers end in an element that nothing may touch.
+constexpr int32_t kGuard = -77;
+
+std::vector<int32_t> guarded(int64_t count) {
+  return std::vector<int32_t>(static_cast<size_t>(count) + 1, kGuard);
+}
+
+// Element i of what rank `from` sends to rank `to`.
+int32_t element(int from, int to, int64_t i) {
+  return static_cast<int32_t>(from * 100000007 + to * 10000019 + i);
+}
+
+// Compares without a message per element.
+template <typename T>
+void expect_equal(const std::vector<T>& seen, const std::vector<T>& wanted) {
+  ASSERT_EQ(seen.size(), wanted.size());
+  const auto at = std::mismatch(seen.begin(), seen.end(), wanted.begin());
+  if (at.first != seen.end()) {
+    ADD_FAILURE() << "element " << at.first - seen.begin() << " of " << seen.size() - 1 << " is "
+                  << *at.first << ", not " << *at.second;
+  }
+}
+
+// A number that tells different bits apart.
+uint64_t bits_of(const std::vector<float>& values) {
+  uint64_t bits = 0;
+  for (const float value : values) {
+    uint32_t word = 0;
+    std::memcpy(&word, &value, sizeof(word));
+    bits = bits * 31 + word;
+  }
+  return bits;
+}
+
+void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
+  OwnStream stream;
+  for (const int64_t count : {0, 1, 7, 1000, 300001}) {
+    std::vector<float> data(static_cast<size_t>(count));
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = 1.0F / static_cast<float>(i + 1) + static_cast<float>(world.rank());
+    }
+    world.all_reduce(*stream, data.data(), count, "data");
+    stream->synchronize();
+    const auto ranks = static_cast<float>(world.size());
+    for (size_t i = 0; i < data.size(); ++i) {
+      const float sum = ranks / static_cast<float>(i + 1) + ranks * (ranks - 1.0F) / 2.0F;
+      ASSERT_NEAR(data[i], sum, 4e-6F * sum);
+    }
+    const uint64_t bits = bits_of(data);
+    for (const uint64_t other : all_gather_value(world, bits)) {
+      EXPECT_EQ(other, bits);
+    }
+  }
+}
+
+void all_gather_puts_parts_in_rank_order(Communicator& world) {
+  OwnStream stream;
+  for (const Counts& counts : count_patterns(world.size())) {
+    const int64_t mine = counts[static_cast<size_t>(world.rank())];
+    std::vector<int32_t> send;
+    for (int64_t i = 0; i < mine; ++i) {
+      send.push_back(element(world.rank(), 0, i));
+    }
+    std::vector<int32_t> receive = guarded(sum_of(counts));
+    world.all_gather(*stream, send.data(), receive.data(), counts, "parts");
+    stream->synchronize();
+    std::vector<int32_t> wanted;
+    for (int r = 0; r < world.size(); ++r) {
+      for (int64_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) {
+        wanted.push_back(element(r, 0, i));
+      }
+    }
+    wanted.push_back(kGuard);
+    expect_equal(receive, wanted);
+  }
+}
+
+void reduce_scatter_sums_each_part(Communicator& world) {
+  OwnStream stream;
+  const int ranks = world.size();
+  for (const Counts& counts : count_patterns(ranks)) {
+    // Small integers: their sum is exact in any order.
+    std::vector<float> send;
+    for (int64_t i = 0; i < sum_of(counts); ++i) {
+      send.push_back(static_cast<float>(i % 97 + 100 * world.rank()));
+    }
+    const int64_t mine = counts[static_cast<size_t>(world.rank())];
+    std::vector<float> receive(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard));
+    world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+    stream->synchronize();
+    const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
+    std::vector<float> wanted;
+    for (int64_t i = start; i < start + mine; ++i) {
+      wanted.push_back(static_cast<float>(i % 97 * ranks + 50 * ranks * (ranks - 1)));
+    }
+    wanted.push_back(static_cast<float>(kGuard));
+    expect_equal(receive, wanted);
+  }
+}
+
+void reduce_scatter_repeats_to_the_bit(Communicator& world) {
+  OwnStream stream;
+  for (const Counts& counts : count_patterns(world.size())) {
+    std::vector<float> send(static_cast<size_t>(sum_of(counts)));
+    for (size_t i = 0; i < send.size(); ++i) {
+      send[i] = 1.0F / static_cast<float>(3 + (i + 1) * static_cast<size_t>(world.rank() + 1));
+    }
+    uint64_t first = 0;
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      std::vector<float> receive(static_cast<size_t>(counts[static_cast<size_t>(world.rank())]));
+      world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+      stream->synchronize();
+      first = repeat == 0 ? bits_of(receive) : first;
+      EXPECT_EQ(bits_of(receive), first);
+    }
+  }
+}
+
+// Elements from one rank to another; `scale` makes them long.
+int64_t pair_count(int from, int to, int64_t scale) {
+  return (from * 3 + to * 5 + from * to) % 4 * scale + (from + 2 * to) % 3;
+}
+
+void all_to_all_exchanges_pieces(Communicator& world) {
+  OwnStream stream;
+  for (const int64_t scale : {0, 1, 1000, 9001, 100003}) {
+    Counts send_counts;
+    Counts receive_counts;
+    std::vector<int32_t> send;
+    std::vector<int32_t> wanted;
+    for (int peer = 0; peer < world.size(); ++peer) {
+      send_counts.push_back(pair_count(world.rank(), peer, scale));
+      receive_counts.push_back(pair_count(peer, world.rank(), scale));
+      for (int64_t i = 0; i < send_counts.back(); ++i) {
+        send.push_back(element(world.rank(), peer, i));
+      }
+      for (int64_t i = 0; i < receive_counts.back(); ++i) {
+        wanted.push_back(element(peer, world.rank(), i));
+      }
+    }
+    wanted.push_back(kGuard);
+    std::vector<int32_t> receive = guarded(sum_of(receive_counts));
+    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, "pieces");
+    stream->synchronize();
+    expect_equal(receive, wanted);
+  }
+}
+
+void all_to_all_may_be_empty(Communicator& world) {
+  OwnStream stream;
+  const Counts none(static_cast<size_t>(world.size()), 0);
+  std::vector<int32_t> receive = guarded(0);
+  world.all_to_all(*stream, nullptr, none, receive.data(), none, "nothing");
+  stream->synchronize();
+  EXPECT_EQ(receive, guarded(0));
+}
+
+void device_broadcast_is_rank_zeros(Communicator& world) {
+  OwnStream stream;
+  for (const int64_t count : {0, 1, 1000, 2131, 300001}) {
+    std::vector<int32_t> data = guarded(count);
+    std::vector<int32_t> wanted = guarded(count);
+    for (int64_t i = 0; i < count; ++i) {
+      data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
+      wanted[static_cast<size_t>(i)] = element(0, 0, i);
+    }
+    world.broadcast(*stream, data.data(), count, "data");
+    stream->synchronize();
+    expect_equal(data, wanted);
+  }
+}
+
+// Nothing waits for the host between the rounds, so a rank that left a collective
+// early would overwrite what another still reads.
+void buffers_are_free_after_each_collective(Communicator& world) {
+  OwnStream stream;
+  const auto ranks = static_cast<size_t>(world.size());
+  const Counts counts(ranks, 1000);
+  const auto sum = static_cast<size_t>(sum_of(counts));
+  std::vector<float> send(sum);
+  std::vector<float> gathered(sum);
+  std::vector<float> exchanged(sum);
+  std::vector<float> reduced(1000);
+  int wrong = 0;
+  for (int round = 0; round < 50; ++round) {
+    const auto value = [round](size_t rank) { return static_cast<float>(1000 * rank) + round; };
+    stream->enqueue([&, value] {
+      std::fill(send.begin(), send.end(), value(static_cast<size_t>(world.rank())));
+    });
+    world.all_gather(*stream, send.data(), gathered.data(), counts, "gathered");
+    world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, "exchanged");
+    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, "reduced");
+    stream->enqueue([&, value] {
+      float total = 0.0F;
+      for (size_t r = 0; r < ranks; ++r) {
+        total += value(r);
+        for (size_t i = r * 1000; i < (r + 1) * 1000; ++i) {
+          wrong += gathered[i] == value(r) && exchanged[i] == value(r) ? 0 : 1;
+        }
+      }
+      wrong +=
+          std::all_of(reduced.begin(), reduced.end(), [&](float x) { return x == total; }) ? 0 : 1;
+    });
+  }
+  stream->synchronize();
+  EXPECT_EQ(wrong, 0);
+}
+
+void device_and_host_collectives_do_not_mix(Communicator& world) {
+  // One runs on the stream's thread while the other runs here, on the same group.
+  OwnStream stream;
+  std::vector<float> data(100000, 1.0F);
+  for (int round = 0; round < 20; ++round) {
+    std::fill(data.begin(), data.end(), 1.0F);
+    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), "data");
+    const std::vector<int> ranks = all_gather_value(world, world.rank());
+    stream->synchronize();
+    EXPECT_EQ(ranks.back(), world.size() - 1);
+    EXPECT_EQ(data.back(), static_cast<float>(world.size()));
+  }
+  // Rank 0 comes to the same two collectives in the other order.
+  for (int round = 0; round < 20; ++round) {
+    int32_t number = world.rank() == 0 ? round : -1;
+    std::string text = world.rank() == 0 ? "text" : "";
+    if (world.rank() == 0) {
+      text = world.broadcast(text);
+      world.broadcast(*stream, &number, 1, "number");
+    } else {
+      world.broadcast(*stream, &number, 1, "number");
+      text = world.broadcast(text);
+    }
+    stream->synchronize();
+    EXPECT_EQ(number, round);
+    EXPECT_EQ(text, "text");
+  }
+}
+
+void host_broadcast_is_rank_zeros(Communicator& world) {
+  for (const size_t length : {size_t{0}, size_t{5}, size_t{100000}}) {
+    const std::string mine(length, static_cast<char>('a' + world.rank()));
+    EXPECT_EQ(world.broadcast(mine), std::string(length, 'a'));
+  }
+}
+
+void gather_takes_uneven_parts(Communicator& world) {
+  const std::vector<std::byte> mine(static_cast<size_t>(world.rank()) * 3,
+                                    static_cast<std::byte>(world.rank()));
+  const auto parts = world.gather(mine);
+  ASSERT_EQ(parts.size(), world.rank() == 0 ? static_cast<size_t>(world.size()) : 0U);
+  for (size_t r = 0; r < parts.size(); ++r) {
+    EXPECT_EQ(parts[r], std::vector<std::byte>(r * 3, static_cast<std::byte>(r)));
+  }
+}
+
+// The group holds exactly these ranks of the world, in this order, on both channels.
+void expect_group(Communicator& group, int world_rank, const std::vector<int>& members) {
+  ASSERT_EQ(static_cast<size_t>(group.size()), members.size());
+  EXPECT_EQ(members[static_cast<size_t>(group.rank())], world_rank);
+  EXPECT_EQ(all_gather_value(group, world_rank), members);
+  OwnStream stream;
+  std::vector<int32_t> seen(members.size());
+  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), "members");
+  auto sum = static_cast<float>(world_rank);
+  group.all_reduce(*stream, &sum, 1, "sum of members");
+  stream->synchronize();
+  EXPECT_EQ(seen, members);
+  EXPECT_EQ(sum, static_cast<float>(std::accumulate(members.begin(), members.end(), 0)));
+}
+
+void split_makes_groups_of_one_color(Communicator& world) {
+  const int rank = world.rank();
+  const int ranks = world.size();
+  const auto halves = world.split(rank < ranks / 2 ? 5 : -5);
+  const auto parities = world.split(rank % 2);
+  const auto alone = world.split(-(int64_t{1} << 40) * rank);
+  const auto everyone = world.split(int64_t{1} << 60);
+  std::vector<int> half;
+  std::vector<int> parity;
+  std::vector<int> all;
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back(r);
+    if ((r < ranks / 2) == (rank < ranks / 2)) {
+      half.push_back(r);
+    }
+    if (r % 2 == rank % 2) {
+      parity.push_back(r);
+    }
+  }
+  for (int round = 0; round < 3; ++round) {
+    expect_group(*halves, rank, half);
+    expect_group(*parities, rank, parity);
+    expect_group(*alone, rank, {rank});
+    expect_group(*everyone, rank, all);
+    expect_group(world, rank, all);
+  }
+}
+
+void groups_of_a_split_have_all_collectives(Communicator& world) {
+  const auto half = world.split(world.rank() < world.size() / 2 ? 0 : 1);
+  const auto alone = half->split(half->rank());
+  ASSERT_EQ(alone->size(), 1);
+  for (Communicator* group : {half.get(), alone.get()}) {
+    all_gather_puts_parts_in_rank_order(*group);
+    reduce_scatter_sums_each_part(*group);
+    all_to_all_exchanges_pieces(*group);
+    device_broadcast_is_rank_zeros(*group);
+  }
+}
+
+}  // namespace
+
+const std::vector<CollectiveCase>& collective_cases() {
+  static const std::vector<CollectiveCase> cases = {
+      {"AllReduceSumsAndGivesAllTheSameBits", all_reduce_sums_and_gives_all_the_same_bits},
+      {"AllGatherPutsPartsInRankOrder", all_gather_puts_parts_in_rank_order},
+      {"ReduceScatterSumsEachPart", reduce_scatter_sums_each_part},
+      {"ReduceScatterRepeatsToTheBit", reduce_scatter_repeats_to_the_bit},
+      {"AllToAllExchangesPieces", all_to_all_exchanges_pieces},
+      {"AllToAllMayBeEmpty", all_to_all_may_be_empty},
+      {"DeviceBroadcastIsRankZeros", device_broadcast_is_rank_zeros},
+      {"BuffersAreFreeAfterEachCollective", buffers_are_free_after_each_collective},
+      {"DeviceAndHostCollectivesDoNotMix", device_and_host_collectives_do_not_mix},
+      {"HostBroadcastIsRankZeros", host_broadcast_is_rank_zeros},
+      {"GatherTakesUnevenParts", gather_takes_uneven_parts},
+      {"SplitMakesGroupsOfOneColor", split_makes_groups_of_one_color},
+      {"GroupsOfASplitHaveAllCollectives", groups_of_a_split_have_all_collectives},
+  };
+  return cases;
+}
+
+}  // namespace hidup

@@ -1,0 +1,280 @@
+#include "fake_ranks/fake_ranks.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "comm/counts.h"
+#include "core/check.h"
+#include "fake_ranks/meeting.h"
+
+namespace hidup {
+namespace {
+
+using Calls = std::vector<Call>;
+
+struct Group {
+  Group(std::shared_ptr<FakeWorld> shared, int members)
+      : world(std::move(shared)), size(members), device(world, members), host(world, members) {}
+
+  std::shared_ptr<FakeWorld> world;
+  int size;
+  Meeting device;
+  Meeting host;
+};
+
+const std::byte* at(const void* data, int64_t element) {
+  return static_cast<const std::byte*>(data) + element * kElementBytes;
+}
+
+std::byte* at(void* data, int64_t element) {
+  return static_cast<std::byte*>(data) + element * kElementBytes;
+}
+
+void copy_now(void* to, const void* from, int64_t count) {
+  if (count > 0) {
+    std::memcpy(to, from, static_cast<size_t>(count * kElementBytes));
+  }
+}
+
+// Elements [start, start + count) of what all ranks send, added in the order of ranks.
+std::vector<float> sum_of(const Calls& calls, int64_t start, int64_t count) {
+  std::vector<float> sum(static_cast<size_t>(count));
+  for (size_t r = 0; r < calls.size(); ++r) {
+    const float* const part = static_cast<const float*>(calls[r].send) + start;
+    for (size_t i = 0; i < sum.size(); ++i) {
+      sum[i] = r == 0 ? part[i] : sum[i] + part[i];
+    }
+  }
+  return sum;
+}
+
+void all_reduce_now(Calls& calls) {
+  const std::vector<float> sum = sum_of(calls, 0, calls[0].counts[0]);
+  for (const Call& call : calls) {
+    copy_now(call.receive, sum.data(), call.counts[0]);
+  }
+}
+
+void all_gather_now(Calls& calls) {
+  const std::vector<int64_t> starts = starts_of(calls[0].counts);
+  for (const Call& to : calls) {
+    for (size_t r = 0; r < calls.size(); ++r) {
+      copy_now(at(to.receive, starts[r]), calls[r].send, to.counts[r]);
+    }
+  }
+}
+
+void reduce_scatter_now(Calls& calls) {
+  const std::vector<int64_t> starts = starts_of(calls[0].counts);
+  for (size_t r = 0; r < calls.size(); ++r) {
+    const std::vector<float> sum = sum_of(calls, starts[r], calls[r].counts[r]);
+    copy_now(calls[r].receive, sum.data(), calls[r].counts[r]);
+  }
+}
+
+void all_to_all_now(Calls& calls) {
+  for (size_t to = 0; to < calls.size(); ++to) {
+    const std::vector<int64_t> receive_starts = starts_of(calls[to].receive_counts);
+    for (size_t from = 0; from < calls.size(); ++from) {
+      const std::vector<int64_t> send_starts = starts_of(calls[from].counts);
+      copy_now(at(calls[to].receive, receive_starts[from]), at(calls[from].send, send_starts[to]),
+               calls[from].counts[to]);
+    }
+  }
+}
+
+void broadcast_now(Calls& calls) {
+  for (size_t r = 1; r < calls.size(); ++r) {
+    copy_now(calls[r].receive, calls[0].send, calls[0].counts[0]);
+  }
+}
+
+// Throws Error(internal) where the two overlap: MPI need not notice.
+void check_apart(const void* send, int64_t send_count, const void* receive, int64_t receive_count,
+                 const std::string& doing) {
+  const std::less_equal<const std::byte*> not_after;
+  check(send_count == 0 || receive_count == 0 || not_after(at(send, send_count), at(receive, 0)) ||
+            not_after(at(receive, receive_count), at(send, 0)),
+        "{}: send overlaps receive", doing);
+}
+
+class FakeCommunicator final : public Communicator {
+ public:
+  FakeCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size; }
+
+  void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
+    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data}, all_reduce_now);
+  }
+
+  void all_gather(Stream& stream, const void* send, void* receive,
+                  const std::vector<int64_t>& counts, const std::string& name) override {
+    const std::string doing = "all_gather of " + name;
+    check_counts(counts, size(), doing);
+    check_apart(send, counts[self()], receive, starts_of(counts).back(), doing);
+    enqueue(stream, {doing, counts, {}, send, receive}, all_gather_now);
+  }
+
+  void reduce_scatter(Stream& stream, const float* send, float* receive,
+                      const std::vector<int64_t>& counts, const std::string& name) override {
+    const std::string doing = "reduce_scatter of " + name;
+    check_counts(counts, size(), doing);
+    check_apart(send, starts_of(counts).back(), receive, counts[self()], doing);
+    enqueue(stream, {doing, counts, {}, send, receive}, reduce_scatter_now);
+  }
+
+  void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts,
+                  const std::string& name) override {
+    const std::string doing = "all_to_all of " + name;
+    check_counts(send_counts, size(), doing);
+    check_counts(receive_counts, size(), doing);
+    check_apart(send, starts_of(send_counts).back(), receive, starts_of(receive_counts).back(),
+                doing);
+    enqueue(stream, {doing, send_counts, receive_counts, send, receive}, all_to_all_now);
+  }
+
+  void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
+    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data}, broadcast_now);
+  }
+
+  void barrier() override {
+    group_->host.meet(rank_, {.doing = "barrier"}, [](Calls&) {});
+  }
+
+  std::string broadcast(const std::string& text) override {
+    std::string received;
+    group_->host.meet(rank_, {"broadcast of a text", {}, {}, &text, &received}, [](Calls& calls) {
+      for (const Call& call : calls) {
+        *static_cast<std::string*>(call.receive) = *static_cast<const std::string*>(calls[0].send);
+      }
+    });
+    return received;
+  }
+
+  std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
+    std::vector<std::byte> all;
+    const auto bytes = static_cast<int64_t>(mine.size());
+    for (const std::vector<std::byte>& part : all_parts("all_gather of bytes", {bytes}, mine)) {
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
+    std::vector<std::vector<std::byte>> parts = all_parts("gather of bytes", {}, mine);
+    if (rank_ != 0) {
+      parts.clear();
+    }
+    return parts;
+  }
+
+  std::unique_ptr<Communicator> split(int64_t color) override {
+    std::unique_ptr<Communicator> mine;
+    group_->host.meet(rank_, {"split", {}, {}, &color, &mine}, [this](Calls& calls) {
+      std::map<int64_t, std::vector<void*>> members;
+      for (const Call& call : calls) {
+        members[*static_cast<const int64_t*>(call.send)].push_back(call.receive);
+      }
+      for (const auto& [same, places] : members) {
+        const auto group = std::make_shared<Group>(group_->world, static_cast<int>(places.size()));
+        for (size_t r = 0; r < places.size(); ++r) {
+          *static_cast<std::unique_ptr<Communicator>*>(places[r]) =
+              std::make_unique<FakeCommunicator>(group, static_cast<int>(r));
+        }
+      }
+    });
+    return mine;
+  }
+
+ private:
+  size_t self() const { return static_cast<size_t>(rank_); }
+
+  void enqueue(Stream& stream, Call call, void (*work)(Calls&)) {
+    stream.enqueue([group = group_, rank = rank_, call = std::move(call), work] {
+      group->device.meet(rank, call, work);
+    });
+  }
+
+  std::vector<std::vector<std::byte>> all_parts(const std::string& doing,
+                                                const std::vector<int64_t>& counts,
+                                                std::span<const std::byte> mine) {
+    std::vector<std::vector<std::byte>> parts;
+    group_->host.meet(rank_, {doing, counts, {}, &mine, &parts}, [](Calls& calls) {
+      for (const Call& to : calls) {
+        auto& received = *static_cast<std::vector<std::vector<std::byte>>*>(to.receive);
+        for (const Call& from : calls) {
+          const auto& sent = *static_cast<const std::span<const std::byte>*>(from.send);
+          received.emplace_back(sent.begin(), sent.end());
+        }
+      }
+    });
+    return parts;
+  }
+
+  std::shared_ptr<Group> group_;
+  int rank_;
+};
+
+std::vector<std::unique_ptr<Communicator>> make_ranks(const std::shared_ptr<FakeWorld>& world,
+                                                      int ranks) {
+  const auto group = std::make_shared<Group>(world, ranks);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  communicators.reserve(static_cast<size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    communicators.push_back(std::make_unique<FakeCommunicator>(group, r));
+  }
+  return communicators;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_fake_ranks(int ranks, double timeout) {
+  return make_ranks(std::make_shared<FakeWorld>(timeout), ranks);
+}
+
+void run_ranks(int ranks, const std::function<void(Communicator&)>& body, double timeout) {
+  const auto world = std::make_shared<FakeWorld>(timeout);
+  const auto communicators = make_ranks(world, ranks);
+  std::exception_ptr first;
+  const auto run = [&](Communicator& mine) {
+    std::string why = "a rank failed";
+    try {
+      body(mine);
+      return;
+    } catch (const std::exception& error) {
+      why = fmt::format("rank {} failed: {}", mine.rank(), error.what());
+      const std::lock_guard lock(world->mutex);
+      first = first ? first : std::current_exception();
+    } catch (...) {
+      const std::lock_guard lock(world->mutex);
+      first = first ? first : std::current_exception();
+    }
+    const std::lock_guard lock(world->mutex);
+    world->fail(why);
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(communicators.size());
+  for (const std::unique_ptr<Communicator>& mine : communicators) {
+    threads.emplace_back(run, std::ref(*mine));
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  if (first) {
+    std::rethrow_exception(first);
+  }
+}
+
+}  // namespace hidup

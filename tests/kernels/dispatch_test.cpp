@@ -1,0 +1,220 @@
+#include "kernels/dispatch.h"
+
+#include "routing_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+struct Case {
+  RouteSize route;
+  int64_t width;
+};
+
+DispatchSize whole(const Case& c) {
+  return {c.route.batch,    c.route.sequence, c.route.choices, c.route.experts, 0,
+          c.route.capacity, c.width};
+}
+
+int64_t buffer_elements(const DispatchSize& size) {
+  return size.batch * size.experts * size.capacity * size.width;
+}
+int64_t token_elements(const DispatchSize& size) {
+  return size.batch * size.sequence * size.width;
+}
+int64_t entries_of(const DispatchSize& size) {
+  return size.batch * size.sequence * size.choices;
+}
+
+// visit(entry, token, row): a choice that has a slot here, a row of [batch, experts, capacity].
+template <typename Visit>
+void for_each_entry(const std::vector<int32_t>& routing, const DispatchSize& size, Visit visit) {
+  for (int64_t i = 0; i < entries_of(size); ++i) {
+    const int64_t entry = routing[static_cast<size_t>(i)];
+    if (entry < 0) {
+      continue;
+    }
+    const int64_t expert = entry / size.capacity - size.first_expert;
+    if (expert >= 0 && expert < size.experts) {
+      const int64_t token = i / size.choices;
+      visit(
+          i, token,
+          (token / size.sequence * size.experts + expert) * size.capacity + entry % size.capacity);
+    }
+  }
+}
+
+Doubles dispatched(const Doubles& x, const std::vector<int32_t>& routing,
+                   const DispatchSize& size) {
+  Doubles buffer(static_cast<size_t>(buffer_elements(size)), 0.0);
+  for_each_entry(routing, size, [&](int64_t, int64_t token, int64_t row) {
+    for (int64_t j = 0; j < size.width; ++j) {
+      buffer[static_cast<size_t>(row * size.width + j)] =
+          x[static_cast<size_t>(token * size.width + j)];
+    }
+  });
+  return buffer;
+}
+
+Doubles combined(const Doubles& buffer, const std::vector<int32_t>& routing, const Doubles& weights,
+                 const DispatchSize& size) {
+  Doubles y(static_cast<size_t>(token_elements(size)), 0.0);
+  for_each_entry(routing, size, [&](int64_t i, int64_t token, int64_t row) {
+    for (int64_t j = 0; j < size.width; ++j) {
+      y[static_cast<size_t>(token * size.width + j)] +=
+          weights[static_cast<size_t>(i)] * buffer[static_cast<size_t>(row * size.width + j)];
+    }
+  });
+  return y;
+}
+
+struct Inputs {
+  explicit Inputs(const DispatchSize& size)
+      : x(random_floats("x", token_elements(size))),
+        buffer(random_floats("buffer", buffer_elements(size))),
+        weights(random_floats("weights", entries_of(size))),
+        dy(random_floats("dy", token_elements(size))) {}
+
+  std::vector<float> x;
+  std::vector<float> buffer;  // also its gradient in dispatch_backward
+  std::vector<float> weights;
+  std::vector<float> dy;
+};
+
+struct Outputs {
+  explicit Outputs(const DispatchSize& size)
+      : buffer(buffer_elements(size)),
+        dx(token_elements(size)),
+        y(token_elements(size)),
+        dbuffer(buffer_elements(size)),
+        dweights(entries_of(size)) {}
+
+  Output buffer;
+  Output dx;
+  Output y;
+  Output dbuffer;
+  Output dweights;
+};
+
+// `buffer`: in.buffer, or the part of it that size describes.
+void all_passes(const Inputs& in, const std::vector<float>& buffer,
+                const std::vector<int32_t>& routing, Outputs& out, const DispatchSize& size,
+                int threads = 1) {
+  run(
+      [&](Stream& s) {
+        const int32_t* r = routing.data();
+        dispatch_forward(s, in.x.data(), r, out.buffer.data(), size);
+        dispatch_backward(s, buffer.data(), r, out.dx.data(), size);
+        combine_forward(s, buffer.data(), r, in.weights.data(), out.y.data(), size);
+        combine_backward(s, buffer.data(), r, in.weights.data(), in.dy.data(), out.dbuffer.data(),
+                         out.dweights.data(), size);
+      },
+      threads);
+}
+
+const Case kCases[] = {
+    {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5}, {{3, 17, 5, 2, 4}, 37},  // some are dropped
+    {{2, 33, 4, 2, 20}, 67}, {{1, 2, 1, 2, 4}, 3},  // one expert as both choices
+    {{2, 9, 4, 2, 0}, 3},    {{0, 5, 3, 1, 2}, 4}, {{2, 0, 3, 2, 2}, 4},   {{2, 5, 3, 2, 2}, 0}};
+
+TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(::testing::Message() << c.route.sequence << " " << c.route.experts);
+    const DispatchSize size = whole(c);
+    const auto routing = random_routing(c.route);
+    const Inputs in(size);
+    Outputs out(size);
+    all_passes(in, in.buffer, routing, out, size);
+    const Doubles x = to_doubles(in.x);
+    const Doubles buffer = to_doubles(in.buffer);
+    const Doubles weights = to_doubles(in.weights);
+    const Doubles dy = to_doubles(in.dy);
+    expect_close(out.buffer, dispatched(x, routing, size), 0.0, "buffer");
+    expect_gradient([&](const Doubles& at) { return dot(dispatched(at, routing, size), buffer); },
+                    x, out.dx, 1e-6, "dx");
+    expect_close(out.y, combined(buffer, routing, weights, size), 8.0 * kEpsilon, "y");
+    expect_gradient(
+        [&](const Doubles& at) { return dot(combined(at, routing, weights, size), dy); }, buffer,
+        out.dbuffer, 1e-6, "dbuffer");
+    expect_gradient([&](const Doubles& at) { return dot(combined(buffer, routing, at, size), dy); },
+                    weights, out.dweights, 4e-6, "dweights");
+  }
+}
+
+TEST(Dispatch, DroppedTokensAreZeros) {
+  const DispatchSize size = {1, 2, 1, 1, 0, 1, 2};
+  const std::vector<int32_t> routing = {0, -1};
+  const Inputs in(size);
+  Outputs out(size);
+  all_passes(in, in.buffer, routing, out, size);
+  EXPECT_EQ(out.buffer.values(), (std::vector<float>{in.x[0], in.x[1]}));
+  for (const Output* of_tokens : {&out.dx, &out.y}) {
+    EXPECT_NE((*of_tokens)[0], 0.0F);
+    EXPECT_EQ((*of_tokens)[2], 0.0F);
+    EXPECT_EQ((*of_tokens)[3], 0.0F);
+  }
+  EXPECT_NE(out.dweights[0], 0.0F);
+  EXPECT_EQ(out.dweights[1], 0.0F);
+}
+
+// The rows of experts first .. last-1 of [batch, experts, capacity, width].
+std::vector<float> experts_of(const std::vector<float>& buffer, const DispatchSize& size,
+                              int64_t first, int64_t last) {
+  const int64_t expert = size.capacity * size.width;
+  std::vector<float> part;
+  for (int64_t b = 0; b < size.batch; ++b) {
+    const auto at = buffer.begin() + b * size.experts * expert;
+    part.insert(part.end(), at + first * expert, at + last * expert);
+  }
+  return part;
+}
+
+TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
+  for (const Case& c : {Case{{3, 17, 5, 2, 4}, 37}, Case{{2, 33, 5, 1, 20}, 6}}) {
+    const DispatchSize all = whole(c);
+    const auto routing = random_routing(c.route);
+    const Inputs in(all);
+    Outputs expected(all);
+    all_passes(in, in.buffer, routing, expected, all);
+    Doubles dx(expected.dx.size(), 0.0);
+    Doubles y(expected.y.size(), 0.0);
+    std::vector<float> dweights(expected.dweights.size(), 0.0F);
+    for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 2}, {2, 2}, {2, 5}, {5, 5}}) {
+      DispatchSize size = all;
+      size.first_expert = first;
+      size.experts = last - first;
+      Outputs out(size);
+      all_passes(in, experts_of(in.buffer, all, first, last), routing, out, size);
+      EXPECT_EQ(out.buffer.values(), experts_of(expected.buffer.values(), all, first, last));
+      EXPECT_EQ(out.dbuffer.values(), experts_of(expected.dbuffer.values(), all, first, last));
+      for (size_t i = 0; i < y.size(); ++i) {
+        dx[i] += static_cast<double>(out.dx[i]);
+        y[i] += static_cast<double>(out.y[i]);
+      }
+      for (size_t i = 0; i < dweights.size(); ++i) {
+        dweights[i] += out.dweights[i];
+      }
+    }
+    expect_close(expected.dx, dx, 4.0 * kEpsilon, "dx");
+    expect_close(expected.y, y, 4.0 * kEpsilon, "y");
+    EXPECT_EQ(dweights, expected.dweights.values());  // one range has the entry
+  }
+}
+
+TEST(Dispatch, HasTheSameBitsForAnyTeam) {
+  const Case c = {{3, 65, 7, 2, 17}, 131};
+  const DispatchSize size = whole(c);
+  const auto routing = random_routing(c.route);
+  const Inputs in(size);
+  expect_same_bits([&](int threads) {
+    Outputs out(size);
+    all_passes(in, in.buffer, routing, out, size, threads);
+    std::vector<float> all;
+    for (const Output* output : {&out.buffer, &out.dx, &out.y, &out.dbuffer, &out.dweights}) {
+      append(all, *output);
+    }
+    return all;
+  });
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

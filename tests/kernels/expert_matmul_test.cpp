@@ -1,0 +1,224 @@
+#include "kernels/expert_matmul.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+int64_t rows_of(const ExpertSize& size) {
+  return size.batch * size.experts * size.capacity;
+}
+
+// Random counts from 0 to the capacity. Expert 1 has none; of expert 2 all slots are in use.
+std::vector<int32_t> random_counts(const ExpertSize& size) {
+  auto counts = random_tokens("counts", size.batch * size.experts, size.capacity + 1);
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const int64_t expert = static_cast<int64_t>(i) % size.experts;
+    if (expert == 1) {
+      counts[i] = 0;
+    } else if (expert == 2) {
+      counts[i] = static_cast<int32_t>(size.capacity);
+    }
+  }
+  return counts;
+}
+
+bool in_use(const std::vector<int32_t>& counts, const ExpertSize& size, int64_t row) {
+  return row % size.capacity < counts[static_cast<size_t>(row / size.capacity)];
+}
+
+// Random rows; those not in use are NaN, for nothing may read them.
+std::vector<float> random_rows(const std::string& purpose, const std::vector<int32_t>& counts,
+                               const ExpertSize& size, int64_t width) {
+  auto rows = random_floats(purpose, rows_of(size) * width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!in_use(counts, size, static_cast<int64_t>(i) / width)) {
+      rows[i] = kNan;
+    }
+  }
+  return rows;
+}
+
+// visit(row, expert, l, j) for all rows in use, l below k and j below n.
+template <typename Visit>
+void for_each_product(const std::vector<int32_t>& counts, const ExpertSize& size, Visit visit) {
+  for (int64_t row = 0; row < rows_of(size); ++row) {
+    for (int64_t l = 0; in_use(counts, size, row) && l < size.k; ++l) {
+      for (int64_t j = 0; j < size.n; ++j) {
+        visit(row, row / size.capacity % size.experts, l, j);
+      }
+    }
+  }
+}
+
+struct Inputs {
+  explicit Inputs(const ExpertSize& size)
+      : counts(random_counts(size)),
+        x(random_rows("x", counts, size, size.k)),
+        dy(random_rows("dy", counts, size, size.n)),
+        w(random_floats("w", size.experts * size.k * size.n)),
+        bias(random_floats("bias", size.experts * size.n)),
+        dw(random_floats("dw", size.experts * size.k * size.n)) {}
+
+  std::vector<int32_t> counts;
+  std::vector<float> x;
+  std::vector<float> dy;
+  std::vector<float> w;
+  std::vector<float> bias;
+  std::vector<float> dw;  // before something is added
+};
+
+struct Outputs {
+  Outputs(const ExpertSize& size, const Inputs& in)
+      : y(rows_of(size) * size.n),
+        dx(rows_of(size) * size.k),
+        dw(size.experts * size.k * size.n),
+        dw_added(in.dw),
+        biased(rows_of(size) * size.n),
+        biased_in_place(in.dy),
+        dbias(size.experts * size.n),
+        dbias_added(in.bias) {}
+
+  Output y;
+  Output dx;
+  Output dw;
+  Output dw_added;
+  Output biased;
+  Output biased_in_place;
+  Output dbias;
+  Output dbias_added;
+};
+
+void all_passes(const Inputs& in, Outputs& out, const ExpertSize& size, int threads = 1) {
+  run(
+      [&](Stream& s) {
+        const int32_t* counts = in.counts.data();
+        const float* x = in.x.data();
+        const float* dy = in.dy.data();
+        expert_matmul(s, x, in.w.data(), counts, out.y.data(), size);
+        expert_matmul_backward_input(s, dy, in.w.data(), counts, out.dx.data(), size);
+        expert_matmul_backward_weight(s, x, dy, counts, out.dw.data(), size, false);
+        expert_matmul_backward_weight(s, x, dy, counts, out.dw_added.data(), size, true);
+        expert_bias(s, dy, in.bias.data(), counts, out.biased.data(), size);
+        expert_bias(s, out.biased_in_place.data(), in.bias.data(), counts,
+                    out.biased_in_place.data(), size);
+        expert_bias_backward(s, dy, counts, out.dbias.data(), size, false);
+        expert_bias_backward(s, dy, counts, out.dbias_added.data(), size, true);
+      },
+      threads);
+}
+
+void expect_sum(const Output& added, const Doubles& sum, const std::vector<float>& before,
+                double tolerance, const std::string& what) {
+  Doubles expected = sum;
+  for (size_t i = 0; i < before.size(); ++i) {
+    expected[i] += static_cast<double>(before[i]);
+  }
+  expect_close(added, expected, tolerance, what);
+}
+
+const ExpertSize kSizes[] = {{1, 1, 1, 1, 1},     {2, 3, 5, 7, 9},
+                             {3, 4, 37, 33, 130},  // tiles of rows of several sequences
+                             {2, 3, 300, 65, 37},  // several tiles of rows
+                             {9, 4, 150, 3, 5},    // long sums over sequences
+                             {1, 1, 600, 5, 520},  // several tiles of columns
+                             {2, 1, 40, 520, 5},   //
+                             {2, 1, 0, 3, 4},      // nothing of everything
+                             {0, 3, 5, 3, 4},     {2, 0, 5, 3, 4},
+                             {2, 3, 5, 0, 4},     {2, 3, 5, 4, 0}};
+
+TEST(ExpertMatmul, AgreesWithDouble) {
+  for (const ExpertSize& size : kSizes) {
+    SCOPED_TRACE(::testing::Message() << size.batch << "x" << size.experts << "x" << size.capacity
+                                      << " " << size.k << " " << size.n);
+    const Inputs in(size);
+    Outputs out(size, in);
+    all_passes(in, out, size);
+    Doubles y(out.y.size(), 0.0);
+    Doubles dx(out.dx.size(), 0.0);
+    Doubles dw(out.dw.size(), 0.0);
+    for_each_product(in.counts, size, [&](int64_t row, int64_t expert, int64_t l, int64_t j) {
+      const auto x_at = static_cast<size_t>(row * size.k + l);
+      const auto w_at = static_cast<size_t>((expert * size.k + l) * size.n + j);
+      const auto y_at = static_cast<size_t>(row * size.n + j);
+      y[y_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.w[w_at]);
+      dx[x_at] += static_cast<double>(in.dy[y_at]) * static_cast<double>(in.w[w_at]);
+      dw[w_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.dy[y_at]);
+    });
+    // As in the test of matmul: by the length of the sums.
+    const auto tolerance = [](int64_t length) {
+      return kEpsilon * (8.0 + 2.0 * static_cast<double>(length));
+    };
+    const double over_rows = tolerance(size.batch * size.capacity);
+    expect_close(out.y, y, tolerance(size.k), "y");
+    expect_close(out.dx, dx, tolerance(size.n), "dx");
+    expect_close(out.dw, dw, over_rows, "dw");
+    expect_sum(out.dw_added, dw, in.dw, over_rows, "dw accumulated");
+  }
+}
+
+// One step of the gradients' definition: the loss is the sum of dy * y over the rows in use.
+TEST(ExpertMatmul, GradientsAreTheDifferences) {
+  const ExpertSize size = {3, 4, 5, 7, 6};
+  const Inputs in(size);
+  Outputs out(size, in);
+  all_passes(in, out, size);
+  const auto loss = [&](const Doubles& x, const Doubles& w) {
+    double sum = 0.0;
+    for_each_product(in.counts, size, [&](int64_t row, int64_t expert, int64_t l, int64_t j) {
+      sum += static_cast<double>(in.dy[static_cast<size_t>(row * size.n + j)]) *
+             x[static_cast<size_t>(row * size.k + l)] *
+             w[static_cast<size_t>((expert * size.k + l) * size.n + j)];
+    });
+    return sum;
+  };
+  const Doubles x = to_doubles(in.x);
+  const Doubles w = to_doubles(in.w);
+  expect_gradient([&](const Doubles& at) { return loss(at, w); }, x, out.dx, 1e-6, "dx");
+  expect_gradient([&](const Doubles& at) { return loss(x, at); }, w, out.dw, 1e-6, "dw");
+}
+
+TEST(ExpertBias, AgreesWithDouble) {
+  for (const ExpertSize& size : kSizes) {
+    const Inputs in(size);
+    Outputs out(size, in);
+    all_passes(in, out, size);
+    Doubles y(out.biased.size(), 0.0);
+    Doubles dbias(in.bias.size(), 0.0);
+    for (int64_t i = 0; i < rows_of(size) * size.n; ++i) {
+      const int64_t row = i / size.n;
+      if (in_use(in.counts, size, row)) {
+        const auto dy = static_cast<double>(in.dy[static_cast<size_t>(i)]);
+        const auto at =
+            static_cast<size_t>(row / size.capacity % size.experts * size.n + i % size.n);
+        y[static_cast<size_t>(i)] = dy + static_cast<double>(in.bias[at]);
+        dbias[at] += dy;
+      }
+    }
+    const double over_rows = kEpsilon * (8.0 + static_cast<double>(size.batch * size.capacity));
+    expect_close(out.biased, y, kEpsilon, "y");
+    expect_close(out.biased_in_place, y, kEpsilon, "y in place");
+    expect_close(out.dbias, dbias, over_rows, "dbias");
+    expect_sum(out.dbias_added, dbias, in.bias, over_rows, "dbias accumulated");
+  }
+}
+
+TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
+  for (const ExpertSize& size :
+       {ExpertSize{3, 4, 37, 33, 130}, {2, 3, 300, 65, 270}, {9, 4, 150, 70, 5}}) {
+    const Inputs in(size);
+    expect_same_bits([&](int threads) {
+      Outputs out(size, in);
+      all_passes(in, out, size, threads);
+      std::vector<float> all;
+      for (const Output* output : {&out.y, &out.dx, &out.dw, &out.dw_added, &out.biased,
+                                   &out.biased_in_place, &out.dbias, &out.dbias_added}) {
+        append(all, *output);
+      }
+      return all;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,116 @@
+#include "kernels/gate.h"
+
+#include "routing_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+// weights[t, c] from the whole softmax in double.
+Doubles reference(const Doubles& logits, const std::vector<int32_t>& chosen, const GateSize& size) {
+  Doubles weights;
+  for (int64_t t = 0; t < size.tokens; ++t) {
+    double sum = 0.0;
+    for (int64_t e = 0; e < size.experts; ++e) {
+      sum += std::exp(logits[static_cast<size_t>(t * size.experts + e)]);
+    }
+    Doubles p;
+    for (int64_t c = 0; c < size.choices; ++c) {
+      const int64_t e = chosen[static_cast<size_t>(t * size.choices + c)];
+      p.push_back(std::exp(logits[static_cast<size_t>(t * size.experts + e)]) / sum);
+    }
+    for (const double value : p) {
+      weights.push_back(size.choices == 1 ? value : value / (p[0] + p[1]));
+    }
+  }
+  return weights;
+}
+
+TEST(Gate, AgreesWithDoubleAndItsDifferences) {
+  for (const RouteSize route : {RouteSize{1, 1, 1, 1, 1},
+                                {1, 1, 2, 2, 1},
+                                {1, 1, 1, 2, 2},  // one expert as both choices
+                                {3, 17, 5, 1, 2},
+                                {3, 17, 5, 2, 2},
+                                {2, 9, 67, 1, 4},
+                                {2, 9, 67, 2, 0},
+                                {0, 9, 5, 2, 2},
+                                {2, 0, 5, 1, 2}}) {
+    SCOPED_TRACE(::testing::Message() << route.sequence << " " << route.experts);
+    const GateSize size = {route.batch * route.sequence, route.experts, route.choices,
+                           route.capacity};
+    const auto chosen = random_choices(route, route.experts);
+    const auto routing = routing_of(chosen, route);  // some are dropped
+    const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
+    const auto dweights = random_floats("dweights", size.tokens * size.choices);
+    Output weights(size.tokens * size.choices);
+    Output dlogits(size.tokens * size.experts);
+    run([&](Stream& s) {
+      gate_forward(s, logits.data(), routing.data(), weights.data(), size);
+      gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
+    });
+    expect_close(weights, reference(to_doubles(logits), chosen, size), 8.0 * kEpsilon, "weights");
+    const Doubles factors = to_doubles(dweights);
+    expect_gradient([&](const Doubles& at) { return dot(reference(at, chosen, size), factors); },
+                    to_doubles(logits), dlogits, 1e-6, "dlogits");
+  }
+}
+
+TEST(Gate, WithoutExpertsWeightsAreZero) {
+  const std::vector<int32_t> routing = {-1, -1};
+  const std::vector<float> dweights = {1.0F, 1.0F};
+  Output weights(2);
+  Output dlogits(0);
+  run([&](Stream& s) {
+    gate_forward(s, nullptr, routing.data(), weights.data(), {2, 0, 1, 4});
+    gate_backward(s, nullptr, routing.data(), dweights.data(), dlogits.data(), {2, 0, 1, 4});
+  });
+  EXPECT_EQ(weights.values(), (std::vector<float>{0.0F, 0.0F}));
+}
+
+TEST(Gate, LargeLogitsDoNotOverflow) {
+  const std::vector<float> logits = {1e4F, -1e4F, 0.0F};
+  for (const int64_t choices : {1, 2}) {
+    for (const std::vector<int32_t>& routing :
+         {std::vector<int32_t>{0, 1}, {1, 2}, {2, 0}}) {  // capacity 1: the entries are the experts
+      const GateSize size = {1, 3, choices, 1};
+      const std::vector<float> dweights = {1.0F, -2.0F};
+      Output weights(choices);
+      Output dlogits(3);
+      run([&](Stream& s) {
+        gate_forward(s, logits.data(), routing.data(), weights.data(), size);
+        gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
+      });
+      const bool largest = choices == 1 ? routing[0] == 0 : routing[0] != 1;
+      const bool second = choices == 2 && routing[0] == 2;
+      EXPECT_EQ(weights[0], largest && !second ? 1.0F : 0.0F);
+      EXPECT_EQ(dlogits.values(), (std::vector<float>{0.0F, 0.0F, 0.0F}));
+    }
+  }
+}
+
+TEST(Gate, HasTheSameBitsForAnyTeam) {
+  for (const int64_t choices : {1, 2}) {
+    const RouteSize route = {3, 170, 37, choices, 8};
+    const GateSize size = {510, 37, choices, 8};
+    const auto routing = random_routing(route);
+    const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
+    const auto dweights = random_floats("dweights", size.tokens * size.choices);
+    expect_same_bits([&](int threads) {
+      Output weights(size.tokens * size.choices);
+      Output dlogits(size.tokens * size.experts);
+      run(
+          [&](Stream& s) {
+            gate_forward(s, logits.data(), routing.data(), weights.data(), size);
+            gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
+          },
+          threads);
+      std::vector<float> all;
+      append(all, weights);
+      append(all, dlogits);
+      return all;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,205 @@
+#include "kernels/route.h"
+
+#include "routing_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
+
+std::vector<int32_t> routed(const std::vector<float>& logits, const RouteSize& size,
+                            int threads = 1) {
+  IntOutput routing(size.batch * size.sequence * size.choices);
+  run([&](Stream& s) { route_forward(s, logits.data(), routing.data(), size); }, threads);
+  return routing.values();
+}
+
+std::vector<int32_t> hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
+  IntOutput routing(size.batch * size.sequence * size.choices);
+  run([&](Stream& s) { route_hash(s, routing.data(), tokens, size, kKey); }, threads);
+  return routing.values();
+}
+
+// Logits of a few values only, so that many are equal.
+std::vector<float> coarse_logits(const RouteSize& size) {
+  std::vector<float> logits;
+  for (const int32_t value :
+       random_tokens("logits", size.batch * size.sequence * size.experts, 5)) {
+    logits.push_back(static_cast<float>(value) - 2.0F);
+  }
+  return logits;
+}
+
+// By sorting: the largest logit first, of equal ones the lower expert.
+std::vector<int32_t> best_experts(const std::vector<float>& logits, const RouteSize& size) {
+  std::vector<int32_t> chosen;
+  for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
+    const float* x = logits.data() + t * size.experts;
+    std::vector<int32_t> order(static_cast<size_t>(size.experts));
+    for (size_t e = 0; e < order.size(); ++e) {
+      order[e] = static_cast<int32_t>(e);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return x[a] > x[b]; });
+    chosen.insert(chosen.end(), order.begin(), order.begin() + size.choices);
+  }
+  return chosen;
+}
+
+TEST(Route, FollowsTheDefinition) {
+  for (const RouteSize size : {RouteSize{1, 1, 1, 1, 1},
+                               {1, 1, 2, 2, 1},
+                               {2, 7, 3, 1, 2},
+                               {3, 17, 5, 2, 4},
+                               {2, 65, 8, 2, 3},  // most are dropped
+                               {2, 33, 67, 2, 40},
+                               {2, 9, 4, 2, 0},  // all are
+                               {0, 5, 3, 1, 2},
+                               {2, 0, 3, 2, 1}}) {
+    SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.experts);
+    const auto logits = coarse_logits(size);
+    EXPECT_EQ(routed(logits, size), routing_of(best_experts(logits, size), size));
+  }
+}
+
+TEST(Route, FirstChoicesTakeSlotsBeforeSecondOnesAndLowerExpertsWinTies) {
+  // Choices: 1 then 0; 0 then 1 (equal); 1 then 2 (equal seconds); 2 then 1.
+  const std::vector<float> logits = {1.0F,  2.0F, 0.0F,   //
+                                     3.0F,  3.0F, 3.0F,   //
+                                     -1.0F, 5.0F, -1.0F,  //
+                                     0.0F,  1.0F, 9.0F};
+  const std::vector<int32_t> expected = {2, 1,   // expert 1 slot 0, expert 0 slot 1
+                                         0, -2,  // expert 0 slot 0, expert 1 is full
+                                         3, -1,  // expert 1 slot 1, expert 0 is full
+                                         4, -2};
+  EXPECT_EQ(routed(logits, {1, 4, 3, 2, 2}), expected);
+}
+
+TEST(Route, WithFewerExpertsThanChoices) {
+  EXPECT_EQ(routed({1.0F, 2.0F}, {1, 2, 1, 2, 3}), (std::vector<int32_t>{0, 2, 1, -1}));
+  EXPECT_EQ(routed({}, {1, 2, 0, 1, 3}), (std::vector<int32_t>{-1, -1}));
+  EXPECT_EQ(hashed(box({1, 2}, {0, 0}, {1, 2}), {1, 2, 0, 1, 3}), (std::vector<int32_t>{-1, -1}));
+}
+
+TEST(Route, AnInfiniteOrInvalidLogitStillNamesTwoExperts) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(routed({-infinity, -infinity, -infinity}, {1, 1, 3, 2, 1}),
+            (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(routed({kNan, kNan, kNan}, {1, 1, 3, 2, 1}), (std::vector<int32_t>{0, 1}));
+}
+
+TEST(Route, HashFollowsTheDefinitionInEveryPart) {
+  const RandomStream random{kKey, 0};
+  for (const auto& [tokens, experts, choices] :
+       {std::tuple<Region, int64_t, int64_t>{box({4, 9}, {0, 0}, {4, 9}), 5, 2},
+        {box({4, 9}, {1, 0}, {3, 9}), 5, 2},
+        {box({4, 9}, {1, 2}, {2, 5}), 7, 1},
+        {box({1 << 20, 1 << 14}, {(1 << 20) - 2, 0}, {2, 37}), 6, 2},  // beyond 2^32
+        {box({4, 9}, {4, 0}, {0, 9}), 5, 2},
+        {box({4, 9}, {0, 9}, {4, 0}), 5, 2}}) {
+    const RouteSize size = {tokens.extent[0], tokens.extent[1], experts, choices, 3};
+    std::vector<int32_t> chosen;
+    for (int64_t t = 0; t < tokens.elements(); ++t) {
+      const auto index = static_cast<uint64_t>(tokens.global_index(t));
+      for (int64_t c = 0; c < choices; ++c) {
+        chosen.push_back(static_cast<int32_t>((int64_t{random.word(index)} + c) % experts));
+      }
+    }
+    EXPECT_EQ(hashed(tokens, size), routing_of(chosen, size));
+  }
+}
+
+TEST(Route, HashSpreadsTokensEvenly) {
+  const RouteSize size = {1, 8000, 8, 1, 8000};
+  std::vector<int64_t> count(8, 0);
+  for (const int32_t entry : hashed(box({1, 8000}, {0, 0}, {1, 8000}), size)) {
+    ++count[static_cast<size_t>(entry) / 8000];
+  }
+  for (const int64_t tokens : count) {  // deviation sqrt(8000 * 7) / 8 = 30
+    EXPECT_NEAR(static_cast<double>(tokens), 1000.0, 150.0);
+  }
+}
+
+TEST(Route, CountsAreOfTheExpertsAskedFor) {
+  for (const RouteSize size : {RouteSize{3, 17, 7, 2, 4},
+                               {2, 9, 7, 1, 9},
+                               {2, 9, 7, 2, 0},
+                               {0, 9, 7, 2, 2},
+                               {3, 0, 7, 1, 2}}) {
+    const auto routing = routing_of(random_choices(size, size.experts - 1), size);  // one is idle
+    for (const auto& [first, last] :
+         {std::pair<int64_t, int64_t>{0, 7}, {0, 3}, {3, 3}, {3, 7}, {7, 7}}) {
+      const int64_t experts = last - first;
+      std::vector<int32_t> expected(static_cast<size_t>(size.batch * experts), 0);
+      for (size_t i = 0; i < routing.size(); ++i) {
+        const int64_t b = static_cast<int64_t>(i) / (size.sequence * size.choices);
+        for (int64_t e = first; e < last; ++e) {
+          if (routing[i] >= e * size.capacity && routing[i] < (e + 1) * size.capacity) {
+            ++expected[static_cast<size_t>(b * experts + e - first)];
+          }
+        }
+      }
+      IntOutput counts(size.batch * experts);
+      run([&, first = first](Stream& s) {
+        expert_counts(s, routing.data(), counts.data(), size.batch, size.sequence * size.choices,
+                      size.capacity, first, experts);
+      });
+      EXPECT_EQ(counts.values(), expected);
+    }
+  }
+}
+
+TEST(Route, LoadCountsChoicesAndDrops) {
+  for (const RouteSize size : {RouteSize{3, 170, 7, 2, 40},
+                               {2, 9, 7, 1, 9},
+                               {2, 9, 7, 2, 0},
+                               {0, 9, 7, 2, 2},
+                               {3, 0, 7, 1, 2}}) {
+    const auto chosen = random_choices(size, size.experts - 1);
+    const auto routing = routing_of(chosen, size);
+    std::vector<float> expected(14, 0.0F);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      expected[static_cast<size_t>(chosen[i])] += 1.0F;
+      expected[7 + static_cast<size_t>(chosen[i])] += routing[i] < 0 ? 1.0F : 0.0F;
+    }
+    Output load(14);
+    run([&](Stream& s) {
+      expert_load(s, routing.data(), load.data(), static_cast<int64_t>(routing.size()), 7,
+                  size.capacity);
+    });
+    EXPECT_EQ(load.values(), expected);
+  }
+  const std::vector<int32_t> dropped = {-1, -1, -1};  // what routing to no experts gives
+  Output nothing(0);
+  run([&](Stream& s) { expert_load(s, dropped.data(), nothing.data(), 3, 0, 4); });
+}
+
+TEST(Route, HasTheSameBitsForAnyTeam) {
+  const RouteSize size = {5, 301, 9, 2, 50};
+  const auto logits = coarse_logits(size);
+  const int64_t entries = size.sequence * size.choices;
+  expect_same_bits([&](int threads) {
+    IntOutput routing(size.batch * entries);
+    IntOutput by_hash(size.batch * entries);
+    IntOutput counts(size.batch * size.experts);
+    Output load(2 * size.experts);
+    run(
+        [&](Stream& s) {
+          route_forward(s, logits.data(), routing.data(), size);
+          route_hash(s, by_hash.data(), box({5, 301}, {0, 0}, {5, 301}), size, kKey);
+          expert_counts(s, routing.data(), counts.data(), size.batch, entries, size.capacity, 0,
+                        size.experts);
+          expert_load(s, routing.data(), load.data(), size.batch * entries, size.experts,
+                      size.capacity);
+        },
+        threads);
+    std::vector<float> all;
+    append(all, routing);
+    append(all, by_hash);
+    append(all, counts);
+    append(all, load);
+    return all;
+  });
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing
