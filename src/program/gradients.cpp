@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/operation.h"
 #include "program/lowering.h"
 #include "sharding/reshard.h"
 
@@ -36,7 +37,7 @@ void Lowering::add_gradients() {
   for (OpId op = op_count() - 1; op >= 0; --op) {
     for (size_t i = 0; i < graph_.op(op).inputs.size(); ++i) {
       const TensorId id = graph_.op(op).inputs[i];
-      if (role(id) != Tensor::Role::parameter) {
+      if (role(id) != Tensor::Role::parameter || spec_of(graph_.op(op).kind).integer_output) {
         continue;
       }
       ParameterGradient& gradient = gradients_[id];

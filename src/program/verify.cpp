@@ -145,11 +145,30 @@ class Verifier {
       }
       const auto axis = static_cast<size_t>(reshard.axis);
       check(axis < program_.mesh.size(), "{} works along no axis of the mesh", describe(i));
-      const std::vector<ReshardStep> steps = reshard_steps({from.layout[axis]}, {to.layout[axis]});
-      check(steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode),
-            "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
+      bool fits = false;
+      for (const Placement& before : placements(reshard.inputs[k], axis)) {
+        for (const Placement& after : placements(reshard.outputs[k], axis)) {
+          const std::vector<ReshardStep> steps = reshard_steps({before}, {after});
+          fits |= steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode);
+        }
+      }
+      check(fits, "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
             to_string(to.layout));
     }
+  }
+
+  // What a value is on an axis; one that is summed in place was a summand before.
+  std::vector<Placement> placements(ValueId id, size_t axis) const {
+    const Placement placement = program_.value(id).layout[axis];
+    const std::vector<Access>& accesses = accesses_[static_cast<size_t>(id)];
+    const bool summed = std::ranges::any_of(accesses, [&](const Access& access) {
+      const Instruction& user = instruction(access.instruction);
+      return user.opcode == Opcode::all_reduce && access.reads && access.writes &&
+             user.axis == static_cast<int>(axis);
+    });
+    return summed && placement.is_replicate()
+               ? std::vector<Placement>{placement, Placement::partial()}
+               : std::vector<Placement>{placement};
   }
 
   const Program& program_;

@@ -137,6 +137,7 @@ TEST_F(Verify, RefusesAScatteredBucket) {
   Instruction& reduction = find(Opcode::all_reduce, 1);
   ASSERT_GT(reduction.inputs.size(), 1U);
   std::swap(reduction.inputs[0], reduction.inputs[1]);
+  std::swap(reduction.outputs[0], reduction.outputs[1]);
   expect_refused(program_, plan_, "does not lie behind");
 }
 

@@ -1,0 +1,128 @@
+// Every rule of every operation against the operation as one rank computes it, forward and
+// backward, on sizes that do not divide.
+//
+// An operation's floating-point inputs are parameters, and a cross-entropy follows it: so the loss
+// shows every element of its output, and the parameters' gradients are its backward pass.
+#include <gtest/gtest.h>
+
+#include "fake_ranks/fake_ranks.h"
+#include "graph/text.h"
+#include "short_run.h"
+
+namespace hidup {
+namespace {
+
+// 5 sequences of 7 tokens; 3 experts with 4 slots.
+constexpr const char* kRouted = R"(
+parameter logits : f32[5, 7, 3] = uniform(1)
+routing = route(logits) {capacity=4, choices=2}
+gates = gate(logits, routing)
+counts = expert_counts(routing)
+)";
+constexpr const char* kExperts = R"(
+parameter x : f32[5, 7, 6] = uniform(1)
+parameter w : f32[3, 6, 7] = uniform(1)
+parameter b : f32[3, 7] = uniform(1)
+buffer = dispatch(x, routing)
+product = expert_matmul(buffer, w, counts)
+biased = expert_bias(product, b, counts)
+y = combine(biased, routing, gates)
+)";
+
+// The operation whose rules are tried, and the operations.
+std::vector<std::pair<std::string, std::string>> cases() {
+  const std::string x = "parameter x : f32[5, 7, 6] = uniform(1)\n";
+  const std::string experts = std::string(kRouted) + kExperts;
+  return {
+      {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
+      {"y", x + "y = positions(x)\n"},
+      {"y", x + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(x, w)\n"},
+      {"y", "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 5, 6] = uniform(1)\n"
+            "y = matmul(x, w) {contract=2}\n"},
+      {"h", x + "parameter w : f32[6, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
+                "uniform(1)\nh = matmul(x, w)\na = attention(h)\ny = matmul(a, v) {contract=2}\n"},
+      {"y", x + "parameter b : f32[6] = uniform(1)\ny = bias(x, b)\n"},
+      {"h", "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter b : f32[3, 5] = uniform(1)\n"
+            "parameter v : f32[3, 5, 6] = uniform(1)\nh = bias(x, b)\n"
+            "y = matmul(h, v) {contract=2}\n"},
+      {"y", x + "y = relu(x)\n"},
+      {"y", x + "y = dropout(x) {p=0.3}\n"},
+      {"y", x + "parameter z : f32[5, 7, 6] = uniform(1)\ny = add(x, z)\n"},
+      {"y", x + "y = add(x, x)\n"},
+      {"y", x + "parameter w : f32[6] = uniform(1)\nparameter b : f32[6] = uniform(1)\n"
+                "y = layer_norm(x, w, b)\n"},
+      {"a", "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
+            "uniform(1)\na = attention(x)\ny = matmul(a, v) {contract=2}\n"},
+      {"a", "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
+            "uniform(1)\na = attention(x) {causal=0}\ny = matmul(a, v) {contract=2}\n"},
+      {"loss", x + "parameter z : f32[6] = uniform(1)\ny = bias(x, z)\n"},
+      {"routing", experts},
+      {"gates", experts},
+      {"counts", experts},
+      {"buffer", experts},
+      {"product", experts},
+      {"biased", experts},
+      {"y", experts},
+  };
+}
+
+Graph graph_of(const std::string& operations) {
+  const std::string text =
+      "graph case\ninput tokens : i32[5, 7]\ninput targets : i32[5, 7]\n" + operations +
+      "loss = cross_entropy(y, targets)\n";
+  return parse_graph(text, "case");
+}
+
+OpId find_op(const Graph& graph, const std::string& name) {
+  return graph.tensor(graph.find(name)).producer;
+}
+
+void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
+                  const std::string& what) {
+  ShortRun found;
+  run_ranks(static_cast<int>(ranks_of(strategy.mesh)), [&](Communicator& world) {
+    const ShortRun run = run_steps(graph, strategy, world, 2, 6);
+    if (world.rank() == 0) {
+      found = run;
+    }
+  });
+  EXPECT_EQ(differences(expected, found), "") << what;
+}
+
+class EveryRule : public testing::TestWithParam<int64_t> {};
+
+TEST_P(EveryRule, EqualsTheWholeOperation) {
+  for (const auto& [name, operations] : cases()) {
+    const Graph graph = graph_of(operations);
+    const ShortRun expected = run_alone(graph, 2, 6);
+    const OpId op = find_op(graph, name);
+    for (const Rule& rule : rules_of(graph, op)) {
+      Strategy strategy = replicated_strategy(graph, {{"ranks", GetParam()}});
+      strategy.ops[static_cast<size_t>(op)].rules[0] = rule;
+      expect_equal(graph, strategy, expected, rule.name + " of " + operations);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, EveryRule, testing::Values(2, 3, 4),
+                         [](const auto& test) { return std::to_string(test.param) + "ranks"; });
+
+// Two rules of one operation, one per axis.
+TEST(RulePairs, ComposeOnTwoAxes) {
+  for (const auto& [name, operations] : cases()) {
+    const Graph graph = graph_of(operations);
+    const ShortRun expected = run_alone(graph, 2, 6);
+    const OpId op = find_op(graph, name);
+    for (const Rule& outer : rules_of(graph, op)) {
+      for (const Rule& inner : rules_of(graph, op)) {
+        Strategy strategy = replicated_strategy(graph, {{"node", 2}, {"core", 2}});
+        strategy.ops[static_cast<size_t>(op)].rules = {outer, inner};
+        expect_equal(graph, strategy, expected,
+                     outer.name + " and " + inner.name + " of " + operations);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup

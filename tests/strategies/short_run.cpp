@@ -1,0 +1,139 @@
+#include "short_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/random.h"
+#include "device/device.h"
+#include "program/lower.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "runtime/executor.h"
+#include "train/assemble.h"
+
+namespace hidup {
+namespace {
+
+constexpr uint64_t kSeed = 3;
+
+// Buckets of several parameters and buckets of one; half of the steps are clipped.
+const LoweringOptions kOptions = {.bucket_bytes = 1500,
+                                  .clip_norm = 0.5,
+                                  .optimizer = {{"beta1", 0.9},
+                                                {"beta2", 0.999},
+                                                {"epsilon", 1e-8},
+                                                {"weight_decay", 0.1},
+                                                {"decoupled", 1.0}}};
+
+std::vector<std::vector<int32_t>> parts_of(const Program& program, const std::vector<ValueId>& values,
+                                           int64_t rank, int step, int64_t vocab) {
+  std::vector<std::vector<int32_t>> parts;
+  for (const ValueId id : values) {
+    const Value& value = program.value(id);
+    const RandomStream random = random_stream(kSeed, value.name, static_cast<uint64_t>(step));
+    const Region region = region_of(value.shape, value.layout, program.mesh, rank);
+    std::vector<int32_t> part;
+    for (int64_t i = 0; i < region.elements(); ++i) {
+      const auto index = static_cast<uint64_t>(region.global_index(i));
+      part.push_back(static_cast<int32_t>(random.word(index) % static_cast<uint64_t>(vocab)));
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Executor& executor) {
+  std::map<std::string, std::vector<float>> gradients;
+  const Program& program = executor.program();
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    if (program.value(id).role == Value::Role::gradient) {
+      std::vector<float> whole = assemble(world, program, id, executor.read(id));
+      if (world.rank() == 0) {
+        gradients[program.value(id).name] = std::move(whole);
+      }
+    }
+  }
+  return gradients;
+}
+
+}  // namespace
+
+ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
+                   int64_t vocab) {
+  const Program program = lower(graph, strategy, kOptions);
+  const MemoryPlan plan = plan_memory(program, world.rank());
+  verify(program, plan);
+  const std::unique_ptr<Device> device = make_device({});
+  const MeshGroups groups(world, program.mesh);
+  Executor executor(program, plan, *device, world.rank(), groups, 1, kSeed);
+  ShortRun run;
+  for (int step = 1; step <= steps; ++step) {
+    const StepInputs inputs = {parts_of(program, program.tokens, world.rank(), step, vocab),
+                               parts_of(program, program.targets, world.rank(), step, vocab)};
+    executor.start(step, 0.01, inputs);
+    executor.wait();
+    if (step == 1) {
+      run.gradients = gradients_of(world, executor);
+    }
+    if (world.rank() == 0) {
+      run.losses.push_back(static_cast<double>(executor.read(program.loss)[0]));
+    }
+  }
+  for (const ValueId load : program.expert_loads) {
+    if (world.rank() == 0) {
+      run.loads.push_back(executor.read(load));
+    }
+  }
+  return run;
+}
+
+ShortRun run_alone(const Graph& graph, int steps, int64_t vocab) {
+  const std::unique_ptr<Communicator> self = make_self_communicator();
+  return run_steps(graph, replicated_strategy(graph, {{"ranks", 1}}), *self, steps, vocab);
+}
+
+Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {
+  Strategy strategy{.name = "replicated", .mesh = mesh};
+  const Layout whole(mesh.size(), Placement::replicate());
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    strategy.ops.push_back({std::vector<Rule>(mesh.size(), rules_of(graph, op)[0])});
+  }
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+    if (graph.tensor(id).role == Tensor::Role::parameter) {
+      strategy.parameters.push_back({id, whole, whole});
+    }
+  }
+  return strategy;
+}
+
+std::string differences(const ShortRun& expected, const ShortRun& found) {
+  std::string text;
+  for (size_t step = 0; step < expected.losses.size(); ++step) {
+    const double error = std::abs(found.losses.at(step) / expected.losses[step] - 1.0);
+    if (!(error <= 2e-5)) {
+      text += fmt::format("loss of step {}: {}, expected {}\n", step + 1, found.losses[step],
+                          expected.losses[step]);
+    }
+  }
+  for (const auto& [name, wanted] : expected.gradients) {
+    const std::vector<float>& gradient = found.gradients.at(name);
+    float size = 0.0F;
+    float error = 0.0F;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      size = std::max(size, std::abs(wanted[i]));
+      const float difference = std::abs(gradient.at(i) - wanted[i]);
+      error = difference <= error ? error : difference;  // keeps a NaN
+    }
+    if (!(error <= 1e-4F * size)) {
+      text += fmt::format("{}: differs by {} of {}\n", name, error, size);
+    }
+  }
+  if (expected.loads != found.loads) {
+    text += "the experts' loads differ\n";
+  }
+  return text;
+}
+
+}  // namespace hidup
