@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "commands.h"
+#include "core/units.h"
 #include "deck/deck.h"
 #include "graph/operation.h"
 #include "graph/text.h"
@@ -26,10 +27,18 @@ std::vector<std::string> texts(const std::vector<Placement>& placements) {
   return list;
 }
 
+std::string hash_text(const Graph& graph) {
+  return fmt::format("{:016x}", graph_hash(graph));
+}
+
 // The text form, with the rules as comments behind each operation: it can be parsed again.
 std::string print_text(const Graph& graph) {
   std::istringstream lines(print_graph(graph));
-  std::string text;
+  std::string text = fmt::format(
+      "# graph_hash {}, {} parameters\n"
+      "# Below an operation its rules, the ways to shard it: NAME  INPUTS -> OUTPUT, of which a\n"
+      "# rank has all (R), a part along dimension d (S(d)) or a summand (P).\n\n",
+      hash_text(graph), format_count(graph.parameter_count()));
   std::string line;
   OpId next = 0;
   while (std::getline(lines, line)) {
@@ -50,11 +59,14 @@ std::string print_text(const Graph& graph) {
 
 Json tensor_json(const Tensor& tensor) {
   static constexpr std::array kRoles = {"input", "parameter", "activation"};
-  return {{"name", tensor.name},
-          {"dtype", name_of(tensor.dtype)},
-          {"shape", tensor.shape},
-          {"dims", tensor.dims},
-          {"role", kRoles.at(static_cast<size_t>(tensor.role))}};
+  Json json = {{"name", tensor.name},
+               {"role", kRoles.at(static_cast<size_t>(tensor.role))},
+               {"dtype", name_of(tensor.dtype)},
+               {"shape", tensor.shape}};
+  if (tensor.role != Tensor::Role::parameter) {  // rules are called like these; a
+    json["dims"] = tensor.dims;                  // parameter's dimensions have no names
+  }
+  return json;
 }
 
 Json operation_json(const Graph& graph, OpId id) {
@@ -81,19 +93,29 @@ Json operation_json(const Graph& graph, OpId id) {
           {"rules", rules}};
 }
 
+// One line per tensor and operation.
+std::string print_lines(const std::vector<Json>& list) {
+  std::string text;
+  for (const Json& json : list) {
+    text += (text.empty() ? "\n    " : ",\n    ") + json.dump();
+  }
+  return "[" + text + "\n  ]";
+}
+
 std::string print_json(const Graph& graph) {
-  Json json = {{"name", graph.name()},
-               {"hash", fmt::format("{:016x}", graph_hash(graph))},
-               {"parameters", graph.parameter_count()},
-               {"tensors", Json::array()},
-               {"operations", Json::array()}};
+  std::vector<Json> tensors;
   for (const Tensor& tensor : graph.tensors()) {
-    json["tensors"].push_back(tensor_json(tensor));
+    tensors.push_back(tensor_json(tensor));
   }
+  std::vector<Json> operations;
   for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
-    json["operations"].push_back(operation_json(graph, id));
+    operations.push_back(operation_json(graph, id));
   }
-  return json.dump(2) + "\n";
+  return fmt::format(
+      "{{\n  \"name\": \"{}\",\n  \"graph_hash\": \"{}\",\n  \"parameters\": {},\n"
+      "  \"tensors\": {},\n  \"operations\": {}\n}}\n",
+      graph.name(), hash_text(graph), graph.parameter_count(), print_lines(tensors),
+      print_lines(operations));
 }
 
 // For Graphviz: operations are boxes with their rules, parameters and inputs ellipses.
@@ -112,9 +134,9 @@ std::string print_dot(const Graph& graph) {
     for (const Rule& rule : rules_of(graph, id)) {
       rules.push_back(rule.name);
     }
-    text += fmt::format("  \"{}\" [shape=box, label=\"{}\\n{} {}\\n{}\"];\n", output.name,
-                        output.name, spec_of(op.kind).name, to_string(output.shape),
-                        fmt::join(rules, ", "));
+    text +=
+        fmt::format("  \"{}\" [shape=box, label=\"{}\\n{} {}\\n{}\"];\n", output.name, output.name,
+                    spec_of(op.kind).name, to_string(output.shape), fmt::join(rules, ", "));
     for (const TensorId input : op.inputs) {
       text += fmt::format("  \"{}\" -> \"{}\";\n", graph.tensor(input).name, output.name);
     }

@@ -14,7 +14,7 @@ std::string graph_text(const Deck& deck);
 // The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 
-// Throws Error(usage) where it is neither a known name nor looks like a file (a path, or *.yaml).
+// Throws Error(usage) where it is neither a known name nor looks like a file (a dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
 // The text of a strategy: of a file, or the named one for this graph and mesh.

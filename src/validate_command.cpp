@@ -33,19 +33,21 @@ int validate(const ValidateOptions& options) {
     fail(ExitCode::usage, "--ranks {}: expected a number from 1", ranks);
   }
   const Mesh mesh = mesh_of(deck, check_ranks(deck, ranks));
+  check_strategy_choice(options.strategy);
+  if (!options.strategy_out.empty()) {
+    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
+  }
 
   const Dataset data = open_data(deck);
   const Graph graph = make_graph(deck, graph_text(deck), data.vocab);
-  check_strategy_choice(options.strategy);
   const std::string text = strategy_text(options.strategy, graph, mesh);
   const Strategy strategy = parse_strategy(graph, mesh, text, options.strategy);
-  if (!options.strategy_out.empty()) {
-    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
-    write_text_file(options.strategy_out, print_strategy(graph, strategy), "strategy");
-  }
   const Program program = lower(graph, strategy, lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
   verify(program, plan);
+  if (!options.strategy_out.empty()) {
+    write_text_file(options.strategy_out, print_strategy(graph, strategy), "strategy");
+  }
   fmt::print("{}: valid\n", options.deck);
   if (!options.cluster.empty()) {
     fmt::print("{}: valid\n", options.cluster);
@@ -54,6 +56,9 @@ int validate(const ValidateOptions& options) {
   fmt::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
              format_count(graph.parameter_count()), format_count(data.vocab));
   fmt::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks, strategy.name);
+  if (!options.strategy_out.empty()) {
+    fmt::print("file    {}\n", options.strategy_out);
+  }
   return 0;
 }
 

@@ -131,20 +131,38 @@ bool ends_with(const Shape& shape, const Shape& tail) {
   return shape.size() >= tail.size() && std::equal(tail.rbegin(), tail.rend(), shape.rbegin());
 }
 
+bool is_count(double value) {
+  return value >= 1.0 && value <= 1e9 && value == static_cast<double>(static_cast<int64_t>(value));
+}
+
 Shape infer_matmul(std::span<const Shape> in, const Attributes& attributes) {
+  if (!is_count(attributes.at("contract"))) {
+    fail(ExitCode::usage, "expected contract to be a whole number from 1, found {}",
+         attributes.at("contract"));
+  }
   const auto contract = static_cast<size_t>(attributes.at("contract"));
   const Shape& x = in[0];
   const Shape& w = in[1];
-  expect(contract >= 1 && x.size() >= contract && w.size() > contract &&
-             ends_with(x, leading(w, contract)),
+  expect(x.size() >= contract && w.size() > contract && ends_with(x, leading(w, contract)),
          fmt::format("x[.., k] and weight[k, ..] with k of {} dimension(s)", contract), in);
   Shape shape = leading(x, x.size() - contract);
   shape.insert(shape.end(), w.begin() + static_cast<Shape::difference_type>(contract), w.end());
   return shape;
 }
 
-bool is_count(double value) {
-  return value >= 1.0 && value <= 1e9 && value == static_cast<double>(static_cast<int64_t>(value));
+// Values that no kernel can compute with.
+void check_attributes(const Attributes& attributes) {
+  const auto expect_value = [&](std::string_view name, std::string_view wanted, auto holds) {
+    const auto found = attributes.find(name);
+    if (found != attributes.end() && !holds(found->second)) {
+      fail(ExitCode::usage, "expected {} {}, found {}", name, wanted, found->second);
+    }
+  };
+  expect_value("p", "from 0 to below 1", [](double p) { return p >= 0.0 && p < 1.0; });
+  expect_value("epsilon", "above 0", [](double epsilon) { return epsilon > 0.0; });
+  for (const char* flag : {"causal", "hash"}) {
+    expect_value(flag, "0 or 1", [](double value) { return value == 0.0 || value == 1.0; });
+  }
 }
 
 Shape infer_route(std::span<const Shape> in, const Attributes& attributes) {
@@ -219,6 +237,7 @@ Shape infer_shape(OpKind kind, std::span<const Shape> in, const Attributes& attr
     fail(ExitCode::usage, "{} takes {} input(s), found {}", spec.name, spec.inputs.size(),
          in.size());
   }
+  check_attributes(attributes);
   switch (kind) {
     case OpKind::embedding: {
       expect(in[1].size() == 2, "tokens[..] and table[vocab, hidden]", in);

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -87,7 +88,7 @@ class LineParser {
     double value = 0.0;
     const auto [end, status] =
         std::from_chars(line_.data() + at_, line_.data() + line_.size(), value);
-    if (status != std::errc()) {
+    if (status != std::errc() || !std::isfinite(value)) {
       error(at_, fmt::format("expected a number, found {}", rest()));
     }
     at_ = static_cast<size_t>(end - line_.data());
@@ -171,7 +172,11 @@ void parse_parameter(LineParser& line, Graph& graph) {
   } else if (kind == "uniform") {
     init.kind = Init::Kind::uniform;
     line.expect('(');
+    const size_t bound_at = line.at();
     init.bound = line.number();
+    if (init.bound <= 0.0) {
+      line.error(bound_at, "expected a bound above 0");
+    }
     line.expect(')');
   } else if (kind != "zeros") {
     line.error(at, fmt::format("expected zeros, ones or uniform(BOUND), found {}", kind));

@@ -1,6 +1,8 @@
 #include "models/graph_file.h"
 
 #include <algorithm>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
 #include "core/check.h"
@@ -10,29 +12,54 @@
 namespace hidup {
 namespace {
 
+// ":LINE:COLUMN" of the statement that defines a tensor in a text that parse_graph() took.
+std::string place_of(std::string_view text, std::string_view name) {
+  constexpr std::string_view kBlanks = " \t\r";
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    size_t start = std::min(line.find_first_not_of(kBlanks), line.size());
+    for (const std::string_view keyword : {"input", "parameter"}) {
+      const size_t next = line.find_first_not_of(kBlanks, start + keyword.size());
+      const bool defines = line.compare(start, keyword.size(), keyword) == 0 &&
+                           next != std::string::npos && next > start + keyword.size() &&
+                           line[next] != '=';
+      start = defines ? next : start;
+    }
+    const size_t end = line.find_first_of(" \t\r:=", start);
+    if (std::string_view(line).substr(start, end - start) == name) {
+      return fmt::format(":{}:{}", number, start + 1);
+    }
+  }
+  return "";
+}
+
 class Checks {
  public:
-  Checks(const Graph& graph, const std::string& source) : graph_(graph), source_(source) {}
+  Checks(const Graph& graph, const std::string& text, const std::string& source)
+      : graph_(graph), text_(text), source_(source) {}
 
   void inputs(const Shape& wanted) const {
     for (const Tensor& tensor : graph_.tensors()) {
       if (tensor.role != Tensor::Role::input) {
         continue;
       }
-      expect(tensor.name == "tokens" || tensor.name == "targets",
+      expect(tensor.name == "tokens" || tensor.name == "targets", tensor,
              "input {}: a graph has the inputs tokens and targets", tensor.name);
-      expect(tensor.dtype == DType::i32 && tensor.shape == wanted,
+      expect(tensor.dtype == DType::i32 && tensor.shape == wanted, tensor,
              "input {} is {}{}, but train.batch and model.sequence make it i32{}", tensor.name,
              name_of(tensor.dtype), to_string(tensor.shape), to_string(wanted));
     }
-    expect(graph_.find("tokens") >= 0 && graph_.find("targets") >= 0,
-           "a graph has the inputs tokens and targets");
+    if (graph_.find("tokens") < 0 || graph_.find("targets") < 0) {
+      fail(ExitCode::usage, "{}: a graph has the inputs tokens and targets", source_);
+    }
   }
 
   void loss() const {
     for (OpId id = 0; id < static_cast<OpId>(graph_.ops().size()); ++id) {
       const bool last = id + 1 == static_cast<OpId>(graph_.ops().size());
       expect((graph_.op(id).kind == OpKind::cross_entropy) == last,
+             graph_.tensor(graph_.op(id).output),
              "{}: the last operation, and only that, is a cross_entropy: the loss",
              graph_.op_name(id));
     }
@@ -52,10 +79,11 @@ class Checks {
     }
     for (size_t id = 0; id < read.size(); ++id) {
       const Tensor& tensor = graph_.tensors()[id];
-      expect(read[id] || static_cast<TensorId>(id) == graph_.loss(), "{} is not used", tensor.name);
-      expect(reached[id] || static_cast<TensorId>(id) == graph_.loss() ||
-                 tensor.dtype == DType::i32,
-             "{} decides about routing only: no gradient reaches it", tensor.name);
+      expect(read[id] || static_cast<TensorId>(id) == graph_.loss(), tensor, "{} is not used",
+             tensor.name);
+      expect(
+          reached[id] || static_cast<TensorId>(id) == graph_.loss() || tensor.dtype == DType::i32,
+          tensor, "{} decides about routing only: no gradient reaches it", tensor.name);
     }
   }
 
@@ -64,10 +92,12 @@ class Checks {
       const Shape& first = graph_.tensor(op.inputs[0]).shape;
       if (op.kind == OpKind::embedding) {
         const Tensor& table = graph_.tensor(op.inputs[1]);
-        expect(table.shape[0] >= vocab, "{} has {} rows, but the data has {} different tokens",
-               table.name, table.shape[0], vocab);
+        expect(table.shape[0] >= vocab, table,
+               "{} has {} rows, but the data has {} different tokens", table.name, table.shape[0],
+               vocab);
       } else if (op.kind == OpKind::cross_entropy) {
-        expect(first.back() >= vocab, "{} has {} classes, but the data has {} different tokens",
+        expect(first.back() >= vocab, graph_.tensor(op.inputs[0]),
+               "{} has {} classes, but the data has {} different tokens",
                graph_.tensor(op.inputs[0]).name, first.back(), vocab);
       }
     }
@@ -75,13 +105,16 @@ class Checks {
 
  private:
   template <typename... Args>
-  void expect(bool holds, fmt::format_string<Args...> format, Args&&... args) const {
+  void expect(bool holds, const Tensor& about, fmt::format_string<Args...> format,
+              Args&&... args) const {
     if (!holds) {
-      fail(ExitCode::usage, "{}: {}", source_, fmt::format(format, std::forward<Args>(args)...));
+      fail(ExitCode::usage, "{}{}: {}", source_, place_of(text_, about.name),
+           fmt::format(format, std::forward<Args>(args)...));
     }
   }
 
   const Graph& graph_;
+  const std::string& text_;
   const std::string& source_;
 };
 
@@ -90,7 +123,7 @@ class Checks {
 Graph read_graph(const std::string& text, const std::string& source, const Deck& deck,
                  int64_t vocab) {
   Graph graph = parse_graph(text, source);
-  const Checks checks(graph, source);
+  const Checks checks(graph, text, source);
   checks.inputs({deck.train.batch, deck.model.sequence});
   checks.loss();
   checks.uses();

@@ -79,21 +79,78 @@ ValueId Lowering::add_input(TensorId id, const Layout& layout) {
   return value;
 }
 
+void Lowering::plan_parameter_buckets() {
+  for (OpId op = 0; op < op_count(); ++op) {
+    for (size_t i = 0; i < graph_.op(op).inputs.size(); ++i) {
+      const TensorId id = graph_.op(op).inputs[i];
+      if (role(id) != Tensor::Role::parameter) {
+        continue;
+      }
+      const Layout storage = stored_.at(id)->storage;
+      const Layout wanted = input_layout(ways(op), i);
+      if (reshards_locally(storage, wanted) ||
+          parameter_bucket_.contains({id, to_string(wanted)})) {
+        continue;
+      }
+      const auto open = std::ranges::find_if(
+          parameter_buckets_.rbegin(), parameter_buckets_.rend(), [&](const ParameterBucket& b) {
+            return b.storage == storage && b.wanted == wanted;
+          });
+      const bool full = open != parameter_buckets_.rend() &&
+                        bytes_of(open->parameters) >= options_.bucket_bytes;
+      const auto at = open == parameter_buckets_.rend() || full
+                          ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
+                          : open.base() - 1;
+      at->parameters.push_back(id);
+      parameter_bucket_[{id, to_string(wanted)}] =
+          static_cast<size_t>(at - parameter_buckets_.begin());
+    }
+  }
+}
+
+void Lowering::gather_parameters(const ParameterBucket& bucket) {
+  Operands stored;
+  for (const TensorId id : bucket.parameters) {
+    stored.push_back(copies_[index(id)][0]);
+  }
+  const std::string name = stored.size() == 1
+                               ? graph_.tensor(bucket.parameters[0]).name
+                               : fmt::format("parameters.{}", &bucket - parameter_buckets_.data());
+  const int microbatch = std::exchange(microbatch_, -1);
+  const Operands gathered = reshard_all(stored, bucket.wanted, name, false);
+  microbatch_ = microbatch;
+  for (size_t i = 0; i < gathered.size(); ++i) {
+    copies_[index(bucket.parameters[i])].push_back(gathered[i]);
+  }
+}
+
+ValueId Lowering::copy_in(TensorId id, const Layout& layout) const {
+  for (const ValueId copy : copies_[index(id)]) {
+    if (program_.value(copy).layout == layout) {
+      return copy;
+    }
+  }
+  return -1;
+}
+
 ValueId Lowering::operand(OpId op, size_t input) {
   const TensorId id = graph_.op(op).inputs[input];
   const Layout wanted = input_layout(ways(op), input);
-  Operands& copies = copies_[index(id)];
-  const auto layout_of = [this](ValueId value) { return program_.value(value).layout; };
-  const auto found = std::ranges::find(copies, wanted, layout_of);
-  if (found != copies.end()) {
-    return *found;
+  if (const ValueId copy = copy_in(id, wanted); copy >= 0) {
+    return copy;
   }
+  const auto bucket = parameter_bucket_.find({id, to_string(wanted)});
+  if (bucket != parameter_bucket_.end()) {
+    gather_parameters(parameter_buckets_[bucket->second]);
+    return copy_in(id, wanted);
+  }
+  Operands& copies = copies_[index(id)];
   if (role(id) == Tensor::Role::input) {
     copies.push_back(add_input(id, wanted));
     return copies.back();
   }
   const auto nearby = std::ranges::find_if(
-      copies, [&](ValueId copy) { return reshards_locally(layout_of(copy), wanted); });
+      copies, [&](ValueId v) { return reshards_locally(program_.value(v).layout, wanted); });
   const ValueId from = nearby == copies.end() ? copies[0] : *nearby;
   const bool overwrite = role(id) == Tensor::Role::activation && wanted_[index(id)].size() == 1 &&
                          !needed_by_producer(id);

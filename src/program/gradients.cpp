@@ -17,14 +17,6 @@ bool only_sums(const Layout& from, const Layout& to) {
   });
 }
 
-int64_t bytes_of(const Graph& graph, const std::vector<TensorId>& parameters) {
-  int64_t bytes = 0;
-  for (const TensorId parameter : parameters) {
-    bytes += elements(graph.tensor(parameter).shape) * size_of(DType::f32);
-  }
-  return bytes;
-}
-
 }  // namespace
 
 std::string Lowering::gradient_name(TensorId id) const {
@@ -189,7 +181,7 @@ void Lowering::complete_gradients(OpId op) {
 
 void Lowering::close_buckets(int64_t least) {
   for (GradientGroup& group : groups_) {
-    if (!group.complete.empty() && bytes_of(graph_, group.complete) >= least) {
+    if (!group.complete.empty() && bytes_of(group.complete) >= least) {
       close_bucket(group);
     }
   }

@@ -42,6 +42,7 @@ Lowering::Lowering(const Graph& graph, const Strategy& strategy, const LoweringO
 Program Lowering::run() {
   prepare();
   add_parameters();
+  plan_parameter_buckets();
   for (OpId op = 0; op < op_count(); ++op) {
     forward(op);
   }
@@ -73,6 +74,14 @@ void Lowering::prepare() {
       }
     }
   }
+}
+
+int64_t Lowering::bytes_of(const std::vector<TensorId>& tensors) const {
+  int64_t bytes = 0;
+  for (const TensorId id : tensors) {
+    bytes += elements(graph_.tensor(id).shape) * size_of(graph_.tensor(id).dtype);
+  }
+  return bytes;
 }
 
 ValueId Lowering::add_value(Value value) {

@@ -49,6 +49,14 @@ class Lowering {
       return sums == other.sums && total == other.total && storage == other.storage;
     }
   };
+  // Parameters stored in one layout and used in another, gathered together: in order of use, and
+  // when the first of them is needed (the communication stream runs ahead, so that the next
+  // bucket comes while this one is used).
+  struct ParameterBucket {
+    Layout storage;
+    Layout wanted;
+    std::vector<TensorId> parameters;
+  };
   // Where an operation leaves what it adds to a gradient.
   struct Target {
     ValueId value;
@@ -64,6 +72,7 @@ class Lowering {
   const OpStrategy& ways(OpId op) const { return strategy_.ops[index(op)]; }
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
 
+  int64_t bytes_of(const std::vector<TensorId>& tensors) const;  // global
   ValueId add_value(Value value);
   ValueId add_scalar(const std::string& name, Value::Role role, const Layout& layout);
   Instruction& emit(Opcode opcode, const std::string& name, Operands inputs, Operands outputs);
@@ -85,6 +94,10 @@ class Lowering {
 
   void prepare();
   void add_parameters();
+  void plan_parameter_buckets();
+  void gather_parameters(const ParameterBucket& bucket);
+  // The value of the tensor in that layout; -1 if there is none yet.
+  ValueId copy_in(TensorId id, const Layout& layout) const;
   // The value that holds an operand as the rule wants it.
   ValueId operand(OpId op, size_t input);
   ValueId add_input(TensorId id, const Layout& layout);
@@ -150,6 +163,8 @@ class Lowering {
   std::map<TensorId, Operands> moments_;    // per parameter: m and v
   std::map<TensorId, ParameterGradient> gradients_;
   std::map<TensorId, const ParameterStrategy*> stored_;
+  std::vector<ParameterBucket> parameter_buckets_;
+  std::map<std::pair<TensorId, std::string>, size_t> parameter_bucket_;  // by tensor and layout
   std::vector<GradientGroup> groups_;
   int buckets_ = 0;
   Phase phase_ = Phase::forward;

@@ -16,14 +16,6 @@ FOR_EVER = "train.steps=1000000"
 
 class AccidentTest(harness.RunTest):
 
-    def assert_one_error(self, result, code, *texts):
-        """That exit code, and one line of error that holds all the texts."""
-        self.assertEqual(result.code, code, result.stderr)
-        lines = result.error_lines()
-        self.assertEqual(len(lines), 1, result.stderr)
-        for text in texts:
-            self.assertIn(text, lines[0])
-
     def start(self, ranks, out="run.h5"):
         """A run without end that has done some steps."""
         launch = harness.Launch(ranks, self.train_args(out, FOR_EVER))

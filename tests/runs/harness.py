@@ -31,6 +31,9 @@ MODEL = dict(family="bert", layers=2, hidden=24, heads=3, ffn=40, sequence=17, v
 TRAIN = dict(batch=5, steps=20, seed=1, lr=3e-3, optimizer="adamw",
              weight_decay=0.01, clip_norm=1.4)
 
+STEP_TOLERANCE = 2e-5  # of equal runs: relative, loss and gradient norm of every step
+GRADIENT_TOLERANCE = 1e-4  # and largest difference over largest value, every tensor
+
 SOON = 10  # seconds: a run that was brought down ends within them
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -135,6 +138,14 @@ class Launch:
         return file.read()
 
 
+class Trained(typing.NamedTuple):
+    """What a run left."""
+    path: pathlib.Path  # the timing file
+    loss: numpy.ndarray  # [steps]
+    grad_norm: numpy.ndarray  # [steps]
+    gradients: dict  # parameter -> gradient of step 1
+
+
 def stat(pid):
     """(state, parent) of a process; state Z: ended, but not yet waited for. None: no process."""
     try:
@@ -180,19 +191,24 @@ class RunTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         words = random.Random(7).choices(["the", "rank", "waits", "for", "its", "sum;", "\n"], k=900)
         (self.folder / "text.txt").write_text(" ".join(words))
-        (self.folder / "model.yaml").write_text(
-            write_section("model", MODEL) +
-            write_section("data", dict(kind="text", path="text.txt", tokenizer="bytes")) +
-            write_section("train", TRAIN))
+        self.deck = self.folder / "model.yaml"
+        self.write_deck()
         (self.folder / "cluster.yaml").write_text(
             "cluster:\n"
             "  device: {kind: cpu, threads: 1}\n"
             "  mesh: [{name: ranks, size: auto}]\n"
             "  comm: {heartbeat_timeout: 3s}\n")
 
+    def write_deck(self, **model):
+        """The small model deck; model: more of its keys."""
+        self.deck.write_text(
+            write_section("model", {**MODEL, **model}) +
+            write_section("data", dict(kind="text", path="text.txt", tokenizer="bytes")) +
+            write_section("train", TRAIN))
+
     def train_args(self, out, *more):
         """Arguments of hidup train for the small decks; more: for example train.steps=5."""
-        args = ["train", self.folder / "model.yaml", "--cluster", self.folder / "cluster.yaml",
+        args = ["train", self.deck, "--cluster", self.folder / "cluster.yaml",
                 "--out", self.folder / out]
         for setting in more:
             args += setting if isinstance(setting, list) else ["--set", setting]
@@ -200,3 +216,39 @@ class RunTest(unittest.TestCase):
 
     def assert_done(self, result):
         self.assertEqual(result.code, 0, result.stderr)
+
+    def train(self, ranks, *more, steps=TRAIN["steps"]):
+        """A run that must succeed; more: as for train_args()."""
+        name = f"run{len(list(self.folder.iterdir()))}"
+        out = self.folder / f"{name}.h5"
+        gradients = self.folder / f"{name}-gradients.h5"
+        self.assert_done(run(ranks, self.train_args(
+            out.name, f"train.steps={steps}", ["--dump-gradients", gradients], *more)))
+        with h5py.File(out) as file:
+            self.assertEqual(file.attrs["world_size"], ranks)
+            loss = file["iterations/loss"][:]
+            grad_norm = file["iterations/grad_norm"][:]
+        self.assertEqual(len(loss), steps)
+        with h5py.File(gradients) as file:
+            found = {key: file[key][:].astype(numpy.float64) for key in file}
+        self.assertGreater(len(found), 10)
+        return Trained(out, loss, grad_norm, found)
+
+    def assert_equal_runs(self, one, other):
+        numpy.testing.assert_allclose(other.loss, one.loss, rtol=STEP_TOLERANCE)
+        numpy.testing.assert_allclose(other.grad_norm, one.grad_norm, rtol=STEP_TOLERANCE)
+        self.assertEqual(one.gradients.keys(), other.gradients.keys())
+        for name, expected in one.gradients.items():
+            self.assertEqual(expected.shape, other.gradients[name].shape, name)
+            size = numpy.abs(expected).max()
+            self.assertGreater(size, 0, f"{name} has no gradient at all")
+            difference = numpy.abs(expected - other.gradients[name]).max() / size
+            self.assertLessEqual(difference, GRADIENT_TOLERANCE, name)
+
+    def assert_one_error(self, result, code, *texts):
+        """That exit code, and one line of error that holds all the texts."""
+        self.assertEqual(result.code, code, result.stderr)
+        lines = result.error_lines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        for text in texts:
+            self.assertIn(text, lines[0])
