@@ -7,8 +7,10 @@
     strategy = hidup_timings.read_strategy("out/quickstart.h5")["text"]
     loads = hidup_timings.read_experts("out/quickstart.h5")  # of a model with experts
     loads["dropped"].sum() / loads["tokens"].sum()
+    events = hidup_timings.read_timeline("out/quickstart.h5", step=3)
+    hidup_timings.busy_times(events)                         # one row per rank
 
-Needs h5py and pandas. Units are those of the datasets' attribute `unit`:
+Needs h5py, numpy and pandas. Units are those of the datasets' attribute `unit`:
 seconds, bytes, tokens, nats.
 """
 
@@ -16,6 +18,7 @@ import os
 import sys
 
 import h5py
+import numpy
 import pandas
 
 EXIT_FILE = 6  # bad or missing file, as hidup's own exit codes have it
@@ -83,6 +86,104 @@ def read_table(path, group):
                 columns[name] = data.asstr()[:] if h5py.check_string_dtype(data.dtype) else data[:]
     rows = min(len(values) for values in columns.values())
     return pandas.DataFrame({k: v[:rows] for k, v in columns.items()})
+
+
+def timeline_steps(path):
+    """The steps whose timelines are complete, ascending. Raises KeyError if there are none."""
+    with open_file(path) as file:
+        return list(_timeline_rows(path, file))
+
+
+def read_timeline(path, step=None):
+    """The events of a step (default: the last one that has a timeline), sorted by start.
+
+    A data frame with the columns of /timeline (step, rank, instruction, start_s, end_s) and those
+    of /program for the event's instruction. Raises KeyError if the step has no timeline, or none
+    that is complete yet.
+    """
+    program = read_table(path, "program")
+    with open_file(path) as file:
+        rows = _timeline_rows(path, file)
+        if step is None:
+            step = max(rows)
+        if step not in rows:
+            raise KeyError(f"{path}: no timeline of step {step}; there are those of steps "
+                           f"{', '.join(str(s) for s in rows)}")
+        events = pandas.DataFrame({name: data[rows[step]]
+                                   for name, data in file["timeline"].items()})
+    events = events.join(program, on="instruction")
+    return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
+
+
+def _timeline_rows(path, file):
+    """Where the complete timelines are: slices of /timeline's rows by step."""
+    if "timeline" not in file:
+        raise KeyError(f"{path}: holds no timeline")
+    length = min(len(data) for data in file["timeline"].values())
+    steps, begin, counts = numpy.unique(file["timeline/step"][:length], return_index=True,
+                                        return_counts=True)
+    # Every rank runs every instruction; a step with fewer events is still being written.
+    whole = counts == file.attrs["world_size"] * len(file["program/name"])
+    if not whole.any():
+        raise KeyError(f"{path}: holds no complete timeline of a step")
+    return {int(s): slice(b, b + n) for s, b, n in zip(steps[whole], begin[whole], counts[whole])}
+
+
+def union(intervals):
+    """The times [n, 2] (start, end) that lie in any of the intervals: ascending, disjoint."""
+    intervals = numpy.asarray(intervals, dtype=float).reshape(-1, 2)
+    start, end = intervals[numpy.argsort(intervals[:, 0], kind="stable")].T
+    reached = numpy.maximum.accumulate(end)
+    first = numpy.flatnonzero(numpy.append(True, start[1:] > reached[:-1])[:len(start)])
+    last = numpy.append(first[1:], len(start)) - 1 if len(first) else first
+    return numpy.column_stack([start[first], reached[last]])
+
+
+def difference(intervals, others):
+    """The times in the union of `intervals` that are in none of `others`, as union() returns."""
+    intervals, others = union(intervals), union(others)
+    # Both cut the axis into pieces, each of which is inside or outside as a whole.
+    cuts = numpy.unique(numpy.concatenate([intervals.ravel(), others.ravel()]))
+    pieces = numpy.column_stack([cuts[:-1], cuts[1:]])
+
+    def covered(by):
+        starts = numpy.searchsorted(by[:, 0], pieces[:, 0], side="right")
+        return starts > numpy.searchsorted(by[:, 1], pieces[:, 0], side="right")
+
+    return union(pieces[covered(intervals) & ~covered(others)]) if len(cuts) else union([])
+
+
+def stream_intervals(events, stream):
+    """The intervals [n, 2] of the events in a stream, "compute" or "comm"."""
+    return events.loc[events["stream"] == stream, ["start_s", "end_s"]].to_numpy()
+
+
+def exposed_intervals(events):
+    """The intervals [n, 2] in which only communication ran; `events` are those of one rank."""
+    return difference(stream_intervals(events, "comm"), stream_intervals(events, "compute"))
+
+
+def busy_times(events):
+    """How long each rank's streams were busy in a step: a data frame by rank, in seconds.
+
+    Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
+    to the last one's end; idle_s, the part of it in which nothing ran; overlap = (compute + comm
+    - wall) / min(compute, comm): 1 if the shorter stream hides behind the other, 0 if streams
+    take turns, below 0 where idle time outweighs what is hidden, NaN if a stream was never busy.
+    """
+    rows = {}
+    for rank, of_rank in events.groupby("rank"):
+        compute, comm, exposed = (
+            (intervals[:, 1] - intervals[:, 0]).sum()
+            for intervals in (union(stream_intervals(of_rank, "compute")),
+                              union(stream_intervals(of_rank, "comm")),
+                              exposed_intervals(of_rank)))
+        wall = of_rank["end_s"].max() - of_rank["start_s"].min()
+        shorter = min(compute, comm)
+        rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
+                      "wall_s": wall, "idle_s": wall - compute - exposed,
+                      "overlap": (compute + comm - wall) / shorter if shorter > 0 else numpy.nan}
+    return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("rank")
 
 
 def read_strategy(path):

@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 std::vector<std::string> texts(const std::vector<Placement>& placements) {
   std::vector<std::string> list;
+  list.reserve(placements.size());
   for (const Placement& placement : placements) {
     list.push_back(to_string(placement));
   }
@@ -104,10 +105,12 @@ std::string print_lines(const std::vector<Json>& list) {
 
 std::string print_json(const Graph& graph) {
   std::vector<Json> tensors;
+  tensors.reserve(graph.tensors().size());
   for (const Tensor& tensor : graph.tensors()) {
     tensors.push_back(tensor_json(tensor));
   }
   std::vector<Json> operations;
+  operations.reserve(graph.ops().size());
   for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
     operations.push_back(operation_json(graph, id));
   }

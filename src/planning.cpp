@@ -1,9 +1,12 @@
 #include "planning.h"
 
+#include "core/check.h"
 #include "core/file.h"
+#include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
 #include "search/named.h"
+#include "sharding/read_strategy.h"
 
 namespace hidup {
 namespace {
@@ -30,10 +33,21 @@ void check_strategy_choice(const std::string& name_or_file) {
   }
 }
 
-std::string strategy_text(const std::string& name_or_file, const Graph& graph, const Mesh& mesh) {
-  return looks_like_file(name_or_file)
-             ? read_text_file(name_or_file, "strategy")
-             : print_strategy(graph, named_strategy(name_or_file, graph, mesh));
+Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
+                         const Mesh& mesh) {
+  Strategy strategy =
+      looks_like_file(name_or_file)
+          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy"), name_or_file)
+          : named_strategy(name_or_file, graph, mesh);
+  if (deck.train.microbatches) {
+    strategy.microbatches = static_cast<int>(*deck.train.microbatches);
+    const std::string obstacle = batch_obstacle(graph);
+    if (strategy.microbatches > 1 && !obstacle.empty()) {
+      fail(ExitCode::usage, "train.microbatches: the batch of this graph cannot be split: {}",
+           obstacle);
+    }
+  }
+  return strategy;
 }
 
 }  // namespace hidup

@@ -17,8 +17,9 @@ Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 // Throws Error(usage) where it is neither a known name nor looks like a file (a dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
-// The text of a strategy: of a file, or the named one for this graph and mesh.
-// Throws Error(file) or Error(usage).
-std::string strategy_text(const std::string& name_or_file, const Graph& graph, const Mesh& mesh);
+// The strategy of a file, or the named one for this graph and mesh, with train.microbatches
+// where the deck has them. Throws Error(file) or Error(usage).
+Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
+                         const Mesh& mesh);
 
 }  // namespace hidup

@@ -71,12 +71,12 @@ std::string output_name(const TrainOptions& options) {
 
 // Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
 // checked, not assumed.
-Strategy load_strategy(const std::string& choice, const Graph& graph, const Mesh& mesh,
-                       Communicator& world) {
+Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                       const Mesh& mesh, Communicator& world) {
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      text = strategy_text(choice, graph, mesh);
+      text = print_strategy(graph, choose_strategy(choice, deck, graph, mesh));
     }
   });
   text = world.broadcast(text);
@@ -156,7 +156,7 @@ class Run {
     // 3. Graph, strategy, program.
     std::optional<Graph> graph;
     collectively(world_, [&] { graph.emplace(make_graph(deck, decks_.graph, data_.vocab)); });
-    const Strategy strategy = load_strategy(options_.strategy, *graph, mesh, world_);
+    const Strategy strategy = load_strategy(options_.strategy, deck, *graph, mesh, world_);
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
     collectively(world_, [&] {

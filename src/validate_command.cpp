@@ -10,7 +10,6 @@
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/verify.h"
-#include "sharding/read_strategy.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -40,8 +39,7 @@ int validate(const ValidateOptions& options) {
 
   const Dataset data = open_data(deck);
   const Graph graph = make_graph(deck, graph_text(deck), data.vocab);
-  const std::string text = strategy_text(options.strategy, graph, mesh);
-  const Strategy strategy = parse_strategy(graph, mesh, text, options.strategy);
+  const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
   const Program program = lower(graph, strategy, lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
   verify(program, plan);

@@ -50,6 +50,7 @@ struct DataDeck {
 struct TrainDeck {
   int64_t batch = 0;  // sequences per step, all ranks together
   int64_t steps = 0;
+  std::optional<int64_t> microbatches;  // none: auto, the strategy's
   uint64_t seed = 0;
   double lr = 0.0;
   std::string schedule;

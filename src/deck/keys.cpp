@@ -149,6 +149,12 @@ std::vector<Key> train_keys() {
        .doc = "Number of optimizer steps.",
        .range = {1, 1e12},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.steps; }},
+      {.name = "train.microbatches",
+       .doc = "Parts of the batch, one of which computes while another communicates; gradients are "
+              "those of the whole batch. auto: what the strategy says.",
+       .fallback = "auto",
+       .range = {1, 10000},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.microbatches; }},
       {.name = "train.seed",
        .doc = "Parameters, dropout and the order of the data follow from it, on any number "
               "of ranks.",

@@ -19,8 +19,8 @@ std::vector<std::vector<Access>> accesses_of(const Program& program) {
     for (const ValueId value : instruction.inputs) {
       touch(value, i, false, true);
     }
-    for (const ValueId value : instruction.outputs) {
-      touch(value, i, true, instruction.accumulate);
+    for (size_t k = 0; k < instruction.outputs.size(); ++k) {
+      touch(instruction.outputs[k], i, true, adds_to(instruction, k));
     }
   }
   return accesses;

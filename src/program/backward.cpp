@@ -13,9 +13,8 @@ void Lowering::backward(OpId id) {
     return;
   }
   phase_ = Phase::backward;
-  microbatch_ = 0;
-  const Operands& in = operands_[index(id)];
-  const Operands& saved = saved_[index(id)];
+  const Operands& in = lane().operands[index(id)];
+  const Operands& saved = lane().saved[index(id)];
   const ValueId dy = output_gradient(id);
   check(dy >= 0 || op.kind == OpKind::cross_entropy, "{} has no use", graph_.op_name(id));
   switch (op.kind) {
@@ -23,15 +22,16 @@ void Lowering::backward(OpId id) {
       emit_gradient(id, 1, Opcode::embedding_backward, {in[0], dy});
       break;
     case OpKind::matmul:
-      emit_gradient(id, 1, Opcode::matmul_backward_weight, {in[0], dy});
+      // The input's first: it may have to be sent while the weight's is computed.
       matmul_input_gradient(id, Opcode::matmul_backward_input, {dy, in[1]});
+      emit_gradient(id, 1, Opcode::matmul_backward_weight, {in[0], dy});
       break;
     case OpKind::bias:
       emit_gradient(id, 1, Opcode::bias_backward, {dy});
       contribute(id, 0, dy);
       break;
     case OpKind::relu:
-      elementwise_gradient(id, Opcode::relu_backward, {copies_[index(op.output)][0], dy}, dy);
+      elementwise_gradient(id, Opcode::relu_backward, {copies(op.output)[0], dy}, dy);
       break;
     case OpKind::dropout:
       elementwise_gradient(id, Opcode::dropout, {dy}, dy);
@@ -48,7 +48,7 @@ void Lowering::backward(OpId id) {
       break;
     case OpKind::attention:
       emit_gradient(id, 0, Opcode::attention_backward,
-                    {in[0], copies_[index(op.output)][0], saved[0], dy});
+                    {in[0], copies(op.output)[0], saved[0], dy});
       break;
     case OpKind::cross_entropy:
       cross_entropy_gradient(id);
@@ -60,8 +60,8 @@ void Lowering::backward(OpId id) {
       emit_gradient(id, 0, Opcode::dispatch_backward, {in[1], dy});
       break;
     case OpKind::expert_matmul:
-      emit_gradient(id, 1, Opcode::expert_matmul_backward_weight, {in[0], dy, in[2]});
       emit_gradient(id, 0, Opcode::expert_matmul_backward_input, {dy, in[1], in[2]});
+      emit_gradient(id, 1, Opcode::expert_matmul_backward_weight, {in[0], dy, in[2]});
       break;
     case OpKind::expert_bias:
       emit_gradient(id, 1, Opcode::expert_bias_backward, {dy, in[2]});
@@ -80,17 +80,17 @@ Instruction& Lowering::emit_gradient(OpId op, size_t input, Opcode opcode, Opera
   const TensorId id = graph_.op(op).inputs[input];
   const Target target = target_of(op, input);
   Instruction& instruction = emit(opcode, gradient_name(id), std::move(inputs), {target.value});
-  const size_t at = program_.instructions.size() - 1;
+  const size_t at = lane().instructions.size() - 1;
   instruction.accumulate = target.accumulate;
   instruction.attributes = graph_.op(op).attributes;
   written(op, input, target);
-  return program_.instructions[at];
+  return lane().instructions[at];
 }
 
 void Lowering::matmul_input_gradient(OpId id, Opcode opcode, Operands inputs) {
   const Op& op = graph_.op(id);
   const Layout layout = gradient_layout(ways(id), 0);
-  std::vector<Sum>& sums = gradient_[index(op.inputs[0])];
+  std::vector<Sum>& sums = lane().gradient[index(op.inputs[0])];
   const auto sum = std::ranges::find(sums, layout, &Sum::layout);
   if (sum != sums.end()) {
     // The product can be added to what is there already, unless that is shared.
@@ -118,8 +118,8 @@ void Lowering::elementwise_gradient(OpId id, Opcode opcode, Operands inputs, Val
 
 void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
   const std::vector<TensorId>& tensors = graph_.op(id).inputs;
-  const Operands& in = operands_[index(id)];
-  const Operands& saved = saved_[index(id)];
+  const Operands& in = lane().operands[index(id)];
+  const Operands& saved = lane().saved[index(id)];
   // One instruction writes both parameters' gradients, or adds to both.
   const bool direct =
       consumers_[index(tensors[1])] == 1 && consumers_[index(tensors[2])] == 1;
@@ -127,7 +127,8 @@ void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
   const Target dweight = direct ? target_of(id, 1) : Target{activation_gradient(id, 1), false};
   const Target dbias = direct ? target_of(id, 2) : Target{activation_gradient(id, 2), false};
   emit(Opcode::layer_norm_backward, gradient_name(tensors[0]),
-       {in[0], in[1], saved[0], saved[1], dy}, {dx, dweight.value, dbias.value});
+       {in[0], in[1], saved[0], saved[1], dy}, {dx, dweight.value, dbias.value})
+      .accumulate = dweight.accumulate;
   for (const auto& [input, target] : {std::pair{size_t{1}, dweight}, {size_t{2}, dbias}}) {
     if (direct) {
       written(id, input, target);
@@ -139,7 +140,7 @@ void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
 }
 
 void Lowering::combine_gradient(OpId id, ValueId dy) {
-  const Operands& in = operands_[index(id)];
+  const Operands& in = lane().operands[index(id)];
   const ValueId dbuffer = activation_gradient(id, 0);
   const ValueId dweights = activation_gradient(id, 2);
   emit(Opcode::combine_backward, gradient_name(graph_.op(id).inputs[0]),
@@ -151,12 +152,12 @@ void Lowering::combine_gradient(OpId id, ValueId dy) {
 
 void Lowering::cross_entropy_gradient(OpId id) {
   const TensorId logits = graph_.op(id).inputs[0];
-  const Operands& in = operands_[index(id)];
+  const Operands& in = lane().operands[index(id)];
   // At the logits' last use, their gradient takes their place.
   const bool overwrite = role(logits) == Tensor::Role::activation &&
                          consumers_[index(logits)] == 1 && !needed_by_producer(logits);
   const ValueId dlogits = overwrite ? in[0] : activation_gradient(id, 0);
-  emit(Opcode::cross_entropy_backward, gradient_name(logits), {in[0], in[1], saved_[index(id)][0]},
+  emit(Opcode::cross_entropy_backward, gradient_name(logits), {in[0], in[1], lane().saved[index(id)][0]},
        {dlogits})
       .attributes["scale"] = loss_scale(graph_.op(id));
   contribute(id, 0, dlogits);

@@ -57,7 +57,7 @@ void Lowering::add_parameters() {
                 .layout = stored_.at(id)->storage,
                 .init = tensor.init,
                 .decay = tensor.decay};
-    copies_[index(id)] = {add_value(value)};
+    stored_copies_[index(id)] = {add_value(value)};
     value.role = Value::Role::optimizer_state;
     value.layout = stored_.at(id)->optimizer_state;
     for (const char* moment : {"m", "v"}) {
@@ -69,13 +69,9 @@ void Lowering::add_parameters() {
 
 // An input of the step: every rank gets just its part.
 ValueId Lowering::add_input(TensorId id, const Layout& layout) {
-  const Tensor& tensor = graph_.tensor(id);
-  const ValueId value = add_value({.name = tensor.name,
-                                   .role = Value::Role::input,
-                                   .dtype = tensor.dtype,
-                                   .shape = tensor.shape,
-                                   .layout = layout});
-  (tensor.name == "tokens" ? program_.tokens : program_.targets).push_back(value);
+  const ValueId value = add_tensor(id, graph_.tensor(id).name, layout);
+  program_.values[index(value)].role = Value::Role::input;
+  (graph_.tensor(id).name == "tokens" ? program_.tokens : program_.targets).push_back(value);
   return value;
 }
 
@@ -111,21 +107,20 @@ void Lowering::plan_parameter_buckets() {
 void Lowering::gather_parameters(const ParameterBucket& bucket) {
   Operands stored;
   for (const TensorId id : bucket.parameters) {
-    stored.push_back(copies_[index(id)][0]);
+    stored.push_back(copies(id)[0]);
   }
   const std::string name = stored.size() == 1
                                ? graph_.tensor(bucket.parameters[0]).name
                                : fmt::format("parameters.{}", &bucket - parameter_buckets_.data());
-  const int microbatch = std::exchange(microbatch_, -1);
-  const Operands gathered = reshard_all(stored, bucket.wanted, name, false);
-  microbatch_ = microbatch;
+  const Operands gathered =
+      in_common([&] { return reshard_all(stored, bucket.wanted, name, false); });
   for (size_t i = 0; i < gathered.size(); ++i) {
-    copies_[index(bucket.parameters[i])].push_back(gathered[i]);
+    copies(bucket.parameters[i]).push_back(gathered[i]);
   }
 }
 
-ValueId Lowering::copy_in(TensorId id, const Layout& layout) const {
-  for (const ValueId copy : copies_[index(id)]) {
+ValueId Lowering::copy_in(TensorId id, const Layout& layout) {
+  for (const ValueId copy : copies(id)) {
     if (program_.value(copy).layout == layout) {
       return copy;
     }
@@ -144,19 +139,20 @@ ValueId Lowering::operand(OpId op, size_t input) {
     gather_parameters(parameter_buckets_[bucket->second]);
     return copy_in(id, wanted);
   }
-  Operands& copies = copies_[index(id)];
+  Operands& values = copies(id);
   if (role(id) == Tensor::Role::input) {
-    copies.push_back(add_input(id, wanted));
-    return copies.back();
+    values.push_back(add_input(id, wanted));
+    return values.back();
   }
   const auto nearby = std::ranges::find_if(
-      copies, [&](ValueId v) { return reshards_locally(program_.value(v).layout, wanted); });
-  const ValueId from = nearby == copies.end() ? copies[0] : *nearby;
+      values, [&](ValueId v) { return reshards_locally(program_.value(v).layout, wanted); });
+  const ValueId from = nearby == values.end() ? values[0] : *nearby;
   const bool overwrite = role(id) == Tensor::Role::activation && wanted_[index(id)].size() == 1 &&
                          !needed_by_producer(id);
-  const ValueId value = reshard(from, wanted, graph_.tensor(id).name, overwrite);
+  const auto move = [&] { return reshard(from, wanted, graph_.tensor(id).name, overwrite); };
+  const ValueId value = role(id) == Tensor::Role::parameter ? in_common(move) : move();
   if (value != from) {
-    copies.push_back(value);
+    values.push_back(value);
   }
   return value;
 }
@@ -180,13 +176,13 @@ ValueId Lowering::add_output(OpId id, const Operands& inputs) {
   if (overwrites(id, last)) {
     check(program_.value(inputs[last]).layout == layout, "{} changes its layout in place",
           graph_.op_name(id));
-    copies_[index(op.output)] = {inputs[last]};
+    copies(op.output) = {inputs[last]};
+  } else if (op.kind == OpKind::cross_entropy && !first_lane()) {
+    copies(op.output) = {program_.loss};  // which is a sum over the microbatches
   } else {
-    const Tensor& tensor = graph_.tensor(op.output);
-    copies_[index(op.output)] = {add_value(
-        {.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout})};
+    copies(op.output) = {add_tensor(op.output, graph_.op_name(id), layout)};
   }
-  return copies_[index(op.output)][0];
+  return copies(op.output)[0];
 }
 
 void Lowering::forward(OpId id) {
@@ -194,20 +190,21 @@ void Lowering::forward(OpId id) {
   const OperationSpec& spec = spec_of(op.kind);
   const std::string& name = graph_.op_name(id);
   phase_ = Phase::forward;
-  microbatch_ = 0;
 
   Operands inputs;
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     inputs.push_back(operand(id, i));
   }
-  operands_[index(id)] = inputs;
+  lane().operands[index(id)] = inputs;
   Operands outputs = {add_output(id, inputs)};
   for (const std::string_view saved : spec.saved) {
-    outputs.push_back(add_value({.name = fmt::format("{}.{}", name, saved),
-                                 .shape = saved_shape(op.kind, shapes_of(op)),
-                                 .layout = saved_layout(ways(id))}));
+    Value value{.name = fmt::format("{}.{}", name, saved),
+                .shape = saved_shape(op.kind, shapes_of(op)),
+                .layout = saved_layout(ways(id))};
+    split(value, 0);
+    outputs.push_back(add_value(std::move(value)));
   }
-  saved_[index(id)] = {outputs.begin() + 1, outputs.end()};
+  lane().saved[index(id)] = {outputs.begin() + 1, outputs.end()};
 
   if (op.kind == OpKind::cross_entropy) {
     emit_cross_entropy(id, inputs, outputs[0], outputs[1]);
@@ -232,15 +229,17 @@ void Lowering::emit_cross_entropy(OpId id, const Operands& inputs, ValueId loss,
   program_.values[index(loss)].role = Value::Role::result;
   const double scale = loss_scale(graph_.op(id));
 
-  Shape shape = program_.value(lse).shape;
-  shape.insert(shape.begin(), 1);  // as many parts as there are
-  shape.push_back(2);
+  Value stats{.name = name + ".stats", .shape = program_.value(lse).shape};
+  stats.batch = program_.value(lse).batch;
+  stats.batch.dim += stats.batch.dim < 0 ? 0 : 1;
+  stats.shape.insert(stats.shape.begin(), 1);  // as many parts as there are
+  stats.shape.push_back(2);
   Layout parts;
   Layout whole;
   for (size_t axis = 0; axis < program_.mesh.size(); ++axis) {
     const Rule& rule = ways(id).rules[axis];
     if (cuts_classes(graph_, id, rule)) {
-      shape[0] *= program_.mesh[axis].size;
+      stats.shape[0] *= program_.mesh[axis].size;
       parts.push_back(Placement::shard(0));
       whole.push_back(Placement::replicate());
     } else {
@@ -251,13 +250,18 @@ void Lowering::emit_cross_entropy(OpId id, const Operands& inputs, ValueId loss,
     }
   }
   if (parts == whole) {
-    emit(Opcode::cross_entropy, name, inputs, {loss, lse}).attributes["scale"] = scale;
+    Instruction& instruction = emit(Opcode::cross_entropy, name, inputs, {loss, lse});
+    instruction.attributes["scale"] = scale;
+    instruction.accumulate = !first_lane();
     return;
   }
-  const ValueId mine = add_value({.name = name + ".stats", .shape = shape, .layout = parts});
+  stats.layout = parts;
+  const ValueId mine = add_value(std::move(stats));
   emit(Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
   const ValueId all = reshard(mine, whole, name + ".stats", true);
-  emit(Opcode::cross_entropy_merge, name, {all}, {loss, lse}).attributes["scale"] = scale;
+  Instruction& instruction = emit(Opcode::cross_entropy_merge, name, {all}, {loss, lse});
+  instruction.attributes["scale"] = scale;
+  instruction.accumulate = !first_lane();
 }
 
 void Lowering::emit_expert_load(OpId id, ValueId routing) {
@@ -268,11 +272,16 @@ void Lowering::emit_expert_load(OpId id, ValueId routing) {
     placement = placement.is_shard() ? Placement::partial() : placement;
   }
   const std::string name = graph_.op_name(id) + ".load";
-  const ValueId load = add_value(
-      {.name = name, .role = Value::Role::result, .shape = {2, experts}, .layout = layout});
+  const ValueId load = add_value({.name = name, .shape = {2, experts}, .layout = layout});
   emit(Opcode::expert_load, name, {routing}, {load}).attributes["capacity"] =
       op.attributes.at("capacity");
-  program_.expert_loads.push_back(load);
+  if (first_lane()) {
+    program_.values[index(load)].role = Value::Role::result;
+    program_.expert_loads.push_back(load);
+    loads_[id] = load;
+  } else {
+    emit(Opcode::add, name + ".add", {loads_.at(id), load}, {loads_.at(id)});
+  }
 }
 
 std::vector<Shape> Lowering::shapes_of(const Op& op) const {
@@ -288,17 +297,19 @@ double Lowering::loss_scale(const Op& op) const {
 }
 
 void Lowering::reduce_results() {
-  microbatch_ = -1;
+  common_ = true;
   Operands results = program_.expert_loads;  // which lie in the arena before the loss
   results.push_back(program_.loss);
   const Layout layout = program_.value(program_.loss).layout;
   if (std::ranges::all_of(results, [&](ValueId v) { return program_.value(v).layout == layout; })) {
     reshard_all(results, replicated(), "loss", true);
-    return;
+  } else {
+    for (const ValueId result : results) {
+      reshard(result, replicated(), program_.value(result).name, true);
+    }
   }
-  for (const ValueId result : results) {
-    reshard(result, replicated(), program_.value(result).name, true);
-  }
+  common_ = false;
+  weave();
 }
 
 }  // namespace hidup

@@ -88,9 +88,7 @@ std::vector<TensorId> Lowering::completed_by(OpId op) const {
 
 ValueId Lowering::activation_gradient(OpId op, size_t input) {
   const TensorId id = graph_.op(op).inputs[input];
-  return add_value({.name = gradient_name(id),
-                    .shape = graph_.tensor(id).shape,
-                    .layout = gradient_layout(ways(op), input)});
+  return add_tensor(id, gradient_name(id), gradient_layout(ways(op), input));
 }
 
 bool Lowering::unshared(ValueId value) const {
@@ -100,11 +98,12 @@ bool Lowering::unshared(ValueId value) const {
 
 // Out of place where another tensor's gradient still is this very value.
 ValueId Lowering::add(ValueId a, ValueId b, const std::string& name) {
-  const Value& value = program_.value(b);
-  const ValueId result =
-      unshared(b)   ? b
-      : unshared(a) ? a
-                    : add_value({.name = name, .shape = value.shape, .layout = value.layout});
+  ValueId result = unshared(b) ? b : a;
+  if (!unshared(result)) {
+    Value value = program_.value(b);
+    value.name = name;
+    result = add_value(std::move(value));
+  }
   emit(Opcode::add, name + ".add", {a, b}, {result});
   return result;
 }
@@ -115,7 +114,7 @@ ValueId Lowering::output_gradient(OpId op) {
   for (const Rule& rule : ways(op).rules) {
     wanted.push_back(gradient_of(rule.output));
   }
-  const std::vector<Sum> sums = std::exchange(gradient_[index(id)], {});
+  const std::vector<Sum> sums = std::exchange(lane().gradient[index(id)], {});
   for (const Sum& sum : sums) {
     --holders_[sum.value];
   }
@@ -159,7 +158,7 @@ void Lowering::contribute(OpId op, size_t input, ValueId value) {
     return;
   }
   const Layout layout = gradient_layout(ways(op), input);
-  std::vector<Sum>& sums = gradient_[index(id)];
+  std::vector<Sum>& sums = lane().gradient[index(id)];
   const auto sum = std::ranges::find(sums, layout, &Sum::layout);
   if (sum == sums.end()) {
     sums.push_back({layout, value});
@@ -190,7 +189,7 @@ void Lowering::close_buckets(int64_t least) {
 void Lowering::close_bucket(GradientGroup& group) {
   const std::vector<TensorId> bucket = std::exchange(group.complete, {});
   const std::string name = fmt::format("gradients.{}", buckets_++);
-  const int microbatch = std::exchange(microbatch_, -1);
+  const bool common = std::exchange(common_, true);
   Operands totals;
   for (const TensorId id : bucket) {
     totals.push_back(gradients_.at(id).total);
@@ -216,7 +215,7 @@ void Lowering::close_bucket(GradientGroup& group) {
       }
     }
   }
-  microbatch_ = microbatch;
+  common_ = common;
   group.buckets.push_back(bucket);
 }
 

@@ -31,29 +31,42 @@ Lowering::Lowering(const Graph& graph, const Strategy& strategy, const LoweringO
     : graph_(graph), strategy_(without_lone_ranks(graph, strategy)), options_(options) {
   program_.name = graph.name();
   program_.mesh = strategy.mesh;
-  copies_.resize(graph.tensors().size());
-  gradient_.resize(graph.tensors().size());
+  stored_copies_.resize(graph.tensors().size());
   consumers_.resize(graph.tensors().size());
   wanted_.resize(graph.tensors().size());
-  operands_.resize(graph.ops().size());
-  saved_.resize(graph.ops().size());
+  lanes_.resize(static_cast<size_t>(strategy.microbatches));
+  for (Lane& lane : lanes_) {
+    lane.copies.resize(graph.tensors().size());
+    lane.gradient.resize(graph.tensors().size());
+    lane.operands.resize(graph.ops().size());
+    lane.saved.resize(graph.ops().size());
+  }
 }
 
 Program Lowering::run() {
   prepare();
   add_parameters();
   plan_parameter_buckets();
-  for (OpId op = 0; op < op_count(); ++op) {
-    forward(op);
+  for (microbatch_ = 0; microbatch_ < strategy_.microbatches; ++microbatch_) {
+    for (OpId op = 0; op < op_count(); ++op) {
+      forward(op);
+    }
   }
+  weave();
   reduce_results();
   add_gradients();
-  for (OpId op = op_count() - 1; op >= 0; --op) {
-    backward(op);
-    complete_gradients(op);
+  for (microbatch_ = 0; microbatch_ < strategy_.microbatches; ++microbatch_) {
+    for (OpId op = op_count() - 1; op >= 0; --op) {
+      backward(op);
+      if (last_lane()) {
+        complete_gradients(op);
+      }
+    }
   }
+  weave();
   close_buckets(0);
   update();
+  weave();
   insert_waits(program_);
   estimate_work(program_);
   return std::move(program_);
@@ -89,6 +102,25 @@ ValueId Lowering::add_value(Value value) {
   return static_cast<ValueId>(program_.values.size()) - 1;
 }
 
+void Lowering::split(Value& value, int dim) const {
+  if (strategy_.microbatches == 1) {
+    return;
+  }
+  auto& extent = value.shape[static_cast<size_t>(dim)];
+  const auto offsets = balanced_offsets(extent, strategy_.microbatches);
+  value.batch = {dim, offsets[index(microbatch_)], extent};
+  extent = offsets[index(microbatch_) + 1] - offsets[index(microbatch_)];
+}
+
+ValueId Lowering::add_tensor(TensorId id, const std::string& name, const Layout& layout) {
+  const Tensor& tensor = graph_.tensor(id);
+  Value value{.name = name, .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
+  if (tensor.role != Tensor::Role::parameter && !tensor.shape.empty()) {
+    split(value, 0);
+  }
+  return add_value(std::move(value));
+}
+
 ValueId Lowering::add_scalar(const std::string& name, Value::Role role, const Layout& layout) {
   return add_value({.name = name, .role = role, .shape = {}, .layout = layout});
 }
@@ -100,11 +132,12 @@ Instruction& Lowering::emit(Opcode opcode, const std::string& name, Operands inp
       .name = name,
       .stream = collective_of(opcode).empty() ? StreamKind::compute : StreamKind::comm,
       .phase = phase_,
-      .microbatch = microbatch_,
+      .microbatch = common_ ? -1 : microbatch_,
       .inputs = std::move(inputs),
       .outputs = std::move(outputs)};
-  program_.instructions.push_back(std::move(instruction));
-  return program_.instructions.back();
+  std::vector<Instruction>& list = lane().instructions;
+  list.push_back(std::move(instruction));
+  return list.back();
 }
 
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {

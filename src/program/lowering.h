@@ -10,9 +10,9 @@
 
 namespace hidup {
 
-// Writes the instruction list from front to back: forward (forward.cpp), backward
-// (backward.cpp, gradients.cpp), update (update.cpp); in between, what changes layouts
-// (reshard.cpp).
+// Writes the instruction list: forward (forward.cpp), backward (backward.cpp, gradients.cpp),
+// update (update.cpp); in between, what changes layouts (reshard.cpp). Both passes are written once
+// per microbatch, and the lists of the microbatches then woven into one (duplex.cpp).
 class Lowering {
  public:
   Lowering(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
@@ -63,6 +63,16 @@ class Lowering {
     bool accumulate;
   };
 
+  // What belongs to one microbatch.
+  struct Lane {
+    std::vector<Operands> copies;            // per tensor: its values, one per layout; the first
+                                             // is what its operation wrote
+    std::vector<Operands> operands;          // per operation: the inputs as it read them
+    std::vector<Operands> saved;             // per operation: kept for its backward pass
+    std::vector<std::vector<Sum>> gradient;  // per activation: contributions so far
+    std::vector<Instruction> instructions;   // of the pass that is being written
+  };
+
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
   OpId op_count() const { return static_cast<OpId>(graph_.ops().size()); }
   Tensor::Role role(TensorId id) const { return graph_.tensor(id).role; }
@@ -70,10 +80,23 @@ class Lowering {
     return role(id) != Tensor::Role::input && graph_.tensor(id).dtype == DType::f32;
   }
   const OpStrategy& ways(OpId op) const { return strategy_.ops[index(op)]; }
+  Lane& lane() { return lanes_[index(microbatch_)]; }
+  const Lane& lane() const { return lanes_[index(microbatch_)]; }
+  // Values of a tensor: parameters belong to all microbatches.
+  Operands& copies(TensorId id) {
+    return role(id) == Tensor::Role::parameter ? stored_copies_[index(id)]
+                                               : lane().copies[index(id)];
+  }
+  bool first_lane() const { return microbatch_ == 0; }
+  bool last_lane() const { return microbatch_ + 1 == strategy_.microbatches; }
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
 
   int64_t bytes_of(const std::vector<TensorId>& tensors) const;  // global
   ValueId add_value(Value value);
+  // The microbatch's part of a tensor (or all of it, of a parameter).
+  ValueId add_tensor(TensorId id, const std::string& name, const Layout& layout);
+  // The part of the batch that is this microbatch's: of a shape with the batch as `dim`.
+  void split(Value& value, int dim) const;
   ValueId add_scalar(const std::string& name, Value::Role role, const Layout& layout);
   Instruction& emit(Opcode opcode, const std::string& name, Operands inputs, Operands outputs);
   // Names the mask's random numbers; the same in both passes.
@@ -92,12 +115,16 @@ class Lowering {
                     Operands outputs);
   bool one_piece(const Operands& values) const;
 
+  // Puts the lanes' instructions in the program: stage by stage, in each stage one microbatch after
+  // the other, so that one computes while another communicates.
+  void weave();
+
   void prepare();
   void add_parameters();
   void plan_parameter_buckets();
   void gather_parameters(const ParameterBucket& bucket);
   // The value of the tensor in that layout; -1 if there is none yet.
-  ValueId copy_in(TensorId id, const Layout& layout) const;
+  ValueId copy_in(TensorId id, const Layout& layout);
   // The value that holds an operand as the rule wants it.
   ValueId operand(OpId op, size_t input);
   ValueId add_input(TensorId id, const Layout& layout);
@@ -116,6 +143,14 @@ class Lowering {
   std::string gradient_name(TensorId id) const;
   void add_gradients();
   std::vector<TensorId> completed_by(OpId op) const;  // parameters, no more gradients to add
+  // What belongs to no microbatch: emitted by `work`.
+  template <typename Work>
+  auto in_common(Work work) {
+    const bool before = std::exchange(common_, true);
+    auto result = work();
+    common_ = before;
+    return result;
+  }
   ValueId activation_gradient(OpId op, size_t input);
   // The gradient of the operation's output, in the layout that its rule wants; each
   // contribution has been added by now.
@@ -152,14 +187,12 @@ class Lowering {
   const Strategy strategy_;
   const LoweringOptions& options_;
   Program program_;
-  std::vector<Operands> copies_;            // per tensor: its values, one per layout; the first is
-                                            // what its operation wrote, or the stored parameter
-  std::vector<Operands> operands_;          // per operation: the inputs as it read them
-  std::vector<Operands> saved_;             // per operation: kept for its backward pass
-  std::vector<std::vector<Sum>> gradient_;  // per activation: contributions so far
-  std::map<ValueId, int> holders_;          // how many sums in gradient_ are this value
-  std::vector<int> consumers_;              // per tensor
-  std::vector<std::vector<Layout>> wanted_; // per tensor: the layouts its consumers want
+  std::vector<Lane> lanes_;
+  std::vector<Operands> stored_copies_;      // per parameter: as stored, then as gathered
+  std::map<ValueId, int> holders_;           // how many sums in Lane::gradient are this value
+  std::map<OpId, ValueId> loads_;            // per routing: its experts' load
+  std::vector<int> consumers_;               // per tensor
+  std::vector<std::vector<Layout>> wanted_;  // per tensor: the layouts its consumers want
   std::map<TensorId, Operands> moments_;    // per parameter: m and v
   std::map<TensorId, ParameterGradient> gradients_;
   std::map<TensorId, const ParameterStrategy*> stored_;
@@ -168,7 +201,8 @@ class Lowering {
   std::vector<GradientGroup> groups_;
   int buckets_ = 0;
   Phase phase_ = Phase::forward;
-  int microbatch_ = 0;
+  int microbatch_ = 0;  // whose list is being written
+  bool common_ = false;  // what is emitted belongs to no microbatch
 };
 
 }  // namespace hidup

@@ -58,8 +58,9 @@ std::string print_program(const Program& program) {
   text += fmt::format("\n{} instructions\n", program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    text += fmt::format("{:5} {:7} {:8} {} {} ({}) -> ({}){}", i, name_of(instruction.stream),
-                        name_of(instruction.phase), name_of(instruction.opcode), instruction.name,
+    text += fmt::format("{:5} {:7} {:8} {:>2} {} {} ({}) -> ({}){}", i, name_of(instruction.stream),
+                        name_of(instruction.phase), instruction.microbatch,
+                        name_of(instruction.opcode), instruction.name,
                         print_values(program, instruction.inputs),
                         print_values(program, instruction.outputs), print_attributes(instruction));
     if (!instruction.waits.empty()) {

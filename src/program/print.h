@@ -8,7 +8,7 @@
 namespace hidup {
 
 // Every value with its type, layout and role; every instruction on a line:
-//   INDEX STREAM PHASE OPCODE NAME (inputs) -> (outputs) {attributes} [waits for INDEX]
+//   INDEX STREAM PHASE MICROBATCH OPCODE NAME (inputs) -> (outputs) {attributes} [waits for INDEX]
 std::string print_program(const Program& program);
 
 // The collectives alone, a line each, in the order they are issued: what all ranks

@@ -27,8 +27,19 @@ bool is_reshard(Opcode opcode) {
   return opcode >= Opcode::slice && opcode <= Opcode::broadcast;
 }
 
+bool adds_to(const Instruction& instruction, size_t output) {
+  const bool loss = instruction.opcode == Opcode::cross_entropy ||
+                    instruction.opcode == Opcode::cross_entropy_merge;
+  const bool norm = instruction.opcode == Opcode::layer_norm_backward;
+  return instruction.accumulate && !(loss && output > 0) && !(norm && output == 0);
+}
+
+Region Program::region(ValueId id, int64_t rank) const {
+  return region_of(value(id).shape, value(id).layout, mesh, rank, value(id).batch);
+}
+
 Shape Program::local_shape(ValueId id, int64_t rank) const {
-  return shape_of(region_of(value(id).shape, value(id).layout, mesh, rank));
+  return shape_of(region(id, rank));
 }
 
 int64_t Program::local_bytes(ValueId id, int64_t rank) const {

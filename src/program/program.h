@@ -87,8 +87,9 @@ struct Value {
   std::string name;
   Role role = Role::activation;
   DType dtype = DType::f32;
-  Shape shape;  // global
+  Shape shape;  // global; of a microbatch where it is split
   Layout layout;
+  BatchPart batch = {};
   // A buffer for messages instead: as large as the parts of these values together.
   std::vector<ValueId> holds = {};
   Init init;           // parameters
@@ -107,7 +108,7 @@ struct Instruction {
   int axis = -1;        // of the mesh, for what changes a layout
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place
-  bool accumulate = false;       // adds to its outputs instead of overwriting them
+  bool accumulate = false;       // adds to its outputs instead of overwriting them; see adds_to()
   std::string purpose;           // dropout: names its stream of random numbers
   Attributes attributes;
   // Instructions of the other stream that must be done before; each is an event
@@ -116,6 +117,10 @@ struct Instruction {
   double flops = 0.0;  // of rank 0
   double bytes = 0.0;  // of rank 0: moved, or communicated
 };
+
+// Whether the instruction adds to that output: one that accumulates does so to sums (gradients of
+// parameters, the loss), not to what it writes beside them.
+bool adds_to(const Instruction& instruction, size_t output);
 
 struct Program {
   std::string name;
@@ -128,6 +133,8 @@ struct Program {
   std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped ones
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
+  // The part of the value that the rank holds.
+  Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
   int64_t local_bytes(ValueId id, int64_t rank) const;
 };

@@ -64,6 +64,7 @@ Lowering::Operands Lowering::reshard_all(const Operands& from, const Layout& to,
                                   .dtype = old.dtype,
                                   .shape = old.shape,
                                   .layout = steps[s].to,
+                                  .batch = old.batch,
                                   .decay = old.decay}));
       }
     }
@@ -117,9 +118,6 @@ void Lowering::emit_reshard(Opcode opcode, size_t axis, const std::string& name,
   }
   if (unpack) {
     instruction.attributes["unpacks"] = 1.0;
-  }
-  if (!collective_of(opcode).empty() && program_.value(inputs[0]).role != Value::Role::activation) {
-    instruction.microbatch = -1;
   }
 }
 

@@ -9,7 +9,7 @@ namespace hidup {
 
 void Lowering::update() {
   phase_ = Phase::update;
-  microbatch_ = -1;
+  common_ = true;
   const ValueId squared = squared_norm();
   program_.gradient_norm = add_scalar("gradient_norm", Value::Role::result, replicated());
   const ValueId scale = add_scalar("gradient_scale", Value::Role::activation, replicated());
@@ -59,7 +59,7 @@ void Lowering::update_bucket(const GradientGroup& group, const std::vector<Tenso
   const std::string name = fmt::format("parameters.{}", buckets_++);
   Operands stored;
   for (const TensorId parameter : bucket) {
-    stored.push_back(copies_[index(parameter)][0]);
+    stored.push_back(copies(parameter)[0]);
   }
   const Operands parts = reshard_all(stored, group.total, name, false);
   Operands inputs;

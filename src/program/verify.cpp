@@ -136,15 +136,21 @@ class Verifier {
   void check_layouts(int i) const {
     const Instruction& reshard = instruction(i);
     check(reshard.outputs.size() >= reshard.inputs.size(), "{} has too few outputs", describe(i));
+    const bool copies = reshard.opcode == Opcode::slice && reshard.axis < 0;
+    const auto axis = static_cast<size_t>(reshard.axis);
+    check(copies || axis < program_.mesh.size(), "{} works along no axis of the mesh", describe(i));
     for (size_t k = 0; k < reshard.inputs.size(); ++k) {
       const Value& from = program_.value(reshard.inputs[k]);
       const Value& to = program_.value(reshard.outputs[k]);
       check(from.shape == to.shape, "{} changes the shape of {}", describe(i), from.name);
-      if (reshard.axis < 0 || reshard.inputs[k] == reshard.outputs[k]) {
-        continue;  // a copy, or a sum in place
+      if (reshard.inputs[k] == reshard.outputs[k]) {
+        continue;  // a sum in place
       }
-      const auto axis = static_cast<size_t>(reshard.axis);
-      check(axis < program_.mesh.size(), "{} works along no axis of the mesh", describe(i));
+      if (copies) {
+        check(from.layout == to.layout, "{} copies {} from {} to {}", describe(i), from.name,
+              to_string(from.layout), to_string(to.layout));
+        continue;
+      }
       bool fits = false;
       for (const Placement& before : placements(reshard.inputs[k], axis)) {
         for (const Placement& after : placements(reshard.outputs[k], axis)) {

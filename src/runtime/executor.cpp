@@ -54,7 +54,7 @@ void Executor::initialize_parameters(uint64_t seed) {
     if (value.role != Value::Role::parameter) {
       continue;
     }
-    const Region region = region_of(value.shape, value.layout, program_.mesh, rank_);
+    const Region region = program_.region(static_cast<ValueId>(v), rank_);
     start.assign(static_cast<size_t>(region.elements()),
                  value.init.kind == Init::Kind::ones ? 1.0F : 0.0F);
     if (value.init.kind == Init::Kind::uniform) {

@@ -24,8 +24,7 @@ class Operands {
   Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
   Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
   Region region(ValueId id, int64_t rank) const {
-    const Value& value = binding_.program.value(id);
-    return region_of(value.shape, value.layout, binding_.program.mesh, rank);
+    return binding_.program.region(id, rank);
   }
   float attribute(std::string_view name) const {
     const auto found = instruction_.attributes.find(name);

@@ -191,7 +191,7 @@ Strategy named_strategy(std::string_view name, const Graph& graph, const Mesh& m
         const Placement shard = storage_shard(rest, mesh[axis].size);
         parameter.optimizer_state[axis] = shard;
         auto& extent = rest[static_cast<size_t>(shard.dim)];
-        extent = balanced_offsets(extent, mesh[axis].size)[1];  // what the next axis cuts
+        extent = (extent + mesh[axis].size - 1) / mesh[axis].size;  // what the next axis cuts
       }
       if (name == "fsdp") {
         parameter.storage = parameter.optimizer_state;

@@ -71,15 +71,17 @@ std::optional<Placement> parse_placement(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts) {
-  std::vector<int64_t> offsets(static_cast<size_t>(parts) + 1);
-  for (int64_t part = 0; part <= parts; ++part) {
-    offsets[static_cast<size_t>(part)] = extent / parts * part + std::min(part, extent % parts);
+std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts, int64_t first) {
+  std::vector<int64_t> offsets = {0};
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t turn = (part - first % parts + parts) % parts;
+    offsets.push_back(offsets.back() + extent / parts + (turn < extent % parts ? 1 : 0));
   }
   return offsets;
 }
 
-Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank) {
+Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank,
+                 const BatchPart& batch) {
   check(shape.size() <= kMaxDims, "a tensor of {} dimensions; {} are possible", shape.size(),
         kMaxDims);
   check(layout.size() == mesh.size(), "{} placements on a mesh of {} axes", layout.size(),
@@ -89,6 +91,10 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
   for (size_t d = 0; d < shape.size(); ++d) {
     region.extent[d] = region.global[d] = shape[d];
   }
+  if (batch.dim >= 0) {
+    region.start[batch.dim] = batch.start;
+    region.global[batch.dim] = batch.global;
+  }
   const std::vector<int64_t> coordinates = coordinates_of(mesh, rank);
   for (size_t a = 0; a < mesh.size(); ++a) {
     if (!layout[a].is_shard()) {
@@ -97,7 +103,7 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
     const int d = layout[a].dim;
     check(d >= 0 && d < region.dims, "{} of a tensor of {} dimensions", to_string(layout[a]),
           region.dims);
-    auto offsets = balanced_offsets(region.extent[d], mesh[a].size);
+    auto offsets = balanced_offsets(region.extent[d], mesh[a].size, region.start[d]);
     if (layout[a].first) {
       std::fill(offsets.begin() + 1, offsets.end(), region.extent[d]);
     }

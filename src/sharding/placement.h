@@ -51,13 +51,23 @@ std::string to_string(const Layout& layout);        // "S(0) R"
 // The inverse of to_string(Placement); none where the text is not a placement.
 std::optional<Placement> parse_placement(std::string_view text);
 
-// Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to
-// extent; the first extent % parts parts have one more. A part may be empty.
-std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts);
+// Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to extent; extent % parts
+// of them have one more, from part `first` on and around. A part may be empty.
+std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts, int64_t first = 0);
 
-// The part of a tensor that a rank holds. Where several axes shard one dimension,
-// the outer axis cuts first.
-Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank);
+// That a tensor is only a part of a larger one along its batch dimension: a microbatch.
+struct BatchPart {
+  int dim = -1;  // -1: it is not
+  int64_t start = 0;
+  int64_t global = 0;
+};
+
+// The part of a tensor that a rank holds; starts and global extents are those of the larger
+// tensor. Where several axes shard one dimension, the outer axis cuts first. A range that begins
+// at s gives its larger parts to the ranks from s on, so that the microbatches of a batch, one
+// behind the other, burden all ranks alike.
+Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank,
+                 const BatchPart& batch = {});
 Shape shape_of(const Region& region);
 
 }  // namespace hidup

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
 
 #include "core/text.h"
+#include "graph/batch.h"
 #include "graph/text.h"
 #include "yaml/problems.h"
 #include "yaml/yaml_tree.h"
@@ -68,8 +70,8 @@ class StrategyReader {
         report(key, fmt::format("unknown key {}{}", key.text,
                                 hint.empty() ? fmt::format("; known: {}", fmt::join(names, ", "))
                                              : fmt::format(": did you mean {}?", hint)));
-      } else {
-        fields[key.text] = map.values[i];
+      } else if (!fields.emplace(key.text, map.values[i]).second) {
+        report(key, fmt::format("{} is given twice", key.text));
       }
     }
     for (const std::string name : known) {
@@ -98,7 +100,7 @@ class StrategyReader {
     expect_text(fields.at("format_version"), "format_version", "1", "");
     expect_text(fields.at("graph_hash"), "graph_hash", fmt::format("{:016x}", graph_hash(graph_)),
                 ": the strategy was made for another graph (model sizes, batch or vocabulary)");
-    expect_text(fields.at("microbatches"), "microbatches", "1", "");
+    read_microbatches(fields.at("microbatches"));
     read_mesh(fields.at("mesh"));
     strategy_.mesh = mesh_;
     strategy_.name = fields.at("name").text;
@@ -110,6 +112,19 @@ class StrategyReader {
       report(gradients, "gradients: expected overlapped or deferred");
     }
     strategy_.defer_gradients = gradients.text == "deferred";
+  }
+
+  void read_microbatches(const YamlNode& node) {
+    const auto [end, status] = std::from_chars(
+        node.text.data(), node.text.data() + node.text.size(), strategy_.microbatches);
+    if (status != std::errc() || end != node.text.data() + node.text.size() ||
+        strategy_.microbatches < 1) {
+      report(node, "microbatches: expected a whole number of at least 1");
+    } else if (const std::string obstacle = batch_obstacle(graph_);
+               strategy_.microbatches > 1 && !obstacle.empty()) {
+      report(node, fmt::format("microbatches: the batch of this graph cannot be split: {}",
+                               obstacle));
+    }
   }
 
   void read_mesh(const YamlNode& node) {

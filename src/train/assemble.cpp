@@ -11,8 +11,7 @@ std::vector<float> assemble(Communicator& world, const Program& program, ValueId
   const std::vector<std::vector<std::byte>> all = world.gather(std::as_bytes(std::span(mine)));
   std::vector<float> whole(all.empty() ? 0 : static_cast<size_t>(elements(tensor.shape)));
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    const Region part =
-        region_of(tensor.shape, tensor.layout, program.mesh, static_cast<int64_t>(rank));
+    const Region part = program.region(value, static_cast<int64_t>(rank));
     const int64_t run = part.contiguous_run();
     const auto* values = reinterpret_cast<const float*>(all[rank].data());
     for (int64_t first = 0; first < part.elements(); first += run) {

@@ -43,8 +43,7 @@ void Trainer::fill(int64_t step, StepInputs& inputs) const {
                               std::vector<std::vector<int32_t>>& parts) {
     parts.clear();
     for (const ValueId id : values) {
-      const Value& value = program.value(id);
-      const Region part = region_of(value.shape, value.layout, program.mesh, world_.rank());
+      const Region part = program.region(id, world_.rank());
       std::vector<int32_t> rows[2];  // tokens, targets
       rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
       rows[1].resize(rows[0].size());

@@ -41,6 +41,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "train:\n"
             "  batch: 16\n"
             "  steps: 300\n"
+            "  microbatches: auto\n"
             "  seed: 1\n"
             "  lr: 0.001\n"
             "  schedule: constant\n"

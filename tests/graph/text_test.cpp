@@ -81,7 +81,17 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"graph g\ninput a : f32[2]\nb = relu(a) : f32[3]\n", "g:3:15: b is f32[2]"},
         Wrong{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n", "relu has no attribute p"},
         Wrong{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
-        Wrong{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="}));
+        Wrong{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
+        Wrong{"graph g\nparameter w : f32[2] = uniform(0)\n", "g:2:32: expected a bound above 0"},
+        Wrong{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
+        Wrong{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
+              "g:3:1: b: expected p from 0 to below 1, found 1"},
+        Wrong{"graph g\ninput a : f32[2]\nb = layer_norm(a, a, a) {epsilon=0}\n",
+              "g:3:1: b: expected epsilon above 0, found 0"},
+        Wrong{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
+              "g:3:1: b: expected causal 0 or 1, found 2"},
+        Wrong{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
+              "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
 
 }  // namespace
 }  // namespace hidup

@@ -7,6 +7,7 @@
 
 #include "graph/text.h"
 #include "program/print.h"
+#include "program/verify.h"
 #include "sample.h"
 
 namespace hidup {
@@ -124,6 +125,126 @@ loss = cross_entropy(z, targets)
     }
   }
   EXPECT_EQ(accumulates, (std::vector<bool>{false, true}));
+}
+
+// Every operation by the named rule, parameters whole.
+Program lowered(const Graph& graph, const std::map<std::string, std::string>& rules) {
+  Strategy strategy = named_strategy("dp", graph, {{"ranks", 2}});
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    strategy.ops[static_cast<size_t>(op)].rules = {
+        find_rule(graph, op, rules.at(graph.op_name(op)))};
+  }
+  Program program = lower(graph, strategy, sample_options(1));
+  for (const int64_t rank : {0, 1}) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+  }
+  return program;
+}
+
+// "all_gather x.all_gather" of one phase, in order: what changes layouts, and additions.
+std::vector<std::string> reshards(const Program& program, Phase phase, const std::string& tensor) {
+  std::vector<std::string> found;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == phase && instruction.name.starts_with(tensor) &&
+        (is_reshard(instruction.opcode) || instruction.opcode == Opcode::add ||
+         instruction.accumulate)) {
+      found.emplace_back(name_of(instruction.opcode));
+    }
+  }
+  return found;
+}
+
+using Opcodes = std::vector<std::string>;
+
+// Two products read x whole, which is cut along the sequence.
+TEST(Lower, AnActivationIsGatheredOnceAndItsGradientScatteredOnce) {
+  const Graph graph = parse_graph(R"(graph twice
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[9, 8] = uniform(0.1)
+parameter v : f32[8, 10] = uniform(0.1)
+parameter w : f32[8, 10] = uniform(0.1)
+x = embedding(tokens, table)
+a = matmul(x, v)
+b = matmul(x, w)
+y = add(a, b)
+loss = cross_entropy(y, targets)
+)",
+                                  "twice");
+  const Program program = lowered(graph, {{"x", "sequence"},
+                                          {"a", "column"},
+                                          {"b", "column"},
+                                          {"y", "column"},
+                                          {"loss", "vocabulary"}});
+  EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
+  // The second product adds to what the first left, then both are summed over the ranks.
+  EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"),
+            (Opcodes{"matmul_backward_input", "reduce_scatter"}));
+}
+
+// Contributions in two layouts: those of one are added first, then each layout is changed once.
+TEST(Lower, ContributionsAreSummedByLayout) {
+  const Graph graph = parse_graph(R"(graph thrice
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[9, 8] = uniform(0.1)
+parameter g : f32[8] = ones
+parameter h : f32[8] = zeros
+parameter v : f32[8, 8] = uniform(0.1)
+x = embedding(tokens, table)
+a = layer_norm(x, g, h)
+b = layer_norm(x, g, h)
+c = matmul(x, v)
+ab = add(a, b)
+y = add(ab, c)
+loss = cross_entropy(y, targets)
+)",
+                                  "thrice");
+  const Program program = lowered(graph, {{"x", "sequence"},
+                                          {"a", "replicate"},
+                                          {"b", "replicate"},
+                                          {"c", "column"},
+                                          {"ab", "replicate"},
+                                          {"y", "replicate"},
+                                          {"loss", "replicate"}});
+  EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
+  // The product's is a sum over ranks; the norms' are whole, and added up before they are cut.
+  EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"),
+            (Opcodes{"add", "reduce_scatter", "slice", "add"}));
+}
+
+// One rule leaves a summand of the gradient, the other columns of it.
+TEST(Lower, ASharedParameterUnderTwoRulesHasOneTotal) {
+  const Graph graph = parse_graph(R"(graph shared
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[8, 8] = uniform(0.1)
+parameter w : f32[8, 8] = uniform(0.1)
+x = embedding(tokens, table)
+y = matmul(x, w)
+z = matmul(y, w)
+loss = cross_entropy(z, targets)
+)",
+                                  "shared");
+  const Program program =
+      lowered(graph, {{"x", "batch"}, {"y", "batch"}, {"z", "column"}, {"loss", "vocabulary"}});
+  std::vector<Layout> totals;
+  for (const Value& value : program.values) {
+    if (value.role == Value::Role::gradient && value.name == "w.gradient") {
+      totals.push_back(value.layout);
+    }
+  }
+  EXPECT_EQ(totals, (std::vector<Layout>{{Placement::replicate()}}));
+  // Its bucket is the first, when the batch's product is through: the columns become the total,
+  // the sum of the summands is added.
+  EXPECT_EQ(reshards(program, Phase::backward, "gradients.0"),
+            (Opcodes{"all_gather", "all_reduce", "add"}));
+  const auto updates = [&](const Instruction& instruction) {
+    return instruction.opcode == Opcode::adam &&
+           std::ranges::any_of(instruction.outputs,
+                               [&](ValueId v) { return program.value(v).name == "w"; });
+  };
+  EXPECT_EQ(std::ranges::count_if(program.instructions, updates), 1);
 }
 
 // Nothing may reuse the memory of what the host reads after the step.

@@ -148,6 +148,89 @@ TEST_F(Verify, RefusesACollectiveOnTheComputeStream) {
   expect_refused(program_, plan_, "wrong stream");
 }
 
+// Changes of layout. The program of megatron has a gather of the cross-entropy's numbers, and sums
+// in place; that of zero1 slices of parameters.
+class VerifyReshard : public testing::Test {
+ protected:
+  void use(const std::string& strategy) {
+    const Graph graph = build_model(sample_deck(), 31);
+    program_ = lower(graph, named_strategy(strategy, graph, {{"ranks", 2}}), sample_options(2048));
+    plan_ = plan_memory(program_, 0);
+    ASSERT_NO_THROW(verify(program_, plan_));
+  }
+  Instruction& find(Opcode opcode) {
+    const auto found = std::ranges::find(program_.instructions, opcode, &Instruction::opcode);
+    if (found == program_.instructions.end()) {
+      throw std::logic_error("no such instruction");
+    }
+    return *found;
+  }
+  Value& output_of(Opcode opcode) {
+    return program_.values[static_cast<size_t>(find(opcode).outputs[0])];
+  }
+
+  Program program_;
+  MemoryPlan plan_;
+};
+
+TEST_F(VerifyReshard, RefusesAnotherOpcode) {
+  use("megatron");
+  find(Opcode::all_gather).opcode = Opcode::all_to_all;
+  expect_refused(program_, plan_, "loss.stats.all_gather) takes loss.stats from S(0) to R");
+}
+
+TEST_F(VerifyReshard, RefusesAnotherPlacement) {
+  const std::vector<std::pair<Opcode, const char*>> cases = {{Opcode::all_gather, "fsdp"},
+                                                             {Opcode::reduce_scatter, "zero1"},
+                                                             {Opcode::broadcast, "ps"},
+                                                             {Opcode::slice, "zero1"}};
+  for (const auto& [opcode, strategy] : cases) {
+    use(strategy);
+    output_of(opcode).layout = {Placement::partial()};
+    expect_refused(program_, plan_, " to P");
+  }
+}
+
+TEST_F(VerifyReshard, RefusesAStepThatChangesNothing) {
+  use("fsdp");
+  output_of(Opcode::all_gather).layout = program_.value(find(Opcode::all_gather).inputs[0]).layout;
+  expect_refused(program_, plan_, " from S(0) to S(0)");
+}
+
+TEST_F(VerifyReshard, RefusesAnotherShape) {
+  use("megatron");
+  output_of(Opcode::all_gather).shape[1] += 1;
+  expect_refused(program_, plan_, "changes the shape of loss.stats");
+}
+
+TEST_F(VerifyReshard, RefusesAnAxisThatTheMeshHasNot) {
+  for (const Opcode opcode : {Opcode::all_gather, Opcode::all_reduce}) {
+    for (const int axis : {-1, 1}) {
+      use("megatron");
+      find(opcode).axis = axis;
+      expect_refused(program_, plan_, "works along no axis of the mesh");
+    }
+  }
+}
+
+// A slice without an axis is a copy.
+TEST_F(VerifyReshard, RefusesACopyToAnotherLayout) {
+  use("zero1");
+  find(Opcode::slice).axis = -1;
+  expect_refused(program_, plan_, " from R to S(0)");
+}
+
+TEST_F(VerifyReshard, RefusesAMissingOutput) {
+  use("zero1");
+  Instruction& scatter = find(Opcode::reduce_scatter);
+  scatter.outputs.resize(scatter.inputs.size() - 1);
+  for (Instruction& instruction : program_.instructions) {
+    instruction.waits.clear();
+  }
+  insert_waits(program_);
+  EXPECT_THROW(verify(program_, plan_), Error);
+}
+
 TEST_F(Verify, RanksMustIssueTheSameCollectives) {
   Program other = program_;
   std::vector<std::string> all = {print_collectives(program_), print_collectives(other)};

@@ -55,6 +55,63 @@ TEST(RegionOf, RefusesAMissingDimension) {
   EXPECT_THROW(region_of({5}, {}, {{"ranks", 2}}, 0), Error);
 }
 
+// The first rank of the axis has all of it, the others have nothing.
+TEST(RegionOf, OnTheFirstRankOfAnAxis) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 3}};
+  const Layout layout = {Placement::shard(0), Placement::on_first_rank()};
+  EXPECT_EQ(shape_of(region_of({5, 7}, layout, mesh, 0)), (Shape{3, 7}));
+  EXPECT_EQ(shape_of(region_of({5, 7}, layout, mesh, 3)), (Shape{2, 7}));
+  EXPECT_EQ(region_of({5, 7}, layout, mesh, 3).start[0], 3);
+  for (const int64_t rank : {1, 2, 4, 5}) {
+    EXPECT_EQ(shape_of(region_of({5, 7}, layout, mesh, rank)), (Shape{0, 7})) << rank;
+  }
+  const Placement column = {Placement::Kind::shard, 1, true};
+  EXPECT_EQ(shape_of(region_of({5, 7}, {column, Placement::replicate()}, mesh, 2)), (Shape{5, 7}));
+  EXPECT_EQ(shape_of(region_of({5, 7}, {column, Placement::replicate()}, mesh, 3)), (Shape{5, 0}));
+}
+
+TEST(Placements, PrintAndParse) {
+  EXPECT_EQ(to_string(Placement::replicate()), "R");
+  EXPECT_EQ(to_string(Placement::partial()), "P");
+  EXPECT_EQ(to_string(Placement::shard(3)), "S(3)");
+  EXPECT_EQ(to_string(Placement::on_first_rank()), "S(0)@0");
+  EXPECT_EQ(to_string(Layout{Placement::shard(1), Placement::replicate()}), "S(1) R");
+  for (int dim = 0; dim < kMaxDims; ++dim) {
+    for (const bool first : {false, true}) {
+      const Placement placement = {Placement::Kind::shard, dim, first};
+      EXPECT_EQ(parse_placement(to_string(placement)), placement);
+    }
+  }
+  EXPECT_EQ(parse_placement("R"), Placement::replicate());
+  EXPECT_EQ(parse_placement("P"), Placement::partial());
+}
+
+TEST(Placements, OtherTextIsNone) {
+  for (const char* text : {"", "r", "R ", "S", "S()", "S(-1)", "S(6)", "S(0", "S(0)@", "S(0)@1",
+                           "S(0)@0@0", "P@0", "R@0", "S(00)", "S( 0)", "Replicate"}) {
+    EXPECT_FALSE(parse_placement(text).has_value()) << text;
+  }
+}
+
+TEST(GroupOf, DiffersAlongItsAxisOnly) {
+  const Mesh mesh = {{"rack", 2}, {"node", 3}, {"gpu", 2}};
+  // Rank 9 is at (1, 1, 1).
+  EXPECT_EQ(group_of(mesh, 9, 0), (std::vector<int64_t>{3, 9}));
+  EXPECT_EQ(group_of(mesh, 9, 1), (std::vector<int64_t>{7, 9, 11}));
+  EXPECT_EQ(group_of(mesh, 9, 2), (std::vector<int64_t>{8, 9}));
+  EXPECT_EQ(group_of({{"ranks", 4}}, 2, 0), (std::vector<int64_t>{0, 1, 2, 3}));
+  for (int64_t rank = 0; rank < ranks_of(mesh); ++rank) {
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      const std::vector<int64_t> group = group_of(mesh, rank, axis);
+      for (size_t i = 0; i < group.size(); ++i) {
+        std::vector<int64_t> coordinates = coordinates_of(mesh, rank);
+        coordinates[axis] = static_cast<int64_t>(i);
+        EXPECT_EQ(coordinates_of(mesh, group[i]), coordinates);
+      }
+    }
+  }
+}
+
 TEST(Coordinates, AreRowMajor) {
   const Mesh mesh = {{"node", 2}, {"gpu", 4}};
   EXPECT_EQ(coordinates_of(mesh, 6), (std::vector<int64_t>{1, 2}));

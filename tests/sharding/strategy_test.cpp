@@ -53,7 +53,9 @@ TEST(Strategy, UnknownNamesAreRefusedWithTheKnownOnes) {
     find_rule(graph, 1, "colum");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "y has no rule colum; legal: batch");
+    EXPECT_STREQ(error.what(),
+                 "y has no rule colum; legal: replicate, batch, sequence, "
+                 "row, column, partial");
   }
 }
 

@@ -33,7 +33,7 @@ std::vector<std::vector<int32_t>> parts_of(const Program& program, const std::ve
   for (const ValueId id : values) {
     const Value& value = program.value(id);
     const RandomStream random = random_stream(kSeed, value.name, static_cast<uint64_t>(step));
-    const Region region = region_of(value.shape, value.layout, program.mesh, rank);
+    const Region region = program.region(id, rank);
     std::vector<int32_t> part;
     for (int64_t i = 0; i < region.elements(); ++i) {
       const auto index = static_cast<uint64_t>(region.global_index(i));

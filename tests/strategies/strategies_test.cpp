@@ -1,7 +1,8 @@
 // Random strategies and the named ones, on real ranks: run under mpirun, once for all cases.
 //
 // A random strategy draws a rule for every operation and a storage for every parameter and its
-// optimizer state, each axis for itself. Everything it leads to must equal the run on one rank.
+// optimizer state, each axis for itself, and a number of microbatches. Everything it leads to must
+// equal the run on one rank.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -64,6 +65,7 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, uint64_t seed) {
   Strategy strategy = replicated_strategy(graph, mesh);
   strategy.name = "random";
   strategy.defer_gradients = draw.below(4) == 0;
+  strategy.microbatches = static_cast<int>(1 + draw.below(4));
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const std::vector<Rule> rules = rules_of(graph, op);
     for (Rule& rule : strategy.ops[static_cast<size_t>(op)].rules) {
@@ -124,8 +126,10 @@ TEST(NamedStrategies, EqualOneRank) {
     const Graph graph = build_model(deck, kVocab);
     const ShortRun expected = run_alone(graph, kSteps, kVocab);
     for (const NamedStrategy& named : named_strategies()) {
-      for (const uint64_t seed : {0, 1}) {
-        const Strategy strategy = named_strategy(named.name, graph, mesh_of(seed));
+      for (int microbatches = 1; microbatches <= 4; ++microbatches) {
+        Strategy strategy =
+            named_strategy(named.name, graph, mesh_of(static_cast<uint64_t>(microbatches)));
+        strategy.microbatches = microbatches;
         expect_equal(graph, strategy, expected, std::string(named.name));
       }
     }

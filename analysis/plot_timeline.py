@@ -1,0 +1,266 @@
+#!/usr/bin/python3
+"""Draws a step's timeline: what ran when on each rank's two streams.
+
+Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; hatched
+is the time in which only communication ran. Beside each rank stands how long its streams were
+busy (hidup_timings.busy_times). Works on finished files and on those that are still being
+written. Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
+"""
+
+import argparse
+import os
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
+import numpy  # noqa: E402
+from matplotlib.colors import to_rgb  # noqa: E402
+from matplotlib.patches import Patch  # noqa: E402
+from matplotlib.textpath import TextPath  # noqa: E402
+
+import hidup_timings  # noqa: E402
+
+MOST_RANKS = 8  # drawn if the user names none
+
+# A panel from top to bottom, in its own units: the phases, and the two streams.
+BANDS, COMPUTE, COMM = (2.2, 0.16), (1.1, 1.0), (0.0, 1.0)  # (bottom, height)
+LANES = {"compute": COMPUTE, "comm": COMM}
+
+HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#b5892a", "#2aa5a0", "#c2558f", "#6b7a2e")
+NEUTRAL = "#8a8a8a"  # belongs to no microbatch
+EXPOSED = "#c8102e"
+PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#a9a392"}
+# How much of the hue is left in a bar; the rest is white (or black, where above 1).
+STRENGTH = {"forward": 0.5, "backward": 1.0, "update": 0.75}
+
+NAME_POINTS = 6.5  # the size of the names in the bars
+NAME_PADDING = 2.0  # points on both sides together
+NAMED = 60         # the largest bars of a lane that are tried
+
+
+def hue(microbatch, count):
+    """The colour of a microbatch's backward pass; many microbatches share a scale."""
+    if microbatch < 0:
+        return NEUTRAL
+    if count <= len(HUES):
+        return HUES[microbatch]
+    return plt.get_cmap("viridis")(0.9 * microbatch / (count - 1))
+
+
+def shade(microbatch, phase, count):
+    strength = STRENGTH.get(phase, 1.0)
+    return tuple(1 - strength * (1 - part) for part in to_rgb(hue(microbatch, count)))
+
+
+def spans(frame):
+    """What broken_barh wants, (start, length), of a frame or of intervals [n, 2]."""
+    values = frame if isinstance(frame, numpy.ndarray) else frame[["start", "end"]].to_numpy()
+    return numpy.column_stack([values[:, 0], values[:, 1] - values[:, 0]])
+
+
+def draw_phases(axes, events):
+    """A band per stretch of computation of one phase, with its name where that fits."""
+    compute = events[events["stream"] == "compute"]
+    stretch = (compute["phase"] != compute["phase"].shift()).cumsum()
+    for _, run in compute.groupby(stretch):
+        phase, start, end = run["phase"].iloc[0], run["start"].min(), run["end"].max()
+        colour = PHASES.get(phase, NEUTRAL)
+        axes.broken_barh([(start, end - start)], BANDS, facecolor=colour, linewidth=0)
+        width, _ = text_size(phase)
+        if width + NAME_PADDING < (end - start) * points_per_unit(axes)[0]:
+            axes.text((start + end) / 2, BANDS[0] + BANDS[1] / 2, phase, ha="center", va="center_baseline",
+                      fontsize=NAME_POINTS, color=ink(colour))
+
+
+def draw_bars(axes, events, count):
+    pixel = 1.0 / points_per_unit(axes)[0]
+    for (stream, microbatch, phase), bars in events.groupby(["stream", "microbatch", "phase"]):
+        values = spans(bars)
+        if stream == "comm":  # a short message between idle times would not be seen at all
+            values[:, 1] = numpy.maximum(values[:, 1], 0.7 * pixel)
+        colour = shade(microbatch, phase, count)
+        # White edges part bars from each other, where bars are much wider than they.
+        wide = values[:, 1] > 4 * pixel
+        for some, edge in ((values[~wide], 0.0), (values[wide], 0.4)):
+            axes.broken_barh(some, LANES[stream], facecolor=colour, edgecolor="white",
+                             linewidth=edge)
+
+
+def draw_exposed(axes, events):
+    """Marks, in the lane of computation, the time in which it waits for communication."""
+    exposed = hidup_timings.exposed_intervals(events)
+    milliseconds = (exposed - events.attrs["origin"]) * 1e3
+    axes.broken_barh(spans(milliseconds), COMPUTE, facecolor="#f9dde1", edgecolor=EXPOSED,
+                     hatch="//////", linewidth=0)
+
+
+def points_per_unit(axes):
+    """How many points a unit of each axis takes, as the figure is laid out now."""
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    return (box.width / (right - left) * 72 / dpi, box.height / (top - bottom) * 72 / dpi)
+
+
+def text_size(text):
+    """Width and height in points."""
+    lines = text.split("\n")
+    width = max(TextPath((0, 0), line, size=NAME_POINTS).get_extents().width for line in lines)
+    return width, 1.15 * NAME_POINTS * len(lines)
+
+
+def ink(colour):
+    """Black or white, whichever is read better on the colour."""
+    red, green, blue = to_rgb(colour)
+    return "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
+
+
+def two_lines(name):
+    """Broken at the dot next to the middle."""
+    dots = [at for at, letter in enumerate(name) if letter == "."]
+    if not dots:
+        return name
+    at = min(dots, key=lambda dot: abs(dot - len(name) / 2)) + 1
+    return name[:at] + "\n" + name[at:]
+
+
+def draw_names(axes, events, count):
+    """Names of the largest bars, along or across them, where they fit."""
+    across, upward = points_per_unit(axes)
+    for stream, (bottom, height) in LANES.items():
+        bars = events[events["stream"] == stream]
+        for bar in bars.nlargest(NAMED, "length").itertuples():
+            room = bar.length * across - NAME_PADDING, height * upward - NAME_PADDING
+            for text, angle in ((bar.name, 0), (two_lines(bar.name), 0), (bar.name, 90),
+                                (two_lines(bar.name), 90)):
+                size = text_size(text) if angle == 0 else text_size(text)[::-1]
+                if size[0] <= room[0] and size[1] <= room[1]:
+                    axes.text(bar.start + bar.length / 2, bottom + height / 2, text,
+                              rotation=angle, ha="center", va="center", fontsize=NAME_POINTS,
+                              linespacing=1.05,
+                              color=ink(shade(bar.microbatch, bar.phase, count)))
+                    break
+
+
+def numbers(busy):
+    """The text beside a rank: its row of busy_times()."""
+    lines = [f"{label:14}{busy[key] * 1e3:9.2f} ms"
+             for label, key in (("compute", "compute_s"), ("communication", "comm_s"),
+                                ("exposed", "exposed_comm_s"), ("idle", "idle_s"),
+                                ("wall", "wall_s"))]
+    overlap = "–" if numpy.isnan(busy["overlap"]) else f"{busy['overlap']:.1%}"
+    return "\n".join([*lines, f"{'overlap ratio':14}{overlap:>9}"])
+
+
+def draw_panel(axes, events, busy, count):
+    draw_phases(axes, events)
+    draw_exposed(axes, events)
+    draw_bars(axes, events, count)
+    draw_names(axes, events, count)
+    axes.text(1.01, 0.5, numbers(busy), transform=axes.transAxes, va="center", fontsize=8,
+              family="monospace", linespacing=1.35)
+
+
+def legend_entries(events, count):
+    """What the colours mean; of many microbatches the first, the middle and the last."""
+    microbatches = sorted(events["microbatch"].unique())
+    real = [m for m in microbatches if m >= 0]
+    shown = real if count <= len(HUES) else [real[0], real[len(real) // 2], real[-1]]
+    entries = [Patch(color=shade(m, "backward", count), label=f"microbatch {m}") for m in shown]
+    if real != microbatches:
+        entries.append(Patch(color=shade(-1, "backward", count), label="no microbatch"))
+    sample = real[0] if real else -1
+    for phase in STRENGTH:
+        if (events["phase"] == phase).any() and phase != "update":
+            entries.append(Patch(color=shade(sample, phase, count), label=phase))
+    entries.append(Patch(facecolor="#f9dde1", edgecolor=EXPOSED, hatch="//////", linewidth=0,
+                         label="exposed: only communication runs"))
+    return entries
+
+
+def draw(panels, heading):
+    """A figure of panels (label, events, row of busy_times) from top to bottom."""
+    events_of_all = [events for _, events, _ in panels]
+    count = 1 + max(events["microbatch"].max() for events in events_of_all)
+    each = max(1.15, 2.6 - 0.3 * len(panels))  # inches
+    top, bottom = 0.95, 0.6
+    height = top + bottom + each * len(panels)
+    figure, columns = plt.subplots(len(panels), 1, figsize=(16, height), sharex=True,
+                                   squeeze=False)
+    figure.subplots_adjust(left=0.09, right=0.86, top=1 - top / height, bottom=bottom / height,
+                           hspace=0.16)
+    figure.suptitle(heading, fontsize=14, x=0.09, ha="left", y=1 - 0.15 / height, va="top")
+    begin = min(events["start"].min() for events in events_of_all)
+    end = max(events["end"].max() for events in events_of_all)
+    for axes, (label, events, busy) in zip(columns[:, 0], panels):
+        axes.set_xlim(begin, end)
+        axes.set_ylim(-0.06, BANDS[0] + BANDS[1])
+        axes.set_yticks([bottom + height / 2 for bottom, height in LANES.values()],
+                        ["compute", "communication"], fontsize=8)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylabel(label, fontsize=11, fontweight="bold")
+        draw_panel(axes, events, busy, count)
+    columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
+    figure.legend(handles=legend_entries(events_of_all[0], count), loc="upper left", ncols=8,
+                  bbox_to_anchor=(0.085, 1 - 0.42 / height), fontsize=8.5, borderpad=0,
+                  handlelength=1.4, columnspacing=1.4)
+    return figure
+
+
+def measured_panels(path, step, ranks):
+    """The panels of the ranks (None: the first ones), and the step."""
+    events = hidup_timings.read_timeline(path, step)
+    there = sorted(events["rank"].unique())
+    missing = [rank for rank in ranks or [] if rank not in there]
+    if missing:
+        raise KeyError(f"{path}: no rank {missing[0]}; there are ranks 0 to {there[-1]}")
+    origin = events["start_s"].min()
+    events["start"], events["end"] = ((events[name] - origin) * 1e3 for name in ("start_s", "end_s"))
+    events["length"] = events["end"] - events["start"]
+    events.attrs["origin"] = origin
+    busy = hidup_timings.busy_times(events)
+    panels = [(f"rank {rank}", events[events["rank"] == rank], busy.loc[rank])
+              for rank in ranks or there[:MOST_RANKS]]
+    return panels, int(events["step"].iloc[0])
+
+
+def heading(path, step, shown):
+    attributes = hidup_timings.read_attributes(path)
+    world = attributes["world_size"]
+    of = f", {shown} of them shown" if shown < world else ""
+    return (f"{attributes['model']}, {hidup_timings.read_strategy(path)['name']} on {world} "
+            f"rank{'s' if world > 1 else ''} ({attributes['device']}): step {step}{of}")
+
+
+def rank_list(text):
+    ranks = sorted({int(rank) for rank in text.split(",")})
+    if ranks[0] < 0:
+        raise ValueError
+    return ranks
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", help="timing file (HDF5) of a run")
+    parser.add_argument("--step", type=int, help="default: the last one that has a timeline")
+    parser.add_argument("--ranks", type=rank_list, metavar="0,1,...",
+                        help=f"default: all, or the first {MOST_RANKS}")
+    parser.add_argument("-o", "--output",
+                        help="name of the picture; default: beside the file, -timeline.png")
+    arguments = parser.parse_args()
+    output = arguments.output or os.path.splitext(arguments.file)[0] + "-timeline.png"
+
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False,
+                         "axes.spines.left": False, "legend.frameon": False,
+                         "hatch.linewidth": 0.6})
+    panels, step = measured_panels(arguments.file, arguments.step, arguments.ranks)
+    # A predicted timeline is a panel too, and goes first: above those that were measured.
+    figure = draw(panels, heading(arguments.file, step, len(panels)))
+    figure.savefig(output, dpi=150)
+    print(output)
+    return 0
+
+
+if __name__ == "__main__":
+    hidup_timings.run_script(main)

@@ -1,0 +1,40 @@
+#include "graph/batch.h"
+
+#include <fmt/format.h>
+
+#include "graph/operation.h"
+
+namespace hidup {
+
+int64_t batch_of(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role == Tensor::Role::input) {
+      return tensor.shape.empty() ? 1 : tensor.shape[0];
+    }
+  }
+  return 1;
+}
+
+std::string batch_obstacle(const Graph& graph) {
+  const int64_t batch = batch_of(graph);
+  for (const Op& op : graph.ops()) {
+    const OperationSpec& spec = spec_of(op.kind);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const bool parameter = graph.tensor(op.inputs[i]).role == Tensor::Role::parameter;
+      const bool weight =
+          spec.inputs[i] == "weight" || spec.inputs[i] == "bias" || spec.inputs[i] == "table";
+      if (parameter != weight) {
+        return fmt::format("{} has {} {} as {}", graph.tensor(op.output).name,
+                           parameter ? "the parameter" : "the activation",
+                           graph.tensor(op.inputs[i]).name, spec.inputs[i]);
+      }
+    }
+    const Shape& shape = graph.tensor(op.output).shape;
+    if (op.kind != OpKind::cross_entropy && (shape.empty() || shape[0] != batch)) {
+      return fmt::format("dimension 0 of {} is not the batch", graph.tensor(op.output).name);
+    }
+  }
+  return "";
+}
+
+}  // namespace hidup

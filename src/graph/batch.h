@@ -1,0 +1,18 @@
+// Whether a step can be computed in parts of its batch.
+#pragma once
+
+#include <string>
+
+#include "graph/graph.h"
+
+namespace hidup {
+
+// Sequences of a step: dimension 0 of the inputs.
+int64_t batch_of(const Graph& graph);
+
+// Why the batch cannot be split into microbatches, or "". It can where every activation comes from
+// the step's inputs, with the batch as its dimension 0, and parameters are used as weights, biases
+// and tables only.
+std::string batch_obstacle(const Graph& graph);
+
+}  // namespace hidup

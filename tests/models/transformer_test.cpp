@@ -1,0 +1,190 @@
+// The models that decks describe, as tests/golden/make_golden.py defines them with PyTorch.
+#include "models/transformer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "graph/text.h"
+
+namespace hidup {
+namespace {
+
+Deck deck_of(int64_t layers, const MoeDeck& moe) {
+  Deck deck;
+  deck.model = {.family = "bert",
+                .layers = layers,
+                .hidden = 12,
+                .ffn = 20,
+                .heads = 3,
+                .sequence = 7,
+                .dropout = 0.1,
+                .moe = moe};
+  deck.train.batch = 5;
+  return deck;
+}
+
+MoeDeck moe_of(const std::string& router, double capacity_factor, int64_t every = 1) {
+  return {.experts = 5, .every = every, .router = router, .capacity_factor = capacity_factor};
+}
+
+// "name [shape] start" with a 'd' behind it where weight decay applies.
+std::vector<std::string> parameters_of(const Graph& graph) {
+  std::vector<std::string> found;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role == Tensor::Role::parameter) {
+      const std::string start = tensor.init.kind == Init::Kind::uniform
+                                    ? fmt::format("{:.9g}", tensor.init.bound)
+                                    : (tensor.init.kind == Init::Kind::ones ? "ones" : "zeros");
+      found.push_back(fmt::format("{} {} {}{}", tensor.name, to_string(tensor.shape), start,
+                                  tensor.decay ? " d" : ""));
+    }
+  }
+  return found;
+}
+
+std::string bound(double value) {
+  return fmt::format("{:.9g}", value);
+}
+
+std::vector<std::string> block(const std::string& at, const std::vector<std::string>& half) {
+  std::vector<std::string> block = {
+      at + ".attention.qkv.weight [12, 3, 3, 4] " + bound(std::sqrt(6.0 / 48.0)) + " d",
+      at + ".attention.qkv.bias [3, 3, 4] zeros",
+      at + ".attention.out.weight [3, 4, 12] " + bound(1.0 / std::sqrt(12.0)) + " d",
+      at + ".attention.out.bias [12] zeros",
+      at + ".norm1.weight [12] ones",
+      at + ".norm1.bias [12] zeros"};
+  block.insert(block.end(), half.begin(), half.end());
+  block.push_back(at + ".norm2.weight [12] ones");
+  block.push_back(at + ".norm2.bias [12] zeros");
+  return block;
+}
+
+std::vector<std::string> dense_block(const std::string& at) {
+  const std::string up = bound(1.0 / std::sqrt(12.0));
+  const std::string down = bound(1.0 / std::sqrt(20.0));
+  return block(
+      at, {at + ".ffn.up.weight [12, 20] " + up + " d", at + ".ffn.up.bias [20] " + up,
+           at + ".ffn.down.weight [20, 12] " + down + " d", at + ".ffn.down.bias [12] " + down});
+}
+
+std::vector<std::string> experts_block(const std::string& at) {
+  const std::string up = bound(1.0 / std::sqrt(12.0));
+  const std::string down = bound(1.0 / std::sqrt(20.0));
+  return block(at, {at + ".moe.router.weight [12, 5] " + up + " d",
+                    at + ".moe.experts.up.weight [5, 12, 20] " + up + " d",
+                    at + ".moe.experts.up.bias [5, 20] " + up,
+                    at + ".moe.experts.down.weight [5, 20, 12] " + down + " d",
+                    at + ".moe.experts.down.bias [5, 12] " + down});
+}
+
+TEST(Transformer, ParametersAreThoseOfTheGoldenModel) {
+  for (const bool experts : {false, true}) {
+    std::vector<std::string> expected = {"embedding.weight [31, 12] 0.1 d"};
+    for (const auto& part :
+         {dense_block("layers.0"), experts ? experts_block("layers.1") : dense_block("layers.1")}) {
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    expected.emplace_back("head.weight [12, 31] 0.1 d");
+    expected.emplace_back("head.bias [31] zeros");
+    const Deck deck = deck_of(2, experts ? moe_of("top2", 1.0, 2) : MoeDeck{});
+    EXPECT_EQ(parameters_of(build_model(deck, 31)), expected);
+  }
+}
+
+// Blocks i with (i + 1) % every == 0.
+TEST(Transformer, ExpertsAreInEverySoManyBlocks) {
+  const auto blocks = [](int64_t every) {
+    const Graph graph = build_model(deck_of(6, moe_of("top1", 1.0, every)), 31);
+    std::string text;
+    for (int layer = 0; layer < 6; ++layer) {
+      const std::string at = fmt::format("layers.{}", layer);
+      const bool experts = graph.find(at + ".moe.experts.up") >= 0;
+      EXPECT_NE(experts, graph.find(at + ".ffn.up") >= 0) << at;
+      text += experts ? 'e' : '-';
+    }
+    return text;
+  };
+  EXPECT_EQ(blocks(1), "eeeeee");
+  EXPECT_EQ(blocks(2), "-e-e-e");
+  EXPECT_EQ(blocks(3), "--e--e");
+  EXPECT_EQ(blocks(6), "-----e");
+  EXPECT_EQ(blocks(7), "------");
+}
+
+const Op& routing_of(const Graph& graph) {
+  return graph.op(graph.tensor(graph.find("layers.0.moe.routing")).producer);
+}
+
+TEST(Transformer, CapacityIsRoundedUpAndLimited) {
+  const auto capacity = [](const std::string& router, double factor) {
+    const Graph graph = build_model(deck_of(1, moe_of(router, factor)), 31);
+    const double slots = routing_of(graph).attributes.at("capacity");
+    EXPECT_EQ(graph.tensor(graph.find("layers.0.moe.dispatch")).shape,
+              (Shape{5, 5, static_cast<int64_t>(slots), 12}));
+    return slots;
+  };
+  // Of 7 tokens and 5 experts.
+  EXPECT_EQ(capacity("top1", 1.0), 2);   // 1.4
+  EXPECT_EQ(capacity("top2", 1.0), 3);   // 2.8
+  EXPECT_EQ(capacity("hash", 1.0), 2);   // 1.4
+  EXPECT_EQ(capacity("top1", 1.25), 2);  // 1.75
+  EXPECT_EQ(capacity("top2", 1.25), 4);  // 3.5
+  EXPECT_EQ(capacity("top1", 0.01), 1);  // at least one
+  EXPECT_EQ(capacity("top1", 5.0), 7);   // all tokens
+  EXPECT_EQ(capacity("top2", 5.0), 7);   // 14: a token chooses an expert once
+  EXPECT_EQ(capacity("top1", 1000.0), 7);
+}
+
+TEST(Transformer, RoutersChooseOneOrTwo) {
+  const auto attribute = [](const std::string& router, const char* name) {
+    return routing_of(build_model(deck_of(1, moe_of(router, 1.0)), 31)).attributes.at(name);
+  };
+  EXPECT_EQ(attribute("top1", "choices"), 1.0);
+  EXPECT_EQ(attribute("top2", "choices"), 2.0);
+  EXPECT_EQ(attribute("hash", "choices"), 1.0);
+  EXPECT_EQ(attribute("top1", "hash"), 0.0);
+  EXPECT_EQ(attribute("top2", "hash"), 0.0);
+  EXPECT_EQ(attribute("hash", "hash"), 1.0);
+}
+
+// The order of a block: experts between the router and the residual connection.
+TEST(Transformer, ABlockWithExperts) {
+  const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
+  const std::string expected = R"(
+layers.0.moe.router = matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1} : f32[5, 7, 5]
+layers.0.moe.routing = route(layers.0.moe.router) {capacity=3, choices=2, hash=0} : i32[5, 7, 2]
+layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 7, 2]
+layers.0.moe.counts = expert_counts(layers.0.moe.routing) {capacity=3, experts=5} : i32[5, 5]
+layers.0.moe.dispatch = dispatch(layers.0.norm1, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 5, 3, 12]
+layers.0.moe.experts.up = expert_matmul(layers.0.moe.dispatch, layers.0.moe.experts.up.weight, layers.0.moe.counts) : f32[5, 5, 3, 20]
+layers.0.moe.experts.up.biased = expert_bias(layers.0.moe.experts.up, layers.0.moe.experts.up.bias, layers.0.moe.counts) : f32[5, 5, 3, 20]
+layers.0.moe.experts.relu = relu(layers.0.moe.experts.up.biased) : f32[5, 5, 3, 20]
+layers.0.moe.activation_dropout = dropout(layers.0.moe.experts.relu) {p=0.1} : f32[5, 5, 3, 20]
+layers.0.moe.experts.down = expert_matmul(layers.0.moe.activation_dropout, layers.0.moe.experts.down.weight, layers.0.moe.counts) : f32[5, 5, 3, 12]
+layers.0.moe.experts.down.biased = expert_bias(layers.0.moe.experts.down, layers.0.moe.experts.down.bias, layers.0.moe.counts) : f32[5, 5, 3, 12]
+layers.0.moe.combine = combine(layers.0.moe.experts.down.biased, layers.0.moe.routing, layers.0.moe.gates) {capacity=3, experts=5} : f32[5, 7, 12]
+layers.0.moe.dropout = dropout(layers.0.moe.combine) {p=0.1} : f32[5, 7, 12]
+layers.0.moe.residual = add(layers.0.norm1, layers.0.moe.dropout) : f32[5, 7, 12]
+layers.0.norm2 = layer_norm(layers.0.moe.residual, layers.0.norm2.weight, layers.0.norm2.bias) {epsilon=1e-05} : f32[5, 7, 12]
+)";
+  EXPECT_NE(text.find(expected), std::string::npos) << text;
+}
+
+TEST(Transformer, WithoutDropoutThereIsNone) {
+  for (const double p : {0.0, 0.1}) {
+    Deck deck = deck_of(2, moe_of("top1", 1.0, 2));
+    deck.model.dropout = p;
+    const Graph graph = build_model(deck, 31);
+    int found = 0;
+    for (const Op& op : graph.ops()) {
+      found += op.kind == OpKind::dropout ? 1 : 0;
+    }
+    EXPECT_EQ(found, p == 0.0 ? 0 : 1 + 2 * 3);  // the embedding, three in a block
+  }
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,366 @@
+// What a named strategy makes of a model: its collectives, and what every rank holds. The numbers
+// are those of the papers that named.h names.
+#include "search/named.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/check.h"
+#include "models/transformer.h"
+#include "program/lower.h"
+#include "program/memory.h"
+#include "program/print.h"
+#include "program/verify.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kOneBucket = int64_t{1} << 40;
+constexpr int64_t kNoBuckets = 1;  // every gradient goes as soon as it is complete
+
+// Two blocks; with experts the second has 5 of them, two for every token.
+Graph model(bool experts) {
+  Deck deck;
+  deck.model = {.family = "bert",
+                .layers = 2,
+                .hidden = 12,
+                .ffn = 20,
+                .heads = 3,
+                .sequence = 7,
+                .dropout = 0.1};
+  if (experts) {
+    deck.model.moe = {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0};
+  }
+  deck.train.batch = 5;
+  return build_model(deck, 31);
+}
+
+Program program_of(const Graph& graph, std::string_view name, const Mesh& mesh,
+                   int64_t bucket_bytes) {
+  return lower(graph, named_strategy(name, graph, mesh),
+               {.bucket_bytes = bucket_bytes,
+                .clip_norm = 1.0,
+                .optimizer = {{"beta1", 0.9},
+                              {"beta2", 0.999},
+                              {"epsilon", 1e-8},
+                              {"weight_decay", 0.1},
+                              {"decoupled", 1.0}}});
+}
+
+// "all_reduce 5, all_gather 1" : how often each collective occurs in the phase.
+std::string collectives(const Program& program, Phase phase) {
+  std::map<Opcode, int> counts;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == phase && !collective_of(instruction.opcode).empty()) {
+      ++counts[instruction.opcode];
+    }
+  }
+  std::string text;
+  for (const auto& [opcode, count] : counts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(opcode), count);
+  }
+  return text;
+}
+
+struct Expected {
+  const char* strategy;
+  bool experts;
+  int64_t bucket_bytes;
+  const char* forward;
+  const char* backward;
+  const char* update;
+};
+
+class Collectives : public testing::TestWithParam<Expected> {};
+
+TEST_P(Collectives, AreThoseOfTheStrategy) {
+  const Expected& expected = GetParam();
+  const Graph graph = model(expected.experts);
+  for (const int64_t ranks : {2, 3}) {
+    const Program program =
+        program_of(graph, expected.strategy, {{"ranks", ranks}}, expected.bucket_bytes);
+    EXPECT_EQ(collectives(program, Phase::forward), expected.forward);
+    EXPECT_EQ(collectives(program, Phase::backward), expected.backward);
+    EXPECT_EQ(collectives(program, Phase::update), expected.update);
+    EXPECT_FALSE(testing::Test::HasFailure()) << print_collectives(program);
+  }
+}
+
+// One all-reduce in forward is always the loss, which every rank shows; experts' loads go with it.
+// One all-reduce in update is the squared norm of gradients that are sharded.
+// The dense model has 27 parameters in 23 operations, that with experts 28 in 24: a bucket closes
+// between operations, but parameters are gathered one by one.
+INSTANTIATE_TEST_SUITE_P(
+    DataParallel, Collectives,
+    testing::Values(
+        // Nothing but gradients.
+        Expected{"dp", false, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
+        Expected{"dp", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
+        Expected{"dp", true, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
+        Expected{"dp", true, kNoBuckets, "all_reduce 1", "all_reduce 24", ""},
+        // Each all-reduce becomes a reduce-scatter, and an all-gather of what was updated.
+        Expected{"zero1", false, kOneBucket, "all_reduce 1", "reduce_scatter 1",
+                 "all_reduce 1, all_gather 1"},
+        Expected{"zero1", false, kNoBuckets, "all_reduce 1", "reduce_scatter 23",
+                 "all_reduce 1, all_gather 23"},
+        Expected{"zero1", true, kNoBuckets, "all_reduce 1", "reduce_scatter 24",
+                 "all_reduce 1, all_gather 24"},
+        // Parameters are gathered for their use, and not after the update.
+        Expected{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1", "reduce_scatter 1",
+                 "all_reduce 1"},
+        Expected{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27", "reduce_scatter 23",
+                 "all_reduce 1"},
+        Expected{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28", "reduce_scatter 24",
+                 "all_reduce 1"},
+        // The server sends parameters and receives the sum of the gradients.
+        Expected{"ps", false, kOneBucket, "all_reduce 1, broadcast 1", "reduce_scatter 1",
+                 "all_reduce 1"},
+        Expected{"ps", false, kNoBuckets, "all_reduce 1, broadcast 27", "reduce_scatter 23",
+                 "all_reduce 1"},
+        Expected{"ps", true, kNoBuckets, "all_reduce 1, broadcast 28", "reduce_scatter 24",
+                 "all_reduce 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    ExpertParallel, Collectives,
+    testing::Values(
+        // Without experts: dp.
+        Expected{"ep-deepspeed", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
+        Expected{"ep-fastmoe", false, kNoBuckets, "all_reduce 1", "all_reduce 1", ""},
+        // Forward: the buffers to the experts and back, and how full they are. Backward: their
+        // gradients to the experts and back; the 4 gradients of experts are complete as they are.
+        Expected{"ep-deepspeed", true, kNoBuckets, "all_reduce 1, all_to_all 3",
+                 "all_reduce 20, all_to_all 2", "all_reduce 1"},
+        Expected{"ep-deepspeed", true, kOneBucket, "all_reduce 1, all_to_all 3",
+                 "all_reduce 1, all_to_all 2", "all_reduce 1"},
+        // The gradients of what is replicated in one piece, however small the buckets.
+        Expected{"ep-fastmoe", true, kNoBuckets, "all_reduce 1, all_to_all 3",
+                 "all_reduce 1, all_to_all 2", "all_reduce 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    TensorParallel, Collectives,
+    testing::Values(
+        // Forward: behind attention and behind the feed-forward network of each of 2 layers, and
+        // behind the embedding; the all-gather is of two numbers per target from every part of
+        // the vocabulary. Backward: before both halves of each layer and before the head. All
+        // gradients of parameters are complete. The batch is not cut: the loss needs no sum.
+        Expected{"megatron", false, kOneBucket, "all_reduce 5, all_gather 1", "all_reduce 5",
+                 "all_reduce 1"},
+        Expected{"megatron", false, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 5",
+                 "all_reduce 1"},
+        // Experts: forward one sum, behind combine; backward two, because experts lead to x by
+        // the buffer and by the gates.
+        Expected{"megatron", true, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 6",
+                 "all_reduce 1"},
+        // Each all-reduce becomes a reduce-scatter and an all-gather. Norms and biases behind rows
+        // are used on a part of the sequence: the all-reduce sums up their 12 gradients.
+        Expected{"megatron-sp", false, kOneBucket, "all_gather 6, reduce_scatter 5",
+                 "all_reduce 1, all_gather 5, reduce_scatter 5", "all_reduce 1"},
+        // Routing needs whole sequences. Forward: the router's logits are gathered besides.
+        // Backward: the sums of the buffer's and the gates' gradients are whole; of the 5
+        // reduce-scatters that before the second half of the layer with experts goes.
+        Expected{"megatron-sp", true, kOneBucket, "all_gather 7, reduce_scatter 5",
+                 "all_reduce 3, all_gather 5, reduce_scatter 4", "all_reduce 1"}));
+
+// Elements of a dimension that a rank has of balanced parts.
+int64_t part(int64_t extent, int64_t ranks, int64_t rank) {
+  return (extent + ranks - 1 - rank) / ranks;
+}
+
+// The dimension of a parameter that tensor parallelism cuts; -1: none.
+int tensor_parallel_dim(const std::string& name) {
+  const std::map<std::string, int> cut = {
+      {"embedding.weight", 0},  // vocabulary
+      {"head.weight", 1},          {"head.bias", 0},
+      {"attention.qkv.weight", 2},  // heads
+      {"attention.qkv.bias", 1},   {"attention.out.weight", 0},
+      {"ffn.up.weight", 1},        {"ffn.up.bias", 0},
+      {"ffn.down.weight", 0},      {"moe.experts.up.weight", 2},
+      {"moe.experts.up.bias", 1},  {"moe.experts.down.weight", 1}};
+  const size_t layer = std::string("layers.0.").size();
+  const auto found = cut.find(name.starts_with("layers.") ? name.substr(layer) : name);
+  return found == cut.end() ? -1 : found->second;
+}
+
+int64_t stored_elements(const std::string& strategy, const Tensor& tensor, int64_t ranks,
+                        int64_t rank) {
+  Shape shape = tensor.shape;
+  int dim = -1;
+  if (strategy == "ps") {
+    return rank == 0 ? elements(shape) : 0;
+  }
+  if (strategy == "fsdp") {
+    dim = 0;  // every first dimension has an element for each of 2 or 3 ranks
+  } else if (strategy.starts_with("ep-")) {
+    dim = tensor.name.find(".experts.") == std::string::npos ? -1 : 0;
+  } else if (strategy.starts_with("megatron")) {
+    dim = tensor_parallel_dim(tensor.name);
+  }
+  if (dim >= 0) {
+    shape[static_cast<size_t>(dim)] = part(shape[static_cast<size_t>(dim)], ranks, rank);
+  }
+  return elements(shape);
+}
+
+int64_t parameter_bytes(const std::string& strategy, const Graph& graph, int64_t ranks,
+                        int64_t rank) {
+  int64_t bytes = 0;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role == Tensor::Role::parameter) {
+      // Every value starts at a multiple of 64 bytes.
+      bytes += (4 * stored_elements(strategy, tensor, ranks, rank) + 63) / 64 * 64;
+    }
+  }
+  return bytes;
+}
+
+TEST(Memory, OfParametersIsWhatTheStrategyStores) {
+  for (const bool experts : {false, true}) {
+    const Graph graph = model(experts);
+    for (const NamedStrategy& named : named_strategies()) {
+      const std::string name(named.name);
+      for (const int64_t ranks : {2, 3}) {
+        const Program program = program_of(graph, name, {{"ranks", ranks}}, kOneBucket);
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          const MemoryPlan plan = plan_memory(program, rank);
+          EXPECT_EQ(plan.parameter_bytes, parameter_bytes(name, graph, ranks, rank))
+              << name << " on rank " << rank << " of " << ranks;
+          // Two moments of what the rank updates.
+          const std::string updated = name == "zero1" ? "fsdp" : name;
+          EXPECT_EQ(plan.optimizer_bytes, 2 * parameter_bytes(updated, graph, ranks, rank))
+              << name << " on rank " << rank << " of " << ranks;
+        }
+      }
+    }
+  }
+}
+
+// Of the model with experts on two ranks, as a person would count it: 13 parameters of 144 to
+// 1440 elements; see the shapes in models/transformer_test.cpp.
+TEST(Memory, IsLessWhereParametersAreSharded) {
+  const Graph graph = model(true);
+  const int64_t whole = parameter_bytes("dp", graph, 2, 0);
+  EXPECT_GT(whole, 4 * graph.parameter_count());
+  EXPECT_EQ(parameter_bytes("ps", graph, 2, 0), whole);
+  EXPECT_EQ(parameter_bytes("ps", graph, 2, 1), 0);
+  EXPECT_LT(parameter_bytes("fsdp", graph, 2, 1), whole * 55 / 100);
+}
+
+// What goes to the server and comes from it lies there, all of it.
+TEST(ParameterServer, EverythingIsOnTheFirstRank) {
+  for (const bool experts : {false, true}) {
+    const Program program = program_of(model(experts), "ps", {{"ranks", 3}}, 2048);
+    int checked = 0;
+    for (const Instruction& instruction : program.instructions) {
+      const bool down = instruction.opcode == Opcode::broadcast;
+      const bool up = instruction.opcode == Opcode::reduce_scatter;
+      for (size_t k = 0; (down || up) && k < instruction.inputs.size(); ++k) {
+        const ValueId stored = down ? instruction.inputs[k] : instruction.outputs[k];
+        const int64_t bytes = 4 * elements(program.value(stored).shape);
+        EXPECT_EQ(program.local_bytes(stored, 0), bytes) << program.value(stored).name;
+        EXPECT_EQ(program.local_bytes(stored, 1), 0) << program.value(stored).name;
+        EXPECT_EQ(program.local_bytes(stored, 2), 0) << program.value(stored).name;
+        ++checked;
+      }
+    }
+    EXPECT_EQ(checked, experts ? 2 * 28 : 2 * 27);
+  }
+}
+
+// FastMoE sends gradients when the backward pass is through, DeepSpeed while it goes on.
+TEST(ExpertParallel, SendsGradientsBesideTheBackwardPassOrBehindIt) {
+  for (const char* name : {"ep-deepspeed", "ep-fastmoe"}) {
+    const Program program = program_of(model(true), name, {{"ranks", 2}}, kNoBuckets);
+    bool sent = false;
+    bool computes_after = false;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.phase == Phase::backward) {
+        sent |= instruction.opcode == Opcode::all_reduce;
+        computes_after |= sent && instruction.stream == StreamKind::compute;
+      }
+    }
+    EXPECT_TRUE(sent) << name;
+    EXPECT_EQ(computes_after, std::string_view(name) == "ep-deepspeed") << name;
+  }
+}
+
+// No tensor with all of a batch's tokens and all of the vocabulary is ever exchanged.
+TEST(Megatron, NeverSendsLogits) {
+  for (const char* name : {"megatron", "megatron-sp"}) {
+    const Program program = program_of(model(false), name, {{"ranks", 2}}, kOneBucket);
+    for (const Instruction& instruction : program.instructions) {
+      for (size_t k = 0;
+           !collective_of(instruction.opcode).empty() && k < instruction.inputs.size(); ++k) {
+        EXPECT_NE(program.value(instruction.inputs[k]).shape, (Shape{5, 7, 31}))
+            << instruction.name;
+      }
+    }
+  }
+}
+
+TEST(NamedStrategies, AreAcceptedByTheVerifier) {
+  const std::vector<Mesh> meshes = {
+      {{"ranks", 1}}, {{"ranks", 2}}, {{"ranks", 3}}, {{"ranks", 4}}, {{"node", 2}, {"core", 2}}};
+  for (const bool experts : {false, true}) {
+    const Graph graph = model(experts);
+    for (const NamedStrategy& named : named_strategies()) {
+      for (const Mesh& mesh : meshes) {
+        for (const int64_t bucket : {kNoBuckets, int64_t{2048}, kOneBucket}) {
+          const std::string what = fmt::format("{} on {} ranks, {} axes, buckets of {}", named.name,
+                                               ranks_of(mesh), mesh.size(), bucket);
+          std::vector<std::string> issued;
+          for (int64_t rank = 0; rank < ranks_of(mesh); ++rank) {
+            const Program program = program_of(graph, named.name, mesh, bucket);
+            EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << what;
+            issued.push_back(print_collectives(program));
+          }
+          EXPECT_NO_THROW(verify_ranks_agree(issued)) << what;
+          EXPECT_EQ(issued[0].empty(), ranks_of(mesh) == 1) << what;
+        }
+      }
+    }
+  }
+}
+
+TEST(NamedStrategies, EveryAxisIsUsedAlike) {
+  const Graph graph = model(true);
+  for (const NamedStrategy& named : named_strategies()) {
+    const Strategy strategy = named_strategy(named.name, graph, {{"node", 2}, {"core", 2}});
+    EXPECT_EQ(strategy.name, named.name);
+    for (const OpStrategy& op : strategy.ops) {
+      ASSERT_EQ(op.rules.size(), 2U);
+      EXPECT_EQ(op.rules[0], op.rules[1]);
+    }
+  }
+}
+
+TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
+  const Graph graph = model(false);
+  const std::map<std::string, std::string> hints = {{"megatron_sp", " (did you mean megatron-sp?)"},
+                                                    {"fsdp2", " (did you mean fsdp?)"},
+                                                    {"zero3", " (did you mean zero1?)"},
+                                                    {"pipeline", ""},
+                                                    {"", ""}};
+  for (const auto& [name, hint] : hints) {
+    const std::string expected = fmt::format(
+        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, "
+        "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps",
+        name, hint);
+    try {
+      named_strategy(name, graph, {{"ranks", 2}});
+      FAIL() << "accepted: " << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_EQ(error.what(), expected);
+    }
+    EXPECT_THROW(check_strategy_name(name), Error) << name;
+  }
+  for (const NamedStrategy& named : named_strategies()) {
+    EXPECT_NO_THROW(check_strategy_name(named.name));
+    EXPECT_FALSE(named.doc.empty());
+  }
+}
+
+}  // namespace
+}  // namespace hidup

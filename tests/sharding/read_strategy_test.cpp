@@ -1,0 +1,339 @@
+#include "sharding/read_strategy.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "graph/text.h"
+#include "models/transformer.h"
+#include "search/named.h"
+
+namespace hidup {
+namespace {
+
+Graph small_graph() {
+  return parse_graph(R"(graph small
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[10, 8] = uniform(0.1) decay
+parameter w : f32[8, 10] = uniform(0.1) decay
+x = embedding(tokens, table)
+y = matmul(x, w)
+loss = cross_entropy(y, targets)
+)",
+                     "small");
+}
+
+const Mesh kMesh = {{"ranks", 2}};
+
+// Line numbers in the tests below are those of this text.
+std::string small_text() {
+  return fmt::format(R"(format_version: 1
+graph_hash: {:016x}
+mesh:
+  - {{name: ranks, size: 2}}
+name: dp
+microbatches: 1
+gradients: overlapped
+operations:
+  - {{op: x, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}}
+  - {{op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}}
+  - {{op: loss, rule: [batch], inputs: [[S(0)], [S(0)]], outputs: [[P]]}}
+parameters:
+  - {{name: table, storage: [R], optimizer_state: [R]}}
+  - {{name: w, storage: [R], optimizer_state: [R]}}
+)",
+                     graph_hash(small_graph()));
+}
+
+std::string edited(const std::string& from, const std::string& to) {
+  std::string text = small_text();
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string reprinted(const Graph& graph, const Mesh& mesh, const std::string& text) {
+  return print_strategy(graph, parse_strategy(graph, mesh, text, "s.yaml"));
+}
+
+TEST(ReadStrategy, IsTheInverseOfPrinting) {
+  const Graph graph = small_graph();
+  EXPECT_EQ(print_strategy(graph, named_strategy("dp", graph, kMesh)), small_text());
+  EXPECT_EQ(reprinted(graph, kMesh, small_text()), small_text());
+}
+
+struct Model {
+  const char* name;
+  MoeDeck moe;
+};
+
+class EveryStrategy : public testing::TestWithParam<Model> {};
+
+TEST_P(EveryStrategy, PrintsWhatItParsed) {
+  Deck deck;
+  deck.model = {.family = "bert",
+                .layers = 2,
+                .hidden = 12,
+                .ffn = 20,
+                .heads = 3,
+                .sequence = 7,
+                .dropout = 0.1,
+                .moe = GetParam().moe};
+  deck.train.batch = 5;
+  const Graph graph = build_model(deck, 31);
+  for (const Mesh& mesh : {Mesh{{"ranks", 1}}, Mesh{{"ranks", 3}}, Mesh{{"node", 2}, {"core", 4}},
+                           Mesh{{"node", 3}, {"core", 1}}}) {
+    for (const NamedStrategy& named : named_strategies()) {
+      const Strategy strategy = named_strategy(named.name, graph, mesh);
+      const std::string text = print_strategy(graph, strategy);
+      const Strategy parsed = parse_strategy(graph, mesh, text, "s.yaml");
+      EXPECT_EQ(print_strategy(graph, parsed), text) << named.name;
+      EXPECT_EQ(strategy_hash(graph, parsed), strategy_hash(graph, strategy)) << named.name;
+      EXPECT_EQ(parsed.defer_gradients, named.name == "ep-fastmoe");
+      for (size_t op = 0; op < strategy.ops.size(); ++op) {
+        EXPECT_EQ(parsed.ops[op].rules, strategy.ops[op].rules);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, EveryStrategy,
+    testing::Values(
+        Model{"dense", {}},
+        Model{"top2", {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0}},
+        Model{"hash", {.experts = 2, .every = 1, .router = "hash", .capacity_factor = 1.5}}),
+    [](const auto& model) { return std::string(model.param.name); });
+
+TEST(ReadStrategy, InputsAndOutputsMayBeLeftOut) {
+  const Graph graph = small_graph();
+  for (const char* part : {", inputs: [[S(0)], [S(0)]], outputs: [[P]]", ", outputs: [[P]]",
+                           ", inputs: [[S(0)], [S(0)]]"}) {
+    EXPECT_EQ(reprinted(graph, kMesh, edited(part, "")), small_text()) << part;
+  }
+}
+
+TEST(ReadStrategy, KeysMayStandInAnyOrderAndOnLinesOfTheirOwn) {
+  const std::string text = edited(
+      "  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: "
+      "[[S(0)]]}\n",
+      "  # by hand\n  - rule:\n      - batch\n    op: y\n");
+  EXPECT_EQ(reprinted(small_graph(), kMesh, text), small_text());
+}
+
+TEST(ReadStrategy, TakesOtherRulesAndStorage) {
+  std::string text = edited("{op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}",
+                            "{op: y, rule: [column]}");
+  text.replace(text.find("storage: [R]"), 12, "storage: [S(1)@0]");
+  text.replace(text.find("optimizer_state: [R]"), 20, "optimizer_state: [S(1)]");
+  text.replace(text.find("overlapped"), 10, "deferred");
+  const Strategy strategy = parse_strategy(small_graph(), kMesh, text, "s.yaml");
+  EXPECT_EQ(to_string(input_layout(strategy.ops[1], 1)), "S(1)");
+  EXPECT_EQ(to_string(output_layout(strategy.ops[1])), "S(2)");
+  EXPECT_EQ(to_string(strategy.parameters[0].storage), "S(1)@0");
+  EXPECT_EQ(to_string(strategy.parameters[0].optimizer_state), "S(1)");
+  EXPECT_TRUE(strategy.defer_gradients);
+}
+
+struct Edit {
+  const char* from;
+  const char* to;
+  const char* message;  // of one problem, from its place on
+};
+
+class IllegalEdit : public testing::TestWithParam<Edit> {};
+
+TEST_P(IllegalEdit, IsRefusedWithItsPlaceAndTheReason) {
+  try {
+    parse_strategy(small_graph(), kMesh, edited(GetParam().from, GetParam().to), "s.yaml");
+    FAIL() << "accepted: " << GetParam().to;
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    const std::string message = "\n" + std::string(error.what());
+    EXPECT_NE(message.find("\ns.yaml:" + std::string(GetParam().message)), std::string::npos)
+        << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Head, IllegalEdit,
+    testing::Values(
+        Edit{"format_version: 1", "format_version: 2", "1:17: format_version: expected 1, found 2"},
+        Edit{"graph_hash: ", "graph_hash: 0", "2:13: graph_hash: expected "},
+        Edit{"size: 2", "size: 4",
+             "4:3: mesh: expected ranks=2 of the cluster and its ranks, found ranks=4"},
+        Edit{"name: ranks", "name: nodes",
+             "4:3: mesh: expected ranks=2 of the cluster and its ranks, found nodes=2"},
+        Edit{"  - {name: ranks, size: 2}\n",
+             "  - {name: ranks, size: 2}\n  - {name: cores, size: 2}\n",
+             "4:3: mesh: expected ranks=2 of the cluster and its ranks, found ranks=2 cores=2"},
+        Edit{"size: 2", "sise: 2", "4:19: unknown key sise: did you mean size?"},
+        Edit{"name: dp", "name: [dp]", "5:7: name: expected a word"},
+        Edit{"microbatches: 1", "microbatches: 0", "6:15: microbatches: expected "},
+        Edit{"microbatches: 1", "microbatches: 1.5", "6:15: microbatches: expected "},
+        Edit{"microbatches: 1", "microbatches: [1]", "6:15: microbatches: expected "},
+        Edit{"overlapped", "overlaped", "7:12: gradients: expected overlapped or deferred"},
+        Edit{"microbatches: 1\n", "", "1:1: microbatches is missing"},
+        Edit{"microbatches", "microbatch",
+             "6:1: unknown key microbatch: did you mean microbatches?"},
+        Edit{"name: dp\n", "name: dp\nauthor: me\n", "6:1: unknown key author; known: "}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, IllegalEdit,
+    testing::Values(
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: [colum]",
+             "10:20: y cannot be sharded by colum: did you mean column?; legal rules: replicate, "
+             "batch, sequence, row, column, partial"},
+        // A rule that another operation has.
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: [vocabulary]",
+             "10:20: y cannot be sharded by vocabulary; legal rules: replicate, batch, sequence, "
+             "row, column, partial"},
+        Edit{"{op: x, rule: [batch]", "{op: x, rule: [row]",
+             "9:20: x cannot be sharded by row; legal rules: replicate, batch, sequence, column, "
+             "vocabulary"},
+        Edit{"{op: loss, rule: [batch]", "{op: loss, rule: [head]",
+             "11:23: loss cannot be sharded by head; legal rules: replicate, batch, sequence, "
+             "vocabulary"},
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: ['']",
+             "10:20: y cannot be sharded by nothing"},
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: batch",
+             "10:19: y: rule: expected a list of 1 rule(s), one per axis"},
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: [batch, row]",
+             "10:19: y: rule: expected a list of 1 rule(s), one per axis"},
+        Edit{"{op: y, rule: [batch], ", "{op: y, ", "10:5: rule is missing"},
+        Edit{"{op: y, rule: [batch]", "{op: y, rules: [batch]",
+             "10:13: unknown key rules: did you mean rule?"},
+        Edit{"{op: y, ", "{op: y, weight: 1, ", "10:13: unknown key weight"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Operations, IllegalEdit,
+    testing::Values(
+        Edit{"  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n", "",
+             "9:3: operations: expected a list of the graph's 3 operations, found 2"},
+        Edit{"op: x", "op: y", "9:5: op: expected x, the next operation of the graph, found y"},
+        Edit{"{op: y, ", "{", "10:5: op: expected y, the next operation of the graph, found "},
+        Edit{"  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n", "  - y\n",
+             "10:5: op is missing"},
+        // y comes before x.
+        Edit{"  - {op: x, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n"
+             "  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n",
+             "  - {op: y, rule: [batch]}\n  - {op: x, rule: [batch]}\n",
+             "10:5: op: expected y, the next operation of the graph, found x"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Placements, IllegalEdit,
+    testing::Values(
+        Edit{"{op: y, rule: [batch], inputs: [[S(0)], [R]]",
+             "{op: y, rule: [batch], inputs: [[S(1)], [R]]",
+             "10:36: y: the rule batch has the inputs [[S(0)], [R]]; change the rule, and leave "
+             "inputs and outputs out or make them the rule's"},
+        Edit{"outputs: [[P]]", "outputs: [[R]]",
+             "11:66: loss: the rule batch has the outputs [[P]]"},
+        Edit{"outputs: [[P]]", "outputs: [[P], [P]]",
+             "11:66: loss: the rule batch has the outputs [[P]]"},
+        Edit{"outputs: [[P]]", "outputs: [[S]]",
+             "11:68: loss: outputs: expected R, S(dimension) or P, found S"},
+        Edit{"outputs: [[P]]", "outputs: [[[P]]]",
+             "11:68: loss: outputs: expected R, S(dimension) or P, found nothing"},
+        Edit{"outputs: [[P]]", "outputs: [[P, P]]",
+             "11:67: loss: outputs: expected a list of 1 placement(s), one per axis"},
+        Edit{"outputs: [[P]]", "outputs: P", "11:66: loss: the rule batch has the outputs [[P]]"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Storage, IllegalEdit,
+    testing::Values(
+        Edit{"{name: w, storage: [R]", "{name: w, storage: [P]",
+             "14:24: w: storage cannot be P: a parameter of 2 dimension(s) is stored R or S(0) to "
+             "S(1)"},
+        Edit{"{name: w, storage: [R]", "{name: w, storage: [S(2)]",
+             "14:24: w: storage cannot be S(2): a parameter of 2 dimension(s)"},
+        Edit{"{name: w, storage: [R]", "{name: w, storage: [S(2)@0]",
+             "14:24: w: storage cannot be S(2)@0"},
+        Edit{"{name: w, storage: [R]", "{name: w, storage: [column]",
+             "14:25: w: storage: expected R, S(dimension) or P, found column"},
+        Edit{"{name: w, storage: [R]", "{name: w, storage: R",
+             "14:24: w: storage: expected a list of 1 placement(s), one per axis"},
+        Edit{"{name: w, storage: [R], optimizer_state: [R]}",
+             "{name: w, storage: [R], optimizer_state: [P]}",
+             "14:46: w: optimizer_state cannot be P"},
+        Edit{"{name: w, storage: [R], optimizer_state: [R]}", "{name: w, storage: [R]}",
+             "14:5: optimizer_state is missing"},
+        Edit{"name: w", "name: v",
+             "14:5: name: expected w, the next parameter of the graph, found v"},
+        Edit{"  - {name: w, storage: [R], optimizer_state: [R]}\n", "",
+             "13:3: parameters: expected a list of the graph's 2 parameters, found 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Malformed, IllegalEdit,
+    testing::Values(Edit{"name: dp", "name: [dp", "6:"}, Edit{"name: dp", "name: *dp", "5:7: "},
+                    Edit{"name: dp", "name: dp\nname: dp", "6:1: name is given twice"},
+                    Edit{"op: y, rule: [batch]", "op: y, rule: [batch], rule: [row]",
+                         "10:28: rule is given twice"},
+                    Edit{"name: dp", "\tname: dp", "5:"}));
+
+TEST(ReadStrategy, WhatIsNoMapIsRefused) {
+  for (const char* text : {"", "dp", "- dp\n"}) {
+    try {
+      parse_strategy(small_graph(), kMesh, text, "s.yaml");
+      FAIL() << "accepted: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_STREQ(error.what(),
+                   "s.yaml:1:1: expected a strategy: a map that begins with format_version");
+    }
+  }
+}
+
+TEST(ReadStrategy, SaysWhichGraphItWasMadeFor) {
+  const Graph graph = small_graph();
+  const std::string text = edited(fmt::format("{:016x}", graph_hash(graph)), "0123456789abcdef");
+  try {
+    parse_strategy(graph, kMesh, text, "s.yaml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(),
+              fmt::format("s.yaml:2:13: graph_hash: expected {:016x}, found 0123456789abcdef: the "
+                          "strategy was made for another graph (model sizes, batch or vocabulary)",
+                          graph_hash(graph)));
+  }
+}
+
+// One run reports everything, in the order of the text.
+TEST(ReadStrategy, ReportsAllProblems) {
+  std::string text = edited("{op: y, rule: [batch]", "{op: y, rule: [colum]");
+  text.replace(text.find("{op: loss, rule: [batch]"), 24, "{op: loss, rule: [rows]");
+  text.replace(text.find("{name: w, storage: [R]"), 22, "{name: w, storage: [P]");
+  try {
+    parse_strategy(small_graph(), kMesh, text, "s.yaml");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    const size_t first = message.find("s.yaml:10:20: y cannot");
+    const size_t second = message.find("s.yaml:11:23: loss cannot");
+    const size_t third = message.find("s.yaml:14:24: w: storage");
+    EXPECT_TRUE(first < second && second < third && third != std::string::npos) << message;
+  }
+}
+
+// On two axes an operation has two rules, and every tensor two placements.
+TEST(ReadStrategy, WantsARulePerAxis) {
+  const Graph graph = small_graph();
+  const Mesh mesh = {{"node", 2}, {"core", 2}};
+  std::string text = print_strategy(graph, named_strategy("dp", graph, mesh));
+  const std::string line =
+      "{op: y, rule: [batch, batch], inputs: [[S(0), S(0)], [R, R]], outputs: "
+      "[[S(0), S(0)]]}";
+  const size_t at = text.find(line);
+  ASSERT_NE(at, std::string::npos) << text;
+  std::string mixed = text;
+  mixed.replace(at, line.size(), "{op: y, rule: [sequence, row]}");
+  const Strategy strategy = parse_strategy(graph, mesh, mixed, "s.yaml");
+  EXPECT_EQ(to_string(input_layout(strategy.ops[1], 0)), "S(1) S(2)");
+  EXPECT_EQ(to_string(output_layout(strategy.ops[1])), "S(1) P");
+  text.replace(at, line.size(), "{op: y, rule: [batch]}");
+  EXPECT_THROW(parse_strategy(graph, mesh, text, "s.yaml"), Error);
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,127 @@
+#include "sharding/rules.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "graph/operation.h"
+#include "models/transformer.h"
+
+namespace hidup {
+namespace {
+
+// Every family, with each router, with experts in some blocks and in all of them.
+std::vector<Graph> every_model() {
+  std::vector<Graph> graphs;
+  for (const char* router : {"", "top1", "top2", "hash"}) {
+    for (const int64_t every : {1, 2}) {
+      Deck deck;
+      deck.model = {.family = "bert",
+                    .layers = 2,
+                    .hidden = 12,
+                    .ffn = 20,
+                    .heads = 3,
+                    .sequence = 7,
+                    .dropout = 0.1};
+      if (*router != '\0') {
+        deck.model.moe = {.experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
+      }
+      deck.train.batch = 5;
+      graphs.push_back(build_model(deck, 31));
+    }
+  }
+  return graphs;
+}
+
+void expect_fits(const Placement& placement, const Tensor& tensor, const std::string& what) {
+  EXPECT_FALSE(placement.first) << what;
+  if (placement.is_shard()) {
+    EXPECT_GE(placement.dim, 0) << what;
+    EXPECT_LT(placement.dim, static_cast<int>(tensor.shape.size())) << what;
+  }
+}
+
+TEST(Rules, HaveNamesOfTheirOwn) {
+  for (const Graph& graph : every_model()) {
+    for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+      std::set<std::string> names;
+      for (const Rule& rule : rules_of(graph, op)) {
+        EXPECT_TRUE(names.insert(rule.name).second)
+            << graph.op_name(op) << " has two rules " << rule.name;
+      }
+      EXPECT_GT(names.size(), 1U) << graph.op_name(op) << " cannot be cut at all";
+    }
+  }
+}
+
+TEST(Rules, ReplicateComesFirstAndLeavesEverythingWhole) {
+  for (const Graph& graph : every_model()) {
+    for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+      const Rule rule = rules_of(graph, op)[0];
+      const std::vector<Placement> whole(graph.op(op).inputs.size(), Placement::replicate());
+      EXPECT_EQ(rule,
+                (Rule{"replicate", whole, Placement::replicate(), whole, Placement::replicate()}))
+          << graph.op_name(op);
+    }
+  }
+}
+
+TEST(Rules, FitTheDimensionsOfTheirTensors) {
+  std::set<OpKind> seen;
+  for (const Graph& graph : every_model()) {
+    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+      const Op& op = graph.op(id);
+      seen.insert(op.kind);
+      for (const Rule& rule : rules_of(graph, id)) {
+        const std::string what = graph.op_name(id) + ": " + rule.name;
+        ASSERT_EQ(rule.inputs.size(), op.inputs.size()) << what;
+        ASSERT_EQ(rule.input_gradients.size(), op.inputs.size()) << what;
+        for (size_t i = 0; i < op.inputs.size(); ++i) {
+          expect_fits(rule.inputs[i], graph.tensor(op.inputs[i]), what);
+          expect_fits(rule.input_gradients[i], graph.tensor(op.inputs[i]), what);
+        }
+        expect_fits(rule.output, graph.tensor(op.output), what);
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), all_operations().size()) << "a kind of operation is in no model";
+}
+
+// Integers decide what is computed: no rank can do with a summand of them.
+TEST(Rules, IntegersAreNeverSummands) {
+  for (const Graph& graph : every_model()) {
+    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+      const Op& op = graph.op(id);
+      for (const Rule& rule : rules_of(graph, id)) {
+        for (size_t i = 0; i < op.inputs.size(); ++i) {
+          EXPECT_FALSE(graph.tensor(op.inputs[i]).dtype == DType::i32 &&
+                       rule.inputs[i].is_partial())
+              << graph.op_name(id) << ": " << rule.name;
+        }
+      }
+    }
+  }
+}
+
+// A gradient is cut as its tensor is, or whole, or a summand.
+TEST(Rules, GradientsOfShardsAreShards) {
+  for (const Graph& graph : every_model()) {
+    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+      const Op& op = graph.op(id);
+      for (const Rule& rule : rules_of(graph, id)) {
+        for (size_t i = 0; i < op.inputs.size(); ++i) {
+          if (!spec_of(op.kind).integer_output && rule.inputs[i].is_shard() &&
+              graph.tensor(op.inputs[i]).dtype == DType::f32) {
+            EXPECT_EQ(rule.input_gradients[i], rule.inputs[i])
+                << graph.op_name(id) << ": " << rule.name << " of input " << i;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(gradient_of(Placement::partial()), Placement::replicate());
+  EXPECT_EQ(gradient_of(Placement::shard(2)), Placement::shard(2));
+}
+
+}  // namespace
+}  // namespace hidup
