@@ -8,6 +8,7 @@ written. Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
 """
 
 import argparse
+import functools
 import os
 
 import matplotlib
@@ -16,8 +17,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
 import numpy  # noqa: E402
 from matplotlib.colors import to_rgb  # noqa: E402
+from matplotlib.font_manager import FontProperties  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
-from matplotlib.textpath import TextPath  # noqa: E402
+from matplotlib.textpath import text_to_path  # noqa: E402
 
 import hidup_timings  # noqa: E402
 
@@ -30,13 +32,15 @@ LANES = {"compute": COMPUTE, "comm": COMM}
 HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#b5892a", "#2aa5a0", "#c2558f", "#6b7a2e")
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
 EXPOSED = "#c8102e"
-PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#a9a392"}
-# How much of the hue is left in a bar; the rest is white (or black, where above 1).
+PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#b8a97c"}
+# How much of the hue is left in a bar; the rest is white.
 STRENGTH = {"forward": 0.5, "backward": 1.0, "update": 0.75}
 
 NAME_POINTS = 6.5  # the size of the names in the bars
+LINE_SPACING = 1.15
 NAME_PADDING = 2.0  # points on both sides together
-NAMED = 60         # the largest bars of a lane that are tried
+NAMED = 60  # the largest bars of a lane that are tried
+MOST_LINES = 4  # of a name in its bar
 
 
 def hue(microbatch, count):
@@ -49,6 +53,8 @@ def hue(microbatch, count):
 
 
 def shade(microbatch, phase, count):
+    if phase == "update" and microbatch < 0:
+        return to_rgb(PHASES["update"])
     strength = STRENGTH.get(phase, 1.0)
     return tuple(1 - strength * (1 - part) for part in to_rgb(hue(microbatch, count)))
 
@@ -69,8 +75,8 @@ def draw_phases(axes, events):
         axes.broken_barh([(start, end - start)], BANDS, facecolor=colour, linewidth=0)
         width, _ = text_size(phase)
         if width + NAME_PADDING < (end - start) * points_per_unit(axes)[0]:
-            axes.text((start + end) / 2, BANDS[0] + BANDS[1] / 2, phase, ha="center", va="center_baseline",
-                      fontsize=NAME_POINTS, color=ink(colour))
+            axes.text((start + end) / 2, BANDS[0] + BANDS[1] / 2, phase, ha="center",
+                      va="center_baseline", fontsize=NAME_POINTS, color=ink(colour))
 
 
 def draw_bars(axes, events, count):
@@ -102,11 +108,13 @@ def points_per_unit(axes):
     return (box.width / (right - left) * 72 / dpi, box.height / (top - bottom) * 72 / dpi)
 
 
+@functools.lru_cache(maxsize=None)
 def text_size(text):
     """Width and height in points."""
+    font = FontProperties(size=NAME_POINTS)
     lines = text.split("\n")
-    width = max(TextPath((0, 0), line, size=NAME_POINTS).get_extents().width for line in lines)
-    return width, 1.15 * NAME_POINTS * len(lines)
+    width = max(text_to_path.get_text_width_height_descent(line, font, False)[0] for line in lines)
+    return width, LINE_SPACING * NAME_POINTS * len(lines)
 
 
 def ink(colour):
@@ -115,13 +123,26 @@ def ink(colour):
     return "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
 
 
-def two_lines(name):
-    """Broken at the dot next to the middle."""
-    dots = [at for at, letter in enumerate(name) if letter == "."]
-    if not dots:
-        return name
-    at = min(dots, key=lambda dot: abs(dot - len(name) / 2)) + 1
-    return name[:at] + "\n" + name[at:]
+def wrapped(name, lines):
+    """The name on so many lines or fewer, broken after dots, about equally long."""
+    parts, text, room = name.split("."), [""], len(name) / lines
+    for at, part in enumerate(parts):
+        piece = part + ("." if at + 1 < len(parts) else "")
+        if text[-1] and len(text[-1]) + len(piece) / 2 > room and len(text) < lines:
+            text.append("")
+        text[-1] += piece
+    return "\n".join(text)
+
+
+def fit(name, width, height):
+    """The name as it fits into so many points, and its angle; None if it does not."""
+    for angle in (0, 90):
+        for lines in range(1, MOST_LINES + 1):
+            text = wrapped(name, lines)
+            size = text_size(text) if angle == 0 else text_size(text)[::-1]
+            if size[0] <= width and size[1] <= height:
+                return text, angle
+    return None
 
 
 def draw_names(axes, events, count):
@@ -129,17 +150,14 @@ def draw_names(axes, events, count):
     across, upward = points_per_unit(axes)
     for stream, (bottom, height) in LANES.items():
         bars = events[events["stream"] == stream]
-        for bar in bars.nlargest(NAMED, "length").itertuples():
-            room = bar.length * across - NAME_PADDING, height * upward - NAME_PADDING
-            for text, angle in ((bar.name, 0), (two_lines(bar.name), 0), (bar.name, 90),
-                                (two_lines(bar.name), 90)):
-                size = text_size(text) if angle == 0 else text_size(text)[::-1]
-                if size[0] <= room[0] and size[1] <= room[1]:
-                    axes.text(bar.start + bar.length / 2, bottom + height / 2, text,
-                              rotation=angle, ha="center", va="center", fontsize=NAME_POINTS,
-                              linespacing=1.05,
-                              color=ink(shade(bar.microbatch, bar.phase, count)))
-                    break
+        for bar in bars.nlargest(NAMED, "length").to_dict("records"):
+            fitting = fit(bar["name"], bar["length"] * across - NAME_PADDING,
+                          height * upward - NAME_PADDING)
+            if fitting:
+                axes.text(bar["start"] + bar["length"] / 2, bottom + height / 2, fitting[0],
+                          rotation=fitting[1], ha="center", va="center", fontsize=NAME_POINTS,
+                          linespacing=1.05,
+                          color=ink(shade(bar["microbatch"], bar["phase"], count)))
 
 
 def numbers(busy):
@@ -171,8 +189,9 @@ def legend_entries(events, count):
         entries.append(Patch(color=shade(-1, "backward", count), label="no microbatch"))
     sample = real[0] if real else -1
     for phase in STRENGTH:
-        if (events["phase"] == phase).any() and phase != "update":
-            entries.append(Patch(color=shade(sample, phase, count), label=phase))
+        if (events["phase"] == phase).any():
+            of = -1 if phase == "update" else sample
+            entries.append(Patch(color=shade(of, phase, count), label=phase))
     entries.append(Patch(facecolor="#f9dde1", edgecolor=EXPOSED, hatch="//////", linewidth=0,
                          label="exposed: only communication runs"))
     return entries
@@ -182,7 +201,7 @@ def draw(panels, heading):
     """A figure of panels (label, events, row of busy_times) from top to bottom."""
     events_of_all = [events for _, events, _ in panels]
     count = 1 + max(events["microbatch"].max() for events in events_of_all)
-    each = max(1.15, 2.6 - 0.3 * len(panels))  # inches
+    each = max(1.3, 2.9 - 0.3 * len(panels))  # inches
     top, bottom = 0.95, 0.6
     height = top + bottom + each * len(panels)
     figure, columns = plt.subplots(len(panels), 1, figsize=(16, height), sharex=True,
@@ -201,6 +220,8 @@ def draw(panels, heading):
         axes.set_ylabel(label, fontsize=11, fontweight="bold")
         draw_panel(axes, events, busy, count)
     columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
+    figure.text(0.985, 0.12 / height, "overlap ratio = (compute + communication − wall) / "
+                "min(compute, communication)", ha="right", fontsize=8)
     figure.legend(handles=legend_entries(events_of_all[0], count), loc="upper left", ncols=8,
                   bbox_to_anchor=(0.085, 1 - 0.42 / height), fontsize=8.5, borderpad=0,
                   handlelength=1.4, columnspacing=1.4)

@@ -47,14 +47,15 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
   busy_.exposed_comm_s += slowest.exposed_comm_s;
   keep_recent(losses_, loss);
   keep_recent(walls_, wall_s);
+  keep_recent(exposed_, slowest.exposed_comm_s);
   if (step == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
-    fmt::print("step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {} left\n", step, width,
-               steps_, loss,
+    fmt::print("step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n",
+               step, width, steps_, loss,
                format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
                                                  std::max(mean_wall(), 1e-9))),
-               format_seconds(mean_wall()),
+               format_seconds(mean_wall()), format_seconds(mean(exposed_)),
                format_duration(mean_wall() * static_cast<double>(steps_ - step)));
     std::fflush(stdout);
   }
@@ -79,6 +80,12 @@ void Report::summary(const MemoryPlan& plan, const std::string& file) const {
   fmt::print("time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
              format_seconds(compute), format_seconds(comm),
              format_seconds(busy_.exposed_comm_s / steps));
+  if (comm > 0.0) {
+    // HiDup (SoCC'22): 1 where the shorter of the two is hidden wholly, 0 where they take turns;
+    // below that where steps take longer than both.
+    fmt::print("        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
+               100.0 * (compute + comm - wall) / std::min(compute, comm));
+  }
   fmt::print("memory  {}\n", describe(plan));
   fmt::print("file    {}\n", file);
   std::fflush(stdout);

@@ -35,6 +35,7 @@ class Report {
   double printed_at_ = 0.0;    // total_wall_ when the last line was printed
   std::deque<double> losses_;  // the last ones
   std::deque<double> walls_;
+  std::deque<double> exposed_;
   BusyTimes busy_;  // sums over all steps
 };
 

@@ -27,4 +27,4 @@ echo 'int dlclose(void* library) { return library == 0; }' | cc -shared -fPIC -x
 LD_PRELOAD=$stay_loaded ctest --preset "$preset" --parallel 2
 LD_PRELOAD=$stay_loaded mpirun -n 2 "$build/hidup" train inputs/models/tiny.yaml \
   --cluster inputs/clusters/laptop.yaml --out "$build/sanitizer.h5" --overwrite \
-  --set train.steps=5 --set train.warmup_steps=1
+  --strategy ep-deepspeed --set train.microbatches=2 --set train.steps=5 --set train.warmup_steps=1

@@ -335,6 +335,21 @@ TEST(NamedStrategies, EveryAxisIsUsedAlike) {
   }
 }
 
+// The first dimension with an element for every rank, of what the outer axis leaves.
+TEST(NamedStrategies, FsdpCutsWhatEveryRankGetsAPartOf) {
+  const Graph graph = model(true);
+  const Strategy strategy = named_strategy("fsdp", graph, {{"node", 2}, {"core", 4}});
+  std::map<std::string, std::string> storage;
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    storage[graph.tensor(parameter.tensor).name] = to_string(parameter.storage);
+    EXPECT_EQ(parameter.storage, parameter.optimizer_state);
+  }
+  EXPECT_EQ(storage["embedding.weight"], "S(0) S(0)");               // 31, 12: 16 are left
+  EXPECT_EQ(storage["layers.0.attention.qkv.bias"], "S(0) S(2)");    // 3, 3, 4: 2, 3, 4 are left
+  EXPECT_EQ(storage["layers.0.attention.out.weight"], "S(0) S(1)");  // 3, 4, 12
+  EXPECT_EQ(storage["layers.1.moe.experts.up.bias"], "S(0) S(1)");   // 5, 20: 3 are left
+}
+
 TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
   const Graph graph = model(false);
   const std::map<std::string, std::string> hints = {{"megatron_sp", " (did you mean megatron-sp?)"},

@@ -1,5 +1,7 @@
 // Random strategies and the named ones, on real ranks: run under mpirun, once for all cases.
 //
+//   test_strategies NUMBER    random strategies per model
+//
 // A random strategy draws a rule for every operation and a storage for every parameter and its
 // optimizer state, each axis for itself, and a number of microbatches. Everything it leads to must
 // equal the run on one rank.
@@ -16,11 +18,11 @@
 namespace hidup {
 namespace {
 
-constexpr int kStrategiesPerModel = 110;  // on each number of ranks: 2, 3 and 4
 constexpr int kSteps = 3;
 constexpr int64_t kVocab = 31;
 
 Communicator* g_world = nullptr;  // of the session that main() holds
+int g_strategies = 0;             // random ones per model
 
 // 3 experts do not divide among 2 or 4 ranks, 5 are more than there are ranks.
 Deck deck_of(const std::string& router, int64_t experts, double capacity_factor) {
@@ -99,7 +101,7 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
 void expect_equal_under_random_strategies(const Deck& deck) {
   const Graph graph = build_model(deck, kVocab);
   const ShortRun expected = run_alone(graph, kSteps, kVocab);
-  for (uint64_t seed = 0; seed < kStrategiesPerModel; ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(g_strategies); ++seed) {
     expect_equal(graph, random_strategy(graph, mesh_of(seed), seed), expected,
                  "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
@@ -153,6 +155,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   hidup::MpiSession mpi(&argc, &argv);
   hidup::g_world = &mpi.world();
+  hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
   if (hidup::g_world->rank() != 0) {  // all find the same
     delete testing::UnitTest::GetInstance()->listeners().Release(
         testing::UnitTest::GetInstance()->listeners().default_result_printer());
