@@ -108,11 +108,17 @@ def read_timeline(path, step=None):
             step = max(rows)
         if step not in rows:
             raise KeyError(f"{path}: no timeline of step {step}; there are those of steps "
-                           f"{', '.join(str(s) for s in rows)}")
+                           f"{listed(list(rows))}")
         events = pandas.DataFrame({name: data[rows[step]]
                                    for name, data in file["timeline"].items()})
     events = events.join(program, on="instruction")
     return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
+
+
+def listed(numbers):
+    """Numbers for a message: all of them, or the first and the last ones of many."""
+    texts = [str(number) for number in numbers]
+    return ", ".join(texts if len(texts) <= 12 else [*texts[:6], "...", *texts[-3:]])
 
 
 def _timeline_rows(path, file):

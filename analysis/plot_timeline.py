@@ -10,12 +10,16 @@ written. Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
 import argparse
 import functools
 import os
+import re
+import typing
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
 import numpy  # noqa: E402
+import pandas  # noqa: E402
+from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 from matplotlib.colors import to_rgb  # noqa: E402
 from matplotlib.font_manager import FontProperties  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
@@ -31,16 +35,24 @@ LANES = {"compute": COMPUTE, "comm": COMM}
 
 HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#b5892a", "#2aa5a0", "#c2558f", "#6b7a2e")
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
-EXPOSED = "#c8102e"
+HATCHED = {"facecolor": "#f9dde1", "edgecolor": "#c8102e", "hatch": "//////", "linewidth": 0}
 PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#b8a97c"}
 # How much of the hue is left in a bar; the rest is white.
 STRENGTH = {"forward": 0.5, "backward": 1.0, "update": 0.75}
 
 NAME_POINTS = 6.5  # the size of the names in the bars
 LINE_SPACING = 1.15
-NAME_PADDING = 2.0  # points on both sides together
+NAME_PADDING = 4.0  # points on both sides together
 NAMED = 60  # the largest bars of a lane that are tried
 MOST_LINES = 4  # of a name in its bar
+
+
+class Panel(typing.NamedTuple):
+    """One rank's timeline. Times start, end and length are milliseconds since the step's start."""
+    label: str
+    events: pandas.DataFrame  # of read_timeline(), with start, end and length
+    exposed: numpy.ndarray  # [n, 2], from start to end
+    busy: pandas.Series  # the rank's row of busy_times()
 
 
 def hue(microbatch, count):
@@ -59,10 +71,9 @@ def shade(microbatch, phase, count):
     return tuple(1 - strength * (1 - part) for part in to_rgb(hue(microbatch, count)))
 
 
-def spans(frame):
-    """What broken_barh wants, (start, length), of a frame or of intervals [n, 2]."""
-    values = frame if isinstance(frame, numpy.ndarray) else frame[["start", "end"]].to_numpy()
-    return numpy.column_stack([values[:, 0], values[:, 1] - values[:, 0]])
+def spans(intervals):
+    """(start, length), as broken_barh wants it, of intervals [n, 2]."""
+    return numpy.column_stack([intervals[:, 0], intervals[:, 1] - intervals[:, 0]])
 
 
 def draw_phases(axes, events):
@@ -80,25 +91,17 @@ def draw_phases(axes, events):
 
 
 def draw_bars(axes, events, count):
-    pixel = 1.0 / points_per_unit(axes)[0]
+    point = 1.0 / points_per_unit(axes)[0]
     for (stream, microbatch, phase), bars in events.groupby(["stream", "microbatch", "phase"]):
-        values = spans(bars)
+        values = bars[["start", "length"]].to_numpy()
         if stream == "comm":  # a short message between idle times would not be seen at all
-            values[:, 1] = numpy.maximum(values[:, 1], 0.7 * pixel)
+            values[:, 1] = numpy.maximum(values[:, 1], 0.5 * point)
         colour = shade(microbatch, phase, count)
         # White edges part bars from each other, where bars are much wider than they.
-        wide = values[:, 1] > 4 * pixel
+        wide = values[:, 1] > 4 * point
         for some, edge in ((values[~wide], 0.0), (values[wide], 0.4)):
             axes.broken_barh(some, LANES[stream], facecolor=colour, edgecolor="white",
                              linewidth=edge)
-
-
-def draw_exposed(axes, events):
-    """Marks, in the lane of computation, the time in which it waits for communication."""
-    exposed = hidup_timings.exposed_intervals(events)
-    milliseconds = (exposed - events.attrs["origin"]) * 1e3
-    axes.broken_barh(spans(milliseconds), COMPUTE, facecolor="#f9dde1", edgecolor=EXPOSED,
-                     hatch="//////", linewidth=0)
 
 
 def points_per_unit(axes):
@@ -170,37 +173,37 @@ def numbers(busy):
     return "\n".join([*lines, f"{'overlap ratio':14}{overlap:>9}"])
 
 
-def draw_panel(axes, events, busy, count):
-    draw_phases(axes, events)
-    draw_exposed(axes, events)
-    draw_bars(axes, events, count)
-    draw_names(axes, events, count)
-    axes.text(1.01, 0.5, numbers(busy), transform=axes.transAxes, va="center", fontsize=8,
+def draw_panel(axes, panel, count):
+    draw_phases(axes, panel.events)
+    # In the lane of computation, which waits.
+    axes.broken_barh(spans(panel.exposed), COMPUTE, **HATCHED)
+    draw_bars(axes, panel.events, count)
+    draw_names(axes, panel.events, count)
+    axes.set_ylabel(panel.label, fontsize=11, fontweight="bold")
+    axes.text(1.01, 0.5, numbers(panel.busy), transform=axes.transAxes, va="center", fontsize=8,
               family="monospace", linespacing=1.35)
 
 
-def legend_entries(events, count):
+def legend_entries(panels, count):
     """What the colours mean; of many microbatches the first, the middle and the last."""
-    microbatches = sorted(events["microbatch"].unique())
-    real = [m for m in microbatches if m >= 0]
-    shown = real if count <= len(HUES) else [real[0], real[len(real) // 2], real[-1]]
-    entries = [Patch(color=shade(m, "backward", count), label=f"microbatch {m}") for m in shown]
-    if real != microbatches:
-        entries.append(Patch(color=shade(-1, "backward", count), label="no microbatch"))
-    sample = real[0] if real else -1
-    for phase in STRENGTH:
-        if (events["phase"] == phase).any():
-            of = -1 if phase == "update" else sample
-            entries.append(Patch(color=shade(of, phase, count), label=phase))
-    entries.append(Patch(facecolor="#f9dde1", edgecolor=EXPOSED, hatch="//////", linewidth=0,
-                         label="exposed: only communication runs"))
-    return entries
+    events = pandas.concat([panel.events for panel in panels])
+    real = sorted(set(events["microbatch"]) - {-1})
+    entries = {}
+    for m in real if count <= len(HUES) else (real[0], real[len(real) // 2], real[-1]):
+        entries[f"microbatch {m}"] = {"color": shade(m, "backward", count)}
+    if ((events["microbatch"] == -1) & (events["phase"] != "update")).any():
+        entries["no microbatch"] = {"color": shade(-1, "backward", count)}
+    for phase in (phase for phase in PHASES if (events["phase"] == phase).any()):
+        sample = real[0] if real and phase != "update" else -1
+        entries[phase] = {"color": shade(sample, phase, count)}
+    if any(len(panel.exposed) for panel in panels):
+        entries["exposed: only communication runs"] = HATCHED
+    return [Patch(label=label, **style) for label, style in entries.items()]
 
 
 def draw(panels, heading):
-    """A figure of panels (label, events, row of busy_times) from top to bottom."""
-    events_of_all = [events for _, events, _ in panels]
-    count = 1 + max(events["microbatch"].max() for events in events_of_all)
+    """A figure of panels from top to bottom."""
+    count = 1 + max(panel.events["microbatch"].max() for panel in panels)
     each = max(1.3, 2.9 - 0.3 * len(panels))  # inches
     top, bottom = 0.95, 0.6
     height = top + bottom + each * len(panels)
@@ -209,20 +212,19 @@ def draw(panels, heading):
     figure.subplots_adjust(left=0.09, right=0.86, top=1 - top / height, bottom=bottom / height,
                            hspace=0.16)
     figure.suptitle(heading, fontsize=14, x=0.09, ha="left", y=1 - 0.15 / height, va="top")
-    begin = min(events["start"].min() for events in events_of_all)
-    end = max(events["end"].max() for events in events_of_all)
-    for axes, (label, events, busy) in zip(columns[:, 0], panels):
+    begin = min(panel.events["start"].min() for panel in panels)
+    end = max(panel.events["end"].max() for panel in panels)
+    for axes, panel in zip(columns[:, 0], panels):
         axes.set_xlim(begin, end)
         axes.set_ylim(-0.06, BANDS[0] + BANDS[1])
-        axes.set_yticks([bottom + height / 2 for bottom, height in LANES.values()],
+        axes.set_yticks([low + size / 2 for low, size in LANES.values()],
                         ["compute", "communication"], fontsize=8)
         axes.tick_params(axis="y", length=0)
-        axes.set_ylabel(label, fontsize=11, fontweight="bold")
-        draw_panel(axes, events, busy, count)
+        draw_panel(axes, panel, count)
     columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
     figure.text(0.985, 0.12 / height, "overlap ratio = (compute + communication − wall) / "
                 "min(compute, communication)", ha="right", fontsize=8)
-    figure.legend(handles=legend_entries(events_of_all[0], count), loc="upper left", ncols=8,
+    figure.legend(handles=legend_entries(panels, count), loc="upper left", ncols=8,
                   bbox_to_anchor=(0.085, 1 - 0.42 / height), fontsize=8.5, borderpad=0,
                   handlelength=1.4, columnspacing=1.4)
     return figure
@@ -235,13 +237,16 @@ def measured_panels(path, step, ranks):
     missing = [rank for rank in ranks or [] if rank not in there]
     if missing:
         raise KeyError(f"{path}: no rank {missing[0]}; there are ranks 0 to {there[-1]}")
-    origin = events["start_s"].min()
-    events["start"], events["end"] = ((events[name] - origin) * 1e3 for name in ("start_s", "end_s"))
-    events["length"] = events["end"] - events["start"]
-    events.attrs["origin"] = origin
     busy = hidup_timings.busy_times(events)
-    panels = [(f"rank {rank}", events[events["rank"] == rank], busy.loc[rank])
-              for rank in ranks or there[:MOST_RANKS]]
+    origin = events["start_s"].min()
+    for name in ("start", "end"):
+        events[name] = (events[f"{name}_s"] - origin) * 1e3
+    events["length"] = events["end"] - events["start"]
+    panels = []
+    for rank in ranks or there[:MOST_RANKS]:
+        of_rank = events[events["rank"] == rank]
+        exposed = (hidup_timings.exposed_intervals(of_rank) - origin) * 1e3
+        panels.append(Panel(f"rank {rank}", of_rank, exposed, busy.loc[rank]))
     return panels, int(events["step"].iloc[0])
 
 
@@ -254,10 +259,9 @@ def heading(path, step, shown):
 
 
 def rank_list(text):
-    ranks = sorted({int(rank) for rank in text.split(",")})
-    if ranks[0] < 0:
-        raise ValueError
-    return ranks
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(f"{text}: expected ranks such as 0,1")
+    return sorted({int(rank) for rank in text.split(",")})
 
 
 def main():
@@ -271,13 +275,16 @@ def main():
                         help="name of the picture; default: beside the file, -timeline.png")
     arguments = parser.parse_args()
     output = arguments.output or os.path.splitext(arguments.file)[0] + "-timeline.png"
+    kinds = FigureCanvasBase.get_supported_filetypes()
+    if os.path.splitext(output)[1].lstrip(".").lower() not in kinds:
+        parser.error(f"{output}: not a kind of picture; there are {', '.join(sorted(kinds))}")
 
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False,
                          "axes.spines.left": False, "legend.frameon": False,
                          "hatch.linewidth": 0.6})
-    panels, step = measured_panels(arguments.file, arguments.step, arguments.ranks)
-    # A predicted timeline is a panel too, and goes first: above those that were measured.
-    figure = draw(panels, heading(arguments.file, step, len(panels)))
+    measured, step = measured_panels(arguments.file, arguments.step, arguments.ranks)
+    predicted = []  # panels of a predicted timeline go here: above those that were measured
+    figure = draw(predicted + measured, heading(arguments.file, step, len(measured)))
     figure.savefig(output, dpi=150)
     print(output)
     return 0

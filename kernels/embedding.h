@@ -9,7 +9,7 @@ namespace hidup::kernels {
 
 struct EmbeddingSize {
   int64_t tokens;
-  int64_t vocab;      // rows of the table that are here:
+  int64_t vocab;  // rows of the table that are here:
   int64_t hidden;
   int64_t first = 0;  // those of the tokens first .. first + vocab - 1
 };

@@ -24,10 +24,10 @@ namespace {
 std::vector<std::string> usual_dims(const Shape& shape) {
   std::vector<std::string> dims;
   for (size_t d = 0; d < shape.size(); ++d) {
-    dims.push_back(d == 0                     ? "batch"
-                   : d == 1                   ? "sequence"
-                   : d + 1 == shape.size()    ? "column"
-                                              : fmt::format("dimension({})", d));
+    dims.push_back(d == 0                  ? "batch"
+                   : d == 1                ? "sequence"
+                   : d + 1 == shape.size() ? "column"
+                                           : fmt::format("dimension({})", d));
   }
   return dims;
 }
@@ -66,10 +66,9 @@ Attributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
   Attributes attributes = spec.attributes;
   for (size_t i = 0; i < inputs.size() && i < spec.inputs.size(); ++i) {
     const OpId producer = tensor(inputs[i]).producer;
-    if (spec.inputs[i] == "counts" &&
-        (producer < 0 || op(producer).kind != OpKind::expert_counts ||
-         static_cast<int64_t>(op(producer).attributes.at("capacity")) !=
-             capacity_of(tensor(inputs[0])))) {
+    if (spec.inputs[i] == "counts" && (producer < 0 || op(producer).kind != OpKind::expert_counts ||
+                                       static_cast<int64_t>(op(producer).attributes.at(
+                                           "capacity")) != capacity_of(tensor(inputs[0])))) {
       fail(ExitCode::usage, "{} does not count the slots of {}", tensor(inputs[i]).name,
            tensor(inputs[0]).name);
     }
@@ -82,8 +81,7 @@ Attributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
     }
     attributes["capacity"] = op(producer).attributes.at("capacity");
     if (spec.attributes.contains("experts")) {
-      attributes["experts"] =
-          static_cast<double>(tensor(op(producer).inputs[0]).shape.back());
+      attributes["experts"] = static_cast<double>(tensor(op(producer).inputs[0]).shape.back());
     }
   }
   for (const auto& [key, value] : given) {
@@ -118,8 +116,8 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
       const DType wanted =
           !spec.integer_inputs.empty() && spec.integer_inputs[i] ? DType::i32 : DType::f32;
       if (tensor(inputs[i]).dtype != wanted) {
-        fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i],
-             name_of(wanted), tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
+        fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i], name_of(wanted),
+             tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
       }
     }
   } catch (const Error& error) {

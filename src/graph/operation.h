@@ -15,10 +15,10 @@ namespace hidup {
 struct OperationSpec {
   OpKind kind;
   std::string_view name;
-  std::vector<std::string_view> inputs;  // their roles, for messages
-  std::vector<bool> integer_inputs = {}; // i32 instead of f32; empty: none
-  bool integer_output = false;           // and then without a gradient
-  Attributes attributes;                 // with defaults
+  std::vector<std::string_view> inputs;   // their roles, for messages
+  std::vector<bool> integer_inputs = {};  // i32 instead of f32; empty: none
+  bool integer_output = false;            // and then without a gradient
+  Attributes attributes;                  // with defaults
   // The backward pass reads the forward input i, or the forward output.
   std::vector<bool> backward_needs_input;
   bool backward_needs_output = false;
@@ -38,8 +38,7 @@ const OperationSpec* find_operation(std::string_view name);
 Shape infer_shape(OpKind kind, std::span<const Shape> inputs, const Attributes& attributes);
 
 // Names of the output's dimensions, from those of the inputs.
-std::vector<std::string> infer_dims(OpKind kind,
-                                    std::span<const std::vector<std::string>> inputs,
+std::vector<std::string> infer_dims(OpKind kind, std::span<const std::vector<std::string>> inputs,
                                     const Shape& output, const Attributes& attributes);
 
 // Shape of one saved tensor (spec.saved) of an operation with this output.

@@ -119,8 +119,8 @@ TensorId mixture_of_experts(Builder& builder, const ModelDeck& model, const std:
   };
   const TensorId buffer = graph.add_op(OpKind::dispatch, name + ".dispatch", {x, routing});
   const TensorId up = linear("up", buffer, model.hidden, model.ffn, up_init);
-  const TensorId active = builder.dropout(
-      name + ".activation_dropout", graph.add_op(OpKind::relu, name + ".experts.relu", {up}));
+  const TensorId active = builder.dropout(name + ".activation_dropout",
+                                          graph.add_op(OpKind::relu, name + ".experts.relu", {up}));
   const TensorId down = linear("down", active, model.ffn, model.hidden, down_init);
   return graph.add_op(OpKind::combine, name + ".combine", {down, routing, gates});
 }
@@ -129,8 +129,8 @@ TensorId second_block(Builder& builder, const ModelDeck& model, int64_t layer,
                       const std::string& name, TensorId x) {
   const bool experts = model.moe.experts > 0 && (layer + 1) % model.moe.every == 0;
   const std::string part = name + (experts ? ".moe" : ".ffn");
-  const TensorId y = experts ? mixture_of_experts(builder, model, part, x)
-                             : feed_forward(builder, model, name, x);
+  const TensorId y =
+      experts ? mixture_of_experts(builder, model, part, x) : feed_forward(builder, model, name, x);
   const TensorId sum = builder.graph().add_op(OpKind::add, part + ".residual",
                                               {x, builder.dropout(part + ".dropout", y)});
   return builder.layer_norm(name + ".norm2", sum);

@@ -47,8 +47,7 @@ void Lowering::backward(OpId id) {
       layer_norm_gradient(id, dy);
       break;
     case OpKind::attention:
-      emit_gradient(id, 0, Opcode::attention_backward,
-                    {in[0], copies(op.output)[0], saved[0], dy});
+      emit_gradient(id, 0, Opcode::attention_backward, {in[0], copies(op.output)[0], saved[0], dy});
       break;
     case OpKind::cross_entropy:
       cross_entropy_gradient(id);
@@ -121,8 +120,7 @@ void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
   const Operands& in = lane().operands[index(id)];
   const Operands& saved = lane().saved[index(id)];
   // One instruction writes both parameters' gradients, or adds to both.
-  const bool direct =
-      consumers_[index(tensors[1])] == 1 && consumers_[index(tensors[2])] == 1;
+  const bool direct = consumers_[index(tensors[1])] == 1 && consumers_[index(tensors[2])] == 1;
   const ValueId dx = activation_gradient(id, 0);
   const Target dweight = direct ? target_of(id, 1) : Target{activation_gradient(id, 1), false};
   const Target dbias = direct ? target_of(id, 2) : Target{activation_gradient(id, 2), false};
@@ -143,8 +141,8 @@ void Lowering::combine_gradient(OpId id, ValueId dy) {
   const Operands& in = lane().operands[index(id)];
   const ValueId dbuffer = activation_gradient(id, 0);
   const ValueId dweights = activation_gradient(id, 2);
-  emit(Opcode::combine_backward, gradient_name(graph_.op(id).inputs[0]),
-       {in[0], in[1], in[2], dy}, {dbuffer, dweights})
+  emit(Opcode::combine_backward, gradient_name(graph_.op(id).inputs[0]), {in[0], in[1], in[2], dy},
+       {dbuffer, dweights})
       .attributes = graph_.op(id).attributes;
   contribute(id, 0, dbuffer);
   contribute(id, 2, dweights);
@@ -157,8 +155,8 @@ void Lowering::cross_entropy_gradient(OpId id) {
   const bool overwrite = role(logits) == Tensor::Role::activation &&
                          consumers_[index(logits)] == 1 && !needed_by_producer(logits);
   const ValueId dlogits = overwrite ? in[0] : activation_gradient(id, 0);
-  emit(Opcode::cross_entropy_backward, gradient_name(logits), {in[0], in[1], lane().saved[index(id)][0]},
-       {dlogits})
+  emit(Opcode::cross_entropy_backward, gradient_name(logits),
+       {in[0], in[1], lane().saved[index(id)][0]}, {dlogits})
       .attributes["scale"] = loss_scale(graph_.op(id));
   contribute(id, 0, dlogits);
 }

@@ -10,19 +10,22 @@ namespace {
 using List = std::vector<Instruction>;
 
 // A stage is communication and then computation (HiDup, section 4): the list is cut before every
-// collective of the microbatch that follows its computation. What belongs to no microbatch
-// (parameters, their gradients) cuts nothing, so that all microbatches have the same stages.
-std::vector<List> stages_of(List& list) {
+// collective of the microbatch that follows its computation, and at `cuts`. What belongs to no
+// microbatch (parameters, their gradients) cuts nothing, so that all microbatches have the same
+// stages.
+std::vector<List> stages_of(List& list, const std::vector<size_t>& cuts) {
   std::vector<List> stages(1);
   bool computed = false;
-  for (Instruction& instruction : list) {
-    const bool collective = !collective_of(instruction.opcode).empty();
-    if (collective && instruction.microbatch >= 0 && computed) {
+  for (size_t i = 0; i < list.size(); ++i) {
+    const bool collective = !collective_of(list[i].opcode).empty();
+    const bool own = list[i].microbatch >= 0;
+    const bool cut = std::ranges::find(cuts, i) != cuts.end();
+    if (cut || (collective && own && computed)) {
       stages.emplace_back();
       computed = false;
     }
-    computed |= !collective && instruction.microbatch >= 0;
-    stages.back().push_back(std::move(instruction));
+    computed |= !collective && own;
+    stages.back().push_back(std::move(list[i]));
   }
   return stages;
 }
@@ -32,8 +35,9 @@ std::vector<List> stages_of(List& list) {
 void Lowering::weave() {
   std::vector<std::vector<List>> lanes;
   for (Lane& lane : lanes_) {
-    lanes.push_back(stages_of(lane.instructions));
+    lanes.push_back(stages_of(lane.instructions, lane.cuts));
     lane.instructions.clear();
+    lane.cuts.clear();
   }
   for (size_t stage = 0; stage < lanes[0].size(); ++stage) {
     for (std::vector<List>& stages : lanes) {

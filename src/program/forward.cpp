@@ -89,14 +89,14 @@ void Lowering::plan_parameter_buckets() {
         continue;
       }
       const auto open = std::ranges::find_if(
-          parameter_buckets_.rbegin(), parameter_buckets_.rend(), [&](const ParameterBucket& b) {
-            return b.storage == storage && b.wanted == wanted;
-          });
-      const bool full = open != parameter_buckets_.rend() &&
-                        bytes_of(open->parameters) >= options_.bucket_bytes;
-      const auto at = open == parameter_buckets_.rend() || full
-                          ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
-                          : open.base() - 1;
+          parameter_buckets_.rbegin(), parameter_buckets_.rend(),
+          [&](const ParameterBucket& b) { return b.storage == storage && b.wanted == wanted; });
+      const bool full =
+          open != parameter_buckets_.rend() && bytes_of(open->parameters) >= options_.bucket_bytes;
+      const auto at =
+          open == parameter_buckets_.rend() || full
+              ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
+              : open.base() - 1;
       at->parameters.push_back(id);
       parameter_bucket_[{id, to_string(wanted)}] =
           static_cast<size_t>(at - parameter_buckets_.begin());

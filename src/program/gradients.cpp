@@ -66,10 +66,11 @@ void Lowering::add_gradients() {
                         .layout = in_place ? group.sums[0] : group.total};
       gradient.total = add_value(value);
       for (Sum& sum : gradient.sums) {
-        sum.value = in_place ? gradient.total
-                             : add_value({.name = value.name + ".sum",
-                                          .shape = value.shape,
-                                          .layout = sum.layout});
+        sum.value =
+            in_place
+                ? gradient.total
+                : add_value(
+                      {.name = value.name + ".sum", .shape = value.shape, .layout = sum.layout});
       }
     }
   }
@@ -175,6 +176,17 @@ void Lowering::complete_gradients(OpId op) {
   }
   if (!strategy_.defer_gradients) {
     close_buckets(options_.bucket_bytes);
+  }
+}
+
+void Lowering::cut_behind_bucket(OpId op, int64_t& bytes) {
+  for (const TensorId id : completed_by(op)) {
+    const GradientGroup& group = groups_[gradients_.at(id).group];
+    bytes += reshards_locally(group.sums[0], group.total) ? 0 : bytes_of({id});
+  }
+  if (bytes >= options_.bucket_bytes) {
+    lane().cuts.push_back(lane().instructions.size());
+    bytes = 0;
   }
 }
 

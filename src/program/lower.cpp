@@ -56,11 +56,13 @@ Program Lowering::run() {
   reduce_results();
   add_gradients();
   for (microbatch_ = 0; microbatch_ < strategy_.microbatches; ++microbatch_) {
+    int64_t unsent = 0;
     for (OpId op = op_count() - 1; op >= 0; --op) {
       backward(op);
       if (last_lane()) {
         complete_gradients(op);
       }
+      cut_behind_bucket(op, unsent);
     }
   }
   weave();

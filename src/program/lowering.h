@@ -71,6 +71,7 @@ class Lowering {
     std::vector<Operands> saved;             // per operation: kept for its backward pass
     std::vector<std::vector<Sum>> gradient;  // per activation: contributions so far
     std::vector<Instruction> instructions;   // of the pass that is being written
+    std::vector<size_t> cuts;                // where in them a bucket of gradients is complete
   };
 
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
@@ -166,6 +167,9 @@ class Lowering {
   void contribute(OpId op, size_t input, ValueId value);
   // Sends the gradients that the operation completes, in buckets of `least` bytes or more.
   void complete_gradients(OpId op);
+  // Ends the lane's stage where the gradients since the last end fill a bucket, so that a bucket
+  // need not wait for the other microbatches' whole backward pass.
+  void cut_behind_bucket(OpId op, int64_t& bytes);
   void close_buckets(int64_t least);
   void close_bucket(GradientGroup& group);
 
@@ -193,7 +197,7 @@ class Lowering {
   std::map<OpId, ValueId> loads_;            // per routing: its experts' load
   std::vector<int> consumers_;               // per tensor
   std::vector<std::vector<Layout>> wanted_;  // per tensor: the layouts its consumers want
-  std::map<TensorId, Operands> moments_;    // per parameter: m and v
+  std::map<TensorId, Operands> moments_;     // per parameter: m and v
   std::map<TensorId, ParameterGradient> gradients_;
   std::map<TensorId, const ParameterStrategy*> stored_;
   std::vector<ParameterBucket> parameter_buckets_;
@@ -201,7 +205,7 @@ class Lowering {
   std::vector<GradientGroup> groups_;
   int buckets_ = 0;
   Phase phase_ = Phase::forward;
-  int microbatch_ = 0;  // whose list is being written
+  int microbatch_ = 0;   // whose list is being written
   bool common_ = false;  // what is emitted belongs to no microbatch
 };
 

@@ -48,21 +48,20 @@ std::string print_program(const Program& program) {
   }
   text += fmt::format("\n\n{} values\n", program.values.size());
   for (const Value& value : program.values) {
-    text += value.holds.empty()
-                ? fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
-                              to_string(value.shape), to_string(value.layout),
-                              role_name(value.role))
-                : fmt::format("  {} : buffer for {}\n", value.name,
-                              print_values(program, value.holds));
+    text +=
+        value.holds.empty()
+            ? fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
+                          to_string(value.shape), to_string(value.layout), role_name(value.role))
+            : fmt::format("  {} : buffer for {}\n", value.name, print_values(program, value.holds));
   }
   text += fmt::format("\n{} instructions\n", program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    text += fmt::format("{:5} {:7} {:8} {:>2} {} {} ({}) -> ({}){}", i, name_of(instruction.stream),
-                        name_of(instruction.phase), instruction.microbatch,
-                        name_of(instruction.opcode), instruction.name,
-                        print_values(program, instruction.inputs),
-                        print_values(program, instruction.outputs), print_attributes(instruction));
+    text +=
+        fmt::format("{:5} {:7} {:8} {:>2} {} {} ({}) -> ({}){}", i, name_of(instruction.stream),
+                    name_of(instruction.phase), instruction.microbatch, name_of(instruction.opcode),
+                    instruction.name, print_values(program, instruction.inputs),
+                    print_values(program, instruction.outputs), print_attributes(instruction));
     if (!instruction.waits.empty()) {
       text += fmt::format(" waits for {}", fmt::join(instruction.waits, ", "));
     }

@@ -22,34 +22,34 @@ enum class Phase { forward, backward, update };
 
 // What an instruction does. Operands in this order:
 enum class Opcode {
-  embedding,               // tokens, table -> y
-  embedding_backward,      // tokens, dy -> dtable
-  positions,               // x -> y
-  matmul,                  // x, weight -> y
-  matmul_backward_input,   // dy, weight -> dx
-  matmul_backward_weight,  // x, dy -> dweight
-  bias,                    // x, bias -> y
-  bias_backward,           // dy -> dbias
-  relu,                    // x -> y
-  relu_backward,           // y, dy -> dx
-  dropout,                 // x -> y, and dy -> dx with the same mask
-  add,                     // a, b -> y
-  layer_norm,              // x, weight, bias -> y, mean, rstd
-  layer_norm_backward,     // x, weight, mean, rstd, dy -> dx, dweight, dbias
-  attention,               // qkv -> y, lse
-  attention_backward,      // qkv, y, lse, dy -> dqkv
-  cross_entropy,           // logits, targets -> loss, lse
-  cross_entropy_stats,     // logits, targets -> stats, of a part of the classes
-  cross_entropy_merge,     // stats of all parts -> loss, lse
-  cross_entropy_backward,  // logits, targets, lse -> dlogits
-  route,                   // logits -> routing
-  expert_load,             // routing -> load
-  gate,                    // logits, routing -> weights
-  gate_backward,           // logits, routing, dweights -> dlogits
-  expert_counts,           // routing -> counts
-  dispatch,                // x, routing -> buffer
-  dispatch_backward,       // routing, dbuffer -> dx
-  expert_matmul,           // x, weight, counts -> y
+  embedding,                      // tokens, table -> y
+  embedding_backward,             // tokens, dy -> dtable
+  positions,                      // x -> y
+  matmul,                         // x, weight -> y
+  matmul_backward_input,          // dy, weight -> dx
+  matmul_backward_weight,         // x, dy -> dweight
+  bias,                           // x, bias -> y
+  bias_backward,                  // dy -> dbias
+  relu,                           // x -> y
+  relu_backward,                  // y, dy -> dx
+  dropout,                        // x -> y, and dy -> dx with the same mask
+  add,                            // a, b -> y
+  layer_norm,                     // x, weight, bias -> y, mean, rstd
+  layer_norm_backward,            // x, weight, mean, rstd, dy -> dx, dweight, dbias
+  attention,                      // qkv -> y, lse
+  attention_backward,             // qkv, y, lse, dy -> dqkv
+  cross_entropy,                  // logits, targets -> loss, lse
+  cross_entropy_stats,            // logits, targets -> stats, of a part of the classes
+  cross_entropy_merge,            // stats of all parts -> loss, lse
+  cross_entropy_backward,         // logits, targets, lse -> dlogits
+  route,                          // logits -> routing
+  expert_load,                    // routing -> load
+  gate,                           // logits, routing -> weights
+  gate_backward,                  // logits, routing, dweights -> dlogits
+  expert_counts,                  // routing -> counts
+  dispatch,                       // x, routing -> buffer
+  dispatch_backward,              // routing, dbuffer -> dx
+  expert_matmul,                  // x, weight, counts -> y
   expert_matmul_backward_input,   // dy, weight, counts -> dx
   expert_matmul_backward_weight,  // x, dy, counts -> dweight
   expert_bias,                    // x, bias, counts -> y
@@ -65,9 +65,9 @@ enum class Opcode {
   reduce_scatter,
   all_to_all,
   broadcast,
-  squared_norm,            // gradients -> sum of squares
-  clip_scale,              // sum of squares -> norm, scale
-  adam,  // per parameter: parameter, gradient, m, v; then scale -> parameters, m, v
+  squared_norm,  // gradients -> sum of squares
+  clip_scale,    // sum of squares -> norm, scale
+  adam,          // per parameter: parameter, gradient, m, v; then scale -> parameters, m, v
 };
 std::string_view name_of(Opcode opcode);
 std::string_view name_of(StreamKind stream);

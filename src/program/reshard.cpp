@@ -38,8 +38,7 @@ bool parts_are_pieces(const Shape& shape, const Placement& cut) {
 
 }  // namespace
 
-ValueId Lowering::reshard(ValueId from, const Layout& to, const std::string& name,
-                          bool overwrite) {
+ValueId Lowering::reshard(ValueId from, const Layout& to, const std::string& name, bool overwrite) {
   return reshard_all({from}, to, name, overwrite)[0];
 }
 
@@ -99,10 +98,9 @@ void Lowering::emit_reshard(Opcode opcode, size_t axis, const std::string& name,
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool exchanges = sends_parts || opcode == Opcode::all_gather;
   const bool pack = (exchanges && several) || (sends_parts && !parts_are_pieces(shape, to));
-  const bool unpack =
-      ((exchanges || opcode == Opcode::broadcast) && several) ||
-      ((opcode == Opcode::all_gather || opcode == Opcode::all_to_all) &&
-       !parts_are_pieces(shape, from));
+  const bool unpack = ((exchanges || opcode == Opcode::broadcast) && several) ||
+                      ((opcode == Opcode::all_gather || opcode == Opcode::all_to_all) &&
+                       !parts_are_pieces(shape, from));
   const DType dtype = program_.value(inputs[0]).dtype;
   const Operands results = outputs;
   if (pack) {

@@ -66,8 +66,7 @@ void Lowering::update_bucket(const GradientGroup& group, const std::vector<Tenso
   Operands outputs;
   for (size_t p = 0; p < bucket.size(); ++p) {
     const Operands& moments = moments_.at(bucket[p]);
-    inputs.insert(inputs.end(),
-                  {parts[p], gradients_.at(bucket[p]).total, moments[0], moments[1]});
+    inputs.insert(inputs.end(), {parts[p], gradients_.at(bucket[p]).total, moments[0], moments[1]});
     outputs.insert(outputs.end(), {parts[p], moments[0], moments[1]});
   }
   inputs.push_back(scale);

@@ -49,11 +49,11 @@ Launch bind_counts(const Operands& at) {
     };
   }
   const Region counts = at.out_region(0);
-  return [=, out = at.out_integers(0), entries = routing_shape[1] * routing_shape[2]](
-             Stream& stream) {
-    kernels::expert_counts(stream, routing, out, counts.extent[0], entries, capacity,
-                           counts.start[1], counts.extent[1]);
-  };
+  return
+      [=, out = at.out_integers(0), entries = routing_shape[1] * routing_shape[2]](Stream& stream) {
+        kernels::expert_counts(stream, routing, out, counts.extent[0], entries, capacity,
+                               counts.start[1], counts.extent[1]);
+      };
 }
 
 // The parts of the buffer and of the tokens that this rank works on.
@@ -129,8 +129,7 @@ Launch bind_expert_bias(const Operands& at) {
       kernels::expert_bias(stream, x, b, counts, out, size);
     };
   }
-  return [=, counts = at.in_integers(1),
-          accumulate = at.instruction().accumulate](Stream& stream) {
+  return [=, counts = at.in_integers(1), accumulate = at.instruction().accumulate](Stream& stream) {
     kernels::expert_bias_backward(stream, x, counts, out, size, accumulate);
   };
 }

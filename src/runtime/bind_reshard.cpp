@@ -110,8 +110,8 @@ class Messages {
     for (size_t p = 0; p < count; ++p) {
       for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
         const Region box = to_peer(v, p);
-        copies.push_back({at_.in(v), buffer,
-                          box_between(box, Place(at_.in_region(v), box), Place(box, box))});
+        copies.push_back(
+            {at_.in(v), buffer, box_between(box, Place(at_.in_region(v), box), Place(box, box))});
         buffer += box.elements();
       }
     }
@@ -122,8 +122,8 @@ class Messages {
     for (size_t p = 0; p < count; ++p) {
       for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
         const Region box = from_peer(v, p);
-        copies.push_back({buffer, at_.out(v),
-                          box_between(box, Place(box, box), Place(at_.out_region(v), box))});
+        copies.push_back(
+            {buffer, at_.out(v), box_between(box, Place(box, box), Place(at_.out_region(v), box))});
         buffer += box.elements();
       }
     }
@@ -154,9 +154,9 @@ Launch bind_broadcast(const Operands& at, Communicator& group) {
   const bool buffered = at.flag("unpacks");
   float* data = buffered ? at.out(values) : at.out(0);
   const std::vector<int64_t> counts = messages.receive_counts();
-  const std::vector<Copy> pack =
-      messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
-  const std::vector<Copy> unpack = buffered ? messages.unpack(data, messages.peers()) : std::vector<Copy>{};
+  const std::vector<Copy> pack = messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
+  const std::vector<Copy> unpack =
+      buffered ? messages.unpack(data, messages.peers()) : std::vector<Copy>{};
   return [=, &group, name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
     group.broadcast(stream, data, counts[0], name);
@@ -198,8 +198,8 @@ Launch bind_place(const Operands& at) {
   const auto axis = static_cast<size_t>(at.instruction().axis);
   const Binding& binding = at.binding();
   const Value& from = binding.program.value(at.instruction().inputs[0]);
-  const bool keeps = from.layout[axis].is_shard() ||
-                     coordinates_of(binding.program.mesh, binding.rank)[axis] == 0;
+  const bool keeps =
+      from.layout[axis].is_shard() || coordinates_of(binding.program.mesh, binding.rank)[axis] == 0;
   return [=, n = elements(at.out_shape(0))](Stream& stream) {
     kernels::fill_zero(stream, copy.to, n);
     if (keeps) {

@@ -23,9 +23,7 @@ class Operands {
   Shape out_shape(size_t i) const { return shape_of(out_region(i)); }
   Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
   Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
-  Region region(ValueId id, int64_t rank) const {
-    return binding_.program.region(id, rank);
-  }
+  Region region(ValueId id, int64_t rank) const { return binding_.program.region(id, rank); }
   float attribute(std::string_view name) const {
     const auto found = instruction_.attributes.find(name);
     check(found != instruction_.attributes.end(), "{} has no attribute {}", instruction_.name,

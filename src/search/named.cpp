@@ -170,9 +170,9 @@ Strategy named_strategy(std::string_view name, const Graph& graph, const Mesh& m
   const bool tensor_parallel = name.starts_with("megatron");
   const TensorParallel megatron(graph, name == "megatron-sp");
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
-    const std::string_view rule = tensor_parallel            ? megatron(op)
+    const std::string_view rule = tensor_parallel           ? megatron(op)
                                   : name.starts_with("ep-") ? expert_parallel(graph, op)
-                                                             : data_parallel(graph, op);
+                                                            : data_parallel(graph, op);
     strategy.ops.push_back({std::vector<Rule>(mesh.size(), find_rule(graph, op, rule))});
   }
   strategy.defer_gradients = name == "ep-fastmoe";

@@ -122,8 +122,8 @@ class StrategyReader {
       report(node, "microbatches: expected a whole number of at least 1");
     } else if (const std::string obstacle = batch_obstacle(graph_);
                strategy_.microbatches > 1 && !obstacle.empty()) {
-      report(node, fmt::format("microbatches: the batch of this graph cannot be split: {}",
-                               obstacle));
+      report(node,
+             fmt::format("microbatches: the batch of this graph cannot be split: {}", obstacle));
     }
   }
 
@@ -219,6 +219,7 @@ class StrategyReader {
       return;
     }
     std::vector<std::string> texts;
+    texts.reserve(wanted.size());
     for (const Layout& layout : wanted) {
       texts.push_back(print_layout(layout));
     }
@@ -226,10 +227,10 @@ class StrategyReader {
     for (const Rule& rule : op.rules) {
       rules.push_back(rule.name);
     }
-    report(node, fmt::format("{}: the rule {} has the {} [{}]; change the rule, and leave inputs "
-                             "and outputs out or make them the rule's",
-                             graph_.op_name(id), fmt::join(rules, ", "), key,
-                             fmt::join(texts, ", ")));
+    report(node,
+           fmt::format("{}: the rule {} has the {} [{}]; change the rule, and leave inputs "
+                       "and outputs out or make them the rule's",
+                       graph_.op_name(id), fmt::join(rules, ", "), key, fmt::join(texts, ", ")));
   }
 
   Layout read_layout(const YamlNode& node, const std::string& what) {
@@ -279,11 +280,11 @@ class StrategyReader {
 
   Layout read_storage(const YamlNode& node, const Tensor& tensor, std::string_view key) {
     const std::string what = fmt::format("{}: {}", tensor.name, key);
-    const Layout layout = read_layout(node, what);
+    Layout layout = read_layout(node, what);
     for (const Placement& placement : layout) {
-      const bool fits = placement.is_replicate() ||
-                        (placement.is_shard() &&
-                         placement.dim < static_cast<int>(tensor.shape.size()));
+      const bool fits =
+          placement.is_replicate() ||
+          (placement.is_shard() && placement.dim < static_cast<int>(tensor.shape.size()));
       if (!fits) {
         report(node, fmt::format("{} cannot be {}: a parameter of {} dimension(s) is stored R or "
                                  "S(0) to S({})",

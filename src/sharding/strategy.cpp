@@ -67,8 +67,7 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", axis.name, axis.size);
   }
   text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n", strategy.name,
-                      strategy.microbatches,
-                      strategy.defer_gradients ? "deferred" : "overlapped");
+                      strategy.microbatches, strategy.defer_gradients ? "deferred" : "overlapped");
   for (size_t i = 0; i < strategy.ops.size(); ++i) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;

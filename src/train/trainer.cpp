@@ -47,10 +47,9 @@ void Trainer::fill(int64_t step, StepInputs& inputs) const {
       std::vector<int32_t> rows[2];  // tokens, targets
       rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
       rows[1].resize(rows[0].size());
-      batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0],
-                    rows[0].data(), rows[1].data());
-      parts.push_back(
-          columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
+      batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0], rows[0].data(),
+                    rows[1].data());
+      parts.push_back(columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
     }
   };
   fill_parts(program.tokens, false, inputs.tokens);
@@ -135,7 +134,7 @@ void Trainer::write_step(double wall_s) {
   const std::vector<double> exposed = column(&BusyTimes::exposed_comm_s);
   if (outputs_.timings != nullptr) {
     outputs_.timings->append_iteration(iteration_, compute, comm, exposed,
-                                        {expert_tokens_, expert_dropped_});
+                                       {expert_tokens_, expert_dropped_});
   }
   if (outputs_.report != nullptr) {
     outputs_.report->step(

@@ -53,7 +53,7 @@ class Trainer {
 
   // Of the last finished step; on rank 0.
   Iteration iteration_;
-  std::vector<BusyTimes> busy_;  // by rank
+  std::vector<BusyTimes> busy_;          // by rank
   std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
   std::vector<int64_t> expert_dropped_;  // likewise
   bool warned_ = false;

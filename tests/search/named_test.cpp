@@ -73,6 +73,10 @@ struct Expected {
   const char* update;
 };
 
+void PrintTo(const Expected& expected, std::ostream* out) {
+  *out << expected.strategy << (expected.experts ? " with experts" : "");
+}
+
 class Collectives : public testing::TestWithParam<Expected> {};
 
 TEST_P(Collectives, AreThoseOfTheStrategy) {

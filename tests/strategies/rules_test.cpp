@@ -37,24 +37,28 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
       {"y", x + "y = positions(x)\n"},
       {"y", x + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(x, w)\n"},
-      {"y", "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 5, 6] = uniform(1)\n"
-            "y = matmul(x, w) {contract=2}\n"},
+      {"y",
+       "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 5, 6] = uniform(1)\n"
+       "y = matmul(x, w) {contract=2}\n"},
       {"h", x + "parameter w : f32[6, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
                 "uniform(1)\nh = matmul(x, w)\na = attention(h)\ny = matmul(a, v) {contract=2}\n"},
       {"y", x + "parameter b : f32[6] = uniform(1)\ny = bias(x, b)\n"},
-      {"h", "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter b : f32[3, 5] = uniform(1)\n"
-            "parameter v : f32[3, 5, 6] = uniform(1)\nh = bias(x, b)\n"
-            "y = matmul(h, v) {contract=2}\n"},
+      {"h",
+       "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter b : f32[3, 5] = uniform(1)\n"
+       "parameter v : f32[3, 5, 6] = uniform(1)\nh = bias(x, b)\n"
+       "y = matmul(h, v) {contract=2}\n"},
       {"y", x + "y = relu(x)\n"},
       {"y", x + "y = dropout(x) {p=0.3}\n"},
       {"y", x + "parameter z : f32[5, 7, 6] = uniform(1)\ny = add(x, z)\n"},
       {"y", x + "y = add(x, x)\n"},
       {"y", x + "parameter w : f32[6] = uniform(1)\nparameter b : f32[6] = uniform(1)\n"
                 "y = layer_norm(x, w, b)\n"},
-      {"a", "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
-            "uniform(1)\na = attention(x)\ny = matmul(a, v) {contract=2}\n"},
-      {"a", "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
-            "uniform(1)\na = attention(x) {causal=0}\ny = matmul(a, v) {contract=2}\n"},
+      {"a",
+       "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
+       "uniform(1)\na = attention(x)\ny = matmul(a, v) {contract=2}\n"},
+      {"a",
+       "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
+       "uniform(1)\na = attention(x) {causal=0}\ny = matmul(a, v) {contract=2}\n"},
       {"loss", x + "parameter z : f32[6] = uniform(1)\ny = bias(x, z)\n"},
       {"routing", experts},
       {"gates", experts},
@@ -67,9 +71,8 @@ std::vector<std::pair<std::string, std::string>> cases() {
 }
 
 Graph graph_of(const std::string& operations) {
-  const std::string text =
-      "graph case\ninput tokens : i32[5, 7]\ninput targets : i32[5, 7]\n" + operations +
-      "loss = cross_entropy(y, targets)\n";
+  const std::string text = "graph case\ninput tokens : i32[5, 7]\ninput targets : i32[5, 7]\n" +
+                           operations + "loss = cross_entropy(y, targets)\n";
   return parse_graph(text, "case");
 }
 

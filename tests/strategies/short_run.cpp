@@ -27,8 +27,9 @@ const LoweringOptions kOptions = {.bucket_bytes = 1500,
                                                 {"weight_decay", 0.1},
                                                 {"decoupled", 1.0}}};
 
-std::vector<std::vector<int32_t>> parts_of(const Program& program, const std::vector<ValueId>& values,
-                                           int64_t rank, int step, int64_t vocab) {
+std::vector<std::vector<int32_t>> parts_of(const Program& program,
+                                           const std::vector<ValueId>& values, int64_t rank,
+                                           int step, int64_t vocab) {
   std::vector<std::vector<int32_t>> parts;
   for (const ValueId id : values) {
     const Value& value = program.value(id);

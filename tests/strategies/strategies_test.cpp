@@ -27,17 +27,16 @@ int g_strategies = 0;             // random ones per model
 // 3 experts do not divide among 2 or 4 ranks, 5 are more than there are ranks.
 Deck deck_of(const std::string& router, int64_t experts, double capacity_factor) {
   Deck deck;
-  deck.model = {.family = "bert",
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 10,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = 0.1,
-                .moe = {.experts = experts,
-                        .every = 2,
-                        .router = router,
-                        .capacity_factor = capacity_factor}};
+  deck.model = {
+      .family = "bert",
+      .layers = 2,
+      .hidden = 12,
+      .ffn = 10,
+      .heads = 3,
+      .sequence = 7,
+      .dropout = 0.1,
+      .moe = {
+          .experts = experts, .every = 2, .router = router, .capacity_factor = capacity_factor}};
   deck.train.batch = 5;
   return deck;
 }

@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+"""Writes timelines as trace events (JSON) for https://ui.perfetto.dev and chrome://tracing.
+
+A rank is a process, each of its streams a thread, an instruction's run an event whose category is
+its phase. Flops, bytes and their rates are those of one rank. Works on finished files and on
+those that are still being written. Prints the trace's name. Needs h5py, numpy and pandas.
+"""
+
+import argparse
+import json
+import os
+import re
+
+import hidup_timings
+
+STREAMS = {"compute": 0, "comm": 1}  # threads
+STREAM_NAMES = {"compute": "compute", "comm": "communication"}
+
+
+def metadata(attributes, ranks):
+    """Events that name and order processes and threads."""
+    hosts = list(attributes["hostnames"])
+    for rank in ranks:
+        host = f" ({hosts[rank]})" if rank < len(hosts) else ""
+        yield "process_name", rank, 0, {"name": f"rank {rank}{host}"}
+        yield "process_sort_index", rank, 0, {"sort_index": rank}
+        for stream, thread in STREAMS.items():
+            yield "thread_name", rank, thread, {"name": STREAM_NAMES[stream]}
+            yield "thread_sort_index", rank, thread, {"sort_index": thread}
+
+
+def metadata_events(attributes, ranks):
+    return [{"ph": "M", "name": name, "pid": rank, "tid": thread, "args": values}
+            for name, rank, thread, values in metadata(attributes, ranks)]
+
+
+def details(event):
+    """The arguments of an event; a rate only where there is something to divide."""
+    seconds = event["end_s"] - event["start_s"]
+    values = {name: event[name] for name in ("step", "instruction", "kind", "microbatch")}
+    if event["collective"]:
+        values["collective"] = event["collective"]
+    for amount, rate in (("flops", "GFLOP/s"), ("bytes", "GB/s")):
+        values[amount] = event[amount]
+        if seconds > 0 and event[amount] > 0:
+            values[rate] = event[amount] / seconds / 1e9
+    return values
+
+
+def complete_event(event):
+    """The trace event of a row of read_timeline(), a dictionary. Times are in microseconds."""
+    # Whole nanoseconds, the viewer's unit: events that follow each other must not overlap.
+    start, end = round(event["start_s"] * 1e9), round(event["end_s"] * 1e9)
+    return {"ph": "X", "name": event["name"], "cat": event["phase"], "pid": event["rank"],
+            "tid": STREAMS[event["stream"]], "ts": start / 1e3, "dur": (end - start) / 1e3,
+            "args": details(event)}
+
+
+def write_trace(output, path, steps):
+    """Writes the events step by step, one in a line."""
+    attributes = hidup_timings.read_attributes(path)
+    about = {name: str(attributes[name]) for name in
+             ("model", "program_version", "git_commit", "started_at", "command_line", "device")
+             if name in attributes}
+    about["strategy"] = str(hidup_timings.read_strategy(path)["name"])
+    with open(output, "w", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n"traceEvents": [')
+        events = metadata_events(attributes, range(int(attributes["world_size"])))
+        separator = "\n"
+        for step in steps:
+            rows = hidup_timings.read_timeline(path, step)
+            events += map(complete_event, rows.to_dict("records"))
+            for event in events:
+                file.write(separator + json.dumps(event, allow_nan=False))
+                separator = ",\n"
+            events = []
+        file.write("\n]}\n")
+
+
+def step_ranges(text):
+    """[(1, 3), (7, 7)] of "1-3,7"."""
+    ranges = []
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+        if not match:
+            raise argparse.ArgumentTypeError(f"{text}: expected steps such as 1-3,7")
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges
+
+
+def chosen_steps(path, ranges):
+    """The steps that have a timeline in the file and lie in the ranges (None: all)."""
+    there = hidup_timings.timeline_steps(path)
+    if ranges is None:
+        return there
+    for first, last in ranges:
+        if not any(first <= step <= last for step in there):
+            what = f"step {first}" if first == last else f"any of steps {first}-{last}"
+            raise KeyError(f"{path}: no timeline of {what}; there are those of steps "
+                           f"{hidup_timings.listed(there)}")
+    return [s for s in there if any(first <= s <= last for first, last in ranges)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", help="timing file (HDF5) of a run")
+    parser.add_argument("--steps", type=step_ranges, metavar="1-3,7",
+                        help="default: all that have a timeline")
+    parser.add_argument("-o", "--output",
+                        help="name of the trace; default: beside the file, -trace.json")
+    arguments = parser.parse_args()
+    output = arguments.output or os.path.splitext(arguments.file)[0] + "-trace.json"
+    write_trace(output, arguments.file, chosen_steps(arguments.file, arguments.steps))
+    print(output)
+    return 0
+
+
+if __name__ == "__main__":
+    hidup_timings.run_script(main)
