@@ -33,7 +33,7 @@ MOST_RANKS = 8  # drawn if the user names none
 BANDS, COMPUTE, COMM = (2.2, 0.16), (1.1, 1.0), (0.0, 1.0)  # (bottom, height)
 LANES = {"compute": COMPUTE, "comm": COMM}
 
-HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#b5892a", "#2aa5a0", "#c2558f", "#6b7a2e")
+HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#2aa5a0", "#c2558f")
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
 HATCHED = {"facecolor": "#f9dde1", "edgecolor": "#c8102e", "hatch": "//////", "linewidth": 0}
 PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#b8a97c"}

@@ -9,7 +9,7 @@ export SLURM_CONF=$slurm/slurm.conf
 slurm_holder() {
   local pid
   pid=$(cat "$slurm/pid" 2>/dev/null) || return 0
-  if tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -q "^unshare .*$slurm"; then
+  if [[ $(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") == "unshare "*"$slurm"* ]]; then
     echo "$pid"
   fi
 }

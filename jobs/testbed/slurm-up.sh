@@ -77,18 +77,23 @@ start_daemons() {
   setsid bash -c 'echo $$ >"$1/pid" && exec unshare --pid --fork --kill-child --mount \
     --propagation slave --mount-proc bash -c "$2" slurm "$1"' slurm "$slurm" "$first" \
     </dev/null &>"$slurm/log/output" 9>&- &
+  local i
+  for ((i = 0; i < 100; ++i)); do
+    [[ -z $(slurm_holder) ]] || return 0
+    sleep 0.05
+  done
 }
 
 wait_until_idle() {
-  local i
-  for ((i = 0; i < 150; ++i)); do
+  local deadline=$((SECONDS + 30))
+  while ((SECONDS < deadline)) && [[ -n $(slurm_holder) ]]; do
     if [[ $(timeout 5 sinfo --noheader --format=%T 2>/dev/null) == idle ]]; then
       return
     fi
     sleep 0.2
   done
   tail --lines=5 "$slurm"/log/* >&2
-  die "Slurm has no idle node after 30 s; the ends of its logs are above"
+  die "Slurm does not come up; the ends of its logs are above"
 }
 
 [[ $# -eq 0 ]] || usage "unknown argument '$1'"

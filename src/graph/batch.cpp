@@ -16,7 +16,6 @@ int64_t batch_of(const Graph& graph) {
 }
 
 std::string batch_obstacle(const Graph& graph) {
-  const int64_t batch = batch_of(graph);
   for (const Op& op : graph.ops()) {
     const OperationSpec& spec = spec_of(op.kind);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -29,8 +28,8 @@ std::string batch_obstacle(const Graph& graph) {
                            graph.tensor(op.inputs[i]).name, spec.inputs[i]);
       }
     }
-    const Shape& shape = graph.tensor(op.output).shape;
-    if (op.kind != OpKind::cross_entropy && (shape.empty() || shape[0] != batch)) {
+    const std::vector<std::string>& dims = graph.tensor(op.output).dims;
+    if (op.kind != OpKind::cross_entropy && (dims.empty() || dims[0] != "batch")) {
       return fmt::format("dimension 0 of {} is not the batch", graph.tensor(op.output).name);
     }
   }

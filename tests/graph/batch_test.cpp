@@ -1,0 +1,47 @@
+#include "graph/batch.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+
+namespace hidup {
+namespace {
+
+Graph graph_of(const std::string& operations) {
+  return parse_graph(
+      "graph g\ninput tokens : i32[4, 6]\ninput targets : i32[4, 6]\n"
+      "parameter table : f32[8, 8] = zeros\n" +
+          operations + "loss = cross_entropy(y, targets)\n",
+      "g");
+}
+
+TEST(Batch, CanBeSplitWhereEverythingComesFromTheInputs) {
+  const Graph graph =
+      graph_of("parameter w : f32[8, 8] = zeros\nx = embedding(tokens, table)\ny = matmul(x, w)\n");
+  EXPECT_EQ(batch_of(graph), 4);
+  EXPECT_EQ(batch_obstacle(graph), "");
+}
+
+TEST(Batch, CannotBeSplitWhereAParameterIsNoWeight) {
+  const Graph graph =
+      graph_of("parameter p : f32[4, 6, 8] = zeros\nx = embedding(tokens, table)\ny = add(x, p)\n");
+  EXPECT_EQ(batch_obstacle(graph), "y has the parameter p as b");
+}
+
+TEST(Batch, CannotBeSplitWhereAnActivationIsAWeight) {
+  const Graph graph = graph_of(
+      "parameter w : f32[8, 8] = zeros\nparameter b : f32[8] = zeros\n"
+      "x = embedding(tokens, table)\nv = bias(w, b)\ny = matmul(x, v)\n");
+  EXPECT_EQ(batch_obstacle(graph), "v has the parameter w as x");
+}
+
+TEST(Batch, CannotBeSplitWhereItIsNotTheFirstDimension) {
+  const Graph graph = graph_of(
+      "parameter w : f32[4, 6, 8, 4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
+      "y = matmul(x, w) {contract=3}\n");
+  // The columns happen to be as many as the sequences that the product sums over.
+  EXPECT_EQ(batch_obstacle(graph), "dimension 0 of y is not the batch");
+}
+
+}  // namespace
+}  // namespace hidup

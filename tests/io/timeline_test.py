@@ -1,0 +1,363 @@
+#!/usr/bin/python3
+"""Timelines: read, measured, drawn and exported by the scripts in analysis.
+
+    timeline_test.py ANALYSIS_FOLDER
+
+With HIDUP_BINARY in the environment also the timeline of a run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import h5py
+import numpy
+
+ANALYSIS = sys.argv[1]
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, ANALYSIS)
+import hidup_timings  # noqa: E402
+import plot_timeline  # noqa: E402
+
+PROGRAM = {  # two microbatches, by instruction
+    "name": ["embedding", "layers.0.ffn.up", "layers.0.ffn.up.all_to_all",
+             "layers.0.ffn.up.gradient", "gradients.0.all_reduce", "parameters.0.update"],
+    "kind": ["compute", "compute", "collective", "compute", "collective", "compute"],
+    "stream": ["compute", "compute", "comm", "compute", "comm", "compute"],
+    "microbatch": [0, 1, 1, 0, -1, -1],
+    "phase": ["forward", "forward", "forward", "backward", "backward", "update"],
+    "collective": ["", "", "all_to_all", "", "all_reduce", ""],
+    "flops": [0, 4_000_000, 0, 8_000_000, 0, 1000],
+    "bytes": [100, 200, 3_000_000, 400, 500, 600],
+}
+# (start, end) in milliseconds, by rank and instruction.
+TIMES = [[(10, 11), (11, 13), (12, 15), (14, 18), (19, 21), (21, 22)],
+         [(11, 12), (12, 14), (14, 15), (15, 19), (19, 21), (21, 22)]]
+BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
+        "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.2, 0.0]}
+EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
+SECOND = 1e-3  # of a millisecond
+
+
+def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
+    """A timing file; the open file, for who writes on. Step s is a hundred s later than TIMES."""
+    program, times = program or PROGRAM, times or TIMES
+    file = h5py.File(path, "w", libver="latest")
+    file.attrs.update(model="tiny", world_size=len(times), device="cpu", program_version="0.1.0")
+    file.attrs["hostnames"] = numpy.array(["a", "b"][:len(times)], dtype=h5py.string_dtype())
+    file["strategy/text"] = "mesh: {}\n"
+    file["strategy"].attrs["name"] = "dp"
+    for name, column in program.items():
+        text = isinstance(column[0], str)
+        file.create_dataset(f"program/{name}", data=column,
+                            dtype=h5py.string_dtype() if text else "i8")
+    rows = [(step, rank, instruction, SECOND * (start + 1e5 * step), SECOND * (end + 1e5 * step))
+            for step in steps for rank, of_rank in enumerate(times)
+            for instruction, (start, end) in enumerate(of_rank)]
+    rows = rows[:len(rows) - len(times) * len(times[0]) + events_of_last]
+    for at, name in enumerate(("step", "rank", "instruction", "start_s", "end_s")):
+        file.create_dataset(f"timeline/{name}", data=[row[at] for row in rows], chunks=(16,),
+                            maxshape=(None,), dtype="f8" if name.endswith("_s") else "i8")
+    return file
+
+
+def script(name, *arguments):
+    """The finished process of a script."""
+    command = [sys.executable, "-B", os.path.join(ANALYSIS, name), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+class FolderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="hidup-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.path = self.in_folder("run.h5")
+
+    def in_folder(self, name):
+        return os.path.join(self.folder, name)
+
+
+class Intervals(unittest.TestCase):
+    def test_union_and_difference_of_random_intervals(self):
+        random = numpy.random.default_rng(1)
+        cells = numpy.arange(0, 31) + 0.5  # of a time axis from 0 to 31
+        for _ in range(300):
+            pairs = [numpy.sort(random.integers(0, 31, (random.integers(0, 8), 2)), axis=1)
+                     for _ in range(2)]
+            first, second = ([any(a < cell < b for a, b in each) for cell in cells]
+                             for each in pairs)
+            for found, expected in (
+                    (hidup_timings.union(pairs[0]), first),
+                    (hidup_timings.difference(*pairs),
+                     [one and not other for one, other in zip(first, second)])):
+                self.assertEqual([sum(a < cell < b for a, b in found) for cell in cells], expected)
+                ends = [end for a, b in found if b > a for end in (a, b)]
+                self.assertEqual(ends, sorted(ends))
+
+    def test_nothing(self):
+        self.assertEqual(hidup_timings.union([]).shape, (0, 2))
+        self.assertEqual(hidup_timings.difference([], []).shape, (0, 2))
+
+
+class Reading(FolderTest):
+    def test_events_of_a_step(self):
+        write(self.path).close()
+        events = hidup_timings.read_timeline(self.path, 1)
+        self.assertEqual(list(events["rank"]), [0, 0, 1, 0, 1, 0, 1, 1, 0, 1, 0, 1])
+        self.assertEqual(list(events["instruction"]), [0, 1, 0, 2, 1, 3, 2, 3, 4, 4, 5, 5])
+        self.assertEqual(set(events["step"]), {1})
+        for name, column in PROGRAM.items():
+            self.assertEqual(list(events[name]), [column[i] for i in events["instruction"]], name)
+        numpy.testing.assert_allclose(events["end_s"][3], 100.015, rtol=1e-12)
+
+    def test_the_last_complete_step_is_the_default(self):
+        for written, expected in ((12, 3), (11, 2), (0, 2)):
+            write(self.path, steps=(1, 2, 3), events_of_last=written).close()
+            self.assertEqual(set(hidup_timings.read_timeline(self.path)["step"]), {expected})
+            self.assertEqual(hidup_timings.timeline_steps(self.path), list(range(1, expected + 1)))
+
+    def test_busy_times(self):
+        write(self.path).close()
+        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path))
+        self.assertEqual(list(busy.index), [0, 1])
+        self.assertEqual(list(busy.columns), list(BUSY))
+        for name, values in BUSY.items():
+            numpy.testing.assert_allclose(busy[name], values, rtol=1e-8, atol=1e-10, err_msg=name)
+
+    def test_a_rank_without_communication(self):
+        silent = {name: [column[0]] for name, column in PROGRAM.items()}
+        write(self.path, program=silent, times=[[(1, 3)]], events_of_last=1).close()
+        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
+        numpy.testing.assert_allclose(busy[["compute_s", "comm_s", "exposed_comm_s", "idle_s"]],
+                                      [0.002, 0, 0, 0], atol=1e-10)
+        self.assertTrue(numpy.isnan(busy["overlap"]))
+
+
+class Pictures(FolderTest):
+    def panels(self, **options):
+        write(self.path, **options).close()
+        return plot_timeline.measured_panels(self.path, None, None)[0]
+
+    def test_what_is_drawn(self):
+        panels = self.panels()
+        figure = plot_timeline.draw(panels, "the heading")
+        self.addCleanup(plot_timeline.plt.close, figure)
+        self.assertEqual([axes.get_ylabel() for axes in figure.axes], ["rank 0", "rank 1"])
+        for rank, axes in enumerate(figure.axes):
+            hatched = [bars for bars in axes.collections if bars.get_hatch()]
+            self.assertEqual(self.extents(hatched),
+                             [(a - 10, b - 10, *self.lane("compute")) for a, b in EXPOSED[rank]])
+            bars = [bars for bars in axes.collections if not bars.get_hatch()]
+            self.assertEqual(
+                [box for box in self.extents(bars) if box[3] <= sum(plot_timeline.COMPUTE)],
+                sorted((a - 10, b - 10, *self.lane(PROGRAM["stream"][i]))
+                       for i, (a, b) in enumerate(TIMES[rank])))
+            texts = [text.get_text().replace("\n", "") for text in axes.texts]
+            for expected in ("forward", "backward", "update", *PROGRAM["name"][1:]):
+                self.assertIn(expected, texts)
+        beside = figure.axes[0].texts[-1].get_text()
+        self.assertRegex(beside, r"compute +8.00 ms\ncommunication +5.00 ms\nexposed +3.00 ms\n"
+                                 r"idle +1.00 ms\nwall +12.00 ms\noverlap ratio +20.0%$")
+        legend = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(legend, ["microbatch 0", "microbatch 1", "no microbatch", "forward",
+                                  "backward", "update", "exposed: only communication runs"])
+
+    @staticmethod
+    def lane(stream):
+        low, size = plot_timeline.LANES[stream]
+        return low, low + size
+
+    @staticmethod
+    def extents(collections):
+        """(left, right, bottom, top) of all bars, sorted."""
+        boxes = [path.get_extents() for bars in collections for path in bars.get_paths()]
+        return sorted((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1) for box in boxes)
+
+    def test_colours_tell_microbatches_and_phases_apart(self):
+        for count in (1, 6, 7, 32):
+            colours = {plot_timeline.shade(microbatch, phase, count)
+                       for microbatch in range(-1, count) for phase in ("forward", "backward")}
+            self.assertEqual(len(colours), 2 * (count + 1))
+
+    def test_names_fit_or_are_left_out(self):
+        name = "layers.11.moe.experts.down.weight.gradient"
+        self.assertEqual(plot_timeline.fit(name, 400, 50), (name, 0))
+        self.assertEqual(plot_timeline.fit(name, 12, 400), (name, 90))
+        text, angle = plot_timeline.fit(name, 110, 50)
+        self.assertEqual((text.count("\n"), text.replace("\n", ""), angle), (1, name, 0))
+        self.assertLessEqual(plot_timeline.text_size(text)[0], 110)
+        self.assertIsNone(plot_timeline.fit(name, 7, 400))
+        self.assertIsNone(plot_timeline.fit(name, 30, 30))
+
+    def test_48_layers_of_16_microbatches(self):
+        layers, microbatches = 48, 16
+        count = 2 * layers * microbatches
+        program = {"name": [f"layers.{i // 32}.x" for i in range(count)],
+                   "kind": ["compute", "collective"] * (count // 2),
+                   "stream": ["compute", "comm"] * (count // 2),
+                   "microbatch": [i // 2 % microbatches for i in range(count)],
+                   "phase": ["forward"] * count, "collective": ["", "all_reduce"] * (count // 2),
+                   "flops": [0] * count, "bytes": [0] * count}
+        panels = self.panels(program=program, events_of_last=2 * count,
+                             times=[[(i, i + 1.01) for i in range(count)]] * 2)
+        figure = plot_timeline.draw(panels, "the heading")
+        self.addCleanup(plot_timeline.plt.close, figure)
+        legend = [text.get_text() for text in figure.legends[0].get_texts()]
+        self.assertEqual(legend, ["microbatch 0", "microbatch 8", "microbatch 15", "forward",
+                                  "exposed: only communication runs"])
+        # No bar is wide enough for a name: the phase and the numbers are all.
+        self.assertEqual(len(figure.axes[0].texts), 2)
+
+    def test_a_picture_while_the_file_is_written(self):
+        with write(self.path) as file:
+            file.swmr_mode = True
+            drawn = script("plot_timeline.py", self.path, "--ranks", "1", "--step", "1")
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        self.assertEqual(drawn.stdout, self.in_folder("run-timeline.png") + "\n")
+        with open(self.in_folder("run-timeline.png"), "rb") as picture:
+            self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
+
+
+class Traces(FolderTest):
+    def export(self, *arguments):
+        done = script("export_trace.py", self.path, *arguments)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(done.stdout.rstrip("\n"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_events(self):
+        with write(self.path) as file:
+            file.swmr_mode = True
+            trace = self.export("--steps", "1")
+        self.assertEqual(trace["otherData"]["strategy"], "dp")
+        events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertEqual(len(events), 12)
+        message = next(e for e in events if e["name"] == "layers.0.ffn.up.all_to_all")
+        self.assertEqual(message, {
+            "ph": "X", "name": "layers.0.ffn.up.all_to_all", "cat": "forward", "pid": 0, "tid": 1,
+            "ts": 100_012_000.0, "dur": 3000.0,
+            "args": {"step": 1, "instruction": 2, "kind": "collective", "microbatch": 1,
+                     "collective": "all_to_all", "flops": 0, "bytes": 3_000_000,
+                     "GB/s": message["args"]["GB/s"]}})
+        self.assertAlmostEqual(message["args"]["GB/s"], 1.0, places=6)
+        product = next(e for e in events if e["name"] == "layers.0.ffn.up" and e["pid"] == 1)
+        self.assertEqual((product["tid"], product["ts"], product["dur"]), (0, 100_012_000, 2000))
+        self.assertAlmostEqual(product["args"]["GFLOP/s"], 2.0, places=6)
+        self.assertNotIn("collective", product["args"])
+
+    def test_names_of_processes_and_threads(self):
+        write(self.path).close()
+        named = {(e["name"], e["pid"], e["tid"]): e["args"]
+                 for e in self.export()["traceEvents"] if e["ph"] == "M"}
+        self.assertEqual(named["process_name", 1, 0], {"name": "rank 1 (b)"})
+        for rank in (0, 1):
+            self.assertEqual(named["thread_name", rank, 0], {"name": "compute"})
+            self.assertEqual(named["thread_name", rank, 1], {"name": "communication"})
+
+    def test_steps(self):
+        write(self.path, steps=(1, 2, 3, 10)).close()
+        for argument, expected in (("1-2", {1, 2}), ("2", {2}), ("2-20", {2, 3, 10}),
+                                   ("1,10", {1, 10})):
+            events = self.export("--steps", argument)["traceEvents"]
+            self.assertEqual({e["args"]["step"] for e in events if e["ph"] == "X"}, expected)
+        events = self.export("-o", self.in_folder("all.json"))["traceEvents"]
+        self.assertEqual(sum(e["ph"] == "X" for e in events), 48)
+
+    def test_events_that_follow_each_other_do_not_overlap(self):
+        chain = numpy.random.default_rng(1).random(7).cumsum()
+        one_stream = {**PROGRAM, "stream": ["compute"] * 6}
+        write(self.path, program=one_stream, times=[list(zip(chain, chain[1:]))],
+              events_of_last=6).close()
+        events = [e for e in self.export("--steps", "2")["traceEvents"] if e["ph"] == "X"]
+        for first, second in zip(events, events[1:]):
+            self.assertEqual(round(1000 * (first["ts"] + first["dur"])), round(1000 * second["ts"]))
+            self.assertEqual(1000 * second["ts"], round(1000 * second["ts"]))
+
+
+class Failures(FolderTest):
+    SCRIPTS = ("plot_timeline.py", "export_trace.py")
+
+    def assert_fails(self, code, *texts, scripts=SCRIPTS, arguments=()):
+        before = sorted(os.listdir(self.folder))
+        for name in scripts:
+            failed = script(name, self.path, *arguments)
+            self.assertEqual((failed.returncode, failed.stdout), (code, ""), failed.stderr)
+            self.assertTrue(failed.stderr.splitlines()[-1].startswith(f"{name}: error: "))
+            self.assertNotIn("Traceback", failed.stderr)
+            for text in texts:
+                self.assertIn(text, failed.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_missing_and_bad_files(self):
+        self.assert_fails(6, f"{self.path}: no such file")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("not HDF5")
+        self.assert_fails(6, f"{self.path}: not a readable HDF5 file")
+
+    def test_no_timeline(self):
+        with write(self.path, steps=(1,), events_of_last=5) as file:
+            file.swmr_mode = True
+            self.assert_fails(6, f"{self.path}: holds no complete timeline of a step")
+        with write(self.path) as file:
+            del file["timeline"]
+        self.assert_fails(6, f"{self.path}: holds no timeline")
+        with h5py.File(self.path, "w") as file:  # of --dump-gradients, say
+            file["a.weight"] = [1.0]
+        self.assert_fails(6, f"{self.path}: holds no timeline")
+
+    def test_steps_and_ranks_that_are_not_there(self):
+        write(self.path, steps=(1, 2, 30)).close()
+        self.assert_fails(6, f"{self.path}: no timeline of step 7; there are those of steps 1, 2, 30",
+                          scripts=("plot_timeline.py",), arguments=("--step", "7"))
+        self.assert_fails(6, f"{self.path}: no rank 2; there are ranks 0 to 1",
+                          scripts=("plot_timeline.py",), arguments=("--ranks", "0,2"))
+        for steps, text in (("7", "step 7"), ("1,3-29", "any of steps 3-29")):
+            self.assert_fails(6, f"{self.path}: no timeline of {text}; there are those of steps 1, 2,",
+                              scripts=("export_trace.py",), arguments=("--steps", steps))
+        self.assertEqual(hidup_timings.listed(range(10, 1000, 10)),
+                         "10, 20, 30, 40, 50, 60, ..., 970, 980, 990")
+
+    def test_usage(self):
+        write(self.path).close()
+        for name, *arguments in (("plot_timeline.py", "--ranks", "0-1"),
+                                 ("plot_timeline.py", "--step", "last"),
+                                 ("plot_timeline.py", "-o", self.in_folder("x.foo")),
+                                 ("export_trace.py", "--steps", "1-")):
+            self.assert_fails(2, arguments[-1], scripts=(name,), arguments=arguments)
+        for name in self.SCRIPTS:
+            self.assertEqual(script(name, "--help").returncode, 0)
+            self.assert_fails(6, scripts=(name,), arguments=("-o", self.in_folder("none/x.png")))
+
+
+@unittest.skipUnless("HIDUP_BINARY" in os.environ, "needs HIDUP_BINARY")
+class Run(FolderTest):
+    def test_busy_times_are_those_of_the_run(self):
+        decks = os.path.join(SOURCE, "inputs")
+        arguments = [os.environ["HIDUP_BINARY"], "train", os.path.join(decks, "models/tiny.yaml"),
+                     "--cluster", os.path.join(decks, "clusters/laptop.yaml"),
+                     "--strategy", "ep-deepspeed", "--out", self.path]
+        for setting in ("train.steps=4", "train.warmup_steps=1", "train.timeline_every=4"):
+            arguments += ["--set", setting]
+        command = 'source "$0" && exec timeout 100 mpirun -n 2 "$@"'
+        environment = os.path.join(SOURCE, "jobs", "environment.sh")
+        subprocess.run(["bash", "-c", command, environment, *arguments], check=True,
+                       stdout=subprocess.DEVNULL)
+        spans = hidup_timings.read_spans(self.path)
+        frame = hidup_timings.read(self.path)
+        self.assertEqual(hidup_timings.timeline_steps(self.path), [1, 2, 3, 4])
+        for at, step in enumerate(frame.index):
+            busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path, step))
+            for name, values in spans.items():
+                self.assertGreater(values[at].min(), 0, name)
+                numpy.testing.assert_allclose(busy[name], values[at], rtol=1e-6, atol=1e-9,
+                                              err_msg=name)
+            self.assertTrue((busy["wall_s"] <= frame["wall_s"][step]).all())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
