@@ -153,10 +153,9 @@ std::span<const NamedStrategy> named_strategies() {
 }
 
 void check_strategy_name(std::string_view name) {
-  std::vector<std::string> names;
-  for (const NamedStrategy& known : kStrategies) {
-    names.emplace_back(known.name);
-  }
+  std::vector<std::string> names(kStrategies.size());
+  std::ranges::transform(kStrategies, names.begin(),
+                         [](const NamedStrategy& known) { return std::string(known.name); });
   if (std::ranges::find(names, name) == names.end()) {
     const std::string hint = nearest(name, names);
     fail(ExitCode::usage, "--strategy {}: there is no such strategy{}; there are {}", name,
