@@ -64,7 +64,8 @@ def write_trace(output, path, steps):
              if name in attributes}
     about["strategy"] = str(hidup_timings.read_strategy(path)["name"])
     with open(output, "w", encoding="utf-8") as file:
-        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n"traceEvents": [')
+        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n'
+                   '"traceEvents": [')
         events = metadata_events(attributes, range(int(attributes["world_size"])))
         separator = "\n"
         for step in steps:

@@ -101,7 +101,6 @@ def read_timeline(path, step=None):
     of /program for the event's instruction. Raises KeyError if the step has no timeline, or none
     that is complete yet.
     """
-    program = read_table(path, "program")
     with open_file(path) as file:
         rows = _timeline_rows(path, file)
         if step is None:
@@ -111,7 +110,7 @@ def read_timeline(path, step=None):
                            f"{listed(list(rows))}")
         events = pandas.DataFrame({name: data[rows[step]]
                                    for name, data in file["timeline"].items()})
-    events = events.join(program, on="instruction")
+    events = events.join(read_table(path, "program"), on="instruction")
     return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
 
 

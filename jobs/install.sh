@@ -5,6 +5,7 @@
 #
 #   jobs/install.sh            to build, run and plot
 #   jobs/install.sh --tests    and what tests/run.sh uses
+#   jobs/install.sh --testbed  and what jobs/testbed/ uses: several hosts, and Slurm
 #   jobs/install.sh --golden   and PyTorch, to compute the golden values anew
 set -euo pipefail
 
@@ -17,9 +18,10 @@ packages=(
 for argument in "$@"; do
   case $argument in
     --tests) packages+=(libgtest-dev libgmock-dev clang-format clang-tidy shellcheck hdf5-tools) ;;
+    --testbed) packages+=(iproute2 munge procps slurm-wlm) ;;
     --golden) packages+=(python3-torch) ;;
     *)
-      echo "install.sh: unknown argument '$argument' (known: --tests, --golden)" >&2
+      echo "install.sh: unknown argument '$argument' (known: --tests, --testbed, --golden)" >&2
       exit 2
       ;;
   esac

@@ -18,7 +18,7 @@ usage() {
 
 need_root() {
   if [[ $(id -u) -ne 0 ]]; then
-    die "root is needed: network namespaces and traffic control are root's; try sudo $0"
+    die "root is needed, for namespaces, limits on links and daemons: sudo $0"
   fi
 }
 

@@ -31,7 +31,8 @@ remove_slurm() {
     done
   fi
   if [[ -n $pid ]]; then
-    kill -KILL "$pid"
+    # The namespace's first process: it is gone when all others are, and the holder after it.
+    pkill -KILL --parent "$pid" || kill -KILL "$pid" || true
     while [[ -n $(slurm_holder) ]]; do
       sleep 0.1
     done

@@ -14,6 +14,6 @@ source "$here/slurm-common.sh"
 
 [[ $# -eq 0 ]] || usage "unknown argument '$1'"
 need_root
-need_tools flock
+need_tools flock pkill
 lock
 remove_slurm

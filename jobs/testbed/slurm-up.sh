@@ -26,7 +26,8 @@ cores=$(($(nproc) > 2 ? $(nproc) : 2))
 memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
 
 # The usual ports, 6817 and 6818, are left to another Slurm. Processes are found by their parents
-# (linuxproc), and nobody ties ranks to cores (task/none): neither needs cgroups.
+# (linuxproc), and nobody ties ranks to cores (task/none): neither needs cgroups. Job
+# ids, which train.sbatch puts in the names of its files, are new each time.
 write_configuration() {
   cat >"$SLURM_CONF" <<END
 ClusterName=hidup
@@ -48,6 +49,7 @@ SlurmctldPidFile=$slurm/slurmctld.pid
 SlurmdPidFile=$slurm/slurmd.pid
 SlurmctldLogFile=$slurm/log/slurmctld.log
 SlurmdLogFile=$slurm/log/slurmd.log
+FirstJobId=$(($(date +%s) % 10000000))
 KillWait=5
 NodeName=$node NodeAddr=127.0.0.1 Sockets=1 CoresPerSocket=$cores ThreadsPerCore=1 RealMemory=$memory
 PartitionName=main Nodes=$node Default=YES MaxTime=INFINITE State=UP
@@ -98,7 +100,7 @@ wait_until_idle() {
 
 [[ $# -eq 0 ]] || usage "unknown argument '$1'"
 need_root
-need_tools munged slurmctld slurmd sinfo flock unshare setsid
+need_tools munged slurmctld slurmd sinfo flock unshare setsid pkill
 lock
 if slurm_is_up; then
   die "this Slurm is up already; jobs/testbed/slurm-down.sh removes it"

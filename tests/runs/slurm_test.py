@@ -1,0 +1,169 @@
+"""jobs/train.sbatch, really submitted: to the single-node Slurm of jobs/testbed."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy
+
+import harness
+
+TESTBED = harness.SOURCE / "jobs" / "testbed"
+STATE = pathlib.Path("/run/hidup-slurm")
+JOB = 60  # seconds: a job of the small deck is done, Slurm's waiting included
+
+
+def why_not():
+    """Why there can be no Slurm here; None: there can."""
+    if os.geteuid() != 0:
+        return "starting a Slurm needs root"
+    missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "flock")
+               if shutil.which(tool) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
+    may = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True,
+                         text=True)
+    return may.stderr.strip() if may.returncode != 0 else None
+
+
+def script(name):
+    return subprocess.run([TESTBED / name], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60)
+
+
+def daemons():
+    """{name: process id} of the daemons, and what tells their process namespace from others."""
+    (first,) = harness.children(int((STATE / "pid").read_text()))
+    pids = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): pid
+            for pid in harness.children(first)}
+    return pids, os.stat(f"/proc/{first}/ns/pid").st_ino
+
+
+def processes_in(namespace):
+    """{process id: command line} of what lives in that process namespace."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(path / "ns" / "pid").st_ino == namespace and harness.alive(path.name):
+                found[int(path.name)] = (path / "cmdline").read_bytes()
+        except OSError:  # ended meanwhile
+            pass
+    return found
+
+
+class SlurmTest(harness.RunTest):
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason:
+            raise unittest.SkipTest(reason)
+        if (STATE / "ready").exists():
+            raise AssertionError("somebody's Slurm is up; jobs/testbed/slurm-down.sh removes it")
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(script, "slurm-down.sh")
+        self.script("slurm-up.sh")
+        # Where the job starts there is a build, as in the root of the repository.
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "hidup").symlink_to(harness.BINARY)
+
+    def script(self, name):
+        result = script(name)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def sbatch(self, *args, launcher):
+        """The timing file of a job that is submitted, or with --wait done."""
+        environment = {k: v for k, v in os.environ.items()
+                       if not k.startswith(harness.LAUNCHER_MARKS)}
+        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
+        environment.update(SLURM_CONF=str(STATE / "slurm.conf"), LAUNCHER=launcher,
+                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        result = subprocess.run(
+            ["sbatch", "--parsable", *args[:-1], harness.SOURCE / "jobs" / "train.sbatch",
+             "model.yaml", "cluster.yaml", "--set", args[-1]],
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=JOB)
+        job = result.stdout.strip()
+        log = self.folder / f"tiny-{job}.log"
+        self.assertEqual(result.returncode, 0,
+                         result.stderr + (log.read_text() if log.exists() else ""))
+        return self.folder / "out" / f"tiny-{job}.h5"
+
+    def test_train(self):
+        one = self.train(1)
+        for launcher in ("srun", "mpirun"):
+            with self.subTest(launcher=launcher):
+                path = self.sbatch("--wait", f"train.steps={harness.TRAIN['steps']}", launcher=launcher)
+                with h5py.File(path) as file:
+                    self.assertEqual(file.attrs["world_size"], 2)
+                    numpy.testing.assert_allclose(file["iterations/loss"][:], one.loss,
+                                                  rtol=harness.STEP_TOLERANCE)
+        _, namespace = daemons()
+        before = processes_in(namespace)
+        self.script("slurm-down.sh")
+        self.assert_nothing_left(before)
+
+    def test_a_job_that_fails(self):
+        """The job script passes the exit code on."""
+        for launcher in ("srun", "mpirun"):
+            with self.subTest(launcher=launcher):
+                with self.assertRaisesRegex(AssertionError, "model.hidden"):
+                    self.sbatch("--wait", "model.hidden=-1", launcher=launcher)
+
+    def test_down_ends_a_job(self):
+        path = self.sbatch("train.steps=1000000", launcher="srun")
+        self.wait_for_rows(path, 3)
+        pids, namespace = daemons()
+        self.assertGreaterEqual(pids.keys(), {"munged", "slurmctld", "slurmd"})
+        before = processes_in(namespace)
+        self.assertTrue(any(b"hidup\0train\0" in line for line in before.values()), before)
+        refused = script("slurm-up.sh")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("up already", refused.stderr)
+        self.script("slurm-down.sh")
+        self.assert_nothing_left(before)
+        self.script("slurm-down.sh")  # nothing there: fine
+
+    def test_leftovers_of_a_crash(self):
+        pids, namespace = daemons()
+        first = processes_in(namespace)
+        os.kill(pids["slurmctld"], signal.SIGKILL)
+        self.wait_until_ended(pids["slurmd"])
+        self.script("slurm-up.sh")
+        self.assert_ended(first)
+        _, namespace = daemons()
+        second = processes_in(namespace)
+        (STATE / "ready").unlink()  # as if slurm-up.sh had been killed while it waited
+        self.script("slurm-up.sh")
+        self.assert_ended(second)
+
+    def wait_until_ended(self, pid):
+        deadline = time.monotonic() + harness.SOON
+        while harness.alive(pid):
+            self.assertLess(time.monotonic(), deadline, "the other daemons do not end")
+            time.sleep(0.05)
+
+    def wait_for_rows(self, path, rows):
+        deadline = time.monotonic() + JOB
+        while time.monotonic() < deadline:
+            if path.exists() and len(harness.losses(path)) >= rows:
+                return
+            time.sleep(0.1)
+        self.fail(f"no {rows} steps in {path} after {JOB} s")
+
+    def assert_nothing_left(self, before):
+        self.assertFalse(STATE.exists())
+        self.assert_ended(before)
+
+    def assert_ended(self, processes):
+        self.assertEqual([line for pid, line in processes.items() if harness.alive(pid)], [])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,334 @@
+"""The test bed of several hosts (jobs/testbed): what runs on it, its limits, and what it leaves."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+from unittest import mock
+
+import h5py
+
+import harness
+
+TESTBED = harness.SOURCE / "jobs" / "testbed"
+STATE = pathlib.Path("/run/hidup-testbed")
+NAMESPACES = pathlib.Path("/run/netns")
+
+REFUSED, USAGE = 1, 2
+SCRIPTS = ("up.sh", "down.sh", "rate.sh", "host.sh", "run.sh")
+
+BURST = 128e3  # bytes, the default of up.sh
+
+# host.sh HOST python3 -c SERVER | CLIENT HOST BYTES. The client prints the seconds for a connection
+# and those until the server has all the bytes.
+SERVER = """
+import socket
+server = socket.create_server(("", 5001))
+print("listening", flush=True)
+connection, _ = server.accept()
+while connection.recv(1 << 20):
+    pass
+connection.sendall(b"!")
+"""
+CLIENT = """
+import socket, sys, time
+start = time.monotonic()
+connection = socket.create_connection((sys.argv[1], 5001), timeout=60)
+connected = time.monotonic()
+connection.sendall(bytes(int(sys.argv[2])))
+connection.shutdown(socket.SHUT_WR)
+assert connection.recv(1) == b"!"
+print(connected - start, time.monotonic() - connected)
+"""
+
+
+def script(name, *args, timeout=60, folder=TESTBED, prefix=()):
+    return subprocess.run([*prefix, folder / name, *map(str, args)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=timeout)
+
+
+def why_not():
+    """Why there can be no test bed here; None: there can."""
+    if os.geteuid() != 0:
+        return "a test bed needs root"
+    missing = [tool for tool in ("ip", "tc", "unshare", "flock", "taskset", "setpriv")
+               if shutil.which(tool) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
+    may = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
+    return may.stderr.strip() if may.returncode != 0 else None
+
+
+def run_on_hosts(ranks, args, **options):
+    return harness_run(0, ["-n", ranks, harness.BINARY, *args], program=TESTBED / "run.sh",
+                       **options)
+
+
+harness_run = harness.run
+
+
+def names():
+    """The namespaces of a test bed."""
+    if not NAMESPACES.exists():
+        return []
+    return sorted(path.name for path in NAMESPACES.iterdir()
+                  if re.fullmatch(r"hidup(\d+|-switch)", path.name))
+
+
+def links():
+    return sorted(os.listdir("/sys/class/net"))
+
+
+def networks():
+    """What tells the test bed's networks from others, also once they have no name any more."""
+    return {os.stat(NAMESPACES / name).st_ino for name in names()}
+
+
+def processes_in(numbers):
+    """Processes that live in one of these networks."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(path / "ns" / "net").st_ino in numbers and harness.alive(path.name):
+                found.append((path / "cmdline").read_bytes())
+        except OSError:  # ended meanwhile
+            pass
+    return found
+
+
+class TestbedTest(harness.RunTest):
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason:
+            raise unittest.SkipTest(reason)
+        if (STATE / "settings").exists():
+            raise AssertionError("somebody's test bed is up; jobs/testbed/down.sh removes it")
+
+    def setUp(self):
+        super().setUp()
+        self.links = links()
+        self.addCleanup(script, "down.sh")
+
+    def script(self, name, *args, **options):
+        """A script that must succeed; its output."""
+        result = script(name, *args, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def assert_refused(self, result, code, *texts):
+        """That exit code, and one line that holds all the texts."""
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        lines = [line for line in result.stderr.splitlines() if line.startswith("testbed: ")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        for text in texts:
+            self.assertIn(text, lines[0])
+
+    def down(self):
+        """Takes the test bed down, and looks whether anything is left."""
+        numbers = networks()
+        self.script("down.sh")
+        self.assert_nothing_left(numbers)
+
+    def assert_nothing_left(self, numbers):
+        self.assertEqual(names(), [])
+        self.assertEqual(links(), self.links)
+        self.assertFalse(STATE.exists())
+        self.assertEqual(processes_in(numbers), [])
+
+    def start_in(self, namespace):
+        """A process in that namespace that ends by SIGKILL only."""
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, "bash", "-c", "trap '' TERM; while :; do sleep 1; done"],
+            preexec_fn=harness.end_with_parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+
+class TrainingOnHosts(TestbedTest):
+
+    def test_runs_equal_those_without(self):
+        self.write_deck(moe="{experts: 3, every: 2}")
+        self.free_threads()
+        one = self.train(1)
+        self.script("up.sh", "--rate", "1gbit")
+        for ranks, strategy in ((2, "dp"), (2, "ep-deepspeed"), (3, "dp")):
+            with self.subTest(strategy=strategy, ranks=ranks):
+                sent = self.sent()
+                with mock.patch.object(harness, "run", run_on_hosts):
+                    other = self.train(ranks, ["--strategy", strategy])
+                self.assert_equal_runs(one, other)
+                with h5py.File(other.path) as file:
+                    hosts = list(file.attrs["hostnames"])
+                self.assertEqual(hosts, ["hidup0", "hidup0", "hidup1"][3 - ranks:])
+                # Every step needs at least the other host's gradients, or its tokens.
+                self.assertGreater(self.sent() - sent, harness.TRAIN["steps"] * 4096)
+        self.down()
+
+    def free_threads(self):
+        deck = self.folder / "cluster.yaml"
+        deck.write_text(deck.read_text().replace(", threads: 1", ""))
+
+    def sent(self):
+        """Bytes that hidup1 sent so far."""
+        return int(self.script("host.sh", "hidup1", "cat", "/sys/class/net/eth0/statistics/tx_bytes"))
+
+    def test_hosts(self):
+        """Names, cores and files of a host are its own; exit codes come through."""
+        self.script("up.sh", "--hosts", 2)
+        asked = "import os, socket; print(socket.gethostname(), *sorted(os.sched_getaffinity(0)))"
+        cores = []
+        for host in ("hidup0", "hidup1"):
+            name, *own = self.script("host.sh", host, sys.executable, "-c", asked).split()
+            self.assertEqual(name, host)
+            cores += own
+        here = sorted(map(str, os.sched_getaffinity(0)))
+        self.assertEqual(sorted(cores), here if len(here) > 1 else 2 * here)
+        self.assertEqual(script("host.sh", "hidup1", "bash", "-c", "exit 7").returncode, 7)
+        self.assert_refused(script("host.sh", "hidup2", "true"), REFUSED, "hidup2")
+        lines = self.script("run.sh", "bash", "-c", "echo $OMPI_COMM_WORLD_RANK $(hostname) $TMPDIR")
+        self.assertEqual(sorted(lines.splitlines()),
+                         [f"{i} hidup{i} {STATE}/hidup{i}" for i in (0, 1)])
+        self.down()
+
+    def test_down_ends_a_run(self):
+        self.script("up.sh")
+        args = ["-n", 2, harness.BINARY, *self.train_args("run.h5", "train.steps=1000000")]
+        with harness.Launch(0, args, program=TESTBED / "run.sh") as launch:
+            launch.wait_for_rows(self.folder / "run.h5", 3)
+            self.down()
+            self.assertNotEqual(launch.wait(harness.SOON).code, 0)
+        self.assertGreaterEqual(len(harness.losses(self.folder / "run.h5")), 3)
+
+
+class Limits(TestbedTest):
+
+    def send(self, sender, receiver, size):
+        """(seconds to connect, seconds for size bytes) from host to host."""
+        with subprocess.Popen([TESTBED / "host.sh", receiver, sys.executable, "-c", SERVER],
+                              stdout=subprocess.PIPE, text=True,
+                              preexec_fn=harness.end_with_parent) as server:
+            self.assertEqual(server.stdout.readline(), "listening\n")
+            output = self.script("host.sh", sender, sys.executable, "-c", CLIENT, receiver, size)
+        return tuple(map(float, output.split()))
+
+    def test_rates(self):
+        size = 12_500_000  # 1 second at 100mbit
+        self.script("up.sh", "--rate", "100mbit")
+        for rate in (100e6, 500e6, 2e9):
+            self.script("rate.sh", f"{rate / 1e6:.0f}mbit")
+            shortest = (size - 2 * BURST) * 8 / rate  # a burst of the host, and one of the switch
+            for ends in (("hidup0", "hidup1"), ("hidup1", "hidup0")):
+                with self.subTest(rate=rate, ends=ends):
+                    _, seconds = self.send(*ends, size)
+                    self.report(f"{rate / 1e6:.0f}mbit", size, seconds)
+                    self.assertGreater(seconds, 0.98 * shortest)
+        self.assertIn("rate none", self.script("rate.sh", "none"))
+        # The best of some: other work on the machine must not look like a limit.
+        seconds = min(self.send("hidup0", "hidup1", size)[1] for _ in range(5))
+        self.report("none", size, seconds)
+        self.assertLess(seconds, 0.5, "half of what 100mbit takes")
+        self.down()
+
+    @staticmethod
+    def report(rate, size, seconds):
+        print(f"rate {rate}: measured {size * 8 / seconds / 1e6:.0f} Mbit/s", file=sys.stderr)
+
+    def test_a_rate_that_is_refused_changes_nothing(self):
+        self.script("up.sh", "--rate", "300mbit")
+        before = self.limits()
+        self.assertEqual(before.count("rate 300Mbit"), 4, before)
+        self.assert_refused(script("rate.sh", "fast"), REFUSED, "'fast'")
+        self.assertEqual(self.limits(), before)
+        self.assertIn("rate=300mbit\n", (STATE / "settings").read_text())
+        self.down()
+
+    @staticmethod
+    def limits():
+        return "".join(subprocess.run(["tc", "-n", name, "qdisc", "show"], check=True,
+                                      capture_output=True, text=True).stdout for name in names())
+
+    def test_latency(self):
+        netem = subprocess.run(["unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", "netem",
+                                "delay", "1ms"], capture_output=True)
+        result = script("up.sh", "--latency", "20ms")
+        if netem.returncode != 0:
+            self.assert_refused(result, REFUSED, "netem")
+            self.assert_nothing_left(set())
+            self.skipTest("this kernel has no netem; that --latency says so was tested")
+        connecting, _ = self.send("hidup0", "hidup1", 1)
+        self.assertGreater(connecting, 2 * 0.020)
+        self.down()
+
+
+class UpAndDown(TestbedTest):
+
+    def test_one_at_a_time(self):
+        self.script("up.sh", "--hosts", 3)
+        self.assertEqual(names(), ["hidup-switch", "hidup0", "hidup1", "hidup2"])
+        numbers = networks()
+        self.assert_refused(script("up.sh"), REFUSED, "up already", "down.sh")
+        self.assertEqual(networks(), numbers)
+        self.down()
+        self.down()  # nothing there: fine
+        for name in ("run.sh", "host.sh", "rate.sh"):
+            self.assert_refused(script(name, "hidup0", "true"), REFUSED, "up.sh")
+
+    def test_down_ends_what_does_not_want_to(self):
+        self.script("up.sh")
+        process = self.start_in("hidup1")
+        self.down()
+        self.assertIsNotNone(process.wait(harness.SOON))
+
+    def test_leftovers_of_a_crash(self):
+        up = subprocess.Popen([TESTBED / "up.sh", "--hosts", "40"], stdout=subprocess.DEVNULL,
+                              preexec_fn=harness.end_with_parent)
+        deadline = time.monotonic() + 30
+        while len(names()) < 4 and time.monotonic() < deadline:
+            time.sleep(0.001)
+        up.kill()
+        up.wait()
+        self.assertGreaterEqual(len(names()), 4)
+        self.assertFalse((STATE / "settings").exists(), "it was killed too late")
+        process = self.start_in("hidup1")
+        leftovers = networks()
+        self.script("up.sh", "--hosts", 2)
+        self.assertIsNotNone(process.wait(harness.SOON))
+        self.assertEqual(names(), ["hidup-switch", "hidup0", "hidup1"])
+        self.assertEqual(self.script("host.sh", "hidup1", "hostname"), "hidup1\n")
+        self.down()
+        self.assert_nothing_left(leftovers)
+
+    def test_what_fails_is_removed(self):
+        self.assert_refused(script("up.sh", "--rate", "fast"), REFUSED, "'fast'")
+        self.assert_nothing_left(set())
+
+    def test_arguments(self):
+        for args in (["--hosts", "0"], ["--hosts", "100"], ["--hosts"], ["--speed", "1gbit"]):
+            with self.subTest(args=args):
+                self.assert_refused(script("up.sh", *args), USAGE, args[0])
+        self.assert_nothing_left(set())
+
+    def test_needs_root(self):
+        # A copy: nobody else may be able to read this checkout.
+        jobs = self.folder / "jobs"
+        shutil.copytree(harness.SOURCE / "jobs", jobs)
+        self.folder.chmod(0o755)
+        for name in (*SCRIPTS, "slurm-up.sh", "slurm-down.sh"):
+            with self.subTest(script=name):
+                args = ["hidup0", "true"] if name in ("rate.sh", "host.sh", "run.sh") else []
+                self.assert_refused(
+                    script(name, *args, folder=jobs / "testbed",
+                           prefix=["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]),
+                    REFUSED, "root is needed")
+        self.assert_nothing_left(set())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
