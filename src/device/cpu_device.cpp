@@ -68,6 +68,7 @@ class CpuStream final : public Stream {
   }
 
   void copy(void* to, const void* from, int64_t bytes) override {
+    if (bytes == 0) return;  // an empty region may have no address, which memcpy must not be given
     enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
 
