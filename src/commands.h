@@ -19,6 +19,14 @@ struct TrainOptions {
   std::string command_line;            // as typed
 };
 
+struct ProfileOptions {
+  std::string deck;
+  std::string cluster;
+  std::string out;
+  bool overwrite = false;
+  std::vector<std::string> overrides;
+};
+
 struct ValidateOptions {
   std::string deck;
   std::string cluster;  // empty: none
@@ -37,8 +45,9 @@ struct GraphOptions {
 };
 
 // All return the process's exit code. Errors that they throw are this process's own;
-// train ends all ranks by itself.
+// train and profile end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
+int profile(const ProfileOptions& options, int* argc, char*** argv);
 int validate(const ValidateOptions& options);
 int graph(const GraphOptions& options);
 

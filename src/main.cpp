@@ -46,6 +46,18 @@ void add_train(CLI::App& app, hidup::TrainOptions& options) {
                     "Write the gradients of step 1 to this file (HDF5)");
 }
 
+void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
+  CLI::App* profile = app.add_subcommand(
+      "profile", "Measure operations and collectives on all ranks (start with mpirun)");
+  profile->add_option("DECK", options.deck, "Model deck: whose operations are timed")->required();
+  profile->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
+  profile->add_option("--out", options.out, "Profile to write (YAML), for cluster.profile")
+      ->required();
+  profile->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  profile->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
+      ->allow_extra_args(false);
+}
+
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
   CLI::App* validate =
       app.add_subcommand("validate", "Check decks without ranks, devices or a run");
@@ -108,10 +120,12 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(kExitCodes);
   hidup::TrainOptions train;
+  hidup::ProfileOptions profile;
   hidup::ValidateOptions validate;
   hidup::GraphOptions graph;
   train.command_line = join(argc, argv);
   add_train(app, train);
+  add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
   try {
@@ -126,6 +140,9 @@ int run(int argc, char** argv) {
   }
   if (app.got_subcommand("train")) {
     return hidup::train(train, &argc, &argv);
+  }
+  if (app.got_subcommand("profile")) {
+    return hidup::profile(profile, &argc, &argv);
   }
   return app.got_subcommand("graph") ? hidup::graph(graph) : hidup::validate(validate);
 }

@@ -11,14 +11,17 @@
 #include "core/log.h"
 #include "core/units.h"
 #include "core/version.h"
+#include "cost/simulate.h"
 #include "graph/text.h"
 #include "io/output_path.h"
 #include "io/resources.h"
+#include "job.h"
 #include "kernels/library.h"
 #include "planning.h"
+#include "profiling.h"
+#include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
-#include "sharding/read_strategy.h"
 #include "train/assemble.h"
 #include "train/clock.h"
 #include "train/collective.h"
@@ -27,35 +30,6 @@
 
 namespace hidup {
 namespace {
-
-struct Decks {
-  DeckSource model;
-  DeckSource cluster;
-  std::string graph;  // text of model.graph; empty where a family is built
-  Deck deck;
-};
-
-// Rank 0 reads the files, all ranks parse the same text.
-Decks load_decks(const TrainOptions& options, Communicator& world) {
-  Decks decks;
-  collectively(world, [&] {
-    if (world.rank() == 0) {
-      decks.model = read_deck_file(options.deck);
-      decks.cluster = read_deck_file(options.cluster);
-    }
-  });
-  for (DeckSource* source : {&decks.model, &decks.cluster}) {
-    for (std::string* text : {&source->name, &source->text, &source->folder}) {
-      *text = world.broadcast(*text);
-    }
-  }
-  collectively(world, [&] {
-    decks.deck = parse_decks(&decks.model, &decks.cluster, options.overrides);
-    decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
-  });
-  decks.graph = world.broadcast(decks.graph);
-  return decks;
-}
 
 std::string output_name(const TrainOptions& options) {
   if (!options.out.empty()) {
@@ -67,40 +41,6 @@ std::string output_name(const TrainOptions& options) {
   char stamp[32] = "";
   std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &utc);
   return fmt::format("out/{}-{}.h5", std::filesystem::path(options.deck).stem().string(), stamp);
-}
-
-// Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
-// checked, not assumed.
-Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                       const Mesh& mesh, Communicator& world) {
-  std::string text;
-  collectively(world, [&] {
-    if (world.rank() == 0) {
-      text = print_strategy(graph, choose_strategy(choice, deck, graph, mesh));
-    }
-  });
-  text = world.broadcast(text);
-  Strategy strategy;
-  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
-  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
-  collectively(world, [&] {
-    check(std::ranges::count(hashes, hashes[0]) == world.size(),
-          "the ranks have different strategies");
-  });
-  return strategy;
-}
-
-// Every rank makes the program; that all made the same is checked, not assumed.
-Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                     Communicator& world) {
-  Program program = lower(graph, strategy, lowering_options(deck));
-  const std::string mine = print_collectives(program);
-  std::vector<std::string> all;
-  for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
-    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  collectively(world, [&] { verify_ranks_agree(all); });
-  return program;
 }
 
 std::string kind_of(Opcode opcode) {
@@ -123,6 +63,19 @@ std::vector<ProgramRow> program_rows(const Program& program) {
   return rows;
 }
 
+PredictionInfo prediction_row(const Prediction& prediction, const MemoryPlan& plan) {
+  PredictionInfo info{.iteration_s = prediction.iteration_s,
+                      .compute_s = prediction.busy.compute_s,
+                      .comm_s = prediction.busy.comm_s,
+                      .exposed_comm_s = prediction.busy.exposed_comm_s,
+                      .peak_bytes = plan.bytes};
+  for (const Interval& interval : prediction.instructions) {
+    info.start_s.push_back(interval.start_s);
+    info.length_s.push_back(interval.end_s - interval.start_s);
+  }
+  return info;
+}
+
 // A run with everything in place; numbered as it happens.
 class Run {
  public:
@@ -131,7 +84,7 @@ class Run {
 
   void go() {
     // 1. Decks, and whether the outputs can be written.
-    decks_ = load_decks(options_, world_);
+    decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
     Deck& deck = decks_.deck;
     out_ = world_.broadcast(output_name(options_));
     Mesh mesh;
@@ -147,15 +100,24 @@ class Run {
     });
     start_heartbeat();
 
-    // 2. Data.
-    collectively(world_, [&] { data_ = open_data(deck); });
-    check_same_data(world_, data_);
-    deck.model.vocab = data_.vocab;
+    // 2. Data and graph.
+    data_ = load_data(deck, world_);
     log::info("data: {}", data_.description);
-
-    // 3. Graph, strategy, program.
     std::optional<Graph> graph;
     collectively(world_, [&] { graph.emplace(make_graph(deck, decks_.graph, data_.vocab)); });
+
+    // 3. Device, and what is known of its speed.
+    const int threads = compute_threads(deck, world_, mpi_.host());
+    const MeshGroups groups(world_, mesh);
+    std::unique_ptr<Device> device;
+    collectively(world_, [&] {
+      device = make_device(
+          {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
+    });
+    const std::optional<Profile> profile = obtain_profile(
+        {deck, *graph, *data_.batches, mesh, world_, mpi_.host(), groups, *device, threads});
+
+    // 4. Strategy, program, and what it is going to take.
     const Strategy strategy = load_strategy(options_.strategy, deck, *graph, mesh, world_);
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
@@ -163,23 +125,22 @@ class Run {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
     });
+    if (profile && world_.rank() == 0) {
+      prediction_ = simulate(program_, CostModel(*profile));
+    }
 
-    // 4. Device and memory.
-    const int threads = compute_threads(deck, world_, mpi_.host());
-    const MeshGroups groups(world_, mesh);
-    std::unique_ptr<Device> device;
+    // 5. Memory, and the timing file.
     std::optional<Executor> executor;
     collectively(world_, [&] {
-      device = make_device(
-          {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
       executor.emplace(program_, std::move(plan), *device, world_.rank(), groups, threads,
                        deck.train.seed);
     });
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));
-
-    // 5. Timing file.
+    if (prediction_) {
+      log::info("predicted: {}", describe(*prediction_));
+    }
     const TimingHeader header = make_header(*graph, strategy, executor->plan(), *device);
     std::optional<TimingFile> timings;
     collectively(world_, [&] {
@@ -203,7 +164,7 @@ class Run {
     // 7. Leave together.
     heartbeat_.reset();
     if (first) {
-      report.summary(executor->plan(), out_);
+      report.summary(executor->plan(), prediction_, out_);
     }
   }
 
@@ -274,8 +235,11 @@ class Run {
                        .hash = fmt::format("{:016x}", strategy_hash(graph, strategy)),
                        .text = print_strategy(graph, strategy)};
     header.program = {.text = print_program(program_), .rows = program_rows(program_)};
-    header.memory = {.peak_bytes = all_gather_value(world_, plan.bytes),
+    header.memory = {.peak_bytes = all_gather_value(world_, device.allocated()),
                      .parameter_bytes = all_gather_value(world_, plan.parameter_bytes)};
+    if (prediction_) {
+      header.prediction = prediction_row(*prediction_, plan);
+    }
     header.experts = expert_layers(program_);
     return header;
   }
@@ -289,27 +253,14 @@ class Run {
   Program program_;
   std::atomic<const Trainer*> trainer_ = nullptr;
   std::atomic<const Executor*> executor_ = nullptr;
+  std::optional<Prediction> prediction_;  // on rank 0
   std::optional<Heartbeat> heartbeat_;
 };
 
 }  // namespace
 
 int train(const TrainOptions& options, int* argc, char*** argv) {
-  MpiSession mpi(argc, argv);
-  Run run(options, mpi);
-  try {
-    run.go();
-    return 0;
-  } catch (const CollectiveError& error) {
-    if (*error.what() != '\0') {
-      log::error(error.what());
-    }
-    return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    abort_all_ranks(error.code(), error.what());
-  } catch (const std::exception& error) {
-    abort_all_ranks(ExitCode::internal, error.what());
-  }
+  return run_job(argc, argv, [&](MpiSession& mpi) { Run(options, mpi).go(); });
 }
 
 }  // namespace hidup

@@ -81,6 +81,7 @@ struct ClusterDeck {
   std::vector<MeshAxis> mesh;            // outermost axis first
   std::string comm_backend;
   double heartbeat_timeout_s = 0.0;  // key cluster.comm.heartbeat_timeout
+  std::string profile;               // auto, none, or a file: absolute
 };
 
 struct Deck {

@@ -33,6 +33,7 @@ std::vector<Key> model_keys() {
               "refused here; `model.sequence` and `train.batch` must be the graph's. Relative "
               "paths start as those of `data.path`.",
        .fallback = "none",
+       .choices = {"none"},
        .is_path = true,
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.graph; }},
       {.name = "model.layers",
@@ -285,6 +286,16 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .choices = {"auto", "mpi"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
+      {.name = "cluster.profile",
+       .doc =
+           "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
+           "refused where it was measured with another build, device, libraries or ranks. auto: "
+           "`train` keeps one for each model, which it measures where there is none. none: "
+           "nothing is predicted. Relative paths start as those of `data.path`.",
+       .fallback = "auto",
+       .choices = {"auto", "none"},
+       .is_path = true,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile; }},
       {.name = "cluster.comm.heartbeat_timeout",
        .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
               "with exit code 5.",

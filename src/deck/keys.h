@@ -50,7 +50,8 @@ struct Key {
   std::vector<std::string> choices;
   Range range;
   Unit unit = Unit::none;
-  bool is_path = false;  // a string that is the path of a file, or "none" for none (empty)
+  // A string that is the path of a file, or one of the choices; "none" leaves it empty.
+  bool is_path = false;
   std::vector<Condition> conditions;
   // The member; `item` is the index in the list where the name has a "[]".
   Slot (*slot)(Deck& deck, size_t item);

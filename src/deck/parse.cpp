@@ -220,15 +220,17 @@ class DeckReader {
     }
   }
 
-  // A word in quotes is a path even if it is the word none.
+  // A word in quotes is a path even if it is one of the key's choices.
   void read_path(const Key& key, const std::string& name, const YamlNode& value, std::string& path,
                  const Position& position) {
     path.clear();
-    const bool none = value.kind == YamlNode::Kind::scalar && !value.quoted && value.text == "none";
-    if (!none) {
-      read_scalar_at(key, name, value, &path, position);
-      path = (fs::path(folder_) / path).lexically_normal();
+    if (value.kind == YamlNode::Kind::scalar && !value.quoted &&
+        std::ranges::find(key.choices, value.text) != key.choices.end()) {
+      path = value.text == "none" ? "" : value.text;
+      return;
     }
+    read_scalar_at(key, name, value, &path, position);
+    path = (fs::path(folder_) / path).lexically_normal();
   }
 
   void read_paths(const Key& key, const std::string& name, const YamlNode& value,

@@ -189,7 +189,7 @@ Number read_number(const Key& key, const YamlNode& node) {
 
 std::string read_string(const Key& key, const YamlNode& node) {
   const std::string& text = node.text;
-  if (key.choices.empty()) {
+  if (key.choices.empty() || key.is_path) {
     // yaml-cpp lets a quote that is never closed take the rest of the deck and a blank.
     if (text.empty() || text.front() == ' ' || text.back() == ' ') {
       refuse(key, node, ", which is empty or has a blank at its ends: is a quote missing?");
@@ -239,7 +239,8 @@ std::string allowed_values(const Key& key) {
     return "a file, a glob or a list of them";
   }
   if (key.is_path) {
-    return "a file, or none";
+    return key.choices.size() == 1 ? fmt::format("a file, or {}", key.choices[0])
+                                   : fmt::format("a file, {}", fmt::join(key.choices, " or "));
   }
   if (std::holds_alternative<std::string*>(slot)) {
     return key.choices.empty()       ? "a word"
@@ -313,7 +314,8 @@ std::string format_value(const Key& key, const Slot& slot) {
             if (key.is_path && value->empty()) {
               return "none";
             }
-            return key.choices.empty() ? quote(*value) : *value;
+            const bool word = std::ranges::find(key.choices, *value) != key.choices.end();
+            return word ? *value : quote(*value);
           },
           [&](std::vector<std::string>* value) { return format_paths(*value); },
           [&](std::vector<MeshAxis>*) -> std::string {

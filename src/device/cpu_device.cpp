@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -68,7 +69,8 @@ class CpuStream final : public Stream {
   }
 
   void copy(void* to, const void* from, int64_t bytes) override {
-    if (bytes == 0) return;  // an empty region may have no address, which memcpy must not be given
+    if (bytes == 0)
+      return;  // an empty region may have no address, which memcpy must not be given
     enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
 
@@ -157,8 +159,14 @@ class CpuStream final : public Stream {
 // Pages come from mmap directly: zeroed, and touched first by the threads that use them.
 class CpuBuffer final : public Buffer {
  public:
-  CpuBuffer(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
-  ~CpuBuffer() override { munmap(data_, static_cast<size_t>(bytes_)); }
+  CpuBuffer(std::byte* data, int64_t bytes, std::shared_ptr<std::atomic<int64_t>> allocated)
+      : data_(data), bytes_(bytes), allocated_(std::move(allocated)) {
+    *allocated_ += bytes_;
+  }
+  ~CpuBuffer() override {
+    munmap(data_, static_cast<size_t>(bytes_));
+    *allocated_ -= bytes_;
+  }
   CpuBuffer(const CpuBuffer&) = delete;
   CpuBuffer& operator=(const CpuBuffer&) = delete;
   std::byte* data() override { return data_; }
@@ -167,7 +175,20 @@ class CpuBuffer final : public Buffer {
  private:
   std::byte* data_;
   int64_t bytes_;
+  std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
 };
+
+// As Linux has it: "AMD EPYC 9R14"; "cpu" where it has none.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) {
+      const size_t start = line.find_first_not_of(" \t", line.find(':') + 1);
+      return start == std::string::npos ? "cpu" : line.substr(start);
+    }
+  }
+  return "cpu";
+}
 
 class CpuDevice final : public Device {
  public:
@@ -178,7 +199,7 @@ class CpuDevice final : public Device {
     }
   }
 
-  std::string name() const override { return "cpu"; }
+  std::string name() const override { return processor_name(); }
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
@@ -194,8 +215,10 @@ class CpuDevice final : public Device {
     }
     // Large pages where the kernel has them: fewer faults in the first step.
     madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
-    return std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size);
+    return std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size, allocated_);
   }
+
+  int64_t allocated() const override { return *allocated_; }
 
   std::unique_ptr<Stream> create_stream(const std::string&, int threads) override {
     return std::make_unique<CpuStream>(shared_, threads);
@@ -205,6 +228,7 @@ class CpuDevice final : public Device {
 
  private:
   int64_t memory_;
+  std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 

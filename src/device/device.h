@@ -63,6 +63,8 @@ class Device {
   virtual std::string name() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
+  // Bytes of all buffers that live.
+  virtual int64_t allocated() const = 0;
   // `threads`: size of the OpenMP team that work on this stream may use.
   virtual std::unique_ptr<Stream> create_stream(const std::string& name, int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;

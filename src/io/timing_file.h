@@ -5,11 +5,13 @@
 // "s", "bytes", "flop", "tokens", "nat", "1" for other numbers, "" for text.
 //
 //   /input/{model_deck,cluster_deck,resolved}, /strategy/text, /program/text   scalar text
-//   /strategy attributes: name, hash
+//   /strategy attributes: name, hash, and where there is a prediction predicted_iteration_s,
+//     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
 //   /iterations/{step,wall_s,loss,tokens,lr,grad_norm}                         [n]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
+//   /program/{predicted_start_s,predicted_s}     since the step's start     [instructions]
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
 //   /experts/{tokens,dropped}                          [n, layers with experts, experts]
 //   /experts attribute: layers, their number
@@ -76,6 +78,17 @@ struct ProgramInfo {
   std::vector<ProgramRow> rows;
 };
 
+// What a step is going to take, on the busiest rank.
+struct PredictionInfo {
+  double iteration_s = 0.0;
+  double compute_s = 0.0;
+  double comm_s = 0.0;
+  double exposed_comm_s = 0.0;
+  int64_t peak_bytes = 0;
+  std::vector<double> start_s;   // of every instruction, since the step's start
+  std::vector<double> length_s;  // likewise
+};
+
 // By rank, [world_size].
 struct RankMemory {
   std::vector<int64_t> peak_bytes;
@@ -101,6 +114,7 @@ struct TimingHeader {
   Inputs inputs;
   StrategyInfo strategy;
   ProgramInfo program;
+  std::optional<PredictionInfo> prediction;
   RankMemory memory;
   ExpertLayers experts;
 };

@@ -90,6 +90,9 @@ void TimingLayout::write_header(const TimingHeader& header) {
   file_.set_attribute(strategy.get(), "name", header.strategy.name);
   file_.set_attribute(strategy.get(), "hash", header.strategy.hash);
   write_program(header.program);
+  if (header.prediction) {
+    write_prediction(*header.prediction);
+  }
   write_array("/ranks/peak_bytes", "bytes", header.memory.peak_bytes);
   write_array("/ranks/parameter_bytes", "bytes", header.memory.parameter_bytes);
 }
@@ -124,6 +127,18 @@ void TimingLayout::write_program(const ProgramInfo& program) {
   write_array("/program/collective", gather(rows, &ProgramRow::collective));
   write_array("/program/flops", "flop", gather(rows, &ProgramRow::flops));
   write_array("/program/bytes", "bytes", gather(rows, &ProgramRow::bytes));
+}
+
+void TimingLayout::write_prediction(const PredictionInfo& prediction) {
+  const hdf5::Handle group(
+      file_.checked(H5Oopen(file_.id(), "/strategy", H5P_DEFAULT), "open /strategy"));
+  file_.set_attribute(group.get(), "predicted_iteration_s", prediction.iteration_s);
+  file_.set_attribute(group.get(), "predicted_compute_s", prediction.compute_s);
+  file_.set_attribute(group.get(), "predicted_comm_s", prediction.comm_s);
+  file_.set_attribute(group.get(), "predicted_exposed_comm_s", prediction.exposed_comm_s);
+  file_.set_attribute(group.get(), "predicted_peak_bytes", prediction.peak_bytes);
+  write_array("/program/predicted_start_s", "s", prediction.start_s);
+  write_array("/program/predicted_s", "s", prediction.length_s);
 }
 
 void TimingLayout::add_columns(hsize_t world_size) {

@@ -46,6 +46,7 @@ class TimingLayout {
   void write_header(const TimingHeader& header);
   void write_run(const RunAttributes& run);
   void write_program(const ProgramInfo& program);
+  void write_prediction(const PredictionInfo& prediction);
   void add_columns(hsize_t world_size);
   void add_expert_columns(const ExpertLayers& experts);
 

@@ -101,33 +101,121 @@ double flops_of(const Instruction& instruction, const Shapes& in, const Shapes& 
   return 0.0;
 }
 
+// Elements of the first `count` dimensions, and of the rest.
+int64_t leading(const Shape& shape, int64_t count) {
+  return elements(Shape(shape.begin(), shape.begin() + count));
+}
+int64_t trailing(const Shape& shape, int64_t count) {
+  return elements(Shape(shape.begin() + count, shape.end()));
+}
+
+// Of the product x [rows, summed] * weight [summed, columns] -> y [rows, columns].
+std::vector<int64_t> product_sizes(const Instruction& instruction, const Shape& x, const Shape& y) {
+  const auto summed_dims = static_cast<int64_t>(instruction.attributes.at("contract"));
+  const int64_t row_dims = static_cast<int64_t>(x.size()) - summed_dims;
+  return {leading(x, row_dims), trailing(x, row_dims), trailing(y, row_dims)};
+}
+
+// Of buffers [batch, experts, capacity, column].
+std::vector<int64_t> expert_sizes(const Shape& x, const Shape& y) {
+  return {x[1], x[0] * x[2], x[3], y[3]};
+}
+
+// Of [batch, sequence, ...] with lse [batch, heads, sequence].
+std::vector<int64_t> attention_sizes(const Shape& y, const Shape& lse) {
+  const int64_t heads = std::max<int64_t>(lse[1], 1);
+  return {lse[0] * lse[1], lse[2], trailing(y, 2) / heads};
+}
+
+std::vector<int64_t> sizes_of(const Instruction& instruction, const Shapes& in, const Shapes& out) {
+  switch (instruction.opcode) {
+    case Opcode::matmul:
+      return product_sizes(instruction, in[0], out[0]);
+    case Opcode::matmul_backward_input:
+      return product_sizes(instruction, out[0], in[0]);
+    case Opcode::matmul_backward_weight:
+      return product_sizes(instruction, in[0], in[1]);
+    case Opcode::expert_matmul:
+      return expert_sizes(in[0], out[0]);
+    case Opcode::expert_matmul_backward_input:
+      return expert_sizes(out[0], in[0]);
+    case Opcode::expert_matmul_backward_weight:
+      return expert_sizes(in[0], in[1]);
+    case Opcode::attention:
+      return attention_sizes(out[0], out[1]);
+    case Opcode::attention_backward:
+      return attention_sizes(in[1], in[2]);
+    case Opcode::adam:
+    case Opcode::squared_norm: {
+      int64_t total = 0;
+      for (const Shape& shape : in) {
+        total += elements(shape);
+      }
+      return {static_cast<int64_t>(in.size()), total};
+    }
+    default: {
+      Shape largest = out.empty() ? in.at(0) : out[0];
+      for (const Shape& shape : in) {
+        largest = elements(shape) > elements(largest) ? shape : largest;
+      }
+      const int64_t columns = largest.empty() ? 1 : largest.back();
+      return {columns == 0 ? 0 : elements(largest) / columns, columns};
+    }
+  }
+}
+
+// The buffers of messages are not counted: their sizes follow from the values.
+template <typename Use>
+void for_values(const Program& program, const std::vector<ValueId>& values, Use use) {
+  for (const ValueId value : values) {
+    if (program.value(value).holds.empty()) {
+      use(value);
+    }
+  }
+}
+
 }  // namespace
 
+bool is_product(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::matmul:
+    case Opcode::matmul_backward_input:
+    case Opcode::matmul_backward_weight:
+    case Opcode::expert_matmul:
+    case Opcode::expert_matmul_backward_input:
+    case Opcode::expert_matmul_backward_weight:
+    case Opcode::attention:
+    case Opcode::attention_backward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {
+  Shapes in;
+  Shapes out;
+  double in_bytes = 0.0;
+  double out_bytes = 0.0;
+  for_values(program, instruction.inputs, [&](ValueId value) {
+    in.push_back(program.local_shape(value, rank));
+    in_bytes += static_cast<double>(program.local_bytes(value, rank));
+  });
+  for_values(program, instruction.outputs, [&](ValueId value) {
+    out.push_back(program.local_shape(value, rank));
+    out_bytes += static_cast<double>(program.local_bytes(value, rank));
+  });
+  return {.flops = flops_of(instruction, in, out),
+          .bytes = collective_of(instruction.opcode).empty() ? in_bytes + out_bytes
+                                                             : std::max(in_bytes, out_bytes),
+          .sizes = sizes_of(instruction, in, out)};
+}
+
 void estimate_work(Program& program) {
-  const auto shapes_of = [&](const std::vector<ValueId>& values) {
-    Shapes shapes;
-    for (const ValueId value : values) {
-      if (program.value(value).holds.empty()) {
-        shapes.push_back(program.local_shape(value, 0));
-      }
-    }
-    return shapes;
-  };
-  const auto bytes_of = [&](const std::vector<ValueId>& values) {
-    double bytes = 0.0;
-    for (const ValueId value : values) {
-      if (program.value(value).holds.empty()) {
-        bytes += static_cast<double>(program.local_bytes(value, 0));
-      }
-    }
-    return bytes;
-  };
   for (Instruction& instruction : program.instructions) {
-    const double in = bytes_of(instruction.inputs);
-    const double out = bytes_of(instruction.outputs);
-    instruction.flops =
-        flops_of(instruction, shapes_of(instruction.inputs), shapes_of(instruction.outputs));
-    instruction.bytes = collective_of(instruction.opcode).empty() ? in + out : std::max(in, out);
+    const Work work = work_of(program, instruction, 0);
+    instruction.flops = work.flops;
+    instruction.bytes = work.bytes;
   }
 }
 

@@ -1,13 +1,29 @@
 // How much every instruction computes and moves.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "program/program.h"
 
 namespace hidup {
 
-// Fills Instruction::flops and bytes with those of rank 0, which holds the largest parts.
-// flops: a multiply-add is two. bytes: operands once each; of a collective, what it
-// takes in or gives out, whichever is more (as nccl-tests count).
+// flops: a multiply-add is two. bytes: operands once each; of a collective, what it takes in or
+// gives out, whichever is more (as nccl-tests count). sizes: what else the speed depends on: of a
+// product [rows, summed, columns], with experts [experts, rows of one, summed, columns]; of an
+// attention [batch x heads, sequence, head size]; of the other operations [rows, columns] of the
+// largest operand; of an optimizer's [tensors, elements].
+struct Work {
+  double flops = 0.0;
+  double bytes = 0.0;
+  std::vector<int64_t> sizes;
+};
+Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
+
+// Whether the time of the instruction grows with its flops (a product) rather than its bytes.
+bool is_product(Opcode opcode);
+
+// Fills Instruction::flops and bytes with those of rank 0.
 void estimate_work(Program& program);
 
 }  // namespace hidup

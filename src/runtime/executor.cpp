@@ -71,7 +71,7 @@ void Executor::initialize_parameters(uint64_t seed) {
   }
 }
 
-void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs) {
+void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
   host_state_ = {.step = static_cast<uint64_t>(step),
                  .learning_rate = static_cast<float>(learning_rate)};
   Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
@@ -89,6 +89,9 @@ void Executor::start(int64_t step, double learning_rate, const StepInputs& input
     Stream& stream = *streams_[static_cast<size_t>(instruction.stream)];
     for (const int wait : instruction.waits) {
       stream.wait(*bound_[static_cast<size_t>(wait)].end);
+    }
+    if (order == Order::in_turn && i > 0) {
+      stream.wait(*bound_[i - 1].end);
     }
     stream.record(*bound_[i].start);
     bound_[i].issue(stream);

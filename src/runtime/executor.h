@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "cost/busy.h"
 #include "device/device.h"
 #include "kernels/step_state.h"
 #include "program/memory.h"
@@ -13,11 +14,6 @@
 #include "runtime/mesh_groups.h"
 
 namespace hidup {
-
-struct Interval {
-  double start_s = 0.0;  // on monotonic_seconds()'s clock
-  double end_s = 0.0;
-};
 
 // This rank's parts of Program::tokens and targets, i32.
 struct StepInputs {
@@ -39,12 +35,16 @@ class Executor {
   const Program& program() const { return program_; }
   const MemoryPlan& plan() const { return plan_; }
 
+  // overlapped: as the program says. in_turn: each instruction after the one before it in the list,
+  // so that the times are those of instructions alone.
+  enum class Order { overlapped, in_turn };
   // Starts a step and returns at once. `inputs` must stay until wait() returns.
-  void start(int64_t step, double learning_rate, const StepInputs& inputs);
+  void start(int64_t step, double learning_rate, const StepInputs& inputs,
+             Order order = Order::overlapped);
   // Ends the step. Throws what an instruction threw.
   void wait();
 
-  // After wait(): when every instruction ran.
+  // After wait(): when every instruction ran, on monotonic_seconds()'s clock.
   std::span<const Interval> times() const { return times_; }
   // A copy of this rank's part of a value (f32).
   std::vector<float> read(ValueId value);

@@ -6,15 +6,13 @@
 #include <algorithm>
 #include <charconv>
 #include <initializer_list>
-#include <map>
 #include <optional>
 #include <span>
 
 #include "core/text.h"
 #include "graph/batch.h"
 #include "graph/text.h"
-#include "yaml/problems.h"
-#include "yaml/yaml_tree.h"
+#include "yaml/fields.h"
 
 namespace hidup {
 namespace {
@@ -29,16 +27,8 @@ class StrategyReader {
   }
 
   Strategy read(const std::string& text) {
-    std::vector<YamlProblem> malformed;
-    const YamlNode root = parse_yaml(text, malformed);
-    for (const YamlProblem& problem : malformed) {
-      problems_.add({0, problem.line, problem.column}, problem.message);
-    }
-    if (problems_.empty() && root.kind != Kind::map) {
-      report(root, "expected a strategy: a map that begins with format_version");
-    }
-    problems_.throw_if_any();
-    const Fields fields =
+    const YamlNode root = parse_yaml_map(text, "a strategy", problems_);
+    const YamlFields fields =
         fields_of(root, {"format_version", "graph_hash", "mesh", "name", "microbatches",
                          "gradients", "operations", "parameters"});
     read_head(fields);
@@ -50,39 +40,13 @@ class StrategyReader {
   }
 
  private:
-  using Fields = std::map<std::string, YamlNode>;
-
   void report(const YamlNode& node, const std::string& message) {
     problems_.add({0, node.line, node.column}, message);
   }
 
-  // All known keys; a null node stands for one that is missing, which is reported unless it is
-  // optional (inputs and outputs).
-  Fields fields_of(const YamlNode& map, std::initializer_list<const char*> known,
-                   std::initializer_list<const char*> optional = {}) {
-    Fields fields;
-    std::vector<std::string> names(known.begin(), known.end());
-    names.insert(names.end(), optional.begin(), optional.end());
-    for (size_t i = 0; map.kind == Kind::map && i < map.keys.size(); ++i) {
-      const YamlNode& key = map.keys[i];
-      if (std::ranges::find(names, key.text) == names.end()) {
-        const std::string hint = nearest(key.text, names);
-        report(key, fmt::format("unknown key {}{}", key.text,
-                                hint.empty() ? fmt::format("; known: {}", fmt::join(names, ", "))
-                                             : fmt::format(": did you mean {}?", hint)));
-      } else if (!fields.emplace(key.text, map.values[i]).second) {
-        report(key, fmt::format("{} is given twice", key.text));
-      }
-    }
-    for (const std::string name : known) {
-      if (!fields.contains(name)) {
-        report(map, fmt::format("{} is missing", name));
-      }
-    }
-    for (const std::string& name : names) {
-      fields.try_emplace(name);
-    }
-    return fields;
+  YamlFields fields_of(const YamlNode& map, std::initializer_list<const char*> known,
+                       std::initializer_list<const char*> optional = {}) {
+    return hidup::fields_of(map, known, optional, problems_);
   }
 
   void expect_text(const YamlNode& node, std::string_view key, const std::string& wanted,
@@ -93,7 +57,7 @@ class StrategyReader {
     }
   }
 
-  void read_head(const Fields& fields) {
+  void read_head(const YamlFields& fields) {
     if (!problems_.empty()) {
       return;
     }
@@ -130,7 +94,7 @@ class StrategyReader {
   void read_mesh(const YamlNode& node) {
     std::vector<std::string> found;
     for (const YamlNode& axis : node.values) {
-      const Fields fields = fields_of(axis, {"name", "size"});
+      const YamlFields fields = fields_of(axis, {"name", "size"});
       found.push_back(fmt::format("{}={}", fields.at("name").text, fields.at("size").text));
     }
     std::vector<std::string> wanted;
@@ -156,7 +120,7 @@ class StrategyReader {
 
   void read_operation(const YamlNode& node, OpId id) {
     const std::string& name = graph_.op_name(id);
-    const Fields fields = fields_of(node, {"op", "rule"}, {"inputs", "outputs"});
+    const YamlFields fields = fields_of(node, {"op", "rule"}, {"inputs", "outputs"});
     if (fields.at("op").text != name) {
       report(node, fmt::format("op: expected {}, the next operation of the graph, found {}", name,
                                fields.at("op").text));
@@ -197,7 +161,7 @@ class StrategyReader {
   }
 
   // A list of layouts, as the rule has them.
-  void check_placements(const Fields& fields, OpId id, const OpStrategy& op) {
+  void check_placements(const YamlFields& fields, OpId id, const OpStrategy& op) {
     std::vector<Layout> inputs;
     for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
       inputs.push_back(input_layout(op, i));
@@ -265,7 +229,7 @@ class StrategyReader {
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Tensor& tensor = graph_.tensor(wanted[i]);
-      const Fields fields = fields_of(node.values[i], {"name", "storage", "optimizer_state"});
+      const YamlFields fields = fields_of(node.values[i], {"name", "storage", "optimizer_state"});
       if (fields.at("name").text != tensor.name) {
         report(node.values[i], fmt::format("name: expected {}, the next parameter of the graph, "
                                            "found {}",

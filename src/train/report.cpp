@@ -27,6 +27,13 @@ void keep_recent(std::deque<double>& values, double value) {
 
 }  // namespace
 
+std::string describe(const Prediction& prediction) {
+  return fmt::format(
+      "{} per step: compute {}, communication {}, of it exposed {}",
+      format_seconds(prediction.iteration_s), format_seconds(prediction.busy.compute_s),
+      format_seconds(prediction.busy.comm_s), format_seconds(prediction.busy.exposed_comm_s));
+}
+
 Report::Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy)
     : steps_(steps), tokens_per_step_(tokens_per_step), unigram_entropy_(unigram_entropy) {}
 
@@ -61,7 +68,8 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
   }
 }
 
-void Report::summary(const MemoryPlan& plan, const std::string& file) const {
+void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
+                     const std::string& file) const {
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   fmt::print("\n");
@@ -85,6 +93,10 @@ void Report::summary(const MemoryPlan& plan, const std::string& file) const {
     // below that where steps take longer than both.
     fmt::print("        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
                100.0 * (compute + comm - wall) / std::min(compute, comm));
+  }
+  if (prediction) {
+    const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);
+    fmt::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
   }
   fmt::print("memory  {}\n", describe(plan));
   fmt::print("file    {}\n", file);

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 
+#include "cost/simulate.h"
 #include "program/memory.h"
-#include "train/busy.h"
 
 namespace hidup {
+
+// "24.1 ms per step: compute 22.5 ms, communication 3.6 ms, of it exposed 1.1 ms"
+std::string describe(const Prediction& prediction);
 
 // Used on rank 0. Prints the first and the last step, and otherwise a line a second.
 class Report {
@@ -20,7 +24,8 @@ class Report {
   // and the slowest rank's busy times.
   void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
 
-  void summary(const MemoryPlan& plan, const std::string& file) const;
+  void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
+               const std::string& file) const;
 
  private:
   double mean_wall() const;

@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "io/gradient_file.h"
 #include "train/assemble.h"
+#include "train/inputs.h"
 #include "train/schedule.h"
 
 namespace hidup {
@@ -22,41 +23,11 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       start_(start),
       outputs_(outputs) {}
 
-namespace {
-
-// Columns start .. start + count - 1 of rows of `width`.
-std::vector<int32_t> columns_of(const std::vector<int32_t>& rows, int64_t width, int64_t start,
-                                int64_t count) {
-  std::vector<int32_t> columns;
-  for (auto row = rows.begin(); row != rows.end(); row += width) {
-    columns.insert(columns.end(), row + start, row + start + count);
-  }
-  return columns;
-}
-
-}  // namespace
-
-void Trainer::fill(int64_t step, StepInputs& inputs) const {
-  const Program& program = executor_.program();
-  const int64_t sequence = batches_.sequence();
-  const auto fill_parts = [&](const std::vector<ValueId>& values, bool targets,
-                              std::vector<std::vector<int32_t>>& parts) {
-    parts.clear();
-    for (const ValueId id : values) {
-      const Region part = program.region(id, world_.rank());
-      std::vector<int32_t> rows[2];  // tokens, targets
-      rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
-      rows[1].resize(rows[0].size());
-      batches_.fill((step - 1) * deck_.train.batch + part.start[0], part.extent[0], rows[0].data(),
-                    rows[1].data());
-      parts.push_back(columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
-    }
-  };
-  fill_parts(program.tokens, false, inputs.tokens);
-  fill_parts(program.targets, true, inputs.targets);
-}
-
 void Trainer::run() {
+  const auto fill = [this](int64_t step, StepInputs& inputs) {
+    fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
+                inputs);
+  };
   StepInputs batch;
   StepInputs next;
   fill(1, batch);
@@ -72,6 +43,9 @@ void Trainer::run() {
     std::swap(batch, next);
     const double now = monotonic_seconds();
     write_step(now - std::exchange(began, now));
+    if (outputs_.on_step) {
+      outputs_.on_step(iteration_);
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct TrainingOutputs {
   Report* report = nullptr;       // rank 0 only
   std::string gradients;          // file for the gradients of step 1; empty: none
   bool overwrite = false;         // of the gradient file
+  std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank
 };
 
 class Trainer {
@@ -35,7 +37,6 @@ class Trainer {
   int64_t current_step() const { return step_; }
 
  private:
-  void fill(int64_t step, StepInputs& inputs) const;
   void finish_step(int64_t step);
   void record_timeline(int64_t step);
   void write_step(double wall_s);

@@ -4,9 +4,14 @@
 #include <span>
 
 #include "program/program.h"
-#include "runtime/executor.h"
 
 namespace hidup {
+
+// When an instruction ran, or is predicted to.
+struct Interval {
+  double start_s = 0.0;
+  double end_s = 0.0;
+};
 
 struct BusyTimes {
   double compute_s = 0.0;

@@ -1,4 +1,4 @@
-#include "train/busy.h"
+#include "cost/busy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,121 @@
+#include "cost/cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+// What the time of the instruction grows with.
+double amount(Opcode opcode, const Work& work) {
+  return is_product(opcode) ? work.flops : work.bytes;
+}
+
+std::vector<double> logarithms(const std::vector<int64_t>& sizes) {
+  std::vector<double> logs;
+  logs.reserve(sizes.size());
+  for (const int64_t size : sizes) {
+    logs.push_back(std::log2(static_cast<double>(std::max<int64_t>(size, 1))));
+  }
+  return logs;
+}
+
+double squared_distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0.0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    sum += (a[i] - b[i]) * (a[i] - b[i]);
+  }
+  return sum;
+}
+
+// Of y between (x0, y0) and (x1, y1), all positive, straight on logarithmic scales.
+double between(double x, double x0, double x1, double y0, double y1) {
+  const double part = (std::log(x) - std::log(x0)) / (std::log(x1) - std::log(x0));
+  return y0 * std::pow(y1 / y0, part);
+}
+
+}  // namespace
+
+CostModel::CostModel(const Profile& profile)
+    : launch_s_(profile.launch_s), signal_s_(profile.signal_s), overhead_s_(profile.overhead_s) {
+  check(!profile.operations.empty(), "a profile without operations");
+  for (const OperationTime& time : profile.operations) {
+    const double work = amount(time.opcode, time.work);
+    if (work > 0.0 && time.seconds > 0.0) {
+      operations_[time.opcode].push_back(
+          {logarithms(time.work.sizes), std::log2(time.seconds / work)});
+    }
+  }
+  for (const CollectiveTimes& times : profile.collectives) {
+    collectives_[{times.opcode, times.axis}] = times.table;
+  }
+}
+
+const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode) const {
+  const auto found = operations_.find(opcode);
+  if (found != operations_.end()) {
+    return found->second;
+  }
+  const auto alike = std::ranges::find_if(
+      operations_, [&](const auto& item) { return is_product(item.first) == is_product(opcode); });
+  return alike != operations_.end() ? alike->second : operations_.begin()->second;
+}
+
+double CostModel::operation(Opcode opcode, const Work& work) const {
+  const double load = amount(opcode, work);
+  if (load <= 0.0) {
+    return 0.0;
+  }
+  // The mean pace of the nearest samples, by the inverse square of their distance.
+  constexpr size_t kNearest = 4;
+  std::array<std::pair<double, double>, kNearest> nearest;  // squared distance, pace
+  nearest.fill({std::numeric_limits<double>::max(), 0.0});
+  const std::vector<double> sizes = logarithms(work.sizes);
+  for (const Sample& sample : samples_of(opcode)) {
+    const double distance = squared_distance(sizes, sample.sizes);
+    if (distance < nearest.back().first) {
+      nearest.back() = {distance, sample.pace};
+      std::ranges::sort(nearest);
+    }
+  }
+  constexpr double kSame = 1e-6;
+  double pace = 0.0;
+  double weights = 0.0;
+  for (const auto& [distance, sample_pace] : nearest) {
+    const double weight = 1.0 / (distance + kSame);
+    pace += weight * sample_pace;
+    weights += weight;
+  }
+  return load * std::exp2(pace / weights);
+}
+
+MessageTime CostModel::collective(Opcode opcode, size_t axis, double bytes) const {
+  const auto found = collectives_.find({opcode, axis});
+  if (found == collectives_.end() || found->second.empty()) {
+    return {.bytes = bytes};
+  }
+  const std::vector<MessageTime>& table = found->second;
+  if (bytes <= table.front().bytes) {
+    return table.front();
+  }
+  if (bytes >= table.back().bytes) {
+    MessageTime longer = table.back();
+    longer.alone_s *= bytes / longer.bytes;
+    longer.beside_s *= bytes / longer.bytes;
+    longer.bytes = bytes;
+    return longer;
+  }
+  const auto above = std::ranges::upper_bound(table, bytes, {}, &MessageTime::bytes);
+  const auto below = std::prev(above);
+  const auto value = [&](double MessageTime::*member) {
+    return between(bytes, below->bytes, above->bytes, (*below).*member, (*above).*member);
+  };
+  return {bytes, value(&MessageTime::alone_s), value(&MessageTime::beside_s),
+          value(&MessageTime::slowdown)};
+}
+
+}  // namespace hidup

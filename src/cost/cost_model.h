@@ -1,0 +1,45 @@
+// The time of an operation and of a collective, from a profile.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "cost/profile.h"
+
+namespace hidup {
+
+class CostModel {
+ public:
+  // Throws Error(internal) for a profile without operations.
+  explicit CostModel(const Profile& profile);
+
+  // Seconds of an instruction that computes or copies on its rank, alone: its flops (of a product)
+  // or bytes at the pace of the timed operations whose sizes are nearest.
+  double operation(Opcode opcode, const Work& work) const;
+
+  // A collective of that many bytes (as Instruction::bytes counts them) over the ranks of an axis;
+  // slice: a copy of them on the communication stream. Between the timed sizes straight on
+  // logarithmic scales; nothing for one that was not timed.
+  MessageTime collective(Opcode opcode, size_t axis, double bytes) const;
+
+  double launch_s() const { return launch_s_; }
+  double signal_s() const { return signal_s_; }
+  double overhead_s() const { return overhead_s_; }
+
+ private:
+  // log2 of the sizes, and of the seconds per unit of work.
+  struct Sample {
+    std::vector<double> sizes;
+    double pace;
+  };
+
+  // Of the operation, or of another of its kind (product or not) where it was not timed.
+  const std::vector<Sample>& samples_of(Opcode opcode) const;
+
+  double launch_s_, signal_s_, overhead_s_;
+  std::map<Opcode, std::vector<Sample>> operations_;
+  std::map<std::pair<Opcode, size_t>, std::vector<MessageTime>> collectives_;
+};
+
+}  // namespace hidup

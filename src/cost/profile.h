@@ -1,0 +1,66 @@
+// Measured times of a machine, as data: what predictions and the search rest on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+#include "program/work.h"
+
+namespace hidup {
+
+// What the times depend on. A profile counts for a run only if all of it is equal.
+struct ProfileKey {
+  std::string build;                   // version and commit of the program that measured
+  std::string device;                  // what a rank computes on, and its number of threads
+  std::vector<std::string> libraries;  // those whose speed counts, as loaded
+  Mesh mesh;
+  std::vector<int64_t> hosts;  // the host of every rank, numbered as they first appear
+};
+
+// An instruction that was timed, alone on its rank.
+struct OperationTime {
+  Opcode opcode = Opcode::add;
+  Work work;
+  double seconds = 0.0;  // median
+};
+
+// A collective that was timed, alone and beside computation.
+struct MessageTime {
+  double bytes = 0.0;     // as Instruction::bytes counts them
+  double alone_s = 0.0;   // median, nothing computes meanwhile
+  double beside_s = 0.0;  // median, the compute stream of every rank is busy meanwhile
+  double slowdown = 1.0;  // of computation while it runs, at least 1
+};
+
+// One collective over the ranks of one axis; or slice: copies, as messages are packed by the
+// stream of communication.
+struct CollectiveTimes {
+  Opcode opcode = Opcode::all_reduce;
+  size_t axis = 0;
+  double latency_s = 0.0;          // latency_s + bytes / bandwidth fits the times alone
+  double bandwidth = 0.0;          // bytes per second
+  std::vector<MessageTime> table;  // by bytes, rising
+};
+
+struct Profile {
+  ProfileKey key;
+  std::string model;      // whose operations were timed
+  double launch_s = 0.0;  // between two instructions of a stream
+  double signal_s = 0.0;  // from the end of an instruction to what waits for it in the other stream
+  double overhead_s = 0.0;  // of a step outside the program: input, exchange of timings
+  std::vector<OperationTime> operations;
+  std::vector<CollectiveTimes> collectives;
+};
+
+// The first thing that differs, with both values: "it was measured with device ..., and this run
+// has ..."; empty where the profile fits.
+std::string profile_mismatch(const ProfileKey& measured, const ProfileKey& wanted);
+
+// As YAML.
+std::string print_profile(const Profile& profile);
+// The inverse. Throws one Error(usage) with a line "SOURCE:LINE:COLUMN: ..." per problem.
+Profile parse_profile(const std::string& text, const std::string& source);
+
+}  // namespace hidup

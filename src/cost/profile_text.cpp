@@ -1,0 +1,219 @@
+// Profiles as YAML, written and read.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <optional>
+
+#include "cost/profile.h"
+#include "yaml/fields.h"
+
+namespace hidup {
+namespace {
+
+// In double quotes, as YAML and JSON have them.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+    }
+    result += c == '\n' ? ' ' : c;
+  }
+  return result + "\"";
+}
+
+std::optional<Opcode> opcode_of(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
+    const auto opcode = static_cast<Opcode>(i);
+    if (name_of(opcode) == name) {
+      return opcode;
+    }
+  }
+  return std::nullopt;
+}
+
+class ProfileReader {
+ public:
+  explicit ProfileReader(const std::string& source) { problems_.add_source(source); }
+
+  Profile read(const std::string& text) {
+    const YamlNode root = parse_yaml_map(text, "a profile", problems_);
+    const YamlFields fields =
+        fields_of(root,
+                  {"format_version", "build", "device", "libraries", "mesh", "hosts", "model",
+                   "launch_s", "signal_s", "overhead_s", "operations", "collectives"},
+                  {}, problems_);
+    problems_.throw_if_any();
+    if (fields.at("format_version").text != "1") {
+      report(fields.at("format_version"), "format_version: expected 1");
+    }
+    read_key(fields);
+    profile_.model = fields.at("model").text;
+    profile_.launch_s = number(fields.at("launch_s"), "launch_s");
+    profile_.signal_s = number(fields.at("signal_s"), "signal_s");
+    profile_.overhead_s = number(fields.at("overhead_s"), "overhead_s");
+    for (const YamlNode& node : items(fields.at("operations"), "operations")) {
+      read_operation(node);
+    }
+    for (const YamlNode& node : items(fields.at("collectives"), "collectives")) {
+      read_collective(node);
+    }
+    if (profile_.operations.empty()) {
+      report(fields.at("operations"), "operations: expected at least one");
+    }
+    problems_.throw_if_any();
+    return std::move(profile_);
+  }
+
+ private:
+  void report(const YamlNode& node, const std::string& message) {
+    problems_.add({0, node.line, node.column}, message);
+  }
+
+  const std::vector<YamlNode>& items(const YamlNode& node, std::string_view key) {
+    if (node.kind != YamlNode::Kind::list) {
+      report(node, fmt::format("{}: expected a list", key));
+    }
+    return node.values;
+  }
+
+  // Finite and not negative.
+  double number(const YamlNode& node, std::string_view key) {
+    double value = 0.0;
+    const char* end = node.text.data() + node.text.size();
+    const auto [stop, status] = std::from_chars(node.text.data(), end, value);
+    if (status != std::errc() || stop != end || !std::isfinite(value) || value < 0.0) {
+      report(node, fmt::format("{}: expected a number, at least 0", key));
+      return 0.0;
+    }
+    return value;
+  }
+
+  int64_t whole(const YamlNode& node, std::string_view key) {
+    int64_t value = 0;
+    const char* end = node.text.data() + node.text.size();
+    const auto [stop, status] = std::from_chars(node.text.data(), end, value);
+    if (status != std::errc() || stop != end || value < 0) {
+      report(node, fmt::format("{}: expected a whole number, at least 0", key));
+      return 0;
+    }
+    return value;
+  }
+
+  std::vector<int64_t> whole_list(const YamlNode& node, std::string_view key) {
+    std::vector<int64_t> values;
+    for (const YamlNode& item : items(node, key)) {
+      values.push_back(whole(item, key));
+    }
+    return values;
+  }
+
+  void read_key(const YamlFields& fields) {
+    ProfileKey& key = profile_.key;
+    key.build = fields.at("build").text;
+    key.device = fields.at("device").text;
+    for (const YamlNode& library : items(fields.at("libraries"), "libraries")) {
+      key.libraries.push_back(library.text);
+    }
+    for (const YamlNode& axis : items(fields.at("mesh"), "mesh")) {
+      const YamlFields parts = fields_of(axis, {"name", "size"}, {}, problems_);
+      key.mesh.push_back({parts.at("name").text, whole(parts.at("size"), "size")});
+    }
+    key.hosts = whole_list(fields.at("hosts"), "hosts");
+  }
+
+  Opcode read_opcode(const YamlNode& node) {
+    const std::optional<Opcode> opcode = opcode_of(node.text);
+    if (!opcode) {
+      report(node, fmt::format("op: there is no instruction {}", node.text));
+    }
+    return opcode.value_or(Opcode::add);
+  }
+
+  void read_operation(const YamlNode& node) {
+    const YamlFields fields =
+        fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"}, {}, problems_);
+    profile_.operations.push_back({.opcode = read_opcode(fields.at("op")),
+                                   .work = {.flops = number(fields.at("flops"), "flops"),
+                                            .bytes = number(fields.at("bytes"), "bytes"),
+                                            .sizes = whole_list(fields.at("sizes"), "sizes")},
+                                   .seconds = number(fields.at("seconds"), "seconds")});
+  }
+
+  void read_collective(const YamlNode& node) {
+    const YamlFields fields =
+        fields_of(node, {"op", "axis", "latency_s", "bandwidth", "table"}, {}, problems_);
+    CollectiveTimes times{.opcode = read_opcode(fields.at("op")),
+                          .axis = static_cast<size_t>(whole(fields.at("axis"), "axis")),
+                          .latency_s = number(fields.at("latency_s"), "latency_s"),
+                          .bandwidth = number(fields.at("bandwidth"), "bandwidth")};
+    for (const YamlNode& row : items(fields.at("table"), "table")) {
+      const YamlFields cells =
+          fields_of(row, {"bytes", "alone_s", "beside_s", "slowdown"}, {}, problems_);
+      times.table.push_back(
+          {number(cells.at("bytes"), "bytes"), number(cells.at("alone_s"), "alone_s"),
+           number(cells.at("beside_s"), "beside_s"), number(cells.at("slowdown"), "slowdown")});
+      const MessageTime& last = times.table.back();
+      const bool rises = times.table.size() < 2 || (times.table.end() - 2)->bytes < last.bytes;
+      if (last.bytes <= 0.0 || last.alone_s <= 0.0 || last.beside_s <= 0.0 || last.slowdown < 1.0 ||
+          !rises) {
+        report(row, "table: expected rising bytes, times above 0 and a slowdown of at least 1");
+      }
+    }
+    profile_.collectives.push_back(std::move(times));
+  }
+
+  Problems problems_;
+  Profile profile_;
+};
+
+}  // namespace
+
+std::string print_profile(const Profile& profile) {
+  std::string text;
+  const auto print = [&text](fmt::string_view format, auto&&... values) {
+    fmt::vformat_to(std::back_inserter(text), format, fmt::make_format_args(values...));
+  };
+  const ProfileKey& key = profile.key;
+  print("format_version: 1\nbuild: {}\ndevice: {}\nlibraries:\n", quoted(key.build),
+        quoted(key.device));
+  for (const std::string& library : key.libraries) {
+    print("  - {}\n", quoted(library));
+  }
+  print("mesh:\n");
+  for (const Axis& axis : key.mesh) {
+    print("  - {{name: {}, size: {}}}\n", axis.name, axis.size);
+  }
+  print("hosts: [{}]  # of every rank\nmodel: {}\n", fmt::join(key.hosts, ", "),
+        quoted(profile.model));
+  print("launch_s: {:.4g}  # between two instructions of a stream\n", profile.launch_s);
+  print("signal_s: {:.4g}  # from a stream to the other\n", profile.signal_s);
+  print("overhead_s: {:.4g}  # of a step, outside its instructions\n", profile.overhead_s);
+  print(
+      "operations:  # alone; a product's speed counts its flops, that of the others their bytes\n");
+  for (const OperationTime& time : profile.operations) {
+    print("  - {{op: {}, sizes: [{}], flops: {:.8g}, bytes: {:.8g}, seconds: {:.4g}}}\n",
+          name_of(time.opcode), fmt::join(time.work.sizes, ", "), time.work.flops, time.work.bytes,
+          time.seconds);
+  }
+  print("collectives:  # alone, and beside computation, which they slow by a factor\n");
+  for (const CollectiveTimes& times : profile.collectives) {
+    print("  - op: {}\n    axis: {}\n    latency_s: {:.4g}\n    bandwidth: {:.4g}\n    table:\n",
+          name_of(times.opcode), times.axis, times.latency_s, times.bandwidth);
+    for (const MessageTime& row : times.table) {
+      print("      - {{bytes: {:.8g}, alone_s: {:.4g}, beside_s: {:.4g}, slowdown: {:.4g}}}\n",
+            row.bytes, row.alone_s, row.beside_s, row.slowdown);
+    }
+  }
+  return text;
+}
+
+Profile parse_profile(const std::string& text, const std::string& source) {
+  return ProfileReader(source).read(text);
+}
+
+}  // namespace hidup

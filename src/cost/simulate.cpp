@@ -1,0 +1,260 @@
+#include "cost/simulate.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::max();
+
+// Nothing of one has another size.
+bool same_parts(const Program& program, int64_t a, int64_t b) {
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    if (program.local_bytes(id, a) != program.local_bytes(id, b)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What an instruction takes on a rank: alone, beside the other stream, and how much it slows that.
+struct Duration {
+  double alone_s = 0.0;
+  double beside_s = 0.0;
+  double slowdown = 1.0;
+};
+
+Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
+                     int64_t rank) {
+  const Work work = work_of(program, instruction, rank);
+  if (collective_of(instruction.opcode).empty()) {
+    const double seconds = costs.operation(instruction.opcode, work);
+    return {seconds, seconds, 1.0};
+  }
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const MessageTime message = costs.collective(instruction.opcode, axis, work.bytes);
+  Duration total{message.alone_s, message.beside_s, message.slowdown};
+  // Messages are packed and unpacked in buffers, the operands without data of their own.
+  double packed = 0.0;
+  for (const ValueId id : instruction.outputs) {
+    if (!program.value(id).holds.empty()) {
+      packed += static_cast<double>(program.local_bytes(id, rank));
+    }
+  }
+  if (packed > 0.0) {
+    const MessageTime copy = costs.collective(Opcode::slice, axis, packed);
+    const double both = std::max(message.beside_s + copy.beside_s, 1e-12);
+    total.slowdown = (message.slowdown * message.beside_s + copy.slowdown * copy.beside_s) / both;
+    total.alone_s += copy.alone_s;
+    total.beside_s += copy.beside_s;
+  }
+  return total;
+}
+
+class Simulation {
+ public:
+  Simulation(const Program& program, const CostModel& costs) : program_(program), costs_(costs) {
+    const int64_t last = ranks_of(program.mesh) - 1;
+    ranks_.push_back(make_rank(0));
+    if (!same_parts(program, 0, last)) {
+      ranks_.push_back(make_rank(last));
+    }
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      order_[static_cast<size_t>(program.instructions[i].stream)].push_back(static_cast<int>(i));
+    }
+  }
+
+  Prediction run() {
+    while (advance()) {
+    }
+    Prediction prediction;
+    double most = -1.0;
+    for (const Rank& rank : ranks_) {
+      const BusyTimes busy = busy_times(program_, rank.times);
+      if (busy.compute_s > most) {
+        most = busy.compute_s;
+        prediction.busy = busy;
+        prediction.instructions = rank.times;
+      }
+      for (const Interval& interval : rank.times) {
+        prediction.iteration_s = std::max(prediction.iteration_s, interval.end_s);
+      }
+    }
+    prediction.iteration_s += costs_.overhead_s();
+    return prediction;
+  }
+
+ private:
+  // What a stream of a rank does: its next instruction begins at `begin`; `left` is the part of it
+  // that is still to be done.
+  struct StreamState {
+    size_t next = 0;
+    double free_at = 0.0;
+    double begin = kNever;  // of the next instruction; never: what it waits for still runs
+    bool running = false;   // since `begin`
+    double left = 1.0;
+  };
+  struct Rank {
+    std::vector<Duration> durations;
+    std::vector<Interval> times;
+    std::vector<bool> done;
+    std::array<StreamState, kStreams> streams;
+  };
+  static constexpr auto kCompute = static_cast<size_t>(StreamKind::compute);
+  static constexpr auto kComm = static_cast<size_t>(StreamKind::comm);
+
+  Rank make_rank(int64_t id) const {
+    Rank rank;
+    const size_t count = program_.instructions.size();
+    rank.durations.reserve(count);
+    for (const Instruction& instruction : program_.instructions) {
+      rank.durations.push_back(duration_of(program_, costs_, instruction, id));
+    }
+    rank.times.resize(count);
+    rank.done.assign(count, false);
+    return rank;
+  }
+
+  int current(const StreamState& state, size_t stream) const {
+    return state.next < order_[stream].size() ? order_[stream][state.next] : -1;
+  }
+
+  // When the stream's next instruction can begin; never while it waits for what is not done.
+  double begin_of(const Rank& rank, size_t stream) const {
+    const StreamState& state = rank.streams[stream];
+    const int i = current(state, stream);
+    if (i < 0) {
+      return kNever;
+    }
+    double begin = state.next == 0 ? 0.0 : state.free_at + costs_.launch_s();
+    for (const int wait : program_.instructions[static_cast<size_t>(i)].waits) {
+      if (!rank.done[static_cast<size_t>(wait)]) {
+        return kNever;
+      }
+      begin = std::max(begin, rank.times[static_cast<size_t>(wait)].end_s + costs_.signal_s());
+    }
+    return begin;
+  }
+
+  // Collectives begin when all ranks have come; slices of the stream of communication do not wait.
+  bool all_have_come(int instruction) const {
+    return collective_of(program_.instructions[static_cast<size_t>(instruction)].opcode).empty() ||
+           std::ranges::all_of(ranks_, [&](const Rank& rank) {
+             const StreamState& comm = rank.streams[kComm];
+             return comm.running && current(comm, kComm) == instruction;
+           });
+  }
+
+  // Seconds that the rest of what the stream does takes at the present pace.
+  double rest_of(const Rank& rank, size_t stream) const {
+    const StreamState& state = rank.streams[stream];
+    const auto i = static_cast<size_t>(current(state, stream));
+    const Duration& duration = rank.durations[i];
+    const StreamState& other = rank.streams[1 - stream];
+    if (stream == kComm) {
+      return state.left * (other.running ? duration.beside_s : duration.alone_s);
+    }
+    const int message = current(other, kComm);
+    const bool slowed = other.running && all_have_come(message);
+    return state.left * duration.alone_s *
+           (slowed ? rank.durations[static_cast<size_t>(message)].slowdown : 1.0);
+  }
+
+  // The same, of a collective on the slowest rank; never while it waits for a rank.
+  double common_rest(const Rank& rank, size_t stream) const {
+    const int i = current(rank.streams[stream], stream);
+    if (stream == kCompute ||
+        collective_of(program_.instructions[static_cast<size_t>(i)].opcode).empty()) {
+      return rest_of(rank, stream);
+    }
+    if (!all_have_come(i)) {
+      return kNever;
+    }
+    double slowest = 0.0;
+    for (const Rank& each : ranks_) {
+      slowest = std::max(slowest, rest_of(each, stream));
+    }
+    return slowest;
+  }
+
+  // To the next moment at which something begins or ends. False when all is done.
+  bool advance() {
+    double next = kNever;
+    std::vector<std::array<double, kStreams>> rests(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      for (size_t s = 0; s < kStreams; ++s) {
+        StreamState& state = ranks_[r].streams[s];
+        if (state.running) {
+          rests[r][s] = common_rest(ranks_[r], s);
+          next = rests[r][s] == kNever ? next : std::min(next, now_ + rests[r][s]);
+        } else {
+          state.begin = begin_of(ranks_[r], s);
+          next = std::min(next, std::max(state.begin, now_));
+        }
+      }
+    }
+    if (next == kNever) {
+      return finished();
+    }
+    const double passed = next - now_;
+    now_ = next;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      for (size_t s = 0; s < kStreams; ++s) {
+        step(ranks_[r], s, rests[r][s], passed);
+      }
+    }
+    return true;
+  }
+
+  void step(Rank& rank, size_t stream, double rest, double passed) {
+    StreamState& state = rank.streams[stream];
+    const int i = current(state, stream);
+    if (!state.running) {
+      if (i >= 0 && state.begin <= now_) {
+        state.running = true;
+        state.left = 1.0;
+        rank.times[static_cast<size_t>(i)].start_s = now_;
+      }
+      return;
+    }
+    if (rest == kNever) {
+      return;
+    }
+    constexpr double kEqual = 1e-12;  // seconds
+    if (rest <= passed + kEqual) {
+      rank.times[static_cast<size_t>(i)].end_s = now_;
+      rank.done[static_cast<size_t>(i)] = true;
+      state.running = false;
+      state.free_at = now_;
+      ++state.next;
+    } else {
+      state.left *= 1.0 - passed / rest;
+    }
+  }
+
+  bool finished() const {
+    for (const Rank& rank : ranks_) {
+      check(std::ranges::find(rank.done, false) == rank.done.end(),
+            "the simulated program stands still");
+    }
+    return false;
+  }
+
+  const Program& program_;
+  const CostModel& costs_;
+  std::array<std::vector<int>, kStreams> order_;
+  std::vector<Rank> ranks_;
+  double now_ = 0.0;
+};
+
+}  // namespace
+
+Prediction simulate(const Program& program, const CostModel& costs) {
+  return Simulation(program, costs).run();
+}
+
+}  // namespace hidup

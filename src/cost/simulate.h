@@ -1,0 +1,24 @@
+// A discrete-event simulation of a step: when every instruction runs, before it does.
+#pragma once
+
+#include <vector>
+
+#include "cost/busy.h"
+#include "cost/cost_model.h"
+#include "program/program.h"
+
+namespace hidup {
+
+struct Prediction {
+  double iteration_s = 0.0;
+  BusyTimes busy;
+  std::vector<Interval> instructions;  // since the step's start, of every one of the program's
+};
+
+// Both streams in order, waits as events, collectives on all ranks together; while both streams of
+// a rank are busy, each runs at the pace that was measured for that. Simulated are the first rank
+// and the last, which have the largest and the smallest parts (one of them where they have the
+// same); times are those of the rank that is busier with computation.
+Prediction simulate(const Program& program, const CostModel& costs);
+
+}  // namespace hidup

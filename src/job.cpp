@@ -1,0 +1,93 @@
+#include "job.h"
+
+#include <algorithm>
+
+#include "core/log.h"
+#include "planning.h"
+#include "program/lower.h"
+#include "program/print.h"
+#include "program/verify.h"
+#include "sharding/read_strategy.h"
+#include "train/collective.h"
+
+namespace hidup {
+
+Decks load_decks(const std::string& model, const std::string& cluster,
+                 const std::vector<std::string>& overrides, Communicator& world) {
+  Decks decks;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      decks.model = read_deck_file(model);
+      decks.cluster = read_deck_file(cluster);
+    }
+  });
+  for (DeckSource* source : {&decks.model, &decks.cluster}) {
+    for (std::string* text : {&source->name, &source->text, &source->folder}) {
+      *text = world.broadcast(*text);
+    }
+  }
+  collectively(world, [&] {
+    decks.deck = parse_decks(&decks.model, &decks.cluster, overrides);
+    decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
+  });
+  decks.graph = world.broadcast(decks.graph);
+  return decks;
+}
+
+Dataset load_data(Deck& deck, Communicator& world) {
+  Dataset data;
+  collectively(world, [&] { data = open_data(deck); });
+  check_same_data(world, data);
+  deck.model.vocab = data.vocab;
+  return data;
+}
+
+Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                       const Mesh& mesh, Communicator& world) {
+  std::string text;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      text = print_strategy(graph, choose_strategy(choice, deck, graph, mesh));
+    }
+  });
+  text = world.broadcast(text);
+  Strategy strategy;
+  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
+  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
+  collectively(world, [&] {
+    check(std::ranges::count(hashes, hashes[0]) == world.size(),
+          "the ranks have different strategies");
+  });
+  return strategy;
+}
+
+Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                     Communicator& world) {
+  Program program = lower(graph, strategy, lowering_options(deck));
+  const std::string mine = print_collectives(program);
+  std::vector<std::string> all;
+  for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
+    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  collectively(world, [&] { verify_ranks_agree(all); });
+  return program;
+}
+
+int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work) {
+  MpiSession mpi(argc, argv);
+  try {
+    work(mpi);
+    return 0;
+  } catch (const CollectiveError& error) {
+    if (*error.what() != '\0') {
+      log::error(error.what());
+    }
+    return static_cast<int>(error.code());
+  } catch (const Error& error) {
+    abort_all_ranks(error.code(), error.what());
+  } catch (const std::exception& error) {
+    abort_all_ranks(ExitCode::internal, error.what());
+  }
+}
+
+}  // namespace hidup

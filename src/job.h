@@ -1,0 +1,43 @@
+// What the commands share that mpirun starts. Everything here is collective.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_session.h"
+#include "deck/deck.h"
+#include "program/program.h"
+#include "sharding/strategy.h"
+#include "train/setup.h"
+
+namespace hidup {
+
+struct Decks {
+  DeckSource model;
+  DeckSource cluster;
+  std::string graph;  // text of model.graph; empty where a family is built
+  Deck deck;
+};
+// Rank 0 reads the files, all ranks parse the same text.
+Decks load_decks(const std::string& model, const std::string& cluster,
+                 const std::vector<std::string>& overrides, Communicator& world);
+
+// The same data on all ranks; the deck's vocabulary becomes a number.
+Dataset load_data(Deck& deck, Communicator& world);
+
+// Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
+// checked, not assumed.
+Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                       const Mesh& mesh, Communicator& world);
+
+// Every rank makes the program; that all made the same is checked, not assumed.
+Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                     Communicator& world);
+
+// Runs the work between start and end of MPI. Returns the exit code of an error that all ranks have
+// together, which one of them prints; any other error ends all ranks from here: unwinding would
+// wait for collectives that the others never finish.
+int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work);
+
+}  // namespace hidup

@@ -1,0 +1,69 @@
+// hidup profile: how fast these ranks compute and communicate, as a file.
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/units.h"
+#include "io/output_path.h"
+#include "job.h"
+#include "planning.h"
+#include "profiling.h"
+#include "train/collective.h"
+
+namespace hidup {
+namespace {
+
+void print_summary(const Profile& profile, const std::string& file) {
+  fmt::print("operations   {} timed\n", profile.operations.size());
+  for (const CollectiveTimes& times : profile.collectives) {
+    if (times.opcode != Opcode::slice) {
+      fmt::print("{:<14} {:>10} latency, {:>8.2f} MB/s along {}\n", name_of(times.opcode),
+                 format_seconds(times.latency_s), times.bandwidth / 1e6,
+                 profile.key.mesh[times.axis].name);
+    }
+  }
+  fmt::print("file         {}\n", file);
+}
+
+}  // namespace
+
+int profile(const ProfileOptions& options, int* argc, char*** argv) {
+  return run_job(argc, argv, [&](MpiSession& mpi) {
+    Communicator& world = mpi.world();
+    Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
+    Deck& deck = decks.deck;
+    Mesh mesh;
+    collectively(world, [&] {
+      mesh = mesh_of(deck, check_ranks(deck, world.size()));
+      if (world.rank() == 0) {
+        prepare_output(options.out, options.overwrite, "--out");
+      }
+    });
+    const Dataset data = load_data(deck, world);
+    std::optional<Graph> graph;
+    collectively(world, [&] { graph.emplace(make_graph(deck, decks.graph, data.vocab)); });
+    const int threads = compute_threads(deck, world, mpi.host());
+    const MeshGroups groups(world, mesh);
+    std::unique_ptr<Device> device;
+    collectively(world, [&] {
+      device = make_device(
+          {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
+    });
+    log::info("profile: {} rank(s) with {} thread(s) each", world.size(), threads);
+    const Profile profile = measure_profile(
+        {deck, *graph, *data.batches, mesh, world, mpi.host(), groups, *device, threads},
+        ProfileEffort::thorough);
+    collectively(world, [&] {
+      if (world.rank() == 0) {
+        write_text_file(options.out, print_profile(profile), "profile");
+        print_summary(profile, options.out);
+      }
+    });
+  });
+}
+
+}  // namespace hidup

@@ -1,0 +1,285 @@
+#include "profiling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "graph/batch.h"
+#include "graph/text.h"
+#include "job.h"
+#include "kernels/library.h"
+#include "program/memory.h"
+#include "runtime/executor.h"
+#include "runtime/profiler.h"
+#include "search/named.h"
+#include "train/clock.h"
+#include "train/collective.h"
+#include "train/inputs.h"
+#include "train/trainer.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Case {
+  std::string strategy;  // a name, or "replicate": every rank computes everything
+  int microbatches = 1;
+};
+
+std::vector<Case> cases_of(ProfileEffort effort, const Graph& graph, const Mesh& mesh) {
+  const bool one_rank = ranks_of(mesh) == 1;
+  const bool splits = batch_obstacle(graph).empty();
+  if (effort == ProfileEffort::brief) {
+    std::vector<Case> cases = {{"dp", 1}};
+    if (splits) {
+      cases.push_back({"dp", 2});
+    }
+    if (!one_rank) {
+      for (const char* name : {"megatron", "ep-deepspeed", "fsdp"}) {
+        cases.push_back({name, splits ? 2 : 1});
+      }
+    }
+    return cases;
+  }
+  std::vector<Case> cases;
+  for (const int microbatches : {1, 2, 4}) {
+    if (microbatches > 1 && !splits) {
+      break;
+    }
+    if (one_rank) {
+      cases.push_back({"dp", microbatches});
+      continue;
+    }
+    cases.push_back({"replicate", microbatches});
+    for (const NamedStrategy& named : named_strategies()) {
+      cases.push_back({std::string(named.name), microbatches});
+    }
+  }
+  return cases;
+}
+
+Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
+  Strategy strategy =
+      named_strategy(which.strategy == "replicate" ? "dp" : which.strategy, graph, mesh);
+  if (which.strategy == "replicate") {
+    for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
+      strategy.ops[static_cast<size_t>(op)].rules.assign(mesh.size(),
+                                                         find_rule(graph, op, "replicate"));
+    }
+  }
+  strategy.microbatches = which.microbatches;
+  return strategy;
+}
+
+class Measurement {
+ public:
+  Measurement(const ProfileSubject& subject, ProfileEffort effort)
+      : subject_(subject), thorough_(effort == ProfileEffort::thorough) {}
+
+  Profile run(const std::vector<Case>& cases) {
+    Profile profile{.key = profile_key(subject_), .model = subject_.graph.name()};
+    const double began = monotonic_seconds();
+    for (const Case& which : cases) {
+      time_case(which);
+      if (!thorough_ && agreed(monotonic_seconds() - began) > kBriefSeconds) {
+        break;
+      }
+    }
+    profile.operations = operations_.times();
+    profile.launch_s = median(gaps_.launch_s);
+    profile.signal_s = median(gaps_.signal_s);
+    profile.overhead_s = median(overheads_);
+    profile.collectives = time_collectives(subject_.device, subject_.groups, subject_.mesh,
+                                           subject_.world, subject_.threads, limits());
+    return profile;
+  }
+
+ private:
+  static constexpr double kBriefSeconds = 10.0;
+
+  double agreed(double mine) const { return all_gather_value(subject_.world, mine)[0]; }
+
+  MessageLimits limits() const {
+    constexpr double kMebibyte = 1 << 20;
+    return {.bytes = std::clamp(largest_message_, kMebibyte, (thorough_ ? 64 : 16) * kMebibyte),
+            .seconds = thorough_ ? 0.5 : 0.05,
+            .repetitions = thorough_ ? 9 : 5};
+  }
+
+  void time_case(const Case& which) {
+    const Program program =
+        make_program(subject_.graph, strategy_of(which, subject_.graph, subject_.mesh),
+                     subject_.deck, subject_.world);
+    const int64_t rank = subject_.world.rank();
+    std::optional<Executor> executor;
+    try {
+      collectively(subject_.world, [&] {
+        executor.emplace(program, plan_memory(program, rank), subject_.device, rank,
+                         subject_.groups, subject_.threads, subject_.deck.train.seed);
+      });
+    } catch (const CollectiveError& error) {
+      if (error.code() != ExitCode::out_of_memory) {
+        throw;
+      }
+      return;  // a strategy that does not fit is not one that can run
+    }
+    for (const Instruction& instruction : program.instructions) {
+      if (!collective_of(instruction.opcode).empty()) {
+        largest_message_ = std::max(largest_message_, instruction.bytes);
+      }
+    }
+    StepInputs inputs;
+    fill_inputs(program, rank, subject_.batches, 0, inputs);
+    operations_.run(*executor, rank, inputs, thorough_ ? 5 : 3);
+    time_overlapped(*executor);
+  }
+
+  // What lies between the instructions of a step and between steps.
+  void time_overlapped(Executor& executor) {
+    Deck deck = subject_.deck;
+    deck.train.steps = thorough_ ? 6 : 4;
+    deck.train.timeline_every = 0;
+    const auto look = [&](const Iteration& iteration) {
+      if (iteration.step > 1) {
+        gaps_.add(executor.program(), executor.times());
+        double first = executor.times()[0].start_s;
+        double last = first;
+        for (const Interval& time : executor.times()) {
+          first = std::min(first, time.start_s);
+          last = std::max(last, time.end_s);
+        }
+        overheads_.push_back(iteration.wall_s - (last - first));
+      }
+    };
+    Trainer trainer(deck, subject_.batches, executor, subject_.world, 0.0, {.on_step = look});
+    trainer.run();
+  }
+
+  const ProfileSubject& subject_;
+  bool thorough_;
+  OperationTimer operations_;
+  Gaps gaps_;
+  std::vector<double> overheads_;
+  double largest_message_ = 0.0;
+};
+
+// Where the profile of this key and graph is kept; empty where the user has no such folder.
+std::string cached_file(const ProfileKey& key, const Graph& graph) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  fs::path folder;
+  if (cache != nullptr && *cache != '\0') {
+    folder = cache;
+  } else if (home != nullptr && *home != '\0') {
+    folder = fs::path(home) / ".cache";
+  } else {
+    return "";
+  }
+  const uint64_t hash = hash_of(print_profile({.key = key}) + fmt::format("{}", graph_hash(graph)));
+  return folder / "hidup" / fmt::format("profile-{:016x}.yaml", hash);
+}
+
+// The text of a profile for this key. Throws Error(file) or Error(usage).
+std::string fitting(const std::string& file, const ProfileKey& key) {
+  std::string text = read_text_file(file, "profile");
+  const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
+  if (!mismatch.empty()) {
+    fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);
+  }
+  return text;
+}
+
+// The same of a file that this program keeps for itself: empty where it is of no use.
+std::string kept(const std::string& file, const ProfileKey& key) {
+  try {
+    return fitting(file, key);
+  } catch (const Error& error) {
+    log::warning("the profile is measured anew: {}", error.what());
+    return "";
+  }
+}
+
+// A profile is a convenience: a folder that cannot be written is told of, and no more.
+void keep(const Profile& profile, const std::string& file) {
+  try {
+    fs::create_directories(fs::path(file).parent_path());
+    const std::string part = file + ".part";
+    write_text_file(part, print_profile(profile), "profile");
+    fs::rename(part, file);
+  } catch (const std::exception& error) {
+    log::warning("the profile is not kept: {}", error.what());
+  }
+}
+
+}  // namespace
+
+ProfileKey profile_key(const ProfileSubject& subject) {
+  std::vector<std::string> hosts;
+  for (const auto& bytes : subject.world.gather(std::as_bytes(std::span(subject.host)))) {
+    hosts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  std::vector<std::string> seen;
+  ProfileKey key{.build = fmt::format("{} {}{}", program_version(), git_commit(),
+                                      git_dirty() ? " with changes" : ""),
+                 .device = fmt::format("{}, {} thread(s)", subject.device.name(), subject.threads),
+                 .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+                 .mesh = subject.mesh};
+  for (const std::string& host : hosts) {
+    auto found = std::ranges::find(seen, host);
+    if (found == seen.end()) {
+      found = seen.insert(seen.end(), host);
+    }
+    key.hosts.push_back(found - seen.begin());
+  }
+  return key;
+}
+
+Profile measure_profile(const ProfileSubject& subject, ProfileEffort effort) {
+  return Measurement(subject, effort).run(cases_of(effort, subject.graph, subject.mesh));
+}
+
+std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
+  const std::string& choice = subject.deck.cluster.profile;
+  if (choice.empty()) {
+    return std::nullopt;
+  }
+  const bool first = subject.world.rank() == 0;
+  const ProfileKey key = profile_key(subject);
+  const std::string file = choice == "auto" && first ? cached_file(key, subject.graph) : choice;
+  std::string text;
+  collectively(subject.world, [&] {
+    if (!first || (choice == "auto" && !fs::exists(file))) {
+      return;
+    }
+    text = choice == "auto" ? kept(file, key) : fitting(file, key);
+    if (!text.empty()) {
+      log::info("profile: {}", file);
+    }
+  });
+  text = subject.world.broadcast(text);
+  if (!text.empty()) {
+    return parse_profile(text, file);
+  }
+  const double began = monotonic_seconds();
+  Profile profile = measure_profile(subject, ProfileEffort::brief);
+  if (first) {
+    if (!file.empty()) {
+      keep(profile, file);
+    }
+    log::info("profile: measured in {:.1f} s{}", monotonic_seconds() - began,
+              file.empty() ? "" : ", kept in " + file);
+  }
+  // As later runs will read it.
+  return parse_profile(subject.world.broadcast(print_profile(profile)), "profile");
+}
+
+}  // namespace hidup

@@ -1,0 +1,48 @@
+// Where a run's profile comes from: measured, read from a file, or kept from an earlier run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "comm/communicator.h"
+#include "cost/profile.h"
+#include "deck/deck.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "runtime/mesh_groups.h"
+#include "train/setup.h"
+
+namespace hidup {
+
+// What a profile is measured with; all of it outlives the measurement.
+struct ProfileSubject {
+  const Deck& deck;
+  const Graph& graph;
+  const Batches& batches;
+  const Mesh& mesh;
+  Communicator& world;
+  const std::string& host;  // this rank's
+  const MeshGroups& groups;
+  Device& device;
+  int threads;
+};
+
+// thorough: all named strategies with 1, 2 and 4 microbatches. brief: a few of them, within some
+// seconds; for what `train` measures by itself.
+enum class ProfileEffort { brief, thorough };
+
+// Collective. What a profile for this run must have been measured with.
+ProfileKey profile_key(const ProfileSubject& subject);
+
+// Collective: runs steps of the model under several strategies, the instructions in turn, then
+// collectives of all sizes.
+Profile measure_profile(const ProfileSubject& subject, ProfileEffort effort);
+
+// Collective: the profile that cluster.profile asks for, on all ranks; none where it is none.
+// auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/)
+// for this key and model, measured and put there where there is none.
+// Throws CollectiveError(usage) where a file does not fit, (file) where it cannot be read.
+std::optional<Profile> obtain_profile(const ProfileSubject& subject);
+
+}  // namespace hidup

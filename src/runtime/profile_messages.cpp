@@ -1,0 +1,258 @@
+// How long collectives take, alone and beside computation.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <thread>
+
+#include "kernels/copy_box.h"
+#include "kernels/matmul.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+constexpr std::array kMessages = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
+                                  Opcode::all_to_all, Opcode::broadcast,  Opcode::slice};
+constexpr int64_t kElement = 4;                      // bytes
+constexpr double kSmallest = 64.0;                   // bytes
+constexpr double kFactor = 4.0;                      // between two sizes
+constexpr kernels::MatmulSize kLoad{128, 128, 256};  // some 0.1 ms of a core
+constexpr double kPatience = 1.0;                    // seconds of load that a measurement may take
+
+// Work that a stream repeats, and when each repetition ran.
+class Repeated {
+ public:
+  Repeated(Device& device, Stream& stream) : device_(device), stream_(stream) {}
+
+  // pause_s: that the stream idles before each.
+  template <typename Issue>
+  void issue(int times, double pause_s, Issue what) {
+    count_ = static_cast<size_t>(times);
+    while (starts_.size() < count_) {
+      starts_.push_back(device_.create_event());
+      ends_.push_back(device_.create_event());
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      if (pause_s > 0.0) {
+        stream_.enqueue(
+            [=] { std::this_thread::sleep_for(std::chrono::duration<double>(pause_s)); });
+      }
+      stream_.record(*starts_[i]);
+      what(stream_);
+      stream_.record(*ends_[i]);
+    }
+  }
+  // Waits for all.
+  std::vector<Interval> times() {
+    stream_.synchronize();
+    std::vector<Interval> times;
+    for (size_t i = 0; i < count_; ++i) {
+      times.push_back({starts_[i]->seconds(), ends_[i]->seconds()});
+    }
+    return times;
+  }
+
+ private:
+  Device& device_;
+  Stream& stream_;
+  size_t count_ = 0;
+  std::vector<std::unique_ptr<Event>> starts_, ends_;
+};
+
+std::vector<double> lengths(const std::vector<Interval>& times) {
+  std::vector<double> lengths;
+  for (const Interval& time : times) {
+    lengths.push_back(time.end_s - time.start_s);
+  }
+  return lengths;
+}
+
+// Those that lie in [begin, end].
+std::vector<Interval> within(const std::vector<Interval>& times, double begin, double end) {
+  std::vector<Interval> within;
+  std::ranges::copy_if(times, std::back_inserter(within), [&](const Interval& time) {
+    return time.start_s >= begin && time.end_s <= end;
+  });
+  return within;
+}
+
+double total_length(const std::vector<Interval>& times) {
+  const std::vector<double> all = lengths(times);
+  return std::accumulate(all.begin(), all.end(), 0.0);
+}
+
+class MessageTimer {
+ public:
+  MessageTimer(Device& device, Communicator& world, int threads, const MessageLimits& limits)
+      : world_(world),
+        limits_(limits),
+        compute_(device.create_stream("compute", threads)),
+        comm_(device.create_stream("comm", 1)),
+        loads_(device, *compute_),
+        messages_(device, *comm_),
+        operands_(device.allocate(kElement *
+                                  (kLoad.m * kLoad.k + kLoad.k * kLoad.n + kLoad.m * kLoad.n))),
+        send_(device.allocate(static_cast<int64_t>(limits.bytes) * 2)),
+        receive_(device.allocate(static_cast<int64_t>(limits.bytes))) {
+    issue_loads(8);
+    loads_.times();
+    issue_loads(16);
+    load_s_ = agreed(median(lengths(loads_.times())));
+  }
+
+  CollectiveTimes run(Opcode opcode, size_t axis, Communicator& group) {
+    CollectiveTimes times{.opcode = opcode, .axis = axis};
+    for (double bytes = kSmallest; bytes <= limits_.bytes; bytes *= kFactor) {
+      const MessageTime row = measure(opcode, group, bytes);
+      times.table.push_back(row);
+      if (row.beside_s > limits_.seconds) {
+        break;
+      }
+    }
+    fit(times);
+    return times;
+  }
+
+ private:
+  // The mean over all ranks, so that all decide alike.
+  double agreed(double mine) {
+    double sum = 0.0;
+    for (const double value : all_gather_value(world_, mine)) {
+      sum += value;
+    }
+    return sum / world_.size();
+  }
+
+  void issue_loads(int times) {
+    auto* a = reinterpret_cast<float*>(operands_->data());
+    float* b = a + kLoad.m * kLoad.k;
+    float* c = b + kLoad.k * kLoad.n;
+    loads_.issue(times, 0.0, [=](Stream& stream) {
+      kernels::matmul(stream, a, b, c, kLoad, false, false, false);
+    });
+  }
+
+  void issue_messages(int times, double pause_s, Opcode opcode, Communicator& group, double bytes) {
+    const auto count = static_cast<int64_t>(bytes) / kElement;
+    const auto peers = static_cast<size_t>(group.size());
+    std::vector<int64_t> parts(peers, count / group.size());
+    parts[0] += count % group.size();
+    auto* send = reinterpret_cast<float*>(send_->data());
+    auto* receive = reinterpret_cast<float*>(receive_->data());
+    // Every second row of 64 elements, as a message that is cut from a tensor.
+    constexpr int64_t kRow = 64;
+    const kernels::Box box{.dims = 2,
+                           .extent = {std::max<int64_t>(count / kRow, 1), std::min(count, kRow)},
+                           .from_stride = {2 * kRow, 1},
+                           .to_stride = {kRow, 1}};
+    const std::string name(name_of(opcode));
+    const std::vector<int64_t> mine(peers, parts[static_cast<size_t>(group.rank())]);
+    messages_.issue(times, pause_s, [&, send, receive](Stream& stream) {
+      switch (opcode) {
+        case Opcode::all_reduce:
+          return group.all_reduce(stream, receive, count, name);
+        case Opcode::all_gather:
+          return group.all_gather(stream, send, receive, parts, name);
+        case Opcode::reduce_scatter:
+          return group.reduce_scatter(stream, send, receive, parts, name);
+        case Opcode::all_to_all:
+          return group.all_to_all(stream, send, parts, receive, mine, name);
+        case Opcode::broadcast:
+          return group.broadcast(stream, receive, count, name);
+        default:
+          return kernels::copy_box(stream, send, receive, box);
+      }
+    });
+  }
+
+  MessageTime measure(Opcode opcode, Communicator& group, double bytes) {
+    issue_messages(1, 0.0, opcode, group, bytes);
+    messages_.times();
+    world_.barrier();
+    issue_messages(limits_.repetitions, 0.0, opcode, group, bytes);
+    MessageTime time{.bytes = bytes};
+    time.alone_s = agreed(median(lengths(messages_.times())));
+    measure_beside(opcode, group, time);
+    return time;
+  }
+
+  // Messages that begin at any moment of a product, as in a step: where the two share a core, each
+  // waits for the other now and then.
+  void measure_beside(Opcode opcode, Communicator& group, MessageTime& time) {
+    const double pause_s = 2.7 * load_s_;
+    const int sent = 3 * limits_.repetitions;
+    const double load = std::min(2.0 * (time.alone_s + pause_s) * sent, kPatience);
+    world_.barrier();
+    issue_loads(static_cast<int>(std::ceil(load / load_s_)) + 10);
+    issue_messages(sent, pause_s, opcode, group, time.bytes);
+    std::vector<Interval> loads = loads_.times();
+    std::vector<Interval> messages = messages_.times();
+    const double begin = loads.front().start_s;
+    const double end = std::min(loads.back().end_s, messages.back().end_s);
+    loads = within(loads, begin, end);
+    messages = within(messages, begin, end);
+    double message_s = time.alone_s;
+    double lost_s = 0.0;  // by the products, per message
+    if (!messages.empty()) {
+      const auto count = static_cast<double>(messages.size());
+      message_s = total_length(messages) / count;
+      lost_s = (end - begin - static_cast<double>(loads.size()) * load_s_) / count;
+    }
+    time.beside_s = std::max(agreed(message_s), time.alone_s);
+    constexpr double kMost = 0.75;  // of a message's time can be lost: noise of short ones
+    time.slowdown = 1.0 / (1.0 - std::clamp(agreed(lost_s) / time.beside_s, 0.0, kMost));
+  }
+
+  // Least squares of the relative errors of latency + bytes / bandwidth.
+  static void fit(CollectiveTimes& times) {
+    double one = 0.0;
+    double x = 0.0;
+    double xx = 0.0;
+    double y = 0.0;
+    double xy = 0.0;
+    for (const MessageTime& row : times.table) {
+      const double weight = 1.0 / (row.alone_s * row.alone_s);
+      one += weight;
+      x += weight * row.bytes;
+      xx += weight * row.bytes * row.bytes;
+      y += weight * row.alone_s;
+      xy += weight * row.bytes * row.alone_s;
+    }
+    const double slope = (one * xy - x * y) / std::max(one * xx - x * x, 1e-300);
+    times.bandwidth = slope > 0.0 ? 1.0 / slope : 0.0;
+    times.latency_s = std::max((y - slope * x) / one, 0.0);
+  }
+
+  Communicator& world_;
+  MessageLimits limits_;
+  std::unique_ptr<Stream> compute_;
+  std::unique_ptr<Stream> comm_;
+  Repeated loads_;
+  Repeated messages_;
+  std::unique_ptr<Buffer> operands_;
+  std::unique_ptr<Buffer> send_;
+  std::unique_ptr<Buffer> receive_;
+  double load_s_ = 0.0;  // of a product alone
+};
+
+}  // namespace
+
+std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
+                                              const Mesh& mesh, Communicator& world, int threads,
+                                              const MessageLimits& limits) {
+  MessageTimer timer(device, world, threads, limits);
+  std::vector<CollectiveTimes> times;
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    for (const Opcode opcode : kMessages) {
+      if (mesh[axis].size > 1) {
+        times.push_back(timer.run(opcode, axis, groups.axis(axis)));
+      }
+    }
+  }
+  return times;
+}
+
+}  // namespace hidup

@@ -1,0 +1,60 @@
+#include "runtime/profiler.h"
+
+#include <algorithm>
+
+namespace hidup {
+
+double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0.0;
+  }
+  const auto middle = values.begin() + static_cast<int64_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps) {
+  const Program& program = executor.program();
+  for (int step = 0; step <= steps; ++step) {
+    executor.start(step + 1, 0.0, inputs, Executor::Order::in_turn);
+    executor.wait();
+    for (size_t i = 0; step > 0 && i < program.instructions.size(); ++i) {  // the first warms up
+      const Instruction& instruction = program.instructions[i];
+      if (!collective_of(instruction.opcode).empty()) {
+        continue;
+      }
+      Work work = work_of(program, instruction, rank);
+      Samples& samples = samples_[{instruction.opcode, work.sizes}];
+      samples.work = std::move(work);
+      samples.seconds.push_back(executor.times()[i].end_s - executor.times()[i].start_s);
+    }
+  }
+}
+
+std::vector<OperationTime> OperationTimer::times() const {
+  std::vector<OperationTime> times;
+  for (const auto& [key, samples] : samples_) {
+    times.push_back({key.first, samples.work, median(samples.seconds)});
+  }
+  return times;
+}
+
+void Gaps::add(const Program& program, std::span<const Interval> times) {
+  double stream_end[kStreams] = {};
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    double& before = stream_end[static_cast<size_t>(instruction.stream)];
+    double awaited = 0.0;
+    for (const int wait : instruction.waits) {
+      awaited = std::max(awaited, times[static_cast<size_t>(wait)].end_s);
+    }
+    if (awaited > before) {
+      signal_s.push_back(times[i].start_s - awaited);
+    } else if (before > 0.0) {
+      launch_s.push_back(times[i].start_s - before);
+    }
+    before = times[i].end_s;
+  }
+}
+
+}  // namespace hidup

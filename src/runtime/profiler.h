@@ -1,0 +1,54 @@
+// Times that a profile holds, measured on these ranks. All of it is collective.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "cost/profile.h"
+#include "runtime/executor.h"
+
+namespace hidup {
+
+// Times of a program's instructions that compute, each alone on its rank.
+class OperationTimer {
+ public:
+  // Runs the steps, the instructions in turn.
+  void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps);
+  // The median of every operation and size that ran.
+  std::vector<OperationTime> times() const;
+
+ private:
+  struct Samples {
+    Work work;
+    std::vector<double> seconds;
+  };
+  std::map<std::pair<Opcode, std::vector<int64_t>>, Samples> samples_;
+};
+
+struct MessageLimits {
+  double bytes = 0.0;    // of the largest message
+  double seconds = 0.0;  // no larger messages than those that take this long
+  int repetitions = 0;
+};
+
+// Every collective over every axis with more than one rank, from 64 bytes upwards by factors of
+// four, alone and beside matrix products on the compute streams of all ranks. `threads`: of the
+// compute stream.
+std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
+                                              const Mesh& mesh, Communicator& world, int threads,
+                                              const MessageLimits& limits);
+
+// Gaps between instructions of a step that ran overlapped.
+struct Gaps {
+  std::vector<double> launch_s;  // after the instruction before, in the same stream
+  std::vector<double> signal_s;  // after one of the other stream, which it waited for
+
+  // Adds those of a step's times.
+  void add(const Program& program, std::span<const Interval> times);
+};
+
+// The middle value; of an even number the lower of the two. 0 of none.
+double median(std::vector<double> values);
+
+}  // namespace hidup
