@@ -64,6 +64,7 @@ struct TrainDeck {
   double clip_norm = 0.0;      // 0: off
   int64_t bucket_bytes = 0;    // key train.bucket
   int64_t timeline_every = 0;  // 0: steps 1 to 3 only
+  std::string overlap;         // on, off
 };
 
 struct MeshAxis {

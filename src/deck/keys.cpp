@@ -220,6 +220,12 @@ std::vector<Key> train_keys() {
        .range = {kKiB, kTiB},
        .unit = Unit::bytes,
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.bucket_bytes; }},
+      {.name = "train.overlap",
+       .doc = "on: communication runs beside computation. off: one instruction after the other, "
+              "so that the timing file has the times of both alone; the results are the same.",
+       .fallback = "on",
+       .choices = {"on", "off"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.overlap; }},
       {.name = "train.timeline_every",
        .doc = "The timing file keeps the timeline of steps 1 to 3 and of every step that this "
               "divides. 0: of steps 1 to 3 only.",

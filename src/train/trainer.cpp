@@ -28,13 +28,15 @@ void Trainer::run() {
     fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
                 inputs);
   };
+  const Executor::Order order =
+      deck_.train.overlap == "off" ? Executor::Order::in_turn : Executor::Order::overlapped;
   StepInputs batch;
   StepInputs next;
   fill(1, batch);
   double began = monotonic_seconds();
   for (int64_t step = 1; step <= deck_.train.steps; ++step) {
     step_ = step;
-    executor_.start(step, learning_rate(deck_.train, step), batch);
+    executor_.start(step, learning_rate(deck_.train, step), batch, order);
     if (step < deck_.train.steps) {
       fill(step + 1, next);  // while the step runs
     }
