@@ -2,7 +2,8 @@
 """Writes timelines as trace events (JSON) for https://ui.perfetto.dev and chrome://tracing.
 
 A rank is a process, each of its streams a thread, an instruction's run an event whose category is
-its phase. Flops, bytes and their rates are those of one rank. Works on finished files and on
+its phase. The predicted step, if there is one, is a process of its own that begins with the first
+step written. Flops, bytes and their rates are those of one rank. Works on finished files and on
 those that are still being written. Prints the trace's name. Needs h5py, numpy and pandas.
 """
 
@@ -14,6 +15,7 @@ import re
 import hidup_timings
 
 STREAMS = {"compute": 0, "comm": 1}  # threads
+PREDICTED = -1  # a rank
 STREAM_NAMES = {"compute": "compute", "comm": "communication"}
 
 
@@ -21,8 +23,9 @@ def metadata(attributes, ranks):
     """Events that name and order processes and threads."""
     hosts = list(attributes["hostnames"])
     for rank in ranks:
-        host = f" ({hosts[rank]})" if rank < len(hosts) else ""
-        yield "process_name", rank, 0, {"name": f"rank {rank}{host}"}
+        host = f" ({hosts[rank]})" if 0 <= rank < len(hosts) else ""
+        name = "predicted" if rank == PREDICTED else f"rank {rank}{host}"
+        yield "process_name", rank, 0, {"name": name}
         yield "process_sort_index", rank, 0, {"sort_index": rank}
         for stream, thread in STREAMS.items():
             yield "thread_name", rank, thread, {"name": STREAM_NAMES[stream]}
@@ -37,7 +40,8 @@ def metadata_events(attributes, ranks):
 def details(event):
     """The arguments of an event; a rate only where there is something to divide."""
     seconds = event["end_s"] - event["start_s"]
-    values = {name: event[name] for name in ("step", "instruction", "kind", "microbatch")}
+    values = {name: event[name] for name in ("step", "instruction", "kind", "microbatch")
+              if name in event}
     if event["collective"]:
         values["collective"] = event["collective"]
     for amount, rate in (("flops", "GFLOP/s"), ("bytes", "GB/s")):
@@ -66,10 +70,15 @@ def write_trace(output, path, steps):
     with open(output, "w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n'
                    '"traceEvents": [')
-        events = metadata_events(attributes, range(int(attributes["world_size"])))
+        prediction = hidup_timings.read_prediction(path)
+        ranks = range(int(attributes["world_size"]))
+        events = metadata_events(attributes, ranks if prediction is None else [PREDICTED, *ranks])
         separator = "\n"
         for step in steps:
             rows = hidup_timings.read_timeline(path, step)
+            if step == steps[0] and prediction is not None:
+                prediction[["start_s", "end_s"]] += rows["start_s"].min()
+                events += map(complete_event, prediction.to_dict("records"))
             events += map(complete_event, rows.to_dict("records"))
             for event in events:
                 file.write(separator + json.dumps(event, allow_nan=False))

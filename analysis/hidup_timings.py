@@ -114,6 +114,17 @@ def read_timeline(path, step=None):
     return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
 
 
+def read_prediction(path):
+    """The predicted timeline of a step, as read_timeline() has those of ranks: times are since the
+    step's start, rank is -1. None if the run had no prediction."""
+    program = read_table(path, "program")
+    if "predicted_start_s" not in program:
+        return None
+    events = program.assign(rank=-1, instruction=program.index, start_s=program.predicted_start_s,
+                            end_s=program.predicted_start_s + program.predicted_s)
+    return events.sort_values(["start_s", "instruction"], ignore_index=True)
+
+
 def listed(numbers):
     """Numbers for a message: all of them, or the first and the last ones of many."""
     texts = [str(number) for number in numbers]

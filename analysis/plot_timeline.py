@@ -3,7 +3,7 @@
 
 Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; hatched
 is the time in which only communication ran. Beside each rank stands how long its streams were
-busy (hidup_timings.busy_times). Works on finished files and on those that are still being
+busy (hidup_timings.busy_times). What was predicted stands above what was measured. Works on finished files and on those that are still being
 written. Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
 """
 
@@ -237,17 +237,29 @@ def measured_panels(path, step, ranks):
     missing = [rank for rank in ranks or [] if rank not in there]
     if missing:
         raise KeyError(f"{path}: no rank {missing[0]}; there are ranks 0 to {there[-1]}")
+    labels = {rank: f"rank {rank}" for rank in ranks or there[:MOST_RANKS]}
+    return panels_of(events, labels), int(events["step"].iloc[0])
+
+
+def predicted_panels(path):
+    """The panel of the prediction, if the file has one."""
+    events = hidup_timings.read_prediction(path)
+    return [] if events is None else panels_of(events, {-1: "predicted"})
+
+
+def panels_of(events, labels):
+    """A panel for each of the ranks that have a label."""
     busy = hidup_timings.busy_times(events)
     origin = events["start_s"].min()
     for name in ("start", "end"):
         events[name] = (events[f"{name}_s"] - origin) * 1e3
     events["length"] = events["end"] - events["start"]
     panels = []
-    for rank in ranks or there[:MOST_RANKS]:
+    for rank, label in labels.items():
         of_rank = events[events["rank"] == rank]
         exposed = (hidup_timings.exposed_intervals(of_rank) - origin) * 1e3
-        panels.append(Panel(f"rank {rank}", of_rank, exposed, busy.loc[rank]))
-    return panels, int(events["step"].iloc[0])
+        panels.append(Panel(label, of_rank, exposed, busy.loc[rank]))
+    return panels
 
 
 def heading(path, step, shown):
@@ -283,8 +295,7 @@ def main():
                          "axes.spines.left": False, "legend.frameon": False,
                          "hatch.linewidth": 0.6})
     measured, step = measured_panels(arguments.file, arguments.step, arguments.ranks)
-    predicted = []  # panels of a predicted timeline go here: above those that were measured
-    figure = draw(predicted + measured, heading(arguments.file, step, len(measured)))
+    figure = draw(predicted_panels(arguments.file) + measured, heading(arguments.file, step, len(measured)))
     figure.savefig(output, dpi=150)
     print(output)
     return 0

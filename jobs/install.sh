@@ -17,7 +17,10 @@ packages=(
 )
 for argument in "$@"; do
   case $argument in
-    --tests) packages+=(libgtest-dev libgmock-dev clang-format clang-tidy shellcheck hdf5-tools) ;;
+    --tests)
+      packages+=(libgtest-dev libgmock-dev libboost-context-dev clang-format clang-tidy shellcheck
+                 hdf5-tools)
+      ;;
     --testbed) packages+=(iproute2 munge procps slurm-wlm) ;;
     --golden) packages+=(python3-torch) ;;
     *)

@@ -4,10 +4,16 @@
 // the first moments. Later it only takes the core from the computation that it
 // shares it with, and a rank that waits for a lost one can starve the whole host
 // (seen with Linux 6.18: no other process ran for minutes, the heartbeat neither).
-// So this process defines sched_yield() itself: yield at first, then nap.
+// So this process defines sched_yield() itself: yield at first, then nap. A thread that shares its
+// core with computation naps at once: each yield gives the core away for a whole time slice,
+// milliseconds in which nobody feeds the link, whereas a sleeper is woken soon.
+#include "comm/patient_yield.h"
+
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <ctime>
 
@@ -19,8 +25,24 @@ namespace {
 constexpr double kPatience = 200e-6;  // seconds of yielding before the first nap
 constexpr double kPause = 50e-6;      // calls further apart than this are separate waits
 constexpr timespec kNap = {.tv_sec = 0, .tv_nsec = 20000};
+constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
+
+std::atomic<bool> cores_are_shared = false;
+
+void nap(const timespec& length) {
+  // The kernel would add 50 us to every nap.
+  thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1);
+  static_cast<void>(exact);
+  const int saved = errno;
+  nanosleep(&length, nullptr);
+  errno = saved;
+}
 
 int patient_yield() {
+  if (cores_are_shared.load(std::memory_order_relaxed)) {
+    nap(kSharedNap);
+    return 0;
+  }
   thread_local double began = 0.0;
   thread_local double left = 0.0;
   const double now = monotonic_seconds();
@@ -31,15 +53,18 @@ int patient_yield() {
   if (now - began < kPatience) {
     status = static_cast<int>(syscall(SYS_sched_yield));
   } else {
-    const int saved = errno;
-    nanosleep(&kNap, nullptr);
-    errno = saved;
+    nap(kNap);
   }
   left = monotonic_seconds();
   return status;
 }
 
 }  // namespace
+
+void wait_beside_computation(bool shared) {
+  cores_are_shared = shared;
+}
+
 }  // namespace hidup
 
 extern "C" int sched_yield() noexcept {

@@ -200,7 +200,8 @@ std::string print_profile(const Profile& profile) {
           name_of(time.opcode), fmt::join(time.work.sizes, ", "), time.work.flops, time.work.bytes,
           time.seconds);
   }
-  print("collectives:  # alone, and beside computation, which they slow by a factor\n");
+  print("collectives:{}  # alone, and beside computation, which they slow by a factor\n",
+        profile.collectives.empty() ? " []" : "");
   for (const CollectiveTimes& times : profile.collectives) {
     print("  - op: {}\n    axis: {}\n    latency_s: {:.4g}\n    bandwidth: {:.4g}\n    table:\n",
           name_of(times.opcode), times.axis, times.latency_s, times.bandwidth);

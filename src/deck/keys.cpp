@@ -292,6 +292,13 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .choices = {"auto", "mpi"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
+      {.name = "cluster.comm.heartbeat_timeout",
+       .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
+              "with exit code 5.",
+       .fallback = "5s",
+       .range = {1, kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
       {.name = "cluster.profile",
        .doc =
            "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
@@ -302,13 +309,6 @@ std::vector<Key> cluster_keys() {
        .choices = {"auto", "none"},
        .is_path = true,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile; }},
-      {.name = "cluster.comm.heartbeat_timeout",
-       .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
-              "with exit code 5.",
-       .fallback = "5s",
-       .range = {1, kHour},
-       .unit = Unit::seconds,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
   };
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "comm/patient_yield.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "train/collective.h"
@@ -68,13 +69,6 @@ LoweringOptions lowering_options(const Deck& deck) {
 }
 
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
-  if (deck.cluster.device_threads) {
-    return static_cast<int>(*deck.cluster.device_threads);
-  }
-  const char* wanted = std::getenv("OMP_NUM_THREADS");
-  if (wanted != nullptr && std::atoi(wanted) > 0) {
-    return std::atoi(wanted);
-  }
   struct Place {
     uint64_t host;
     cpu_set_t cores;
@@ -85,7 +79,16 @@ int compute_threads(const Deck& deck, Communicator& world, const std::string& ho
   const auto sharing = std::ranges::count_if(places, [&](const Place& place) {
     return place.host == mine.host && CPU_EQUAL(&place.cores, &mine.cores);
   });
-  return std::max(1, CPU_COUNT(&mine.cores) / static_cast<int>(sharing));
+  const int share = std::max(1, CPU_COUNT(&mine.cores) / static_cast<int>(sharing));
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  int threads = share;
+  if (deck.cluster.device_threads) {
+    threads = static_cast<int>(*deck.cluster.device_threads);
+  } else if (wanted != nullptr && std::atoi(wanted) > 0) {
+    threads = std::atoi(wanted);
+  }
+  wait_beside_computation(threads >= share);
+  return threads;
 }
 
 }  // namespace hidup

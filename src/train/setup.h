@@ -34,7 +34,8 @@ LoweringOptions lowering_options(const Deck& deck);
 
 // The deck's number of threads; or, for auto, OMP_NUM_THREADS; or else this rank's
 // share of the cores it may run on: ranks of one host that are bound to the same
-// cores divide them. Collective.
+// cores divide them. Where that leaves no core for communication, messages are waited for
+// accordingly (comm/patient_yield.h). Collective.
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host);
 
 }  // namespace hidup

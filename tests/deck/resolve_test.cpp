@@ -54,6 +54,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  weight_decay: 0\n"
             "  clip_norm: 0\n"
             "  bucket: 4MiB\n"
+            "  overlap: on\n"
             "  timeline_every: 0\n");
   EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::cluster),
             "cluster:\n"
@@ -73,7 +74,8 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "      latency: auto\n"
             "  comm:\n"
             "    backend: auto\n"
-            "    heartbeat_timeout: 5s\n");
+            "    heartbeat_timeout: 5s\n"
+            "  profile: auto\n");
 }
 
 TEST(ResolvedDeck, ParsesToTheSameValues) {
@@ -123,6 +125,17 @@ TEST(Reference, PageIsUpToDate) {
   EXPECT_TRUE(text.str() == reference_markdown())
       << "inputs/README.md is out of date. Write it again with:\n"
          "    hidup validate --keys > inputs/README.md";
+}
+
+TEST(Profile, IsAutoNoneOrAFile) {
+  const auto profile_of = [](const std::string& value) {
+    return parse(kModel, "cluster:\n  profile: " + value + "\n").cluster.profile;
+  };
+  EXPECT_EQ(parse(kModel).cluster.profile, "auto");
+  EXPECT_EQ(profile_of("auto"), "auto");
+  EXPECT_EQ(profile_of("none"), "");
+  EXPECT_EQ(profile_of("fast.yaml"), "/decks/fast.yaml");
+  EXPECT_EQ(profile_of("\"auto\""), "/decks/auto");
 }
 
 }  // namespace

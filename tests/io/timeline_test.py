@@ -144,6 +144,59 @@ class Reading(FolderTest):
         numpy.testing.assert_allclose(busy[["exposed_comm_s", "overlap"]], [0.009, 0.5], rtol=1e-6)
 
 
+# Of PROGRAM's instructions, in milliseconds.
+PREDICTED = [(0, 2), (2, 4), (3, 6), (6, 9), (9, 11), (11, 12)]
+
+
+def predict(file):
+    """Adds the prediction to a file of write()."""
+    start, end = SECOND * numpy.array(PREDICTED, dtype=float).T
+    file["program/predicted_start_s"], file["program/predicted_s"] = start, end - start
+
+
+class Predictions(FolderTest):
+    def test_none(self):
+        write(self.path).close()
+        self.assertIsNone(hidup_timings.read_prediction(self.path))
+
+    def test_events_and_busy_times(self):
+        with write(self.path) as file:
+            predict(file)
+        events = hidup_timings.read_prediction(self.path)
+        self.assertEqual(list(events["instruction"]), [0, 1, 2, 3, 4, 5])
+        numpy.testing.assert_allclose(events[["start_s", "end_s"]], SECOND * numpy.array(PREDICTED))
+        busy = hidup_timings.busy_times(events).loc[-1]
+        numpy.testing.assert_allclose(
+            busy[["compute_s", "comm_s", "exposed_comm_s", "wall_s"]],
+            [0.008, 0.005, 0.004, 0.012])
+
+    def test_the_picture_has_it_above_the_ranks(self):
+        with write(self.path) as file:
+            predict(file)
+        predicted, measured = (plot_timeline.predicted_panels(self.path),
+                               plot_timeline.measured_panels(self.path, None, None)[0])
+        self.assertEqual([panel.label for panel in predicted + measured],
+                         ["predicted", "rank 0", "rank 1"])
+        numpy.testing.assert_allclose(predicted[0].events[["start", "end"]], PREDICTED)
+        numpy.testing.assert_allclose(predicted[0].exposed, [(4, 6), (9, 11)])
+        result = script("plot_timeline.py", self.path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_the_trace_has_it_as_a_process(self):
+        with write(self.path) as file:
+            predict(file)
+        result = script("export_trace.py", self.path, "--steps", "2")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(result.stdout.strip(), encoding="utf-8") as trace:
+            events = json.load(trace)["traceEvents"]
+        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+        self.assertEqual(names, {-1: "predicted", 0: "rank 0 (a)", 1: "rank 1 (b)"})
+        predicted = [e for e in events if e["ph"] == "X" and e["pid"] == -1]
+        first = min(e["ts"] for e in events if e["ph"] == "X" and e["pid"] == 0)
+        self.assertEqual(len(predicted), len(PREDICTED))
+        self.assertAlmostEqual(min(e["ts"] for e in predicted), first, places=2)
+
+
 class Pictures(FolderTest):
     def panels(self, **options):
         write(self.path, **options).close()

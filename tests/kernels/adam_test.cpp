@@ -15,7 +15,7 @@ struct Reference {
   Doubles v;
 
   // One step as torch.optim.Adam and AdamW document it.
-  void update(const std::vector<float>& gradient, double scale, double lr, double step,
+  void update(const Floats& gradient, double scale, double lr, double step,
               const AdamOptions& options) {
     const double beta1 = options.beta1;
     const double beta2 = options.beta2;
@@ -40,22 +40,22 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
   for (const AdamOptions& options : {kAdam, kAdamWithDecay, kAdamW}) {
     for (const int64_t n : {0, 1, 1037}) {
       const auto initial = random_floats("p", n);
-      const std::vector<float> zeros(static_cast<size_t>(n), 0.0F);
+      const Floats zeros(static_cast<size_t>(n), 0.0F);
       Output p(initial);
       Output m(zeros);
       Output v(zeros);
       Reference expected{to_doubles(initial), to_doubles(zeros), to_doubles(zeros)};
       for (int step = 1; step <= 20; ++step) {
-        const StepState state = {.step = static_cast<uint64_t>(step),
-                                 .learning_rate = 0.01F * static_cast<float>(step)};
-        const float scale = step % 2 == 0 ? 1.0F : 0.25F;
+        const OnDevice<StepState> state({.step = static_cast<uint64_t>(step),
+                                         .learning_rate = 0.01F * static_cast<float>(step)});
+        const OnDevice<float> scale(step % 2 == 0 ? 1.0F : 0.25F);
         const auto gradient = random_floats("g" + std::to_string(step), n);
         run([&](Stream& stream) {
-          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, options, &state,
-                      &scale);
+          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, options,
+                      state.get(), scale.get());
         });
-        expected.update(gradient, static_cast<double>(scale),
-                        static_cast<double>(state.learning_rate), step, options);
+        expected.update(gradient, static_cast<double>(*scale),
+                        static_cast<double>(state->learning_rate), step, options);
         const double tolerance = 8.0 * kEpsilon * step;
         expect_close(m, expected.m, tolerance, "m");
         expect_close(v, expected.v, tolerance, "v");
@@ -67,15 +67,16 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
 
 TEST(Adam, FirstStepMovesByTheLearningRate) {
   // With zero moments, m/sqrt(v) is the sign of the gradient, whatever its size.
-  const std::vector<float> gradient = {1e-3F, -50.0F, 0.0F};
-  const std::vector<float> zeros(3, 0.0F);
-  const StepState state = {.step = 1, .learning_rate = 0.5F};
-  const float scale = 1.0F;
-  Output p(std::vector<float>(3, 1.0F));
+  const Floats gradient = {1e-3F, -50.0F, 0.0F};
+  const Floats zeros(3, 0.0F);
+  const OnDevice<StepState> state({.step = 1, .learning_rate = 0.5F});
+  const OnDevice<float> scale(1.0F);
+  Output p(Floats(3, 1.0F));
   Output m(zeros);
   Output v(zeros);
   run([&](Stream& stream) {
-    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 3, kAdam, &state, &scale);
+    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 3, kAdam, state.get(),
+                scale.get());
   });
   EXPECT_NEAR(static_cast<double>(p[0]), 0.5, 1e-5);
   EXPECT_NEAR(static_cast<double>(p[1]), 1.5, 1e-5);
@@ -83,18 +84,19 @@ TEST(Adam, FirstStepMovesByTheLearningRate) {
 }
 
 TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
-  const std::vector<float> gradient(1, 1.0F);
-  StepState state;
-  float scale = kNan;
-  Output p(std::vector<float>(1, 1.0F));
-  Output m(std::vector<float>(1, 0.0F));
-  Output v(std::vector<float>(1, 0.0F));
+  const Floats gradient(1, 1.0F);
+  OnDevice<StepState> state({});
+  OnDevice<float> scale(kNan);
+  Output p(Floats(1, 1.0F));
+  Output m(Floats(1, 0.0F));
+  Output v(Floats(1, 0.0F));
   run([&](Stream& stream) {
     stream.enqueue([&] {
-      state = {.step = 1, .learning_rate = 0.25F};
-      scale = 2.0F;
+      *state = {.step = 1, .learning_rate = 0.25F};
+      *scale = 2.0F;
     });
-    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 1, kAdam, &state, &scale);
+    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 1, kAdam, state.get(),
+                scale.get());
   });
   EXPECT_NEAR(static_cast<double>(p[0]), 0.75, 1e-6);
   EXPECT_NEAR(static_cast<double>(m[0]), 0.2, 1e-6);
@@ -104,20 +106,20 @@ TEST(Adam, HasTheSameBitsForAnyTeam) {
   const int64_t n = 100003;
   const auto initial = random_floats("p", n);
   const auto gradient = random_floats("g", n);
-  const std::vector<float> zeros(static_cast<size_t>(n), 0.0F);
-  const StepState state = {.step = 3, .learning_rate = 0.01F};
-  const float scale = 0.5F;
+  const Floats zeros(static_cast<size_t>(n), 0.0F);
+  const OnDevice<StepState> state({.step = 3, .learning_rate = 0.01F});
+  const OnDevice<float> scale(0.5F);
   expect_same_bits([&](int threads) {
     Output p(initial);
     Output m(zeros);
     Output v(zeros);
     run(
         [&](Stream& stream) {
-          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, kAdamW, &state,
-                      &scale);
+          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, kAdamW, state.get(),
+                      scale.get());
         },
         threads);
-    std::vector<float> all;
+    Floats all;
     append(all, p);
     append(all, m);
     append(all, v);

@@ -53,8 +53,8 @@ struct Outputs {
   Output dqkv;
 };
 
-void both_passes(const std::vector<float>& qkv, const std::vector<float>& dy, Outputs& out,
-                 const AttentionSize& size, bool causal, int threads) {
+void both_passes(const Floats& qkv, const Floats& dy, Outputs& out, const AttentionSize& size,
+                 bool causal, int threads) {
   run(
       [&](Stream& stream) {
         attention_forward(stream, qkv.data(), out.y.data(), out.lse.data(), size, causal);
@@ -99,10 +99,10 @@ TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionSize size = {1, 3, 1, 2};
   // Query 1 meets scores of +-14142, and has all its weight on key 1.
-  const std::vector<float> qkv = {0.0F,   0.0F, -100.0F, 0.0F, 1.0F, 2.0F,  //
-                                  200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
-                                  0.0F,   0.0F, -100.0F, 0.0F, 5.0F, 6.0F};
-  const std::vector<float> dy(6, 1.0F);
+  const Floats qkv = {0.0F,   0.0F, -100.0F, 0.0F, 1.0F, 2.0F,  //
+                      200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
+                      0.0F,   0.0F, -100.0F, 0.0F, 5.0F, 6.0F};
+  const Floats dy(6, 1.0F);
   Outputs out(size);
   both_passes(qkv, dy, out, size, false, 1);
   EXPECT_FLOAT_EQ(out.y[2], 3.0F);
@@ -122,7 +122,7 @@ TEST(Attention, HasTheSameBitsForAnyTeam) {
     expect_same_bits([&](int threads) {
       Outputs out(size);
       both_passes(qkv, dy, out, size, causal, threads);
-      std::vector<float> all;
+      Floats all;
       append(all, out.y);
       append(all, out.lse);
       append(all, out.dqkv);

@@ -43,8 +43,8 @@ void for_each_element(const Box& box, Visit visit) {
 }
 
 // first, first + 1, ...
-std::vector<int32_t> numbers_from(int32_t first, size_t n) {
-  std::vector<int32_t> values(n);
+Ints numbers_from(int32_t first, size_t n) {
+  Ints values(n);
   for (size_t i = 0; i < n; ++i) {
     values[i] = first + static_cast<int32_t>(i);
   }
@@ -94,7 +94,7 @@ TEST(CopyBox, MovesTheElementsOfTheBoxAndNoOthers) {
 }
 
 TEST(CopyBox, KeepsTheBitsOfFloats) {
-  const std::vector<float> source = {1.5F, kNan, -0.0F, 1e-42F, 7.0F, 8.0F};
+  const Floats source = {1.5F, kNan, -0.0F, 1e-42F, 7.0F, 8.0F};
   for (const int64_t stride : {1, 2}) {
     Output target(6);
     run([&](Stream& s) {
@@ -112,7 +112,7 @@ TEST(FillZero, FillsAllAndNoMore) {
   for (const int64_t n : {0, 1, 1037, 100003}) {
     Output y(n);
     run([&](Stream& s) { fill_zero(s, y.data(), n); }, 2);
-    EXPECT_EQ(y.values(), std::vector<float>(static_cast<size_t>(n), 0.0F));
+    EXPECT_EQ(y.values(), Floats(static_cast<size_t>(n), 0.0F));
   }
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr float kScale = 0.125F;
 
-double reference(const Doubles& logits, const std::vector<int32_t>& targets, Doubles* lse) {
+double reference(const Doubles& logits, const Ints& targets, Doubles* lse) {
   const size_t vocab = targets.empty() ? 0 : logits.size() / targets.size();
   double loss = 0.0;
   for (size_t r = 0; r < targets.size(); ++r) {
@@ -32,7 +32,7 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
     const auto targets = random_tokens("targets", rows, vocab);
     Output lse(rows);
     Output loss(1);
-    Output added(std::vector<float>{2.5F});
+    Output added(Floats{2.5F});
     Output dlogits(rows * vocab);
     Output in_place(logits);
     run([&, rows = rows, vocab = vocab](Stream& s) {
@@ -68,8 +68,8 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
 }
 
 TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
-  const std::vector<float> logits = {1e4F, -1e4F, 0.0F, 0.0F, kNan, 0.0F};
-  const std::vector<int32_t> targets = {0, 0};
+  const Floats logits = {1e4F, -1e4F, 0.0F, 0.0F, kNan, 0.0F};
+  const Ints targets = {0, 0};
   Output lse(2);
   Output loss(1);
   Output dlogits(6);
@@ -91,9 +91,8 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
 }
 
 // Columns begin .. end-1 of [rows, columns].
-std::vector<float> part_of(const std::vector<float>& values, int64_t columns, int64_t begin,
-                           int64_t end) {
-  std::vector<float> part;
+Floats part_of(const Floats& values, int64_t columns, int64_t begin, int64_t end) {
+  Floats part;
   for (size_t row = 0; row * static_cast<size_t>(columns) < values.size(); ++row) {
     const auto at = values.begin() + static_cast<std::ptrdiff_t>(row) * columns;
     part.insert(part.end(), at + begin, at + end);
@@ -102,12 +101,12 @@ std::vector<float> part_of(const std::vector<float>& values, int64_t columns, in
 }
 
 // The stats of the parts of the classes between cuts, [parts, rows, 2].
-std::vector<float> stats_of(const std::vector<float>& logits, const std::vector<int32_t>& targets,
-                            const std::vector<int64_t>& cuts, int threads = 1) {
+Floats stats_of(const Floats& logits, const Ints& targets, const std::vector<int64_t>& cuts,
+                int threads = 1) {
   const auto rows = static_cast<int64_t>(targets.size());
-  std::vector<float> all;
+  Floats all;
   for (size_t p = 0; p + 1 < cuts.size(); ++p) {
-    const std::vector<float> part = part_of(logits, cuts.back(), cuts[p], cuts[p + 1]);
+    const Floats part = part_of(logits, cuts.back(), cuts[p], cuts[p + 1]);
     Output stats(2 * rows);
     run(
         [&](Stream& s) {
@@ -121,22 +120,22 @@ std::vector<float> stats_of(const std::vector<float>& logits, const std::vector<
 }
 
 TEST(CrossEntropy, StatsAreThoseOfTheClassesThatAreHere) {
-  const std::vector<float> logits = {0.5F, -1.0F, 2.0F, 1.5F, 3.0F, 3.5F};
-  const std::vector<int32_t> targets = {2, 0};
-  const std::vector<float> stats = stats_of(logits, targets, {0, 0, 1, 3});
+  const Floats logits = {0.5F, -1.0F, 2.0F, 1.5F, 3.0F, 3.5F};
+  const Ints targets = {2, 0};
+  const Floats stats = stats_of(logits, targets, {0, 0, 1, 3});
   const float nothing = -std::numeric_limits<float>::infinity();
-  const std::vector<float> expected = {nothing,
-                                       0.0F,
-                                       nothing,
-                                       0.0F,
-                                       0.5F,
-                                       0.0F,
-                                       1.5F,
-                                       1.5F,
-                                       std::log(std::exp(-1.0F) + std::exp(2.0F)),
-                                       2.0F,
-                                       std::log(std::exp(3.0F) + std::exp(3.5F)),
-                                       0.0F};
+  const Floats expected = {nothing,
+                           0.0F,
+                           nothing,
+                           0.0F,
+                           0.5F,
+                           0.0F,
+                           1.5F,
+                           1.5F,
+                           std::log(std::exp(-1.0F) + std::exp(2.0F)),
+                           2.0F,
+                           std::log(std::exp(3.0F) + std::exp(3.5F)),
+                           0.0F};
   ASSERT_EQ(stats.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_FLOAT_EQ(stats[i], expected[i]) << i;
@@ -154,13 +153,13 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     const auto parts = static_cast<int64_t>(cuts.size()) - 1;
     const auto logits = random_floats("logits", rows * vocab, 3.0);
     const auto targets = random_tokens("targets", rows, vocab);
-    const std::vector<float> stats = stats_of(logits, targets, cuts);
+    const Floats stats = stats_of(logits, targets, cuts);
     Output whole_lse(rows);
     Output whole_loss(1);
     Output whole_dlogits(rows * vocab);
     Output lse(rows);
     Output loss(1);
-    Output added(std::vector<float>{2.5F});
+    Output added(Floats{2.5F});
     run([&, rows = rows](Stream& s) {
       cross_entropy_forward(s, logits.data(), targets.data(), whole_lse.data(), whole_loss.data(),
                             rows, vocab, kScale, false);
@@ -174,7 +173,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     expect_close(loss, {expected}, 16.0 * kEpsilon, "loss");
     expect_close(added, {expected + 2.5}, 16.0 * kEpsilon, "loss accumulated");
     for (size_t p = 0; p + 1 < cuts.size(); ++p) {
-      const std::vector<float> part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
+      const Floats part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
       Output dlogits(static_cast<int64_t>(part.size()));
       run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
         cross_entropy_backward(s, part.data(), targets.data(), whole_lse.data(), dlogits.data(),
@@ -187,8 +186,8 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
 
 TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   const float nothing = -std::numeric_limits<float>::infinity();
-  const std::vector<float> stats = {-1e4F, 0.0F, nothing, 0.0F, 1e4F, 1e4F};
-  const std::vector<float> broken = {0.0F, 0.0F, nothing, 0.0F, kNan, 0.0F};
+  const Floats stats = {-1e4F, 0.0F, nothing, 0.0F, 1e4F, 1e4F};
+  const Floats broken = {0.0F, 0.0F, nothing, 0.0F, kNan, 0.0F};
   Output lse(1);
   Output loss(1);
   Output broken_loss(1);
@@ -214,7 +213,7 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
   const auto logits = random_floats("logits", rows * cuts.back(), 3.0);
   const auto targets = random_tokens("targets", rows, cuts.back());
   expect_same_bits([&](int threads) {
-    std::vector<float> all = stats_of(logits, targets, cuts, threads);
+    Floats all = stats_of(logits, targets, cuts, threads);
     Output lse(rows);
     Output loss(1);
     run(
@@ -245,7 +244,7 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
                                  vocab, 0, kScale);
         },
         threads);
-    std::vector<float> all;
+    Floats all;
     append(all, lse);
     append(all, loss);
     append(all, dlogits);

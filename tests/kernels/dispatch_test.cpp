@@ -27,7 +27,7 @@ int64_t entries_of(const DispatchSize& size) {
 
 // visit(entry, token, row): a choice that has a slot here, a row of [batch, experts, capacity].
 template <typename Visit>
-void for_each_entry(const std::vector<int32_t>& routing, const DispatchSize& size, Visit visit) {
+void for_each_entry(const Ints& routing, const DispatchSize& size, Visit visit) {
   for (int64_t i = 0; i < entries_of(size); ++i) {
     const int64_t entry = routing[static_cast<size_t>(i)];
     if (entry < 0) {
@@ -43,8 +43,7 @@ void for_each_entry(const std::vector<int32_t>& routing, const DispatchSize& siz
   }
 }
 
-Doubles dispatched(const Doubles& x, const std::vector<int32_t>& routing,
-                   const DispatchSize& size) {
+Doubles dispatched(const Doubles& x, const Ints& routing, const DispatchSize& size) {
   Doubles buffer(static_cast<size_t>(buffer_elements(size)), 0.0);
   for_each_entry(routing, size, [&](int64_t, int64_t token, int64_t row) {
     for (int64_t j = 0; j < size.width; ++j) {
@@ -55,7 +54,7 @@ Doubles dispatched(const Doubles& x, const std::vector<int32_t>& routing,
   return buffer;
 }
 
-Doubles combined(const Doubles& buffer, const std::vector<int32_t>& routing, const Doubles& weights,
+Doubles combined(const Doubles& buffer, const Ints& routing, const Doubles& weights,
                  const DispatchSize& size) {
   Doubles y(static_cast<size_t>(token_elements(size)), 0.0);
   for_each_entry(routing, size, [&](int64_t i, int64_t token, int64_t row) {
@@ -74,10 +73,10 @@ struct Inputs {
         weights(random_floats("weights", entries_of(size))),
         dy(random_floats("dy", token_elements(size))) {}
 
-  std::vector<float> x;
-  std::vector<float> buffer;  // also its gradient in dispatch_backward
-  std::vector<float> weights;
-  std::vector<float> dy;
+  Floats x;
+  Floats buffer;  // also its gradient in dispatch_backward
+  Floats weights;
+  Floats dy;
 };
 
 struct Outputs {
@@ -96,9 +95,8 @@ struct Outputs {
 };
 
 // `buffer`: in.buffer, or the part of it that size describes.
-void all_passes(const Inputs& in, const std::vector<float>& buffer,
-                const std::vector<int32_t>& routing, Outputs& out, const DispatchSize& size,
-                int threads = 1) {
+void all_passes(const Inputs& in, const Floats& buffer, const Ints& routing, Outputs& out,
+                const DispatchSize& size, int threads = 1) {
   run(
       [&](Stream& s) {
         const int32_t* r = routing.data();
@@ -114,7 +112,8 @@ void all_passes(const Inputs& in, const std::vector<float>& buffer,
 const Case kCases[] = {
     {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5}, {{3, 17, 5, 2, 4}, 37},  // some are dropped
     {{2, 33, 4, 2, 20}, 67}, {{1, 2, 1, 2, 4}, 3},  // one expert as both choices
-    {{2, 9, 4, 2, 0}, 3},    {{0, 5, 3, 1, 2}, 4}, {{2, 0, 3, 2, 2}, 4},   {{2, 5, 3, 2, 2}, 0}};
+    {{4, 40, 3, 2, 30}, 5},  {{2, 9, 4, 2, 0}, 3}, {{0, 5, 3, 1, 2}, 4},
+    {{2, 0, 3, 2, 2}, 4},    {{2, 5, 3, 2, 2}, 0}};
 
 TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {
   for (const Case& c : kCases) {
@@ -142,11 +141,11 @@ TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {
 
 TEST(Dispatch, DroppedTokensAreZeros) {
   const DispatchSize size = {1, 2, 1, 1, 0, 1, 2};
-  const std::vector<int32_t> routing = {0, -1};
+  const Ints routing = {0, -1};
   const Inputs in(size);
   Outputs out(size);
   all_passes(in, in.buffer, routing, out, size);
-  EXPECT_EQ(out.buffer.values(), (std::vector<float>{in.x[0], in.x[1]}));
+  EXPECT_EQ(out.buffer.values(), (Floats{in.x[0], in.x[1]}));
   for (const Output* of_tokens : {&out.dx, &out.y}) {
     EXPECT_NE((*of_tokens)[0], 0.0F);
     EXPECT_EQ((*of_tokens)[2], 0.0F);
@@ -157,10 +156,9 @@ TEST(Dispatch, DroppedTokensAreZeros) {
 }
 
 // The rows of experts first .. last-1 of [batch, experts, capacity, width].
-std::vector<float> experts_of(const std::vector<float>& buffer, const DispatchSize& size,
-                              int64_t first, int64_t last) {
+Floats experts_of(const Floats& buffer, const DispatchSize& size, int64_t first, int64_t last) {
   const int64_t expert = size.capacity * size.width;
-  std::vector<float> part;
+  Floats part;
   for (int64_t b = 0; b < size.batch; ++b) {
     const auto at = buffer.begin() + b * size.experts * expert;
     part.insert(part.end(), at + first * expert, at + last * expert);
@@ -177,7 +175,7 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
     all_passes(in, in.buffer, routing, expected, all);
     Doubles dx(expected.dx.size(), 0.0);
     Doubles y(expected.y.size(), 0.0);
-    std::vector<float> dweights(expected.dweights.size(), 0.0F);
+    Floats dweights(expected.dweights.size(), 0.0F);
     for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 2}, {2, 2}, {2, 5}, {5, 5}}) {
       DispatchSize size = all;
       size.first_expert = first;
@@ -208,7 +206,7 @@ TEST(Dispatch, HasTheSameBitsForAnyTeam) {
   expect_same_bits([&](int threads) {
     Outputs out(size);
     all_passes(in, in.buffer, routing, out, size, threads);
-    std::vector<float> all;
+    Floats all;
     for (const Output* output : {&out.buffer, &out.dx, &out.y, &out.dbuffer, &out.dweights}) {
       append(all, *output);
     }

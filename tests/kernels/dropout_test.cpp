@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
 
 // The definition, one element at a time.
-void expect_dropped(const std::vector<float>& x, const Output& y, const Region& region, float p,
+void expect_dropped(const Floats& x, const Output& y, const Region& region, float p,
                     const StepState& state) {
   const RandomStream random{kKey, state.step};
   for (size_t i = 0; i < x.size(); ++i) {
@@ -21,7 +21,7 @@ void expect_dropped(const std::vector<float>& x, const Output& y, const Region& 
 }
 
 TEST(Dropout, FollowsTheDefinitionInEveryPart) {
-  const StepState state = {.step = 0x300000002ULL};
+  const OnDevice<StepState> state({.step = 0x300000002ULL});
   const std::vector<Region> parts = {
       box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),      // the whole
       box({3, 5, 40}, {1, 0, 0}, {2, 5, 40}),      // sequences
@@ -43,11 +43,11 @@ TEST(Dropout, FollowsTheDefinitionInEveryPart) {
       Output y(region.elements());
       Output in_place(x);
       run([&](Stream& stream) {
-        dropout(stream, x.data(), y.data(), region, p, kKey, &state);
-        dropout(stream, in_place.data(), in_place.data(), region, p, kKey, &state);
+        dropout(stream, x.data(), y.data(), region, p, kKey, state.get());
+        dropout(stream, in_place.data(), in_place.data(), region, p, kKey, state.get());
       });
-      expect_dropped(x, y, region, p, state);
-      expect_dropped(x, in_place, region, p, state);
+      expect_dropped(x, y, region, p, *state);
+      expect_dropped(x, in_place, region, p, *state);
     }
   }
 }
@@ -55,23 +55,23 @@ TEST(Dropout, FollowsTheDefinitionInEveryPart) {
 TEST(Dropout, PartsMakeUpTheWhole) {
   const int64_t rows = 6;
   const int64_t columns = 101;
-  const StepState state = {.step = 5};
+  const OnDevice<StepState> state({.step = 5});
   const auto x = random_floats("x", rows * columns);
   Output whole(rows * columns);
   run([&](Stream& stream) {
     dropout(stream, x.data(), whole.data(), box({rows, columns}, {0, 0}, {rows, columns}), 0.3F,
-            kKey, &state);
+            kKey, state.get());
   });
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 34}, {34, 67}, {67, columns}}) {
     const int64_t width = end - begin;
-    std::vector<float> part;
+    Floats part;
     for (int64_t i = 0; i < rows * width; ++i) {
       part.push_back(x[static_cast<size_t>(i / width * columns + begin + i % width)]);
     }
     Output y(rows * width);
     run([&, begin = begin](Stream& stream) {
       dropout(stream, part.data(), y.data(), box({rows, columns}, {0, begin}, {rows, width}), 0.3F,
-              kKey, &state);
+              kKey, state.get());
     });
     for (int64_t i = 0; i < rows * width; ++i) {
       ASSERT_EQ(y[static_cast<size_t>(i)],
@@ -82,12 +82,12 @@ TEST(Dropout, PartsMakeUpTheWhole) {
 
 TEST(Dropout, KeepsTheRateAndTheMean) {
   const int64_t n = 200000;
-  const std::vector<float> ones(static_cast<size_t>(n), 1.0F);
+  const Floats ones(static_cast<size_t>(n), 1.0F);
   for (const float p : {0.1F, 0.25F, 0.9F}) {
-    const StepState state = {.step = 1};
+    const OnDevice<StepState> state({.step = 1});
     Output y(n);
     run([&](Stream& stream) {
-      dropout(stream, ones.data(), y.data(), box({n}, {0}, {n}), p, kKey, &state);
+      dropout(stream, ones.data(), y.data(), box({n}, {0}, {n}), p, kKey, state.get());
     });
     double kept = 0.0;
     double sum = 0.0;
@@ -104,17 +104,17 @@ TEST(Dropout, KeepsTheRateAndTheMean) {
 
 TEST(Dropout, ReadsTheStepWhenItRunsAndDiffersByStepAndKey) {
   const int64_t n = 4096;
-  const std::vector<float> ones(static_cast<size_t>(n), 1.0F);
+  const Floats ones(static_cast<size_t>(n), 1.0F);
   const Region region = box({n}, {0}, {n});
-  StepState state = {.step = 1};
+  OnDevice<StepState> state({.step = 1});
   Output first(n);
   Output second(n);
   Output other_key(n);
   run([&](Stream& stream) {
-    dropout(stream, ones.data(), first.data(), region, 0.5F, kKey, &state);
-    stream.enqueue([&] { state.step = 2; });
-    dropout(stream, ones.data(), second.data(), region, 0.5F, kKey, &state);
-    dropout(stream, ones.data(), other_key.data(), region, 0.5F, kKey + 1, &state);
+    dropout(stream, ones.data(), first.data(), region, 0.5F, kKey, state.get());
+    stream.enqueue([&] { (*state).step = 2; });
+    dropout(stream, ones.data(), second.data(), region, 0.5F, kKey, state.get());
+    dropout(stream, ones.data(), other_key.data(), region, 0.5F, kKey + 1, state.get());
   });
   int64_t same_step = 0;
   int64_t same_key = 0;
@@ -128,11 +128,12 @@ TEST(Dropout, ReadsTheStepWhenItRunsAndDiffersByStepAndKey) {
 
 TEST(Dropout, HasTheSameBitsForAnyTeam) {
   const Region region = box({5, 7, 403}, {1, 2, 3}, {4, 5, 399});
-  const StepState state = {.step = 9};
+  const OnDevice<StepState> state({.step = 9});
   const auto x = random_floats("x", region.elements());
   expect_same_bits([&](int threads) {
     Output y(region.elements());
-    run([&](Stream& s) { dropout(s, x.data(), y.data(), region, 0.2F, kKey, &state); }, threads);
+    run([&](Stream& s) { dropout(s, x.data(), y.data(), region, 0.2F, kKey, state.get()); },
+        threads);
     return y.values();
   });
 }

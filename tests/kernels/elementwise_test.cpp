@@ -7,7 +7,7 @@ namespace hidup::kernels::testing {
 namespace {
 
 TEST(Add, AddsAlsoInPlace) {
-  for (const int64_t n : {0, 1, 1037}) {
+  for (const int64_t n : {0, 1, 1037, 20011}) {
     const auto a = random_floats("a", n);
     const auto b = random_floats("b", n);
     Output y(n);
@@ -23,8 +23,29 @@ TEST(Add, AddsAlsoInPlace) {
   }
 }
 
+// Tensors begin at aligned addresses, parts of them may not.
+TEST(Add, AddsAtAnyAddress) {
+  const int64_t n = 1037;
+  const auto a = random_floats("a", n);
+  const auto b = random_floats("b", n);
+  for (const auto& [of_a, of_b, of_y] : {std::tuple{1, 0, 0}, {0, 2, 0}, {0, 0, 3}, {1, 1, 1}}) {
+    Output y(n);
+    run([&, of_a = of_a, of_b = of_b, of_y = of_y](Stream& stream) {
+      add_forward(stream, a.data() + of_a, b.data() + of_b, y.data() + of_y, n - 3);
+    });
+    for (size_t i = 0; i < static_cast<size_t>(n - 3); ++i) {
+      ASSERT_EQ(y[i + static_cast<size_t>(of_y)],
+                a[i + static_cast<size_t>(of_a)] + b[i + static_cast<size_t>(of_b)]);
+    }
+    for (size_t i = 0; i < 3; ++i) {
+      const size_t beside = i < static_cast<size_t>(of_y) ? i : static_cast<size_t>(n) - 3 + i;
+      EXPECT_TRUE(std::isnan(y[beside]));
+    }
+  }
+}
+
 TEST(Relu, ForwardAndBackward) {
-  for (const int64_t n : {0, 1, 1037}) {
+  for (const int64_t n : {0, 1, 1037, 20011}) {
     const auto x = random_floats("x", n);
     const auto dy = random_floats("dy", n);
     Output y(n);
@@ -44,7 +65,7 @@ TEST(Relu, ForwardAndBackward) {
 }
 
 TEST(Relu, KeepsNan) {
-  const std::vector<float> x = {kNan, 0.0F};
+  const Floats x = {kNan, 0.0F};
   Output y(2);
   run([&](Stream& stream) { relu_forward(stream, x.data(), y.data(), 2); });
   EXPECT_TRUE(std::isnan(y[0]));
@@ -52,7 +73,8 @@ TEST(Relu, KeepsNan) {
 }
 
 TEST(Bias, AddsToEveryRow) {
-  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{0, 5}, {5, 0}, {1, 1}, {37, 67}}) {
+  for (const auto& [rows, n] :
+       {std::pair<int64_t, int64_t>{0, 5}, {5, 0}, {1, 1}, {37, 67}, {2000, 3}}) {
     const auto x = random_floats("x", rows * n);
     const auto b = random_floats("b", n);
     Output y(rows * n);
@@ -68,9 +90,26 @@ TEST(Bias, AddsToEveryRow) {
   }
 }
 
+TEST(Bias, AddsAtAnyAddress) {
+  const int64_t rows = 5;
+  const int64_t n = 12;
+  const auto x = random_floats("x", rows * n + 1);
+  const auto b = random_floats("b", n + 1);
+  for (const auto& [of_x, of_b] : {std::pair{0, 0}, {1, 0}, {0, 1}}) {
+    Output y(rows * n);
+    run([&, of_x = of_x, of_b = of_b](Stream& stream) {
+      bias_forward(stream, x.data() + of_x, b.data() + of_b, y.data(), rows, n);
+    });
+    for (size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(y[i], x[i + static_cast<size_t>(of_x)] +
+                          b[i % static_cast<size_t>(n) + static_cast<size_t>(of_b)]);
+    }
+  }
+}
+
 TEST(Bias, GradientIsTheSumOfTheRows) {
   for (const auto& [rows, n] :
-       {std::pair<int64_t, int64_t>{0, 5}, {5, 0}, {1, 1}, {37, 67}, {1500, 130}}) {
+       {std::pair<int64_t, int64_t>{0, 5}, {5, 0}, {1, 1}, {37, 67}, {1500, 130}, {3, 4500}}) {
     const auto dy = random_floats("dy", rows * n);
     const auto before = random_floats("before", n);
     Doubles sum(static_cast<size_t>(n), 0.0);

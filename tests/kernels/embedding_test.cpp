@@ -8,7 +8,7 @@ namespace {
 constexpr float kScale = 1.75F;
 
 TEST(Embedding, ForwardPicksScaledRows) {
-  for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}}) {
+  for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}, {300, 9, 5}}) {
     const auto tokens = random_tokens("tokens", size.tokens, size.vocab);
     const auto table = random_floats("table", size.vocab * size.hidden);
     Output y(size.tokens * size.hidden);
@@ -61,8 +61,8 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
     embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kScale);
     embedding_backward(s, tokens.data(), dy.data(), dtable.data(), whole, kScale, false);
   });
-  std::vector<float> sum(y.size(), 0.0F);
-  std::vector<float> all_dtable;
+  Floats sum(y.size(), 0.0F);
+  Floats all_dtable;
   for (const auto& [begin, end] :
        {std::pair<int64_t, int64_t>{0, 6}, {6, 6}, {6, 7}, {7, 17}, {17, 17}}) {
     const EmbeddingSize size = {whole.tokens, end - begin, whole.hidden, begin};

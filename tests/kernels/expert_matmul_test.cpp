@@ -10,7 +10,7 @@ int64_t rows_of(const ExpertSize& size) {
 }
 
 // Random counts from 0 to the capacity. Expert 1 has none; of expert 2 all slots are in use.
-std::vector<int32_t> random_counts(const ExpertSize& size) {
+Ints random_counts(const ExpertSize& size) {
   auto counts = random_tokens("counts", size.batch * size.experts, size.capacity + 1);
   for (size_t i = 0; i < counts.size(); ++i) {
     const int64_t expert = static_cast<int64_t>(i) % size.experts;
@@ -23,13 +23,13 @@ std::vector<int32_t> random_counts(const ExpertSize& size) {
   return counts;
 }
 
-bool in_use(const std::vector<int32_t>& counts, const ExpertSize& size, int64_t row) {
+bool in_use(const Ints& counts, const ExpertSize& size, int64_t row) {
   return row % size.capacity < counts[static_cast<size_t>(row / size.capacity)];
 }
 
 // Random rows; those not in use are NaN, for nothing may read them.
-std::vector<float> random_rows(const std::string& purpose, const std::vector<int32_t>& counts,
-                               const ExpertSize& size, int64_t width) {
+Floats random_rows(const std::string& purpose, const Ints& counts, const ExpertSize& size,
+                   int64_t width) {
   auto rows = random_floats(purpose, rows_of(size) * width);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!in_use(counts, size, static_cast<int64_t>(i) / width)) {
@@ -41,7 +41,7 @@ std::vector<float> random_rows(const std::string& purpose, const std::vector<int
 
 // visit(row, expert, l, j) for all rows in use, l below k and j below n.
 template <typename Visit>
-void for_each_product(const std::vector<int32_t>& counts, const ExpertSize& size, Visit visit) {
+void for_each_product(const Ints& counts, const ExpertSize& size, Visit visit) {
   for (int64_t row = 0; row < rows_of(size); ++row) {
     for (int64_t l = 0; in_use(counts, size, row) && l < size.k; ++l) {
       for (int64_t j = 0; j < size.n; ++j) {
@@ -60,12 +60,12 @@ struct Inputs {
         bias(random_floats("bias", size.experts * size.n)),
         dw(random_floats("dw", size.experts * size.k * size.n)) {}
 
-  std::vector<int32_t> counts;
-  std::vector<float> x;
-  std::vector<float> dy;
-  std::vector<float> w;
-  std::vector<float> bias;
-  std::vector<float> dw;  // before something is added
+  Ints counts;
+  Floats x;
+  Floats dy;
+  Floats w;
+  Floats bias;
+  Floats dw;  // before something is added
 };
 
 struct Outputs {
@@ -108,8 +108,8 @@ void all_passes(const Inputs& in, Outputs& out, const ExpertSize& size, int thre
       threads);
 }
 
-void expect_sum(const Output& added, const Doubles& sum, const std::vector<float>& before,
-                double tolerance, const std::string& what) {
+void expect_sum(const Output& added, const Doubles& sum, const Floats& before, double tolerance,
+                const std::string& what) {
   Doubles expected = sum;
   for (size_t i = 0; i < before.size(); ++i) {
     expected[i] += static_cast<double>(before[i]);
@@ -210,7 +210,7 @@ TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
     expect_same_bits([&](int threads) {
       Outputs out(size, in);
       all_passes(in, out, size, threads);
-      std::vector<float> all;
+      Floats all;
       for (const Output* output : {&out.y, &out.dx, &out.dw, &out.dw_added, &out.biased,
                                    &out.biased_in_place, &out.dbias, &out.dbias_added}) {
         append(all, *output);

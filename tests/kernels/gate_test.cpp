@@ -6,7 +6,7 @@ namespace hidup::kernels::testing {
 namespace {
 
 // weights[t, c] from the whole softmax in double.
-Doubles reference(const Doubles& logits, const std::vector<int32_t>& chosen, const GateSize& size) {
+Doubles reference(const Doubles& logits, const Ints& chosen, const GateSize& size) {
   Doubles weights;
   for (int64_t t = 0; t < size.tokens; ++t) {
     double sum = 0.0;
@@ -32,6 +32,8 @@ TEST(Gate, AgreesWithDoubleAndItsDifferences) {
                                 {3, 17, 5, 1, 2},
                                 {3, 17, 5, 2, 2},
                                 {2, 9, 67, 1, 4},
+                                {3, 67, 5, 1, 40},
+                                {3, 67, 5, 2, 40},
                                 {2, 9, 67, 2, 0},
                                 {0, 9, 5, 2, 2},
                                 {2, 0, 5, 1, 2}}) {
@@ -56,24 +58,24 @@ TEST(Gate, AgreesWithDoubleAndItsDifferences) {
 }
 
 TEST(Gate, WithoutExpertsWeightsAreZero) {
-  const std::vector<int32_t> routing = {-1, -1};
-  const std::vector<float> dweights = {1.0F, 1.0F};
+  const Ints routing = {-1, -1};
+  const Floats dweights = {1.0F, 1.0F};
   Output weights(2);
   Output dlogits(0);
   run([&](Stream& s) {
     gate_forward(s, nullptr, routing.data(), weights.data(), {2, 0, 1, 4});
     gate_backward(s, nullptr, routing.data(), dweights.data(), dlogits.data(), {2, 0, 1, 4});
   });
-  EXPECT_EQ(weights.values(), (std::vector<float>{0.0F, 0.0F}));
+  EXPECT_EQ(weights.values(), (Floats{0.0F, 0.0F}));
 }
 
 TEST(Gate, LargeLogitsDoNotOverflow) {
-  const std::vector<float> logits = {1e4F, -1e4F, 0.0F};
+  const Floats logits = {1e4F, -1e4F, 0.0F};
   for (const int64_t choices : {1, 2}) {
-    for (const std::vector<int32_t>& routing :
-         {std::vector<int32_t>{0, 1}, {1, 2}, {2, 0}}) {  // capacity 1: the entries are the experts
+    for (const Ints& routing :
+         {Ints{0, 1}, {1, 2}, {2, 0}}) {  // capacity 1: the entries are the experts
       const GateSize size = {1, 3, choices, 1};
-      const std::vector<float> dweights = {1.0F, -2.0F};
+      const Floats dweights = {1.0F, -2.0F};
       Output weights(choices);
       Output dlogits(3);
       run([&](Stream& s) {
@@ -83,7 +85,7 @@ TEST(Gate, LargeLogitsDoNotOverflow) {
       const bool largest = choices == 1 ? routing[0] == 0 : routing[0] != 1;
       const bool second = choices == 2 && routing[0] == 2;
       EXPECT_EQ(weights[0], largest && !second ? 1.0F : 0.0F);
-      EXPECT_EQ(dlogits.values(), (std::vector<float>{0.0F, 0.0F, 0.0F}));
+      EXPECT_EQ(dlogits.values(), (Floats{0.0F, 0.0F, 0.0F}));
     }
   }
 }
@@ -104,7 +106,7 @@ TEST(Gate, HasTheSameBitsForAnyTeam) {
             gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
           },
           threads);
-      std::vector<float> all;
+      Floats all;
       append(all, weights);
       append(all, dlogits);
       return all;

@@ -1,8 +1,8 @@
 // What the kernel tests share: random data, guarded outputs, references in double,
 // finite differences, and the same work with one and with three threads.
 //
-// The tests know the kernels by their headers alone, so they hold for any back end
-// whose memory the host can reach.
+// The tests know the kernels by their headers alone, and their data lie in buffers of the
+// device, so they hold for any back end whose memory the host can reach.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,9 +13,11 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -29,26 +31,76 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using Doubles = std::vector<double>;
 
+// The device that has the tests' data. Never destroyed, for data may be static.
+inline Device& device_of_data() {
+  static Device* device = make_device({.kind = HIDUP_TEST_DEVICE}).release();
+  return *device;
+}
+
+// Memory of the device, for kernels need not reach any other.
+template <typename T>
+class DeviceAllocator {
+ public:
+  using value_type = T;
+
+  DeviceAllocator() = default;
+  template <typename U>
+  explicit DeviceAllocator(const DeviceAllocator<U>&) {}
+
+  T* allocate(size_t n) {
+    std::unique_ptr<Buffer> buffer = device_of_data().allocate(static_cast<int64_t>(n * sizeof(T)));
+    auto* data = reinterpret_cast<T*>(buffer->data());
+    buffers()[data] = std::move(buffer);
+    return data;
+  }
+  void deallocate(T* data, size_t) { buffers().erase(data); }
+  bool operator==(const DeviceAllocator&) const { return true; }
+
+ private:
+  static std::map<T*, std::unique_ptr<Buffer>>& buffers() {
+    static auto* all = new std::map<T*, std::unique_ptr<Buffer>>;
+    return *all;
+  }
+};
+
+using Floats = std::vector<float, DeviceAllocator<float>>;
+using Ints = std::vector<int32_t, DeviceAllocator<int32_t>>;
+
+// One value in the memory of the device.
+template <typename T>
+class OnDevice {
+ public:
+  explicit OnDevice(const T& value) : values_(1, value) {}
+  T* get() { return values_.data(); }
+  const T* get() const { return values_.data(); }
+  T& operator*() { return values_[0]; }
+  const T& operator*() const { return values_[0]; }
+  const T* operator->() const { return values_.data(); }
+
+ private:
+  std::vector<T, DeviceAllocator<T>> values_;
+};
+
 // Uniform, with mean 0 and standard deviation `scale`.
-inline std::vector<float> random_floats(const std::string& purpose, int64_t n, double scale = 1.0) {
+inline Floats random_floats(const std::string& purpose, int64_t n, double scale = 1.0) {
   const RandomStream random = random_stream(20, purpose);
-  std::vector<float> values(static_cast<size_t>(n));
+  Floats values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<float>(scale * std::sqrt(12.0) * (random.uniform(i) - 0.5));
   }
   return values;
 }
 
-inline std::vector<int32_t> random_tokens(const std::string& purpose, int64_t n, int64_t vocab) {
+inline Ints random_tokens(const std::string& purpose, int64_t n, int64_t vocab) {
   const RandomStream random = random_stream(20, purpose);
-  std::vector<int32_t> values(static_cast<size_t>(n));
+  Ints values(static_cast<size_t>(n));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<int32_t>(random.word(i) % static_cast<uint64_t>(vocab));
   }
   return values;
 }
 
-inline Doubles to_doubles(const std::vector<float>& values) {
+inline Doubles to_doubles(const Floats& values) {
   return {values.begin(), values.end()};
 }
 
@@ -57,9 +109,10 @@ inline Doubles to_doubles(const std::vector<float>& values) {
 template <typename T>
 class GuardedOutput {
  public:
-  explicit GuardedOutput(int64_t n)
-      : GuardedOutput(std::vector<T>(static_cast<size_t>(n), kUnwritten)) {}
-  explicit GuardedOutput(const std::vector<T>& initial)
+  using Values = std::vector<T, DeviceAllocator<T>>;
+
+  explicit GuardedOutput(int64_t n) : GuardedOutput(Values(static_cast<size_t>(n), kUnwritten)) {}
+  explicit GuardedOutput(const Values& initial)
       : n_(initial.size()), memory_(n_ + 2 * kGuard, kGuardValue) {
     std::copy(initial.begin(), initial.end(), memory_.begin() + kGuard);
   }
@@ -75,7 +128,7 @@ class GuardedOutput {
   T* data() { return memory_.data() + kGuard; }
   T operator[](size_t i) const { return memory_[kGuard + i]; }
   size_t size() const { return n_; }
-  std::vector<T> values() const {
+  Values values() const {
     const auto begin = memory_.begin() + kGuard;
     return {begin, begin + static_cast<std::ptrdiff_t>(n_)};
   }
@@ -87,7 +140,7 @@ class GuardedOutput {
                                       : std::numeric_limits<T>::min();
   static constexpr T kGuardValue = -7777;
   size_t n_;
-  std::vector<T> memory_;
+  Values memory_;
 };
 
 using Output = GuardedOutput<float>;
@@ -95,17 +148,17 @@ using IntOutput = GuardedOutput<int32_t>;
 
 // Runs `work` on a compute stream of that many threads, to its end.
 inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
-  const std::unique_ptr<Device> device = make_device({});
+  const std::unique_ptr<Device> device = make_device({.kind = HIDUP_TEST_DEVICE});
   const std::unique_ptr<Stream> stream = device->create_stream("compute", threads);
   work(*stream);
   stream->synchronize();
 }
 
 // `work` returns all it computed; three threads must compute the very bits that one does.
-inline void expect_same_bits(const std::function<std::vector<float>(int threads)>& work) {
-  const std::vector<float> one = work(1);
+inline void expect_same_bits(const std::function<Floats(int threads)>& work) {
+  const Floats one = work(1);
   for (const int threads : {2, 3}) {
-    const std::vector<float> more = work(threads);
+    const Floats more = work(threads);
     ASSERT_EQ(one.size(), more.size());
     EXPECT_EQ(std::memcmp(one.data(), more.data(), one.size() * sizeof(float)), 0)
         << threads << " threads";
@@ -165,12 +218,12 @@ void expect_gradient(const std::function<double(const Doubles&)>& loss, const Do
   }
 }
 
-inline void append(std::vector<float>& all, const Output& output) {
-  const std::vector<float> values = output.values();
+inline void append(Floats& all, const Output& output) {
+  const Floats values = output.values();
   all.insert(all.end(), values.begin(), values.end());
 }
 
-inline void append(std::vector<float>& all, const IntOutput& output) {  // below 2^24
+inline void append(Floats& all, const IntOutput& output) {  // below 2^24
   for (const int32_t value : output.values()) {
     all.push_back(static_cast<float>(value));
   }

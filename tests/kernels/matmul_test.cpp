@@ -5,8 +5,8 @@
 namespace hidup::kernels::testing {
 namespace {
 
-Doubles product(const std::vector<float>& a, const std::vector<float>& b, MatmulSize size,
-                bool transpose_a, bool transpose_b) {
+Doubles product(const Floats& a, const Floats& b, MatmulSize size, bool transpose_a,
+                bool transpose_b) {
   const auto [m, n, k] = size;
   Doubles c(static_cast<size_t>(m * n), 0.0);
   for (int64_t i = 0; i < m; ++i) {

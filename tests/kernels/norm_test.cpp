@@ -13,7 +13,7 @@ TEST(Norm, SumsSquaresInDouble) {
       expected += static_cast<double>(value) * static_cast<double>(value);
     }
     Output sum(1);
-    Output added(std::vector<float>{1000.0F});
+    Output added(Floats{1000.0F});
     run([&](Stream& stream) {
       squared_norm(stream, x.data(), n, sum.data(), false);
       squared_norm(stream, x.data(), n, added.data(), true);
@@ -36,7 +36,8 @@ TEST(Norm, HasTheSameBitsForAnyTeam) {
 std::pair<float, float> clip(float squared, float max_norm) {
   Output norm(1);
   Output scale(1);
-  run([&](Stream& s) { clip_scale(s, &squared, max_norm, norm.data(), scale.data()); });
+  const OnDevice<float> on_device(squared);
+  run([&](Stream& s) { clip_scale(s, on_device.get(), max_norm, norm.data(), scale.data()); });
   return {norm[0], scale[0]};
 }
 

@@ -12,7 +12,7 @@ double encoding(int64_t position, int64_t j, int64_t hidden) {
   return j % 2 == 0 ? std::sin(angle) : std::cos(angle);
 }
 
-Doubles expected(const std::vector<float>& x, const Region& region) {
+Doubles expected(const Floats& x, const Region& region) {
   Doubles y = to_doubles(x);
   for (int64_t i = 0; i < region.elements(); ++i) {
     const int64_t index = region.global_index(i);
@@ -39,7 +39,7 @@ TEST(Positions, FollowTheFormulaInEveryPart) {
       box({2, 5, 6}, {0, 0, 6}, {2, 5, 0}),        //
       box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // and the whole again
   };
-  std::vector<std::vector<float>> inputs;
+  std::vector<Floats> inputs;
   std::vector<std::unique_ptr<Output>> outputs;
   for (const Region& region : parts) {
     inputs.push_back(random_floats("x", region.elements()));

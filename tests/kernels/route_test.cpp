@@ -7,22 +7,21 @@ namespace {
 
 constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
 
-std::vector<int32_t> routed(const std::vector<float>& logits, const RouteSize& size,
-                            int threads = 1) {
+Ints routed(const Floats& logits, const RouteSize& size, int threads = 1) {
   IntOutput routing(size.batch * size.sequence * size.choices);
   run([&](Stream& s) { route_forward(s, logits.data(), routing.data(), size); }, threads);
   return routing.values();
 }
 
-std::vector<int32_t> hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
+Ints hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
   IntOutput routing(size.batch * size.sequence * size.choices);
   run([&](Stream& s) { route_hash(s, routing.data(), tokens, size, kKey); }, threads);
   return routing.values();
 }
 
 // Logits of a few values only, so that many are equal.
-std::vector<float> coarse_logits(const RouteSize& size) {
-  std::vector<float> logits;
+Floats coarse_logits(const RouteSize& size) {
+  Floats logits;
   for (const int32_t value :
        random_tokens("logits", size.batch * size.sequence * size.experts, 5)) {
     logits.push_back(static_cast<float>(value) - 2.0F);
@@ -31,11 +30,11 @@ std::vector<float> coarse_logits(const RouteSize& size) {
 }
 
 // By sorting: the largest logit first, of equal ones the lower expert.
-std::vector<int32_t> best_experts(const std::vector<float>& logits, const RouteSize& size) {
-  std::vector<int32_t> chosen;
+Ints best_experts(const Floats& logits, const RouteSize& size) {
+  Ints chosen;
   for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
     const float* x = logits.data() + t * size.experts;
-    std::vector<int32_t> order(static_cast<size_t>(size.experts));
+    Ints order(static_cast<size_t>(size.experts));
     for (size_t e = 0; e < order.size(); ++e) {
       order[e] = static_cast<int32_t>(e);
     }
@@ -52,6 +51,8 @@ TEST(Route, FollowsTheDefinition) {
                                {3, 17, 5, 2, 4},
                                {2, 65, 8, 2, 3},  // most are dropped
                                {2, 33, 67, 2, 40},
+                               {40, 3, 5, 2, 2},
+                               {1, 4500, 3, 1, 2000},
                                {2, 9, 4, 2, 0},  // all are
                                {0, 5, 3, 1, 2},
                                {2, 0, 3, 2, 1}}) {
@@ -63,28 +64,27 @@ TEST(Route, FollowsTheDefinition) {
 
 TEST(Route, FirstChoicesTakeSlotsBeforeSecondOnesAndLowerExpertsWinTies) {
   // Choices: 1 then 0; 0 then 1 (equal); 1 then 2 (equal seconds); 2 then 1.
-  const std::vector<float> logits = {1.0F,  2.0F, 0.0F,   //
-                                     3.0F,  3.0F, 3.0F,   //
-                                     -1.0F, 5.0F, -1.0F,  //
-                                     0.0F,  1.0F, 9.0F};
-  const std::vector<int32_t> expected = {2, 1,   // expert 1 slot 0, expert 0 slot 1
-                                         0, -2,  // expert 0 slot 0, expert 1 is full
-                                         3, -1,  // expert 1 slot 1, expert 0 is full
-                                         4, -2};
+  const Floats logits = {1.0F,  2.0F, 0.0F,   //
+                         3.0F,  3.0F, 3.0F,   //
+                         -1.0F, 5.0F, -1.0F,  //
+                         0.0F,  1.0F, 9.0F};
+  const Ints expected = {2, 1,   // expert 1 slot 0, expert 0 slot 1
+                         0, -2,  // expert 0 slot 0, expert 1 is full
+                         3, -1,  // expert 1 slot 1, expert 0 is full
+                         4, -2};
   EXPECT_EQ(routed(logits, {1, 4, 3, 2, 2}), expected);
 }
 
 TEST(Route, WithFewerExpertsThanChoices) {
-  EXPECT_EQ(routed({1.0F, 2.0F}, {1, 2, 1, 2, 3}), (std::vector<int32_t>{0, 2, 1, -1}));
-  EXPECT_EQ(routed({}, {1, 2, 0, 1, 3}), (std::vector<int32_t>{-1, -1}));
-  EXPECT_EQ(hashed(box({1, 2}, {0, 0}, {1, 2}), {1, 2, 0, 1, 3}), (std::vector<int32_t>{-1, -1}));
+  EXPECT_EQ(routed({1.0F, 2.0F}, {1, 2, 1, 2, 3}), (Ints{0, 2, 1, -1}));
+  EXPECT_EQ(routed({}, {1, 2, 0, 1, 3}), (Ints{-1, -1}));
+  EXPECT_EQ(hashed(box({1, 2}, {0, 0}, {1, 2}), {1, 2, 0, 1, 3}), (Ints{-1, -1}));
 }
 
 TEST(Route, AnInfiniteOrInvalidLogitStillNamesTwoExperts) {
   const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(routed({-infinity, -infinity, -infinity}, {1, 1, 3, 2, 1}),
-            (std::vector<int32_t>{0, 1}));
-  EXPECT_EQ(routed({kNan, kNan, kNan}, {1, 1, 3, 2, 1}), (std::vector<int32_t>{0, 1}));
+  EXPECT_EQ(routed({-infinity, -infinity, -infinity}, {1, 1, 3, 2, 1}), (Ints{0, 1}));
+  EXPECT_EQ(routed({kNan, kNan, kNan}, {1, 1, 3, 2, 1}), (Ints{0, 1}));
 }
 
 TEST(Route, HashFollowsTheDefinitionInEveryPart) {
@@ -97,7 +97,7 @@ TEST(Route, HashFollowsTheDefinitionInEveryPart) {
         {box({4, 9}, {4, 0}, {0, 9}), 5, 2},
         {box({4, 9}, {0, 9}, {4, 0}), 5, 2}}) {
     const RouteSize size = {tokens.extent[0], tokens.extent[1], experts, choices, 3};
-    std::vector<int32_t> chosen;
+    Ints chosen;
     for (int64_t t = 0; t < tokens.elements(); ++t) {
       const auto index = static_cast<uint64_t>(tokens.global_index(t));
       for (int64_t c = 0; c < choices; ++c) {
@@ -129,7 +129,7 @@ TEST(Route, CountsAreOfTheExpertsAskedFor) {
     for (const auto& [first, last] :
          {std::pair<int64_t, int64_t>{0, 7}, {0, 3}, {3, 3}, {3, 7}, {7, 7}}) {
       const int64_t experts = last - first;
-      std::vector<int32_t> expected(static_cast<size_t>(size.batch * experts), 0);
+      Ints expected(static_cast<size_t>(size.batch * experts), 0);
       for (size_t i = 0; i < routing.size(); ++i) {
         const int64_t b = static_cast<int64_t>(i) / (size.sequence * size.choices);
         for (int64_t e = first; e < last; ++e) {
@@ -156,7 +156,7 @@ TEST(Route, LoadCountsChoicesAndDrops) {
                                {3, 0, 7, 1, 2}}) {
     const auto chosen = random_choices(size, size.experts - 1);
     const auto routing = routing_of(chosen, size);
-    std::vector<float> expected(14, 0.0F);
+    Floats expected(14, 0.0F);
     for (size_t i = 0; i < chosen.size(); ++i) {
       expected[static_cast<size_t>(chosen[i])] += 1.0F;
       expected[7 + static_cast<size_t>(chosen[i])] += routing[i] < 0 ? 1.0F : 0.0F;
@@ -168,7 +168,7 @@ TEST(Route, LoadCountsChoicesAndDrops) {
     });
     EXPECT_EQ(load.values(), expected);
   }
-  const std::vector<int32_t> dropped = {-1, -1, -1};  // what routing to no experts gives
+  const Ints dropped = {-1, -1, -1};  // what routing to no experts gives
   Output nothing(0);
   run([&](Stream& s) { expert_load(s, dropped.data(), nothing.data(), 3, 0, 4); });
 }
@@ -192,7 +192,7 @@ TEST(Route, HasTheSameBitsForAnyTeam) {
                       size.capacity);
         },
         threads);
-    std::vector<float> all;
+    Floats all;
     append(all, routing);
     append(all, by_hash);
     append(all, counts);

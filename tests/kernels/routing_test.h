@@ -10,8 +10,8 @@
 namespace hidup::kernels::testing {
 
 // The entries for chosen experts [batch, sequence, choices], as route.h defines them.
-inline std::vector<int32_t> routing_of(const std::vector<int32_t>& chosen, const RouteSize& size) {
-  std::vector<int32_t> routing(chosen.size());
+inline Ints routing_of(const Ints& chosen, const RouteSize& size) {
+  Ints routing(chosen.size());
   for (int64_t b = 0; b < size.batch; ++b) {
     for (int64_t expert = 0; expert < size.experts; ++expert) {
       int64_t slot = 0;
@@ -31,11 +31,11 @@ inline std::vector<int32_t> routing_of(const std::vector<int32_t>& chosen, const
 }
 
 // Different random experts for every token, of those below `experts`.
-inline std::vector<int32_t> random_choices(const RouteSize& size, int64_t experts) {
+inline Ints random_choices(const RouteSize& size, int64_t experts) {
   const int64_t tokens = size.batch * size.sequence;
   const auto first = random_tokens("first", tokens, experts);
   const auto other = random_tokens("other", tokens, std::max<int64_t>(1, experts - 1));
-  std::vector<int32_t> chosen;
+  Ints chosen;
   for (size_t t = 0; t < first.size(); ++t) {
     chosen.push_back(first[t]);
     if (size.choices > 1) {
@@ -45,7 +45,7 @@ inline std::vector<int32_t> random_choices(const RouteSize& size, int64_t expert
   return chosen;
 }
 
-inline std::vector<int32_t> random_routing(const RouteSize& size) {
+inline Ints random_routing(const RouteSize& size) {
   return routing_of(random_choices(size, size.experts), size);
 }
 

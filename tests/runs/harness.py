@@ -21,6 +21,8 @@ import numpy
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HIDUP_BINARY", SOURCE / "build" / "hidup")
 
+CACHE = pathlib.Path(BINARY).parent / "cache"  # where runs keep their profiles
+
 # A launcher's marks would make a run without mpirun look like a rank of some job.
 LAUNCHER_MARKS = ("OMPI_COMM_", "PMIX_", "SLURM_")
 
@@ -63,14 +65,15 @@ class Launch:
         script = 'source "$0" && exec "$@"'  # exec: the process is mpirun itself
         command = ["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
                    *launcher, str(program), *map(str, args)]
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHER_MARKS)}
+        inherited = {k: v for k, v in os.environ.items()
+                     if not k.startswith((*LAUNCHER_MARKS, "XDG_CACHE_HOME"))}
         # Files, not pipes: a rank that prints a lot must not wait for us.
         self._stdout = tempfile.TemporaryFile("w+")
         self._stderr = tempfile.TemporaryFile("w+")
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._stdout, stderr=self._stderr, cwd=cwd,
-            env={**inherited, **(env or {})}, start_new_session=True, preexec_fn=end_with_parent)
+            env={"XDG_CACHE_HOME": str(CACHE), **inherited, **(env or {})}, start_new_session=True, preexec_fn=end_with_parent)
 
     def __enter__(self):
         return self
@@ -197,7 +200,8 @@ class RunTest(unittest.TestCase):
             "cluster:\n"
             "  device: {kind: cpu, threads: 1}\n"
             "  mesh: [{name: ranks, size: auto}]\n"
-            "  comm: {heartbeat_timeout: 3s}\n")
+            "  comm: {heartbeat_timeout: 3s}\n"
+            "  profile: none\n")
 
     def write_deck(self, **model):
         """The small model deck; model: more of its keys."""

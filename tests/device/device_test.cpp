@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -15,14 +16,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class CpuDevice : public testing::Test {
+class DeviceStreams : public testing::Test {
  protected:
-  std::unique_ptr<Device> device_ = make_device({.kind = "cpu"});
+  std::unique_ptr<Device> device_ = make_device({.kind = HIDUP_TEST_DEVICE});
   std::unique_ptr<Stream> a_ = device_->create_stream("a", 1);
   std::unique_ptr<Stream> b_ = device_->create_stream("b", 1);
 };
 
-TEST_F(CpuDevice, AStreamKeepsItsOrder) {
+TEST_F(DeviceStreams, AStreamKeepsItsOrder) {
   std::vector<int> order;
   for (int i = 0; i < 1000; ++i) {
     a_->enqueue([&order, i] { order.push_back(i); });
@@ -32,7 +33,7 @@ TEST_F(CpuDevice, AStreamKeepsItsOrder) {
   EXPECT_TRUE(std::ranges::is_sorted(order));
 }
 
-TEST_F(CpuDevice, StreamsRunBesideEachOther) {
+TEST_F(DeviceStreams, StreamsRunBesideEachOther) {
   std::atomic<bool> go = false;
   a_->enqueue([&] {
     while (!go) {
@@ -44,7 +45,7 @@ TEST_F(CpuDevice, StreamsRunBesideEachOther) {
   b_->synchronize();
 }
 
-TEST_F(CpuDevice, AnEventOrdersStreamsInEveryRound) {
+TEST_F(DeviceStreams, AnEventOrdersStreamsInEveryRound) {
   const std::unique_ptr<Event> event = device_->create_event();
   int value = 0;  // a data race without the event
   for (int round = 1; round <= 200; ++round) {
@@ -62,7 +63,7 @@ TEST_F(CpuDevice, AnEventOrdersStreamsInEveryRound) {
   EXPECT_TRUE(event->reached());
 }
 
-TEST_F(CpuDevice, EventsTellTheTime) {
+TEST_F(DeviceStreams, EventsTellTheTime) {
   const std::unique_ptr<Event> start = device_->create_event();
   const std::unique_ptr<Event> end = device_->create_event();
   const double before = monotonic_seconds();
@@ -74,14 +75,14 @@ TEST_F(CpuDevice, EventsTellTheTime) {
   EXPECT_GE(end->seconds(), start->seconds() + 0.002);
 }
 
-TEST_F(CpuDevice, AnUnrecordedEventDoesNotBlock) {
+TEST_F(DeviceStreams, AnUnrecordedEventDoesNotBlock) {
   const std::unique_ptr<Event> event = device_->create_event();
   a_->wait(*event);
   a_->synchronize();
 }
 
 // A stream that throws must not leave the other waiting for its event.
-TEST_F(CpuDevice, AFailureEndsAllStreamsAndIsThrownOnce) {
+TEST_F(DeviceStreams, AFailureEndsAllStreamsAndIsThrownOnce) {
   const std::unique_ptr<Event> event = device_->create_event();
   bool later = false;
   a_->enqueue([] { throw std::runtime_error("kernel 7 failed"); });
@@ -99,14 +100,14 @@ TEST_F(CpuDevice, AFailureEndsAllStreamsAndIsThrownOnce) {
   EXPECT_FALSE(later);
 }
 
-TEST_F(CpuDevice, MemoryIsZeroedAndAligned) {
+TEST_F(DeviceStreams, MemoryIsZeroedAndAligned) {
   const std::unique_ptr<Buffer> buffer = device_->allocate(100000);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % kAlignment, 0U);
   EXPECT_TRUE(std::all_of(buffer->data(), buffer->data() + 100000,
                           [](std::byte b) { return b == std::byte{0}; }));
 }
 
-TEST_F(CpuDevice, CopiesInOrder) {
+TEST_F(DeviceStreams, CopiesInOrder) {
   const std::unique_ptr<Buffer> buffer = device_->allocate(16);
   const int64_t sent[2] = {7, 8};
   int64_t received[2] = {};
@@ -118,7 +119,8 @@ TEST_F(CpuDevice, CopiesInOrder) {
 }
 
 TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
-  const std::unique_ptr<Device> device = make_device({.kind = "cpu", .memory = 1 << 20});
+  const std::unique_ptr<Device> device =
+      make_device({.kind = HIDUP_TEST_DEVICE, .memory = 1 << 20});
   try {
     device->allocate(2 << 20);
     FAIL();
@@ -129,11 +131,17 @@ TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
 }
 
 TEST(MakeDevice, RefusesKindsItWasNotLinkedWith) {
-  try {
-    make_device({.kind = "cuda"});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::unavailable);
+  for (const std::string kind : {"cpu", "cuda"}) {
+    if (kind == HIDUP_TEST_DEVICE) {
+      EXPECT_NE(make_device({.kind = kind})->name(), "");
+      continue;
+    }
+    try {
+      make_device({.kind = kind});
+      ADD_FAILURE() << kind;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::unavailable);
+    }
   }
 }
 

@@ -1,0 +1,372 @@
+// Tiles of 64 queries and 64 keys. Scores exist for one tile at a time, in registers and shared
+// memory. A block has 16 x 16 threads, each with 4 x 4 elements of a tile: rows 4 ty .. 4 ty + 3,
+// columns tx, tx + 16, ... A head may have any size: inner products go over it in pieces, and what
+// a block writes is a slice of 64 elements of the head.
+#include "kernels/attention.h"
+#include "kernels/cuda_math.h"
+
+namespace hidup::kernels {
+namespace {
+
+constexpr int kTile = 64;    // queries, keys, and elements of a head that a block writes
+constexpr int kDepth = 32;   // elements of a head that are multiplied at a time
+constexpr int kSide = 16;    // threads
+constexpr int kPerSide = 4;  // elements of a tile's row or column that a thread has
+
+// A part of a tensor: rows `stride` elements apart, `rows` of them from `data` on.
+struct Rows {
+  const float* data;
+  int64_t stride;
+  int64_t rows;
+};
+
+// One head of one sequence within the tensors.
+struct Head {
+  int64_t sequence;
+  int64_t size;
+  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
+  int64_t q;      // where the first position's q begins in qkv
+  int64_t y;      // where its y begins in y
+  int64_t lse;
+
+  __device__ Head(const AttentionSize& of, int64_t index)
+      : sequence(of.sequence),
+        size(of.head),
+        width(of.heads * of.head),
+        q(index / of.heads * of.sequence * 3 * width + index % of.heads * of.head),
+        y(index / of.heads * of.sequence * width + index % of.heads * of.head),
+        lse(index * of.sequence) {}
+
+  // Rows of q (which = 0), k (1) or v (2) from position `first` on.
+  __device__ Rows qkv_rows(const float* qkv, int which, int64_t first) const {
+    return {qkv + q + which * width + first * 3 * width, 3 * width, sequence - first};
+  }
+  __device__ Rows y_rows(const float* tensor, int64_t first) const {
+    return {tensor + y + first * width, width, sequence - first};
+  }
+};
+
+struct Position {
+  int x;
+  int y;
+  __device__ Position()
+      : x(static_cast<int>(threadIdx.x) % kSide), y(static_cast<int>(threadIdx.x) / kSide) {}
+  __device__ int row(int i) const { return kPerSide * y + i; }
+  __device__ int column(int j) const { return x + kSide * j; }
+};
+
+using Fragment = float[kPerSide][kPerSide];
+
+// Shared memory of a block. Columns have a pad, so that a warp's accesses down them go to different
+// banks.
+struct Shared {
+  float a[kTile][kDepth + 1];
+  float b[kTile][kDepth + 1];
+  float p[kTile][kTile + 1];
+};
+
+__device__ void clear(Fragment& fragment) {
+  for (auto& row : fragment) {
+    for (float& value : row) {
+      value = 0.0F;
+    }
+  }
+}
+
+// tile = rows first .. first + kDepth - 1 of the head of kTile rows, zero beyond the ends.
+__device__ void load_depth(const Rows& rows, int64_t first, int64_t head,
+                           float (&tile)[kTile][kDepth + 1]) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth; i += kThreads) {
+    const int row = i / kDepth;
+    const int64_t d = first + i % kDepth;
+    tile[row][i % kDepth] = row < rows.rows && d < head ? rows.data[row * rows.stride + d] : 0.0F;
+  }
+}
+
+// out = a b^T, for kTile rows each. Every thread must come here.
+__device__ void inner_products(const Rows& a, const Rows& b, int64_t head, Shared& shared,
+                               Fragment& out) {
+  const Position at;
+  clear(out);
+  for (int64_t first = 0; first < head; first += kDepth) {
+    __syncthreads();  // others may still read what was there
+    load_depth(a, first, head, shared.a);
+    load_depth(b, first, head, shared.b);
+    __syncthreads();
+    for (int d = 0; d < kDepth; ++d) {
+      for (int i = 0; i < kPerSide; ++i) {
+        for (int j = 0; j < kPerSide; ++j) {
+          out[i][j] += shared.a[at.row(i)][d] * shared.b[at.column(j)][d];
+        }
+      }
+    }
+  }
+}
+
+// out += p m, or p^T m if kTransposed, where m are kTile rows and the slice of the head from
+// `first_column` on. Every thread must come here; p must have been written before.
+template <bool kTransposed>
+__device__ void add_product(const Rows& m, int64_t first_column, int64_t head, Shared& shared,
+                            Fragment& out) {
+  const Position at;
+  float(&tile)[kDepth][kTile] = reinterpret_cast<float(&)[kDepth][kTile]>(shared.a);
+  for (int first = 0; first < kTile; first += kDepth) {
+    __syncthreads();  // p is written, and nobody reads what was in the tile
+    for (int i = static_cast<int>(threadIdx.x); i < kDepth * kTile; i += kThreads) {
+      const int row = first + i / kTile;
+      const int64_t column = first_column + i % kTile;
+      tile[i / kTile][i % kTile] =
+          row < m.rows && column < head ? m.data[row * m.stride + column] : 0.0F;
+    }
+    __syncthreads();
+    for (int k = 0; k < kDepth; ++k) {
+      for (int i = 0; i < kPerSide; ++i) {
+        const float p =
+            kTransposed ? shared.p[first + k][at.row(i)] : shared.p[at.row(i)][first + k];
+        for (int j = 0; j < kPerSide; ++j) {
+          out[i][j] += p * tile[k][at.column(j)];
+        }
+      }
+    }
+  }
+}
+
+// Writes factor[i] * out to rows of which `rows` exist.
+__device__ void write(const Fragment& out, const float (&factor)[kPerSide], float* data,
+                      int64_t stride, int64_t rows, int64_t first_column, int64_t head) {
+  const Position at;
+  for (int i = 0; i < kPerSide; ++i) {
+    for (int j = 0; j < kPerSide; ++j) {
+      const int64_t column = first_column + at.column(j);
+      if (at.row(i) < rows && column < head) {
+        data[at.row(i) * stride + column] = factor[i] * out[i][j];
+      }
+    }
+  }
+}
+
+__device__ void write_to_shared(const Fragment& values, Shared& shared) {
+  const Position at;
+  for (int i = 0; i < kPerSide; ++i) {
+    for (int j = 0; j < kPerSide; ++j) {
+      shared.p[at.row(i)][at.column(j)] = values[i][j];
+    }
+  }
+}
+
+// Whether query i sees key j.
+__device__ bool sees(int64_t query, int64_t key, int64_t sequence, bool causal) {
+  return key < sequence && (!causal || key <= query);
+}
+
+// What a thread knows of its four queries: the largest score so far, and the sum of the
+// exponentials of the scores less it (Milakov and Gimelshein 2018).
+struct Softmax {
+  float largest[kPerSide];
+  float sum[kPerSide];
+
+  __device__ Softmax() {
+    for (int i = 0; i < kPerSide; ++i) {
+      largest[i] = -kInfinity;
+      sum[i] = 0.0F;
+    }
+  }
+
+  // Turns a tile of scores into exponentials, and rescales what was summed with others.
+  __device__ void add(Fragment& scores, Fragment& out) {
+    for (int i = 0; i < kPerSide; ++i) {
+      float row_largest = scores[i][0];
+      for (int j = 1; j < kPerSide; ++j) {
+        row_largest = fmaxf(row_largest, scores[i][j]);
+      }
+      // The threads of a row of the tile are half a warp.
+      const float next = fmaxf(largest[i], warp_reduce<kSide>(row_largest, Max{}));
+      const float correction = expf(largest[i] - next);
+      float row_sum = 0.0F;
+      for (int j = 0; j < kPerSide; ++j) {
+        scores[i][j] = expf(scores[i][j] - next);
+        row_sum += scores[i][j];
+        out[i][j] *= correction;
+      }
+      sum[i] = sum[i] * correction + warp_reduce<kSide>(row_sum, Sum{});
+      largest[i] = next;
+    }
+  }
+};
+
+struct Problem {
+  AttentionSize size;
+  bool causal;
+  float scale;
+};
+
+// blockIdx.x: heads of sequences, fastest, and tiles of positions; blockIdx.y: slices of the head.
+struct Task {
+  Head head;
+  int64_t first;   // position
+  int64_t column;  // of the head
+
+  __device__ explicit Task(const AttentionSize& size)
+      : head(size, blockIdx.x % (size.batch * size.heads)),
+        first(blockIdx.x / (size.batch * size.heads) * kTile),
+        column(static_cast<int64_t>(blockIdx.y) * kTile) {}
+};
+
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const float* qkv, float* y, float* lse, Problem problem) {
+  __shared__ Shared shared;
+  const Task task(problem.size);
+  const Head& head = task.head;
+  const Position at;
+  const Rows q = head.qkv_rows(qkv, 0, task.first);
+  const int64_t end = problem.causal ? smaller(head.sequence, task.first + kTile) : head.sequence;
+  Softmax softmax;
+  Fragment out;
+  clear(out);
+  for (int64_t key = 0; key < end; key += kTile) {
+    Fragment scores;
+    inner_products(q, head.qkv_rows(qkv, 1, key), head.size, shared, scores);
+    for (int i = 0; i < kPerSide; ++i) {
+      for (int j = 0; j < kPerSide; ++j) {
+        const bool seen =
+            sees(task.first + at.row(i), key + at.column(j), head.sequence, problem.causal);
+        scores[i][j] = seen ? scores[i][j] * problem.scale : -kInfinity;
+      }
+    }
+    softmax.add(scores, out);
+    write_to_shared(scores, shared);
+    add_product<false>(head.qkv_rows(qkv, 2, key), task.column, head.size, shared, out);
+  }
+  float factor[kPerSide];
+  for (int i = 0; i < kPerSide; ++i) {
+    factor[i] = 1.0F / softmax.sum[i];
+    const int64_t query = task.first + at.row(i);
+    if (blockIdx.y == 0 && at.x == 0 && query < head.sequence) {
+      lse[head.lse + query] = softmax.largest[i] + logf(softmax.sum[i]);
+    }
+  }
+  write(out, factor, y + head.y + task.first * head.width, head.width, head.sequence - task.first,
+        task.column, head.size);
+}
+
+// d[b, h, i] = dy_i . y_i, by a warp.
+__global__ void __launch_bounds__(kThreads)
+    row_products_kernel(const float* y, const float* dy, float* d, AttentionSize size) {
+  const int64_t count = size.batch * size.heads * size.sequence;
+  for (int64_t i = thread_of_grid() / kWarp; i < count; i += threads_of_grid() / kWarp) {
+    const Head head(size, i / size.sequence);
+    const int64_t begin = head.y + i % size.sequence * head.width;
+    float sum = 0.0F;
+    for (int64_t j = threadIdx.x % kWarp; j < size.head; j += kWarp) {
+      sum += y[begin + j] * dy[begin + j];
+    }
+    sum = warp_reduce(sum, Sum{});
+    if (threadIdx.x % kWarp == 0) {
+      d[i] = sum;
+    }
+  }
+}
+
+struct BackwardInputs {
+  const float* qkv;
+  const float* lse;
+  const float* dy;
+  const float* d;
+};
+
+// P and dS of a tile.
+__device__ void probabilities(const BackwardInputs& in, const Problem& problem, const Head& head,
+                              int64_t query, int64_t key, Shared& shared, Fragment& p,
+                              Fragment& ds) {
+  const Position at;
+  inner_products(head.qkv_rows(in.qkv, 0, query), head.qkv_rows(in.qkv, 1, key), head.size, shared,
+                 p);
+  inner_products(head.y_rows(in.dy, query), head.qkv_rows(in.qkv, 2, key), head.size, shared, ds);
+  for (int i = 0; i < kPerSide; ++i) {
+    const int64_t row = query + at.row(i);
+    const bool exists = row < head.sequence;
+    const float shift = exists ? in.lse[head.lse + row] : 0.0F;
+    const float d = exists ? in.d[head.lse + row] : 0.0F;
+    for (int j = 0; j < kPerSide; ++j) {
+      const bool seen = exists && sees(row, key + at.column(j), head.sequence, problem.causal);
+      p[i][j] = seen ? expf(p[i][j] * problem.scale - shift) : 0.0F;
+      ds[i][j] = seen ? p[i][j] * (ds[i][j] - d) * problem.scale : 0.0F;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    query_gradient_kernel(BackwardInputs in, float* dqkv, Problem problem) {
+  __shared__ Shared shared;
+  const Task task(problem.size);
+  const Head& head = task.head;
+  const int64_t end = problem.causal ? smaller(head.sequence, task.first + kTile) : head.sequence;
+  Fragment dq;
+  clear(dq);
+  for (int64_t key = 0; key < end; key += kTile) {
+    Fragment p;
+    Fragment ds;
+    probabilities(in, problem, head, task.first, key, shared, p, ds);
+    write_to_shared(ds, shared);
+    add_product<false>(head.qkv_rows(in.qkv, 1, key), task.column, head.size, shared, dq);
+  }
+  const float ones[kPerSide] = {1.0F, 1.0F, 1.0F, 1.0F};
+  write(dq, ones, dqkv + head.q + task.first * 3 * head.width, 3 * head.width,
+        head.sequence - task.first, task.column, head.size);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    key_value_gradient_kernel(BackwardInputs in, float* dqkv, Problem problem) {
+  __shared__ Shared shared;
+  const Task task(problem.size);
+  const Head& head = task.head;
+  Fragment dk;
+  Fragment dv;
+  clear(dk);
+  clear(dv);
+  for (int64_t query = problem.causal ? task.first : 0; query < head.sequence; query += kTile) {
+    Fragment p;
+    Fragment ds;
+    probabilities(in, problem, head, query, task.first, shared, p, ds);
+    write_to_shared(p, shared);
+    add_product<true>(head.y_rows(in.dy, query), task.column, head.size, shared, dv);
+    __syncthreads();  // p is read
+    write_to_shared(ds, shared);
+    add_product<true>(head.qkv_rows(in.qkv, 0, query), task.column, head.size, shared, dk);
+  }
+  const float ones[kPerSide] = {1.0F, 1.0F, 1.0F, 1.0F};
+  float* begin = dqkv + head.q + head.width + task.first * 3 * head.width;
+  write(dk, ones, begin, 3 * head.width, head.sequence - task.first, task.column, head.size);
+  write(dv, ones, begin + head.width, 3 * head.width, head.sequence - task.first, task.column,
+        head.size);
+}
+
+Problem problem_of(const AttentionSize& size, bool causal) {
+  return {size, causal, 1.0F / sqrtf(static_cast<float>(size.head))};
+}
+
+dim3 grid_of(const AttentionSize& size) {
+  return dim3(static_cast<unsigned>(size.batch * size.heads * ceil_div(size.sequence, kTile)),
+              static_cast<unsigned>(ceil_div(size.head, kTile)));
+}
+
+}  // namespace
+
+void attention_forward(Stream& stream, const float* qkv, float* y, float* lse, AttentionSize size,
+                       bool causal) {
+  launch(stream, forward_kernel, grid_of(size), kThreads, qkv, y, lse, problem_of(size, causal));
+}
+
+void attention_backward(Stream& stream, const float* qkv, const float* y, const float* lse,
+                        const float* dy, float* dqkv, AttentionSize size, bool causal) {
+  const int64_t rows = size.batch * size.heads * size.sequence;
+  auto* d =
+      static_cast<float*>(cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(float))));
+  launch(stream, row_products_kernel, blocks_for(rows, kThreads / kWarp), kThreads, y, dy, d, size);
+  const BackwardInputs in = {qkv, lse, dy, d};
+  const Problem problem = problem_of(size, causal);
+  launch(stream, query_gradient_kernel, grid_of(size), kThreads, in, dqkv, problem);
+  launch(stream, key_value_gradient_kernel, grid_of(size), kThreads, in, dqkv, problem);
+}
+
+}  // namespace hidup::kernels

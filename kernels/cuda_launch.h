@@ -1,0 +1,60 @@
+// Inside the CUDA kernels: launches, and how many blocks they take.
+//
+// Plain templates instead of <<< >>>, so that host compilers read the same sources
+// (tests/cuda_shim).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "device/cuda_check.h"
+#include "device/cuda_stream.h"
+#include "device/device.h"
+
+namespace hidup::kernels {
+
+inline constexpr int kThreads = 256;  // of a block, where a kernel does not say otherwise
+inline constexpr int kWarp = 32;
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Blocks for `work` pieces of which a block does `per_block` at a time: at most 16 for each
+// multiprocessor, so grids are stepped through: for (i = first; i < work; i += all).
+inline unsigned blocks_for(int64_t work, int64_t per_block) {
+  static const int64_t most = [] {
+    int device = 0;
+    int multiprocessors = 0;
+    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+    check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
+               "cudaDeviceGetAttribute");
+    return int64_t{16} * multiprocessors;
+  }();
+  const int64_t blocks = ceil_div(work, per_block);
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+// Runs kernel(arguments...) in stream order; nothing where the grid is empty.
+template <typename... Parameters, typename... Arguments>
+void launch(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            Arguments... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
+    return;
+  }
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.stream = cuda_stream(stream).handle();
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
+             "the launch of a kernel");
+}
+
+// Sets `bytes` bytes in stream order.
+inline void fill_bytes(Stream& stream, void* data, int value, int64_t bytes) {
+  check_cuda(cudaMemsetAsync(data, value, static_cast<size_t>(bytes), cuda_stream(stream).handle()),
+             "cudaMemsetAsync");
+}
+
+}  // namespace hidup::kernels

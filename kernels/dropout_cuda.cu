@@ -1,0 +1,53 @@
+#include <cmath>
+
+#include "core/random.h"
+#include "kernels/cuda_math.h"
+#include "kernels/dropout.h"
+
+namespace hidup::kernels {
+namespace {
+
+// Where the elements lie: `runs` of `length` that are contiguous in the global tensor too, each
+// touched by at most `quads` groups of four that share a Philox call.
+struct Runs {
+  int64_t runs;
+  int64_t length;
+  int64_t quads;
+};
+
+__global__ void __launch_bounds__(kThreads)
+    dropout_kernel(const float* x, float* y, Region region, Runs runs, uint32_t threshold,
+                   float scale, uint64_t key, const StepState* state) {
+  const RandomStream random{key, state->step};
+  for (int64_t i = thread_of_grid(); i < runs.runs * runs.quads; i += threads_of_grid()) {
+    const int64_t local = i / runs.quads * runs.length;
+    const int64_t global = region.global_index(local);
+    const int64_t quad = global / 4 + i % runs.quads;
+    const Philox4 words = random.block(static_cast<uint64_t>(quad));
+    for (int w = 0; w < 4; ++w) {
+      const int64_t at = 4 * quad + w - global;  // in the run
+      if (at >= 0 && at < runs.length) {
+        const float value = x[local + at] * scale;
+        y[local + at] = words.word[w] >= threshold ? value : 0.0F;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void dropout(Stream& stream, const float* x, float* y, const Region& region, float p, uint64_t key,
+             const StepState* state) {
+  const int64_t elements = region.elements();
+  if (elements == 0) {
+    return;
+  }
+  // uniform >= p, as a comparison of the words that uniform is made of.
+  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
+  const int64_t length = region.contiguous_run();
+  const Runs runs = {elements / length, length, ceil_div(length + 3, 4)};
+  launch(stream, dropout_kernel, blocks_for(runs.runs * runs.quads, kThreads), kThreads, x, y,
+         region, runs, threshold, 1.0F / (1.0F - p), key, state);
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,107 @@
+#include "kernels/cuda_math.h"
+#include "kernels/embedding.h"
+
+namespace hidup::kernels {
+namespace {
+
+constexpr int kWarps = kThreads / kWarp;
+constexpr int32_t kNone = 0x7F7F7F7F;  // beyond all positions; the same bytes, to fill with
+
+// The row of the table that is the token's, or -1 if it is not here.
+__device__ int64_t row_of(int32_t token, const EmbeddingSize& size) {
+  const int64_t row = token - size.first;
+  return row >= 0 && row < size.vocab ? row : -1;
+}
+
+// A warp copies a row.
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const int32_t* tokens, const float* table, float* y, EmbeddingSize size,
+                   float scale) {
+  const int64_t lane = threadIdx.x % kWarp;
+  for (int64_t i = thread_of_grid() / kWarp; i < size.tokens; i += threads_of_grid() / kWarp) {
+    const int64_t row = row_of(tokens[i], size);
+    for (int64_t j = lane; j < size.hidden; j += kWarp) {
+      y[i * size.hidden + j] = row < 0 ? 0.0F : scale * table[row * size.hidden + j];
+    }
+  }
+}
+
+// first[row] = the first position of the row's token. A minimum, so the order does not matter.
+__global__ void __launch_bounds__(kThreads)
+    first_kernel(const int32_t* tokens, int32_t* first, EmbeddingSize size) {
+  for (int64_t i = thread_of_grid(); i < size.tokens; i += threads_of_grid()) {
+    const int64_t row = row_of(tokens[i], size);
+    if (row >= 0) {
+      atomicMin(&first[row], static_cast<int32_t>(i));
+    }
+  }
+}
+
+// next[i] = the next position of the token at position i; kNone after the last. A warp looks for it
+// 32 positions at a time: frequent tokens are found soon, and rare ones are few.
+__global__ void __launch_bounds__(kThreads)
+    next_kernel(const int32_t* tokens, int32_t* next, EmbeddingSize size) {
+  const int64_t lane = threadIdx.x % kWarp;
+  for (int64_t i = thread_of_grid() / kWarp; i < size.tokens; i += threads_of_grid() / kWarp) {
+    const int32_t token = tokens[i];
+    if (row_of(token, size) < 0) {
+      continue;
+    }
+    int32_t found = kNone;
+    for (int64_t begin = i + 1; begin < size.tokens && found == kNone; begin += kWarp) {
+      const int64_t at = begin + lane;
+      const unsigned same = __ballot_sync(kAllLanes, at < size.tokens && tokens[at] == token);
+      if (same != 0) {
+        found = static_cast<int32_t>(begin) + __ffs(static_cast<int>(same)) - 1;
+      }
+    }
+    if (lane == 0) {
+      next[i] = found;
+    }
+  }
+}
+
+// A block walks down the positions of one row's token, and a thread owns a column.
+__global__ void __launch_bounds__(kThreads)
+    sum_kernel(const int32_t* first, const int32_t* next, const float* dy, float* dtable,
+               EmbeddingSize size, float scale, bool accumulate) {
+  const int64_t j = int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  if (j >= size.hidden) {
+    return;
+  }
+  for (int64_t row = blockIdx.x; row < size.vocab; row += gridDim.x) {
+    if (accumulate && first[row] == kNone) {
+      continue;
+    }
+    float* out = dtable + row * size.hidden + j;
+    float sum = accumulate ? *out : 0.0F;
+    for (int32_t i = first[row]; i != kNone; i = next[i]) {
+      sum += scale * dy[i * size.hidden + j];
+    }
+    *out = sum;
+  }
+}
+
+}  // namespace
+
+void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
+                       EmbeddingSize size, float scale) {
+  launch(stream, forward_kernel, blocks_for(size.tokens, kWarps), kThreads, tokens, table, y, size,
+         scale);
+}
+
+void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,
+                        EmbeddingSize size, float scale, bool accumulate) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(int32_t));
+  auto* first =
+      static_cast<int32_t*>(cuda_stream(stream).scratch((size.vocab + size.tokens) * kBytes));
+  int32_t* next = first + size.vocab;
+  fill_bytes(stream, first, kNone & 0xFF, size.vocab * kBytes);
+  launch(stream, first_kernel, blocks_for(size.tokens, kThreads), kThreads, tokens, first, size);
+  launch(stream, next_kernel, blocks_for(size.tokens, kWarps), kThreads, tokens, next, size);
+  const dim3 grid(blocks_for(size.vocab, 1),
+                  static_cast<unsigned>(ceil_div(size.hidden, kThreads)));
+  launch(stream, sum_kernel, grid, kThreads, first, next, dy, dtable, size, scale, accumulate);
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,119 @@
+#include "kernels/cuda_routing.h"
+#include "kernels/gate.h"
+
+namespace hidup::kernels {
+namespace {
+
+constexpr int kTokens = kThreads / kWarp;  // of a block; a warp does one
+
+struct Weights {
+  float first;
+  float second;
+};
+
+// exp(x[e] - shift) summed over the experts, by a warp.
+__device__ float sum_of_exponentials(const float* x, int64_t experts, float shift) {
+  float sum = 0.0F;
+  for (int64_t e = threadIdx.x % kWarp; e < experts; e += kWarp) {
+    sum += expf(x[e] - shift);
+  }
+  return warp_reduce(sum, Sum{});
+}
+
+__device__ float largest_of(const float* x, int64_t experts) {
+  float largest = -kInfinity;
+  for (int64_t e = threadIdx.x % kWarp; e < experts; e += kWarp) {
+    largest = fmaxf(largest, x[e]);
+  }
+  return warp_reduce(largest, Max{});
+}
+
+// The other experts cancel in p[e_0] / (p[e_0] + p[e_1]).
+__device__ Weights weights_of_two(float x0, float x1) {
+  const float largest = x0 > x1 ? x0 : x1;
+  const float p0 = expf(x0 - largest);
+  const float p1 = expf(x1 - largest);
+  return {p0 / (p0 + p1), p1 / (p0 + p1)};
+}
+
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const float* logits, const int32_t* routing, float* weights, GateSize size) {
+  const bool writes = threadIdx.x % kWarp == 0;
+  for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
+    const float* x = logits + t * size.experts;
+    const int32_t* entries = routing + t * size.choices;
+    const int64_t e0 = expert_of(entries[0], size.capacity);
+    if (size.choices == 1) {
+      const float largest = largest_of(x, size.experts);
+      const float sum = sum_of_exponentials(x, size.experts, largest);
+      if (writes) {
+        weights[t] = expf(x[e0] - largest) / sum;
+      }
+    } else if (writes) {
+      const Weights both = weights_of_two(x[e0], x[expert_of(entries[1], size.capacity)]);
+      weights[2 * t] = both.first;
+      weights[2 * t + 1] = both.second;
+    }
+  }
+}
+
+// dx[j] = dweight * p[e] * ([j = e] - p[j])
+__device__ void backward_one(const float* x, int64_t experts, int64_t e, float dweight, float* dx) {
+  const float largest = largest_of(x, experts);
+  const float factor = 1.0F / sum_of_exponentials(x, experts, largest);
+  const float share = dweight * expf(x[e] - largest) * factor;
+  for (int64_t j = threadIdx.x % kWarp; j < experts; j += kWarp) {
+    const float others = -share * factor * expf(x[j] - largest);
+    dx[j] = j == e ? others + share : others;
+  }
+}
+
+// Both choices may be the same expert: then its gradient is zero.
+__device__ void backward_two(const float* x, int64_t experts, int64_t e0, int64_t e1,
+                             const float* dweights, float* dx) {
+  const Weights both = weights_of_two(x[e0], x[e1]);
+  const float share = both.first * both.second * (dweights[0] - dweights[1]);
+  for (int64_t j = threadIdx.x % kWarp; j < experts; j += kWarp) {
+    dx[j] = (j == e0 ? share : 0.0F) - (j == e1 ? share : 0.0F);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(const float* logits, const int32_t* routing, const float* dweights,
+                    float* dlogits, GateSize size) {
+  for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
+    const float* x = logits + t * size.experts;
+    float* dx = dlogits + t * size.experts;
+    const int32_t* entries = routing + t * size.choices;
+    const int64_t e0 = expert_of(entries[0], size.capacity);
+    if (size.choices == 1) {
+      backward_one(x, size.experts, e0, dweights[t], dx);
+    } else {
+      backward_two(x, size.experts, e0, expert_of(entries[1], size.capacity), dweights + 2 * t, dx);
+    }
+  }
+}
+
+}  // namespace
+
+void gate_forward(Stream& stream, const float* logits, const int32_t* routing, float* weights,
+                  GateSize size) {
+  if (size.experts == 0) {
+    fill_bytes(stream, weights, 0,
+               size.tokens * size.choices * static_cast<int64_t>(sizeof(float)));
+    return;
+  }
+  launch(stream, forward_kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing,
+         weights, size);
+}
+
+void gate_backward(Stream& stream, const float* logits, const int32_t* routing,
+                   const float* dweights, float* dlogits, GateSize size) {
+  if (size.experts == 0) {
+    return;
+  }
+  launch(stream, backward_kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing,
+         dweights, dlogits, size);
+}
+
+}  // namespace hidup::kernels

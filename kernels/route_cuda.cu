@@ -1,0 +1,179 @@
+#include "core/random.h"
+#include "kernels/cuda_routing.h"
+#include "kernels/route.h"
+
+namespace hidup::kernels {
+namespace {
+
+// The one or two experts with the largest logits, by a thread per token. A single expert is both
+// choices. NaN is never larger than what came before.
+__global__ void __launch_bounds__(kThreads)
+    choose_kernel(const float* logits, int32_t* chosen, RouteSize size) {
+  const int64_t tokens = size.batch * size.sequence;
+  for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
+    const float* x = logits + t * size.experts;
+    int32_t first = 0;
+    int32_t second = -1;
+    float best = x[0];
+    float runner_up = 0.0F;  // x[second]
+    for (int32_t e = 1; e < size.experts; ++e) {
+      const float value = x[e];
+      if (value > best) {
+        second = first;
+        runner_up = best;
+        first = e;
+        best = value;
+      } else if (second < 0 || value > runner_up) {
+        second = e;
+        runner_up = value;
+      }
+    }
+    chosen[t * size.choices] = first;
+    if (size.choices > 1) {
+      chosen[t * size.choices + 1] = second < 0 ? first : second;
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    hash_kernel(int32_t* chosen, Region tokens, RouteSize size, uint64_t key) {
+  const RandomStream random{key, 0};
+  const auto experts = static_cast<uint64_t>(size.experts);
+  for (int64_t t = thread_of_grid(); t < size.batch * size.sequence; t += threads_of_grid()) {
+    const uint64_t word = random.word(static_cast<uint64_t>(tokens.global_index(t)));
+    for (int64_t c = 0; c < size.choices; ++c) {
+      chosen[t * size.choices + c] =
+          static_cast<int32_t>((word + static_cast<uint64_t>(c)) % experts);
+    }
+  }
+}
+
+// A warp hands out the slots of one expert in one sequence, 32 positions at a time.
+__global__ void __launch_bounds__(kThreads)
+    slots_kernel(const int32_t* chosen, int32_t* routing, RouteSize size) {
+  const auto lane = static_cast<int>(threadIdx.x % kWarp);
+  const int64_t tasks = size.batch * size.experts;
+  for (int64_t task = thread_of_grid() / kWarp; task < tasks; task += threads_of_grid() / kWarp) {
+    const auto expert = static_cast<int32_t>(task % size.experts);
+    const int64_t begin = task / size.experts * size.sequence * size.choices;
+    int64_t used = 0;
+    for (int64_t c = 0; c < size.choices; ++c) {
+      for (int64_t first = 0; first < size.sequence; first += kWarp) {
+        const int64_t s = first + lane;
+        const int64_t at = begin + s * size.choices + c;
+        const bool mine = s < size.sequence && chosen[at] == expert;
+        const unsigned all = __ballot_sync(kAllLanes, mine ? 1 : 0);
+        if (mine) {
+          const int64_t slot = used + __popc(all & ((1U << lane) - 1U));
+          routing[at] = static_cast<int32_t>(slot < size.capacity ? expert * size.capacity + slot
+                                                                  : -(int64_t{expert} + 1));
+        }
+        used += __popc(all);
+      }
+    }
+  }
+}
+
+// The number of entries for which `is_counted` holds, by a warp.
+template <typename IsCounted>
+__device__ int count_entries(const int32_t* entries, int64_t n, IsCounted is_counted) {
+  int count = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < n; i += kWarp) {
+    count += is_counted(entries[i]) ? 1 : 0;
+  }
+  return warp_reduce(count, Sum{});
+}
+
+__global__ void __launch_bounds__(kThreads)
+    counts_kernel(const int32_t* routing, int32_t* counts, int64_t batch, int64_t entries,
+                  int64_t capacity, int64_t first_expert, int64_t experts) {
+  const int64_t tasks = batch * experts;
+  for (int64_t task = thread_of_grid() / kWarp; task < tasks; task += threads_of_grid() / kWarp) {
+    const int64_t expert = first_expert + task % experts;
+    const int count = count_entries(
+        routing + task / experts * entries, entries,
+        [=](int32_t entry) { return entry >= 0 && expert_of(entry, capacity) == expert; });
+    if (threadIdx.x % kWarp == 0) {
+      counts[task] = count;
+    }
+  }
+}
+
+// A block counts the choices of an expert.
+__global__ void __launch_bounds__(kThreads)
+    load_kernel(const int32_t* routing, float* load, int64_t entries, int64_t experts,
+                int64_t capacity) {
+  const int64_t expert = blockIdx.x;
+  int chosen = 0;
+  int dropped = 0;
+  for (int64_t i = threadIdx.x; i < entries; i += kThreads) {
+    if (expert_of(routing[i], capacity) == expert) {
+      ++chosen;
+      dropped += routing[i] < 0 ? 1 : 0;
+    }
+  }
+  chosen = group_reduce<kThreads>(chosen, Sum{});
+  dropped = group_reduce<kThreads>(dropped, Sum{});
+  if (threadIdx.x == 0) {
+    load[expert] = static_cast<float>(chosen);
+    load[experts + expert] = static_cast<float>(dropped);
+  }
+}
+
+int64_t entries_of(const RouteSize& size) {
+  return size.batch * size.sequence * size.choices;
+}
+
+int32_t* chosen_experts(Stream& stream, const RouteSize& size) {
+  return static_cast<int32_t*>(
+      cuda_stream(stream).scratch(entries_of(size) * static_cast<int64_t>(sizeof(int32_t))));
+}
+
+void assign_slots(Stream& stream, const int32_t* chosen, int32_t* routing, const RouteSize& size) {
+  launch(stream, slots_kernel, blocks_for(size.batch * size.experts, kThreads / kWarp), kThreads,
+         chosen, routing, size);
+}
+
+// With no experts every choice is dropped: -1.
+void drop_all(Stream& stream, int32_t* routing, const RouteSize& size) {
+  fill_bytes(stream, routing, 0xFF, entries_of(size) * static_cast<int64_t>(sizeof(int32_t)));
+}
+
+}  // namespace
+
+void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size) {
+  if (size.experts == 0) {
+    drop_all(stream, routing, size);
+    return;
+  }
+  int32_t* chosen = chosen_experts(stream, size);
+  launch(stream, choose_kernel, blocks_for(size.batch * size.sequence, kThreads), kThreads, logits,
+         chosen, size);
+  assign_slots(stream, chosen, routing, size);
+}
+
+void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
+                uint64_t key) {
+  if (size.experts == 0) {
+    drop_all(stream, routing, size);
+    return;
+  }
+  int32_t* chosen = chosen_experts(stream, size);
+  launch(stream, hash_kernel, blocks_for(size.batch * size.sequence, kThreads), kThreads, chosen,
+         tokens, size, key);
+  assign_slots(stream, chosen, routing, size);
+}
+
+void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
+                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts) {
+  launch(stream, counts_kernel, blocks_for(batch * experts, kThreads / kWarp), kThreads, routing,
+         counts, batch, entries, capacity, first_expert, experts);
+}
+
+void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
+                 int64_t experts, int64_t capacity) {
+  launch(stream, load_kernel, static_cast<unsigned>(experts), kThreads, routing, load, entries,
+         experts, capacity);
+}
+
+}  // namespace hidup::kernels

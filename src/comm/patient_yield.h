@@ -1,0 +1,9 @@
+// How this process waits for messages.
+#pragma once
+
+namespace hidup {
+
+// Whether the threads that communicate have no core of their own beside those that compute.
+void wait_beside_computation(bool shared);
+
+}  // namespace hidup

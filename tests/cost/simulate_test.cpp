@@ -1,0 +1,137 @@
+// When instructions run, by a profile made up so that the answer is plain.
+#include "cost/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+namespace hidup {
+namespace {
+
+constexpr double kBytes = 4096.0;  // of every value here
+
+// A program of named instructions on values of 1,024 elements.
+class Script {
+ public:
+  explicit Script(int64_t ranks = 1) { program_.mesh = {{"ranks", ranks}}; }
+
+  // The index of the instruction.
+  int compute(std::vector<int> waits = {}) { return add(Opcode::relu, StreamKind::compute, waits); }
+  int send(std::vector<int> waits = {}) { return add(Opcode::all_reduce, StreamKind::comm, waits); }
+
+  const Program& program() const { return program_; }
+  Program& program() { return program_; }
+
+ private:
+  int add(Opcode opcode, StreamKind stream, std::vector<int> waits) {
+    program_.values.push_back({.name = "x", .shape = {1024}, .layout = {Placement::replicate()}});
+    const auto value = static_cast<ValueId>(program_.values.size() - 1);
+    program_.instructions.push_back({.opcode = opcode,
+                                     .name = "i",
+                                     .stream = stream,
+                                     .axis = stream == StreamKind::comm ? 0 : -1,
+                                     .inputs = {value},
+                                     .outputs = {value},
+                                     .waits = std::move(waits)});
+    return static_cast<int>(program_.instructions.size()) - 1;
+  }
+  Program program_;
+};
+
+// An operation takes 2 s, a message 3 s alone.
+Profile plain_profile() {
+  return {.operations = {{Opcode::relu, {.bytes = 2.0 * kBytes, .sizes = {1, 1024}}, 2.0}},
+          .collectives = {{.opcode = Opcode::all_reduce,
+                           .axis = 0,
+                           .table = {{kBytes, 3.0, 3.0, 1.0}, {2.0 * kBytes, 6.0, 6.0, 1.0}}}}};
+}
+
+std::vector<double> starts(const Prediction& prediction) {
+  std::vector<double> starts;
+  for (const Interval& interval : prediction.instructions) {
+    starts.push_back(interval.start_s);
+  }
+  return starts;
+}
+
+Prediction predict(const Script& script, const Profile& profile) {
+  return simulate(script.program(), CostModel(profile));
+}
+
+TEST(Simulate, StreamsRunBesideEachOther) {
+  Script script;
+  script.compute();
+  script.send();
+  script.compute();
+  script.send();
+  const Prediction prediction = predict(script, plain_profile());
+  EXPECT_EQ(starts(prediction), (std::vector<double>{0, 0, 2, 3}));
+  EXPECT_DOUBLE_EQ(prediction.iteration_s, 6.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.compute_s, 4.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.comm_s, 6.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.exposed_comm_s, 2.0);
+}
+
+TEST(Simulate, AnInstructionWaitsForTheOtherStream) {
+  Script script;
+  const int first = script.compute();
+  const int message = script.send({first});
+  script.compute();
+  script.compute({message});
+  const Prediction prediction = predict(script, plain_profile());
+  EXPECT_EQ(starts(prediction), (std::vector<double>{0, 2, 2, 5}));
+  EXPECT_DOUBLE_EQ(prediction.iteration_s, 7.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.exposed_comm_s, 1.0);
+}
+
+TEST(Simulate, BothStreamsSlowEachOther) {
+  // Beside a message, which then takes 6 s, computation takes twice as long. For 4 s both run: the
+  // operation is done, 2/3 of the message too, the rest takes 1 s alone.
+  Script script;
+  script.compute();
+  script.send();
+  Profile profile = plain_profile();
+  profile.collectives[0].table = {{kBytes, 3.0, 6.0, 2.0}, {2.0 * kBytes, 6.0, 12.0, 2.0}};
+  const Prediction prediction = predict(script, profile);
+  EXPECT_NEAR(prediction.instructions[0].end_s, 4.0, 1e-9);
+  EXPECT_NEAR(prediction.instructions[1].end_s, 5.0, 1e-9);
+}
+
+TEST(Simulate, LaunchSignalAndOverheadCount) {
+  Script script;
+  const int first = script.compute();
+  script.send({first});
+  script.compute();
+  Profile profile = plain_profile();
+  profile.launch_s = 0.25;
+  profile.signal_s = 0.5;
+  profile.overhead_s = 10.0;
+  const Prediction prediction = predict(script, profile);
+  EXPECT_EQ(starts(prediction), (std::vector<double>{0, 2.5, 2.25}));
+  EXPECT_DOUBLE_EQ(prediction.iteration_s, 15.5);
+}
+
+TEST(Simulate, ACollectiveWaitsForTheSlowestRank) {
+  // The last rank has nothing to compute, the first has all of it.
+  Script script(2);
+  const int first = script.compute();
+  script.program().values[0].layout = {Placement::on_first_rank()};
+  script.send({first});
+  const Prediction prediction = predict(script, plain_profile());
+  EXPECT_DOUBLE_EQ(prediction.iteration_s, 5.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.compute_s, 2.0);
+}
+
+TEST(Simulate, MessagesThatArePackedTakeLonger) {
+  Script script;
+  script.send();
+  Program& program = script.program();
+  program.values.push_back({.name = "buffer", .holds = {0}});
+  program.instructions[0].outputs.push_back(1);
+  Profile profile = plain_profile();
+  profile.collectives.push_back({.opcode = Opcode::slice, .table = {{kBytes, 0.5, 0.5, 1.0}}});
+  EXPECT_DOUBLE_EQ(predict(script, profile).iteration_s, 3.5);
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,230 @@
+// Streams and events: a stream is a worker thread that does what it is given in order.
+#include "stream.h"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "block.h"
+#include "state.h"
+
+namespace cuda_shim {
+namespace {
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+cudaError_t give(cudaStream_t stream, std::function<void()> task) {
+  if (fault_set()) {
+    return set_error(cudaErrorLaunchFailure);
+  }
+  stream_or_default(stream).give(std::move(task));
+  return cudaSuccess;
+}
+
+}  // namespace
+
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+  const dim3 grid = config.gridDim;
+  const dim3 block = config.blockDim;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFU || grid.y > 65535 ||
+      grid.z > 65535 || block.x == 0 || block.y == 0 || block.z == 0 || block.z > 64 ||
+      uint64_t{block.x} * block.y * block.z > 1024 || config.dynamicSmemBytes > 0 ||
+      config.numAttrs > 0) {
+    return set_error(cudaErrorInvalidConfiguration);
+  }
+  static std::atomic<uint64_t> launches = 0;
+  return give(config.stream, [grid, block, kernel = std::move(kernel), launch = launches++] {
+    try {
+      run_kernel(kernel, grid, block, launch);
+    } catch (const Fault& fault) {
+      set_fault(fault.what());
+    }
+  });
+}
+
+}  // namespace cuda_shim
+
+using cuda_shim::set_error;
+
+CudaShimStream::CudaShimStream() : worker_([this] { work(); }) {}
+
+CudaShimStream::~CudaShimStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  given_.notify_one();
+  worker_.join();
+}
+
+void CudaShimStream::give(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back({std::move(task), false});
+  }
+  given_.notify_one();
+}
+
+void CudaShimStream::give_always(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back({std::move(task), true});
+  }
+  given_.notify_one();
+}
+
+void CudaShimStream::synchronize() {
+  std::unique_lock lock(mutex_);
+  drained_.wait(lock, [this] { return tasks_.empty() && !busy_; });
+}
+
+bool CudaShimStream::idle() {
+  const std::lock_guard lock(mutex_);
+  return tasks_.empty() && !busy_;
+}
+
+void CudaShimStream::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    given_.wait(lock, [this] { return closing_ || !tasks_.empty(); });
+    if (tasks_.empty()) {
+      return;
+    }
+    const Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    if (task.always || !cuda_shim::fault_set()) {
+      task.run();
+    }
+    lock.lock();
+    busy_ = false;
+    if (tasks_.empty()) {
+      drained_.notify_all();
+    }
+  }
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new CudaShimStream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (stream == nullptr) {
+    return set_error(cudaErrorInvalidResourceHandle);
+  }
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  cuda_shim::stream_or_default(stream).synchronize();
+  return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (cuda_shim::fault_set()) {
+    return set_error(cudaErrorLaunchFailure);
+  }
+  return cuda_shim::stream_or_default(stream).idle() ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  return cuda_shim::give(stream, [=] { function(data); });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  if (bytes == 0) {
+    return cudaSuccess;
+  }
+  if (to == nullptr || from == nullptr) {
+    return set_error(cudaErrorInvalidValue);
+  }
+  return cuda_shim::give(stream, [=] { std::memcpy(to, from, bytes); });
+}
+
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  if (bytes == 0) {
+    return cudaSuccess;
+  }
+  if (data == nullptr) {
+    return set_error(cudaErrorInvalidValue);
+  }
+  return cuda_shim::give(stream, [=] { std::memset(data, value, bytes); });
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CudaShimEvent{
+      std::make_shared<CudaShimEvent::State>((flags & cudaEventDisableTiming) == 0)};
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+// Events are reached after a fault too, so that nobody waits for ever.
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const std::shared_ptr<CudaShimEvent::State> state = event->state;
+  int64_t recording = 0;
+  {
+    const std::lock_guard lock(state->mutex);
+    recording = ++state->given;
+  }
+  cuda_shim::stream_or_default(stream).give_always([state, recording] {
+    {
+      const std::lock_guard lock(state->mutex);
+      state->milliseconds = cuda_shim::now_ms();
+      state->reached = recording;
+    }
+    state->changed.notify_all();
+  });
+  return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::shared_ptr<CudaShimEvent::State> state = event->state;
+  const std::lock_guard lock(state->mutex);
+  return cuda_shim::give(stream, [state, recording = state->given] {
+    std::unique_lock wait_lock(state->mutex);
+    state->changed.wait(wait_lock, [&] { return state->reached >= recording; });
+  });
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(event->state->mutex);
+  return event->state->reached >= event->state->given ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  CudaShimEvent::State& state = *event->state;
+  std::unique_lock lock(state.mutex);
+  state.changed.wait(lock, [&] { return state.reached >= state.given; });
+  return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  for (const cudaEvent_t event : {start, end}) {
+    const std::lock_guard lock(event->state->mutex);
+    if (!event->state->timed || event->state->given == 0) {
+      return set_error(cudaErrorInvalidResourceHandle);
+    }
+    if (event->state->reached < event->state->given) {
+      return set_error(cudaErrorNotReady);
+    }
+  }
+  *milliseconds = static_cast<float>(end->state->milliseconds - start->state->milliseconds);
+  return cudaSuccess;
+}

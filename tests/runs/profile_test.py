@@ -1,0 +1,117 @@
+"""hidup profile, and what train makes of it: predictions in the timing file."""
+
+import unittest
+
+import h5py
+import numpy
+
+import harness
+
+ATTRIBUTES = [f"predicted_{name}" for name in
+              ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes")]
+
+
+class ProfileTest(harness.RunTest):
+    def setUp(self):
+        super().setUp()
+        self.profile = self.folder / "profile.yaml"
+
+    def measure(self, ranks, *more):
+        return harness.run(ranks, ["profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                                   "--out", self.profile, *more])
+
+    def train_with(self, ranks, profile, **options):
+        return harness.run(ranks, self.train_args("run.h5", f"cluster.profile={profile}",
+                                                  "train.steps=3", ["--overwrite"]), **options)
+
+    def test_a_profile_and_its_prediction(self):
+        self.assert_done(self.measure(2))
+        text = self.profile.read_text()
+        for part in ("op: matmul_backward_weight", "op: adam", "op: attention", "op: all_to_all",
+                     "slowdown:", "hosts: [0, 0]"):
+            self.assertIn(part, text)
+        result = self.train_with(2, self.profile)
+        self.assert_done(result)
+        self.assertIn("hidup: predicted: ", result.stderr)
+        self.assertIn("        predicted ", result.stdout)
+        with h5py.File(self.folder / "run.h5") as file:
+            attributes = file["strategy"].attrs
+            step, compute, comm, exposed, peak = (attributes[name] for name in ATTRIBUTES)
+            start, length = file["program/predicted_start_s"][:], file["program/predicted_s"][:]
+            stream = file["program/stream"].asstr()[:]
+            # The arena, and some bytes for the step's number.
+            self.assertLessEqual(abs(peak / file["ranks/peak_bytes"][0] - 1), 0.03)
+        self.assertTrue((start >= 0).all() and (length >= 0).all())
+        self.assertLessEqual((start + length).max(), step)
+        self.assertAlmostEqual(length[stream == "compute"].sum(), compute, places=9)
+        self.assertAlmostEqual(length[stream == "comm"].sum(), comm, places=9)
+        self.assertGreater(compute, 0)
+        self.assertGreater(comm, 0)
+        self.assertTrue(0 <= exposed <= comm)
+        # Instructions of a stream follow each other.
+        for name in ("compute", "comm"):
+            ends = (start + length)[stream == name]
+            self.assertTrue((start[stream == name][1:] >= ends[:-1] - 1e-9).all())
+
+    def test_one_that_does_not_fit_is_refused(self):
+        self.assert_done(self.measure(2))
+        self.assert_one_error(self.train_with(1, self.profile), 2, "profile.yaml does not fit",
+                              "ranks=2", "ranks=1")
+        self.assert_one_error(self.measure(2), 6, "exists", "--overwrite")
+        text = self.profile.read_text()
+        self.profile.write_text(text.replace("signal_s", "signal_z"))
+        result = self.train_with(2, self.profile)
+        self.assertEqual(result.code, 2)
+        self.assertIn("unknown key signal_z: did you mean signal_s?", result.stderr)
+        self.assert_one_error(self.train_with(2, self.folder / "gone.yaml"), 6, "gone.yaml")
+
+    def test_train_keeps_one(self):
+        cache = self.folder / "cache"
+        environment = {"env": {"XDG_CACHE_HOME": str(cache)}}
+        first = self.train_with(2, "auto", **environment)
+        self.assert_done(first)
+        self.assertIn("profile: measured in", first.stderr)
+        kept, = (cache / "hidup").iterdir()
+        text = kept.read_text()
+        second = self.train_with(2, "auto", **environment)
+        self.assert_done(second)
+        self.assertNotIn("measured in", second.stderr)
+        self.assertIn(f"profile: {kept}", second.stderr)
+        self.assertEqual(kept.read_text(), text)
+        # Of another model: another one.
+        self.write_deck(ffn=48)
+        self.assert_done(self.train_with(2, "auto", **environment))
+        self.assertEqual(len(list((cache / "hidup").iterdir())), 2)
+        # One that is broken is measured anew.
+        self.write_deck()
+        kept.write_text(text[:200])
+        third = self.train_with(2, "auto", **environment)
+        self.assert_done(third)
+        self.assertIn("the profile is measured anew", third.stderr)
+        self.assertIn("operations:", kept.read_text())
+
+    def test_one_rank_has_a_prediction_too(self):
+        self.assert_done(self.train_with(1, "auto"))
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertGreater(file["strategy"].attrs["predicted_iteration_s"], 0)
+            self.assertEqual(file["strategy"].attrs["predicted_comm_s"], 0)
+
+    def test_none(self):
+        result = self.train_with(2, "none")
+        self.assert_done(result)
+        self.assertNotIn("predicted", result.stdout + result.stderr)
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertFalse(set(ATTRIBUTES) & set(file["strategy"].attrs))
+            self.assertNotIn("predicted_s", file["program"])
+
+    def test_without_overlap_the_result_is_the_same(self):
+        beside = self.train(2, "train.microbatches=2", steps=4)
+        in_turn = self.train(2, "train.microbatches=2", "train.overlap=off", steps=4)
+        numpy.testing.assert_array_equal(beside.loss, in_turn.loss)
+        with h5py.File(in_turn.path) as file:
+            numpy.testing.assert_allclose(file["ranks/exposed_comm_s"][:], file["ranks/comm_s"][:],
+                                          rtol=1e-9)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
