@@ -35,6 +35,10 @@ class MpiCollectives {
   void broadcast(void* data, int64_t count, const std::string& doing);
 
  private:
+  void all_reduce_ring(float* data, int64_t count, const std::string& doing);
+  // Sends to the right neighbour while it adds what it receives from the left one.
+  void pass_and_add(const float* send, int64_t send_count, float* sum, int64_t sum_count,
+                    const std::string& doing);
   void all_gather_ring(const void* send, void* receive, const std::vector<int64_t>& counts,
                        const std::string& doing);
   void reduce_to(int root, const float* send, float* receive, int64_t count,
