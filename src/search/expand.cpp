@@ -1,0 +1,363 @@
+#include "search/expand.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+namespace hidup {
+namespace {
+
+// Whether a is as good as b in every respect.
+bool covers(const Choice& a, const Choice& b, const Limits& limits) {
+  const auto same = [](const Reading& x, const Reading& y) {
+    return x.wants == y.wants && x.gives == y.gives;
+  };
+  if (a.output != b.output || !std::ranges::equal(a.inputs, b.inputs, same)) {
+    return false;
+  }
+  const auto costs = [&limits](const Choice& choice) {
+    const double bytes = choice.persistent_bytes + choice.saved_bytes;
+    return std::array{choice.forward_compute_s,
+                      choice.backward_compute_s,
+                      choice.forward_comm_s,
+                      choice.backward_comm_s,
+                      choice.gather_s,
+                      choice.sync_s,
+                      choice.step_s + limits.price * bytes,
+                      limits.memory ? bytes : 0.0};
+  };
+  const auto of_a = costs(a);
+  const auto of_b = costs(b);
+  return std::ranges::equal(of_a, of_b, std::less_equal{});
+}
+
+// The most that a reshard to this layout can cost.
+Reshard dearest(const Problem& problem, const std::vector<Reshard>& reshards, int to) {
+  Reshard most;
+  for (int from = 0; to >= 0 && from < problem.layouts; ++from) {
+    const Reshard& reshard = reshards[problem.entry(from, to)];
+    most.comm_s = std::max(most.comm_s, reshard.comm_s);
+    most.compute_s = std::max(most.compute_s, reshard.compute_s);
+  }
+  return most;
+}
+
+void at_least(LaneNeeds& needs, const LaneNeeds& other) {
+  needs.largest_comm = std::max(needs.largest_comm, other.largest_comm);
+  needs.compute = std::max(needs.compute, other.compute);
+  needs.messages = std::max(needs.messages, other.messages);
+}
+
+void add_behind(LaneNeeds& needs, const LaneNeeds& op) {
+  needs.largest_comm = std::max(needs.largest_comm, op.largest_comm);
+  needs.compute += op.compute;
+  needs.messages += op.messages;
+}
+
+void add(Addition& sum, const Addition& other) {
+  sum.forward_comm += other.forward_comm;
+  sum.forward_compute += other.forward_compute;
+  sum.backward_comm += other.backward_comm;
+  sum.backward_compute += other.backward_compute;
+  sum.bytes += other.bytes;
+}
+
+}  // namespace
+
+Expander::Expander(const Problem& problem, const Limits& limits)
+    : problem_(problem), limits_(limits), turns_(problem), liveness_(liveness_of(problem)) {
+  find_usable();
+  find_needs();
+}
+
+void Expander::find_usable() {
+  for (const OpChoices& kind : problem_.kinds) {
+    std::vector<int> usable;
+    for (size_t c = 0; c < kind.choices.size(); ++c) {
+      const bool covered = std::ranges::any_of(usable, [&](int other) {
+        return covers(kind.choices[static_cast<size_t>(other)], kind.choices[c], limits_);
+      });
+      if (covered) {
+        continue;
+      }
+      std::erase_if(usable, [&](int other) {
+        return covers(kind.choices[c], kind.choices[static_cast<size_t>(other)], limits_);
+      });
+      usable.push_back(static_cast<int>(c));
+    }
+    usable_.push_back(std::move(usable));
+  }
+}
+
+void Expander::find_needs() {
+  needs_.resize(problem_.ops.size() + 1);
+  for (size_t op = problem_.ops.size(); op-- > 0;) {
+    Needs most;
+    most.bytes = std::numeric_limits<double>::infinity();
+    for (const int c : usable(op)) {
+      const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+      LaneNeeds forward{choice.forward_comm_s, choice.forward_compute_s, choice.gather_s};
+      LaneNeeds backward{choice.backward_comm_s, choice.backward_compute_s, choice.sync_s};
+      for (size_t i = 0; i < choice.inputs.size(); ++i) {
+        const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
+        const TensorCosts& costs = problem_.tensor_of(producer);
+        const Reshard there = dearest(problem_, costs.forward, choice.inputs[i].wants);
+        const Reshard back = dearest(problem_, costs.backward, choice.inputs[i].gives);
+        forward.largest_comm += there.comm_s;
+        forward.compute += there.compute_s;
+        backward.largest_comm += back.comm_s;
+        backward.compute += back.compute_s;
+      }
+      at_least(most.forward, forward);
+      at_least(most.backward, backward);
+      most.bytes = std::min(most.bytes, choice.persistent_bytes + choice.saved_bytes);
+    }
+    needs_[op] = needs_[op + 1];
+    add_behind(needs_[op].forward, most.forward);
+    add_behind(needs_[op].backward, most.backward);
+    needs_[op].bytes += most.bytes;
+  }
+}
+
+Comparison Expander::comparison(size_t op) const {
+  return {.turns = turns_,
+          .forward = needs_[op + 1].forward,
+          .backward = needs_[op + 1].backward,
+          .bytes = limits_.memory};
+}
+
+Front Expander::first() const {
+  Front front(0);
+  front.states.find_or_add(nullptr);
+  front.members.push_back({.seconds = problem_.base_s + limits_.price * problem_.base_bytes,
+                           .bytes = problem_.base_bytes});
+  front.begin.push_back(1);
+  return front;
+}
+
+Expander::Changes Expander::changes_of(size_t op, const ReadTensor& tensor, const States& states) {
+  constexpr int32_t kNoRow = -1;
+  Changes changes{.row_of = std::vector<int32_t>(statuses_.size(), kNoRow)};
+  int32_t rows = 0;
+  for (size_t state = 0; state < states.size(); ++state) {
+    const StatusId status = states.key(state)[tensor.slot];
+    if (changes.row_of[status] != kNoRow) {
+      continue;
+    }
+    changes.row_of[status] = rows++;
+    for (const int c : usable(op)) {
+      Change change;
+      const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+      const TensorStatus next =
+          read_tensor(problem_, tensor, choice, statuses_[status], change.addition);
+      change.status = tensor.last ? StatusId{0} : statuses_.id_of(next);
+      changes.changes.push_back(change);
+    }
+  }
+  return changes;
+}
+
+std::vector<Expander::Move> Expander::moves_of(size_t op) const {
+  std::vector<Move> moves;
+  for (const size_t producer : liveness_.live[op + 1]) {
+    const std::vector<ReadTensor>& read = liveness_.read[op];
+    const auto of_read = std::ranges::find(read, producer, &ReadTensor::producer);
+    if (producer == op) {
+      moves.push_back({0, Move::From::output});
+    } else if (of_read != read.end()) {
+      moves.push_back({static_cast<size_t>(of_read - read.begin()), Move::From::read});
+    } else {
+      const auto at = std::ranges::find(liveness_.live[op], producer);
+      moves.push_back({static_cast<size_t>(at - liveness_.live[op].begin()), Move::From::state});
+    }
+  }
+  return moves;
+}
+
+std::vector<Expander::Transition> Expander::transitions(size_t op, const States& before,
+                                                        States& after) {
+  const std::vector<ReadTensor>& read = liveness_.read[op];
+  const std::vector<int>& choices = usable(op);
+  std::vector<Changes> changes;
+  changes.reserve(read.size());
+  for (const ReadTensor& tensor : read) {
+    changes.push_back(changes_of(op, tensor, before));
+  }
+  std::vector<StatusId> outputs;
+  outputs.reserve(choices.size());
+  for (const int c : choices) {
+    outputs.push_back(statuses_.id_of(
+        {.layout = problem_.choices_of(op).choices[static_cast<size_t>(c)].output}));
+  }
+  const std::vector<Move> moves = moves_of(op);
+  std::vector<Transition> transitions;
+  transitions.reserve(before.size() * choices.size());
+  std::vector<const Change*> rows(read.size());  // of the state, for the first choice
+  std::vector<StatusId> key(moves.size());
+  for (size_t state = 0; state < before.size(); ++state) {
+    const StatusId* statuses = before.key(state);
+    for (size_t r = 0; r < read.size(); ++r) {
+      const int32_t row = changes[r].row_of[statuses[read[r].slot]];
+      rows[r] = changes[r].changes.data() + static_cast<size_t>(row) * choices.size();
+    }
+    for (size_t c = 0; c < choices.size(); ++c) {
+      Transition transition{.from = static_cast<uint32_t>(state), .choice = choices[c]};
+      for (const Change* row : rows) {
+        add(transition.addition, row[c].addition);
+      }
+      for (size_t m = 0; m < moves.size(); ++m) {
+        key[m] = moves[m].from == Move::From::state  ? statuses[moves[m].slot]
+                 : moves[m].from == Move::From::read ? rows[moves[m].slot][c].status
+                                                     : outputs[c];
+      }
+      transition.to = after.find_or_add(key.data());
+      transitions.push_back(transition);
+    }
+  }
+  return transitions;
+}
+
+// False if the plan needs too much memory.
+bool Expander::go_on(size_t op, const Transition& transition, const Member& before, Member& after) {
+  const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(transition.choice)];
+  const Addition& reshards = transition.addition;
+  after = before;
+  after.choice = transition.choice;
+  const double bytes = choice.persistent_bytes + choice.saved_bytes + reshards.bytes;
+  after.bytes += bytes;
+  if (limits_.memory && after.bytes + needs_[op + 1].bytes > problem_.memory_limit) {
+    return false;
+  }
+  after.seconds += choice.step_s + limits_.price * bytes;
+  const double forward = reshards.forward_comm + choice.forward_comm_s;
+  const double backward = reshards.backward_comm + choice.backward_comm_s;
+  if (forward > 0.0 || backward > 0.0) {
+    exposed_forward_ |= !after.forward.hides(std::min(after.forward.open, forward));
+    exposed_backward_ |= !after.backward.hides(std::min(after.backward.open, backward));
+    after.seconds += after.forward.start_stage(forward, turns_);
+    after.seconds += after.backward.start_stage(backward, turns_);
+  }
+  exposed_forward_ |= !after.forward.hides(choice.gather_s);
+  exposed_backward_ |= !after.backward.hides(choice.sync_s);
+  after.seconds += after.forward.message(choice.gather_s, turns_);
+  after.seconds += after.backward.message(choice.sync_s, turns_);
+  after.seconds +=
+      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, turns_);
+  after.seconds +=
+      after.backward.compute(choice.backward_compute_s + reshards.backward_compute, turns_);
+  return true;
+}
+
+Front Expander::expand(size_t op, const Front& before) {
+  Front front(liveness_.live[op + 1].size());
+  const std::vector<Transition> all = transitions(op, before.states, front.states);
+  // The transitions to a state one behind the other.
+  std::vector<uint32_t> begin(front.states.size() + 1);
+  for (const Transition& transition : all) {
+    ++begin[transition.to + 1];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<uint32_t> order(all.size());
+  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+  for (uint32_t t = 0; t < all.size(); ++t) {
+    order[next[all[t].to]++] = t;
+  }
+  const Comparison by = comparison(op);
+  std::vector<Member> members;  // of one state
+  for (size_t state = 0; state < front.states.size(); ++state) {
+    members.clear();
+    for (uint32_t at = begin[state]; at < begin[state + 1]; ++at) {
+      const Transition& transition = all[order[at]];
+      for (uint32_t m = before.begin[transition.from]; m < before.begin[transition.from + 1]; ++m) {
+        members.emplace_back();
+        if (!go_on(op, transition, before.members[m], members.back())) {
+          members.pop_back();
+          continue;
+        }
+        members.back().parent = m;
+      }
+    }
+    reduce(members, limits_.width, by);
+    front.members.insert(front.members.end(), members.begin(), members.end());
+    front.begin.push_back(static_cast<uint32_t>(front.members.size()));
+  }
+  if (limits_.additive) {
+    drop_convertible(op, front);
+  }
+  if (limits_.states > 0 && front.states.size() > limits_.states) {
+    drop_states(front);
+  }
+  return front;
+}
+
+Front Expander::with_states(const Front& front, const std::vector<bool>& kept) {
+  Front result(front.states.tensors());
+  for (size_t state = 0; state < kept.size(); ++state) {
+    if (kept[state]) {
+      result.states.find_or_add(front.states.key(state));
+      result.members.insert(result.members.end(), front.members.begin() + front.begin[state],
+                            front.members.begin() + front.begin[state + 1]);
+      result.begin.push_back(static_cast<uint32_t>(result.members.size()));
+    }
+  }
+  return result;
+}
+
+void Expander::drop_states(Front& front) {
+  dropped_states_ = true;
+  std::vector<double> best(front.states.size(), std::numeric_limits<double>::infinity());
+  for (size_t state = 0; state < best.size(); ++state) {
+    if (front.begin[state] < front.begin[state + 1]) {
+      best[state] = front.members[front.begin[state]].seconds;
+    }
+  }
+  std::vector<double> sorted = best;
+  const auto last = sorted.begin() + static_cast<ptrdiff_t>(limits_.states) - 1;
+  std::ranges::nth_element(sorted, last);
+  std::vector<bool> kept(best.size());
+  size_t count = 0;
+  for (size_t state = 0; state < best.size() && count < limits_.states; ++state) {
+    kept[state] = best[state] <= *last;
+    count += kept[state] ? 1 : 0;
+  }
+  front = with_states(front, kept);
+}
+
+void Expander::drop_convertible(size_t op, Front& front) const {
+  constexpr size_t kTried = 8;  // fastest states
+  const size_t count = front.states.size();
+  const auto seconds = [&](size_t state) { return front.members[front.begin[state]].seconds; };
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t tried = std::min(kTried, count);
+  std::ranges::partial_sort(order, order.begin() + static_cast<ptrdiff_t>(tried), {}, seconds);
+  std::vector<bool> kept(count, true);
+  const std::vector<size_t>& live = liveness_.live[op + 1];
+  for (size_t t = 0; t < tried; ++t) {
+    const size_t fast = order[t];
+    if (!kept[fast]) {
+      continue;
+    }
+    constexpr double kUnknown = -1.0;
+    std::vector<std::vector<double>> known(live.size(),
+                                           std::vector<double>(statuses_.size(), kUnknown));
+    for (size_t state = 0; state < count; ++state) {
+      double total = seconds(fast) - seconds(state);
+      for (size_t slot = 0; slot < live.size() && total <= 0.0; ++slot) {
+        const StatusId status = front.states.key(state)[slot];
+        double& cost = known[slot][status];
+        if (cost == kUnknown) {
+          cost =
+              conversion(problem_.tensor_of(live[slot]), problem_, liveness_.later[op + 1][slot],
+                         statuses_[front.states.key(fast)[slot]], statuses_[status], limits_.price);
+        }
+        total += cost;
+      }
+      kept[state] = kept[state] && (state == fast || total > 0.0);
+    }
+  }
+  front = with_states(front, kept);
+}
+
+}  // namespace hidup

@@ -1,0 +1,220 @@
+#include "search/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+// One pass over an operation.
+struct PassTimes {
+  double comm = 0.0, compute = 0.0;  // of a microbatch
+  double message = 0.0;              // of the step
+};
+
+struct OpTimes {
+  PassTimes forward, backward;
+  double step = 0.0;
+  double bytes = 0.0;
+  bool communicates() const { return forward.comm > 0.0 || backward.comm > 0.0; }
+};
+
+// What each operation takes, with the reshards of what it reads.
+class Charges {
+ public:
+  Charges(const Problem& problem, const std::vector<int>& choices)
+      : problem_(problem), choices_(choices), done_(problem.ops.size()) {
+    check(choices.size() == problem.ops.size(), "{} choices for {} operations", choices.size(),
+          problem.ops.size());
+  }
+
+  OpTimes next(size_t op) {
+    const Choice& choice = chosen(op);
+    OpTimes times{.forward = {choice.forward_comm_s, choice.forward_compute_s, choice.gather_s},
+                  .backward = {choice.backward_comm_s, choice.backward_compute_s, choice.sync_s},
+                  .step = choice.step_s,
+                  .bytes = choice.persistent_bytes + choice.saved_bytes};
+    const std::vector<int>& inputs = problem_.ops[op].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto producer = static_cast<size_t>(inputs[i]);
+      const int written = chosen(producer).output;
+      const TensorCosts& costs = problem_.tensor_of(producer);
+      const Reading& reading = choice.inputs[i];
+      if (first_use(done_[producer].forward, reading.wants)) {
+        add(costs.forward[problem_.entry(written, reading.wants)], times.forward, times.bytes);
+      }
+      if (reading.gives >= 0 && first_use(done_[producer].backward, reading.gives)) {
+        add(costs.backward[problem_.entry(written, reading.gives)], times.backward, times.bytes);
+      }
+    }
+    return times;
+  }
+
+ private:
+  const Choice& chosen(size_t op) const {
+    return problem_.choices_of(op).choices.at(static_cast<size_t>(choices_[op]));
+  }
+  // The layouts, a bit each, to which a tensor and its gradient have been brought.
+  struct Done {
+    uint64_t forward = 0, backward = 0;
+  };
+  static bool first_use(uint64_t& done, int layout) {
+    const uint64_t bit = uint64_t{1} << static_cast<unsigned>(layout);
+    const bool first = (done & bit) == 0;
+    done |= bit;
+    return first;
+  }
+  static void add(const Reshard& reshard, PassTimes& pass, double& bytes) {
+    pass.comm += reshard.comm_s;
+    pass.compute += reshard.compute_s;
+    bytes += reshard.bytes;
+  }
+
+  const Problem& problem_;
+  const std::vector<int>& choices_;
+  std::vector<Done> done_;
+};
+
+// The time of one pass, operation by operation.
+class Pass {
+ public:
+  explicit Pass(const Problem& problem)
+      : turns_(problem.microbatches - 1), interference_(problem.interference) {}
+
+  void start_stage(double comm) {
+    seconds_ += turns_ * overlap(compute_, comm_);
+    if (turns_ == 0) {
+      seconds_ += compute_ + comm;
+    } else {
+      seconds_ += overlap(compute_, comm);
+      const double claimed = std::min(compute_, comm);
+      seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
+      idle_ = std::max(0.0, idle_ - claimed);
+    }
+    compute_ = 0.0;
+    comm_ = comm;
+  }
+
+  void operation(const PassTimes& times) {
+    const double hidden = std::min(times.message, idle_);
+    seconds_ += times.message - hidden + interference_ * hidden;
+    idle_ -= hidden;
+    const double excess = std::max(0.0, compute_ - comm_);
+    compute_ += times.compute;
+    idle_ += times.compute + turns_ * (std::max(0.0, compute_ - comm_) - excess);
+  }
+
+  double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
+
+ private:
+  double overlap(double x, double y) const {
+    return std::max(x, y) + interference_ * std::min(x, y);
+  }
+
+  double turns_;  // in which one microbatch computes while another communicates
+  double interference_;
+  double seconds_ = 0.0;               // of closed stages, and messages
+  double compute_ = 0.0, comm_ = 0.0;  // of the open stage
+  double idle_ = 0.0;                  // of the communication stream, and not yet used
+};
+
+bool sensible(double number) {
+  return std::isfinite(number) && number >= 0.0;
+}
+
+void check_reshards(const std::vector<Reshard>& reshards, int layouts) {
+  check(reshards.size() == static_cast<size_t>(layouts) * static_cast<size_t>(layouts),
+        "{} reshards between {} layouts", reshards.size(), layouts);
+  check(std::ranges::all_of(reshards,
+                            [](const Reshard& r) {
+                              return sensible(r.comm_s) && sensible(r.compute_s) &&
+                                     sensible(r.bytes);
+                            }),
+        "a reshard's cost is no number");
+}
+
+void check_choice(const Choice& choice, size_t inputs, int layouts) {
+  const auto known = [layouts](int layout) { return layout >= 0 && layout < layouts; };
+  check(choice.inputs.size() == inputs && known(choice.output), "a choice that does not fit");
+  for (const Reading& reading : choice.inputs) {
+    check(known(reading.wants) && (reading.gives == -1 || known(reading.gives)),
+          "a choice reads in layouts {} and {} of {}", reading.wants, reading.gives, layouts);
+  }
+  for (const double cost :
+       {choice.forward_compute_s, choice.backward_compute_s, choice.forward_comm_s,
+        choice.backward_comm_s, choice.gather_s, choice.sync_s, choice.step_s,
+        choice.persistent_bytes, choice.saved_bytes}) {
+    check(sensible(cost), "a choice costs {}", cost);
+  }
+}
+
+}  // namespace
+
+void check_problem(const Problem& problem) {
+  check(problem.layouts >= 1 && problem.layouts <= kMostLayouts, "{} layouts", problem.layouts);
+  check(problem.microbatches >= 1, "{} microbatches", problem.microbatches);
+  check(problem.interference >= 0.0 && problem.interference <= 1.0, "interference {}",
+        problem.interference);
+  for (const TensorCosts& tensor : problem.tensors) {
+    check_reshards(tensor.forward, problem.layouts);
+    check_reshards(tensor.backward, problem.layouts);
+  }
+  std::vector<bool> checked(problem.kinds.size());
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const auto kind = static_cast<size_t>(problem.ops[op].kind);
+    check(kind < problem.kinds.size(), "operation {} is of no kind", op);
+    for (const int input : problem.ops[op].inputs) {
+      check(input >= 0 && static_cast<size_t>(input) < op, "operation {} reads {}", op, input);
+    }
+    if (checked[kind]) {
+      const Choice& first = problem.kinds[kind].choices.front();
+      check(first.inputs.size() == problem.ops[op].inputs.size(), "operation {} does not fit", op);
+      continue;
+    }
+    checked[kind] = true;
+    const OpChoices& choices = problem.kinds[kind];
+    check(!choices.choices.empty() && choices.tensor >= 0 &&
+              static_cast<size_t>(choices.tensor) < problem.tensors.size(),
+          "operation {} has no choices or no tensor", op);
+    for (const Choice& choice : choices.choices) {
+      check_choice(choice, problem.ops[op].inputs.size(), problem.layouts);
+    }
+  }
+}
+
+Evaluation evaluate(const Problem& problem, const Plan& plan) {
+  check(plan.starts.size() == problem.ops.size(), "a plan of another problem");
+  Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
+  Charges charges(problem, plan.choices);
+  Pass forward(problem);
+  Pass backward(problem);
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const OpTimes times = charges.next(op);
+    if (plan.starts[op]) {
+      forward.start_stage(times.forward.comm);
+      backward.start_stage(times.backward.comm);
+    } else {
+      check(!times.communicates(), "operation {} communicates inside a stage", op);
+    }
+    forward.operation(times.forward);
+    backward.operation(times.backward);
+    total.seconds += times.step;
+    total.bytes += times.bytes;
+  }
+  total.seconds += forward.finish() + backward.finish();
+  return total;
+}
+
+std::vector<bool> needed_starts(const Problem& problem, const std::vector<int>& choices) {
+  std::vector<bool> starts;
+  Charges charges(problem, choices);
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    starts.push_back(charges.next(op).communicates());
+  }
+  return starts;
+}
+
+}  // namespace hidup

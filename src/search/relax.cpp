@@ -1,0 +1,61 @@
+#include "search/relax.h"
+
+#include <vector>
+
+namespace hidup {
+namespace {
+
+// What a second counts for.
+struct Shares {
+  Shares(const Problem& problem, double weight)
+      : compute(problem.interference + (1.0 - problem.interference) * weight),
+        message(problem.interference + (1.0 - problem.interference) * (1.0 - weight)),
+        comm(problem.microbatches == 1 ? 1.0 : message) {
+    compute *= problem.microbatches;
+    comm *= problem.microbatches;
+  }
+  double compute, message, comm;
+};
+
+void weigh(std::vector<Reshard>& reshards, const Shares& shares) {
+  for (Reshard& reshard : reshards) {
+    reshard.compute_s *= shares.compute;
+    reshard.comm_s *= shares.comm;
+  }
+}
+
+}  // namespace
+
+Problem without_overlap(const Problem& problem, const Weights& weights) {
+  Problem result = problem;
+  result.microbatches = 1;
+  result.interference = 0.0;
+  const Shares forward(problem, weights.forward);
+  const Shares backward(problem, weights.backward);
+  for (TensorCosts& tensor : result.tensors) {
+    weigh(tensor.forward, forward);
+    weigh(tensor.backward, backward);
+  }
+  for (OpChoices& kind : result.kinds) {
+    for (Choice& choice : kind.choices) {
+      choice.forward_compute_s *= forward.compute;
+      choice.backward_compute_s *= backward.compute;
+      choice.forward_comm_s *= forward.comm;
+      choice.backward_comm_s *= backward.comm;
+      choice.step_s += forward.message * choice.gather_s + backward.message * choice.sync_s;
+      choice.gather_s = choice.sync_s = 0.0;
+    }
+  }
+  return result;
+}
+
+Weights slope_of(const Problem& problem, const Plan& plan) {
+  const auto seconds = [&](const Weights& weights) {
+    const Problem relaxed = without_overlap(problem, weights);
+    return evaluate(relaxed, {plan.choices, std::vector<bool>(plan.choices.size(), true)}).seconds;
+  };
+  const double least = seconds({0.0, 0.0});
+  return {seconds({1.0, 0.0}) - least, seconds({0.0, 1.0}) - least};
+}
+
+}  // namespace hidup

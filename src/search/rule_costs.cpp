@@ -1,0 +1,379 @@
+#include "search/rule_costs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "graph/operation.h"
+#include "program/work.h"
+#include "sharding/reshard.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kRank = 0;  // the parts of the first rank are the largest
+
+Opcode opcode_of(ReshardKind kind) {
+  switch (kind) {
+    case ReshardKind::all_gather:
+      return Opcode::all_gather;
+    case ReshardKind::broadcast:
+      return Opcode::broadcast;
+    case ReshardKind::all_reduce:
+      return Opcode::all_reduce;
+    case ReshardKind::reduce_scatter:
+      return Opcode::reduce_scatter;
+    case ReshardKind::all_to_all:
+      return Opcode::all_to_all;
+    case ReshardKind::slice:
+      return Opcode::slice;
+    case ReshardKind::place:
+      return Opcode::place;
+  }
+  fail(ExitCode::internal, "a reshard of unknown kind");
+}
+
+Opcode forward_opcode(OpKind kind) {
+  switch (kind) {
+    case OpKind::embedding:
+      return Opcode::embedding;
+    case OpKind::positions:
+      return Opcode::positions;
+    case OpKind::matmul:
+      return Opcode::matmul;
+    case OpKind::bias:
+      return Opcode::bias;
+    case OpKind::relu:
+      return Opcode::relu;
+    case OpKind::dropout:
+      return Opcode::dropout;
+    case OpKind::add:
+      return Opcode::add;
+    case OpKind::layer_norm:
+      return Opcode::layer_norm;
+    case OpKind::attention:
+      return Opcode::attention;
+    case OpKind::cross_entropy:
+      return Opcode::cross_entropy;
+    case OpKind::route:
+      return Opcode::route;
+    case OpKind::gate:
+      return Opcode::gate;
+    case OpKind::expert_counts:
+      return Opcode::expert_counts;
+    case OpKind::dispatch:
+      return Opcode::dispatch;
+    case OpKind::expert_matmul:
+      return Opcode::expert_matmul;
+    case OpKind::expert_bias:
+      return Opcode::expert_bias;
+    case OpKind::combine:
+      return Opcode::combine;
+  }
+  fail(ExitCode::internal, "an operation of unknown kind");
+}
+
+Layout gradient_of(const Layout& layout) {
+  Layout gradient;
+  for (const Placement& placement : layout) {
+    gradient.push_back(gradient_of(placement));
+  }
+  return gradient;
+}
+
+// Whether the parts lie in the tensor one behind the other: else messages are packed.
+bool parts_are_pieces(const Shape& shape, const Placement& cut) {
+  return !cut.is_shard() || cut.first ||
+         std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
+}
+
+}  // namespace
+
+// A program of what a single operation needs.
+class RuleCosts::Sketch {
+ public:
+  Sketch(const RuleCosts& rules, OpId op, const OpStrategy& ways)
+      : rules_(rules), op_(rules.graph_.op(op)), ways_(ways) {
+    program_.mesh = rules.mesh_;
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      in_.push_back(add(op_.inputs[i], input_layout(ways, i)));
+    }
+    out_ = add(op_.output, output_layout(ways));
+    std::vector<Shape> shapes;
+    for (const TensorId input : op_.inputs) {
+      shapes.push_back(rules.graph_.tensor(input).shape);
+    }
+    for (size_t s = 0; s < spec_of(op_.kind).saved.size(); ++s) {
+      saved_.push_back(add(split(saved_shape(op_.kind, shapes)), DType::f32, saved_layout(ways)));
+    }
+  }
+
+  Choice costs() {
+    Choice choice;
+    choice.forward_compute_s = forward();
+    if (!spec_of(op_.kind).integer_output) {
+      choice.backward_compute_s = backward();
+    }
+    for (const ValueId saved : saved_) {
+      choice.saved_bytes +=
+          rules_.microbatches_ * static_cast<double>(program_.local_bytes(saved, kRank));
+    }
+    if (op_.kind == OpKind::cross_entropy && stats_ >= 0) {
+      Layout whole = program_.value(stats_).layout;
+      for (size_t axis = 0; axis < whole.size(); ++axis) {
+        whole[axis] = cuts_classes(axis) ? Placement::replicate() : whole[axis];
+      }
+      choice.forward_comm_s = rules_.reshard(program_.value(stats_), whole, false).comm_s;
+    }
+    return choice;
+  }
+
+ private:
+  using Values = std::vector<ValueId>;
+
+  // The largest microbatch's.
+  Shape split(Shape shape) const {
+    shape[0] = (shape[0] + rules_.microbatches_ - 1) / rules_.microbatches_;
+    return shape;
+  }
+  ValueId add(const Shape& shape, DType dtype, const Layout& layout) {
+    program_.values.push_back({.dtype = dtype, .shape = shape, .layout = layout});
+    return static_cast<ValueId>(program_.values.size()) - 1;
+  }
+  ValueId add(TensorId id, const Layout& layout) {
+    const Tensor& tensor = rules_.graph_.tensor(id);
+    const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
+    return add(whole ? tensor.shape : split(tensor.shape), tensor.dtype, layout);
+  }
+  ValueId gradient(size_t input) { return add(op_.inputs[input], gradient_layout(ways_, input)); }
+
+  double seconds(Opcode opcode, const Values& inputs, const Values& outputs) {
+    const Instruction instruction{
+        .opcode = opcode, .inputs = inputs, .outputs = outputs, .attributes = op_.attributes};
+    return rules_.costs_.operation(opcode, work_of(program_, instruction, kRank)) +
+           rules_.costs_.launch_s();
+  }
+
+  bool cuts_classes(size_t axis) const {
+    const auto classes = rules_.graph_.tensor(op_.inputs[0]).shape.size() - 1;
+    return ways_.rules[axis].inputs[0] == Placement::shard(static_cast<int>(classes));
+  }
+
+  double forward() {
+    Values outputs = {out_};
+    outputs.insert(outputs.end(), saved_.begin(), saved_.end());
+    if (op_.kind == OpKind::cross_entropy) {
+      return cross_entropy(outputs);
+    }
+    return seconds(forward_opcode(op_.kind), in_, outputs);
+  }
+
+  // Where the classes are cut: two numbers per row of every part are exchanged.
+  double cross_entropy(const Values& outputs) {
+    Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
+    shape.insert(shape.begin(), 1);
+    shape.push_back(2);
+    Layout parts;
+    for (size_t axis = 0; axis < ways_.rules.size(); ++axis) {
+      Placement rows = ways_.rules[axis].saved;
+      rows.dim += rows.is_shard() ? 1 : 0;
+      parts.push_back(cuts_classes(axis) ? Placement::shard(0) : rows);
+      shape[0] *= cuts_classes(axis) ? rules_.mesh_[axis].size : 1;
+    }
+    if (shape[0] == 1) {
+      return seconds(Opcode::cross_entropy, in_, outputs);
+    }
+    stats_ = add(shape, DType::f32, parts);
+    return seconds(Opcode::cross_entropy_stats, in_, {stats_}) +
+           seconds(Opcode::cross_entropy_merge, {stats_}, outputs);
+  }
+
+  double backward() {
+    const ValueId dy = add(op_.output, gradient_of(output_layout(ways_)));
+    const auto gradient_s = [&](size_t input, Opcode opcode, const Values& inputs) {
+      return seconds(opcode, inputs, {gradient(input)});
+    };
+    switch (op_.kind) {
+      case OpKind::embedding:
+        return gradient_s(1, Opcode::embedding_backward, {in_[0], dy});
+      case OpKind::matmul:
+        return gradient_s(0, Opcode::matmul_backward_input, {dy, in_[1]}) +
+               gradient_s(1, Opcode::matmul_backward_weight, {in_[0], dy});
+      case OpKind::bias:
+        return gradient_s(1, Opcode::bias_backward, {dy});
+      case OpKind::relu:
+        return gradient_s(0, Opcode::relu_backward, {out_, dy});
+      case OpKind::dropout:
+        return gradient_s(0, Opcode::dropout, {dy});
+      case OpKind::layer_norm:
+        return seconds(Opcode::layer_norm_backward, {in_[0], in_[1], saved_[0], saved_[1], dy},
+                       {gradient(0), gradient(1), gradient(2)});
+      case OpKind::attention:
+        return gradient_s(0, Opcode::attention_backward, {in_[0], out_, saved_[0], dy});
+      case OpKind::cross_entropy:
+        return gradient_s(0, Opcode::cross_entropy_backward, {in_[0], in_[1], saved_[0]});
+      case OpKind::gate:
+        return gradient_s(0, Opcode::gate_backward, {in_[0], in_[1], dy});
+      case OpKind::dispatch:
+        return gradient_s(0, Opcode::dispatch_backward, {in_[1], dy});
+      case OpKind::expert_matmul:
+        return gradient_s(0, Opcode::expert_matmul_backward_input, {dy, in_[1], in_[2]}) +
+               gradient_s(1, Opcode::expert_matmul_backward_weight, {in_[0], dy, in_[2]});
+      case OpKind::expert_bias:
+        return gradient_s(1, Opcode::expert_bias_backward, {dy, in_[2]});
+      case OpKind::combine:
+        return seconds(Opcode::combine_backward, {in_[0], in_[1], in_[2], dy},
+                       {gradient(0), gradient(2)});
+      case OpKind::positions:
+      case OpKind::add:
+      case OpKind::route:
+      case OpKind::expert_counts:
+        break;
+    }
+    return 0.0;
+  }
+
+  const RuleCosts& rules_;
+  const Op& op_;
+  const OpStrategy& ways_;
+  Program program_;
+  Values in_, saved_;
+  ValueId out_ = -1, stats_ = -1;
+};
+
+Choice RuleCosts::operation(OpId op, const OpStrategy& ways) const {
+  return Sketch(*this, op, ways).costs();
+}
+
+double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
+  const Tensor& t = graph_.tensor(tensor);
+  return static_cast<double>(elements(shape_of(region_of(t.shape, layout, mesh_, kRank))) *
+                             size_of(t.dtype));
+}
+
+Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
+  const Tensor& t = graph_.tensor(tensor);
+  Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
+  if (t.role != Tensor::Role::parameter && !t.shape.empty()) {
+    value.shape[0] = (value.shape[0] + microbatches_ - 1) / microbatches_;
+  }
+  Reshard total = reshard(value, to, false);
+  total.bytes = kept && from != to ? bytes(tensor, to) : 0.0;
+  return total;
+}
+
+Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
+  Reshard total;
+  Value now = value;
+  for (const ReshardStep& step : reshard_steps(value.layout, to)) {
+    Value next = now;
+    next.layout = step.to;
+    const Reshard one = message(now, next,
+                                {.opcode = opcode_of(step.kind),
+                                 .axis = static_cast<int>(step.axis),
+                                 .inputs = {0},
+                                 .outputs = {1}},
+                                several);
+    total.comm_s += one.comm_s;
+    total.compute_s += one.compute_s;
+    now = std::move(next);
+  }
+  return total;
+}
+
+Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction& instruction,
+                           bool several) const {
+  const Program program{.mesh = mesh_, .values = {from, to}};
+  const Opcode opcode = instruction.opcode;
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const Work work = work_of(program, instruction, kRank);
+  if (collective_of(opcode).empty()) {
+    return {.compute_s = costs_.operation(opcode, work) + costs_.launch_s()};
+  }
+  const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
+  const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
+  const bool exchanges = sends_parts || gets_parts;
+  double packed = 0.0;
+  if ((exchanges && several) || (sends_parts && !parts_are_pieces(from.shape, to.layout[axis]))) {
+    packed += static_cast<double>(program.local_bytes(0, kRank));
+  }
+  if (((exchanges || opcode == Opcode::broadcast) && several) ||
+      (gets_parts && !parts_are_pieces(from.shape, from.layout[axis]))) {
+    packed += static_cast<double>(program.local_bytes(1, kRank));
+  }
+  // Each of the two streams waits for the other once.
+  double seconds = costs_.collective(opcode, axis, work.bytes).alone_s + costs_.launch_s() +
+                   2.0 * costs_.signal_s();
+  if (packed > 0.0) {
+    seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
+  }
+  return {.comm_s = seconds};
+}
+
+Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
+  const double bytes = static_cast<double>(elements(value.shape) * size_of(value.dtype));
+  const auto bucket = static_cast<double>(bucket_bytes_);
+  if (bytes <= 0.0 || bytes >= bucket) {
+    return reshard(value, to, true);
+  }
+  Value whole = value;  // with more of its longest dimension
+  auto longest = std::ranges::max_element(whole.shape);
+  *longest = static_cast<int64_t>(static_cast<double>(*longest) * bucket / bytes);
+  const double grown = static_cast<double>(elements(whole.shape) * size_of(whole.dtype));
+  return {.comm_s = reshard(whole, to, true).comm_s * bytes / grown,
+          .compute_s = reshard(value, to, true).compute_s};
+}
+
+void RuleCosts::add_parameter(const OpStrategy& ways, size_t input, const ParameterLayouts& stored,
+                              Choice& choice) const {
+  const Tensor& tensor = graph_.tensor(stored.tensor);
+  const auto value = [&](const Layout& layout) {
+    return Value{.dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
+  };
+  const Layout used = input_layout(ways, input);
+  const Reshard gather = in_bucket(value(stored.storage), used);
+  const Reshard sync = in_bucket(value(gradient_layout(ways, input)), stored.optimizer_state);
+  choice.gather_s += gather.comm_s;
+  choice.sync_s += sync.comm_s;
+  choice.step_s += gather.compute_s + sync.compute_s;
+
+  const Value scalar{.layout = Layout(mesh_.size(), Placement::replicate())};
+  const Program program{.mesh = mesh_, .values = {value(stored.optimizer_state), scalar}};
+  const auto seconds = [&](Opcode opcode, const std::vector<ValueId>& in,
+                           const std::vector<ValueId>& out) {
+    const Instruction instruction{.opcode = opcode, .inputs = in, .outputs = out};
+    return costs_.operation(opcode, work_of(program, instruction, kRank));
+  };
+  choice.step_s +=
+      seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0}) + seconds(Opcode::squared_norm, {0}, {1});
+  if (stored.storage != stored.optimizer_state) {
+    const Reshard out = in_bucket(value(stored.storage), stored.optimizer_state);
+    const Reshard back = in_bucket(value(stored.optimizer_state), stored.storage);
+    choice.step_s += out.comm_s + out.compute_s + back.comm_s + back.compute_s;
+  }
+  const double sum = bytes(stored.tensor, gradient_layout(ways, input));
+  const double state = bytes(stored.tensor, stored.optimizer_state);
+  const bool in_place = gradient_layout(ways, input) == stored.optimizer_state ||
+                        stored.optimizer_state == Layout(mesh_.size(), Placement::replicate());
+  choice.persistent_bytes += bytes(stored.tensor, stored.storage) + 2.0 * state +
+                             (in_place ? sum : sum + state) +
+                             (used != stored.storage ? bytes(stored.tensor, used) : 0.0);
+}
+
+double RuleCosts::interference() const {
+  constexpr double kTypicalBytes = 1 << 20;
+  double most = 0.0;
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    const MessageTime time = costs_.collective(Opcode::all_reduce, axis, kTypicalBytes);
+    if (mesh_[axis].size <= 1 || time.alone_s <= 0.0 || time.beside_s <= 0.0) {
+      continue;
+    }
+    // While both run, communication goes at this pace, and computation at that one.
+    const double comm = std::min(1.0, time.alone_s / time.beside_s);
+    const double compute = 1.0 / std::max(1.0, time.slowdown);
+    most = std::max(most, ((1.0 - compute) / comm + (1.0 - comm) / compute) / 2.0);
+  }
+  return std::min(1.0, most);
+}
+
+}  // namespace hidup

@@ -1,0 +1,48 @@
+// The search for the strategy of the least predicted step time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cost/simulate.h"
+#include "program/lower.h"
+#include "search/dynamic.h"
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+struct SearchOptions {
+  DynamicOptions effort;
+  // Tried; numbers beyond the batch are left out, and all but 1 where the batch cannot be split.
+  std::vector<int> microbatches = {1, 2, 4};
+  int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
+  LoweringOptions lowering;
+  size_t simulated = 3;  // plans of the search that are simulated; the named strategies all are
+};
+
+// A strategy as the simulation sees it.
+struct Candidate {
+  Strategy strategy;
+  double seconds = 0.0;      // of a step, simulated
+  int64_t memory_bytes = 0;  // of the rank that needs most
+  double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
+};
+
+struct SearchOutcome {
+  Strategy strategy;                  // called "search" if it is not a named one
+  double seconds = 0.0;               // simulated
+  double objective_s = 0.0;           // the least that the search found by its own objective
+  double lower_bound_s = 0.0;         // of that objective
+  double gap = 0.0;                   // objective_s / lower_bound_s - 1
+  std::vector<Candidate> candidates;  // that fit in the memory, fastest first
+};
+
+// The fastest by simulation of the best plans that the dynamic programming finds and the named
+// strategies, each with every number of microbatches: never one that is predicted slower than any
+// of these. Needs no ranks and no devices.
+// Throws Error(usage) where none fits in the memory, with what the most frugal needs.
+SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                              const SearchOptions& options);
+
+}  // namespace hidup

@@ -1,0 +1,204 @@
+// The dynamic programming against trying all plans, and what must hold of it on larger problems.
+#include "search/dynamic.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "brute_force.h"
+#include "random_problem.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr DynamicOptions kExact{.width = 0, .states = 0};
+
+double tolerance(double seconds) {
+  return 1e-9 * (1.0 + seconds);
+}
+
+// A limit that some plans keep and others do not, mostly.
+double some_limit(const Problem& problem) {
+  double least = kInfinity;
+  double most = 0.0;
+  for_all_plans(problem, false, [&](const Plan& plan) {
+    const double bytes = evaluate(problem, plan).bytes;
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  });
+  return least + 0.3 * (most - least);
+}
+
+class SmallProblems : public testing::TestWithParam<int> {};
+
+TEST_P(SmallProblems, ExactSearchFindsTheOptimum) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    const Problem problem = random_problem({.seed = seed, .microbatches = GetParam()});
+    const double least = least_seconds(problem, false).value();
+    const DynamicResult found = solve(problem, kExact);
+    ASSERT_FALSE(found.plans.empty());
+    EXPECT_NEAR(found.plans[0].cost.seconds, least, tolerance(least)) << "seed " << seed;
+    EXPECT_NEAR(found.lower_bound, least, tolerance(least)) << "seed " << seed;
+  }
+}
+
+TEST_P(SmallProblems, ExactSearchFindsTheOptimumUnderALimitOfMemory) {
+  for (uint64_t seed = 1000; seed < 1300; ++seed) {
+    Problem problem = random_problem({.seed = seed, .microbatches = GetParam()});
+    problem.memory_limit = some_limit(problem);
+    const double least = least_seconds(problem, false).value();
+    const DynamicResult found = solve(problem, kExact);
+    ASSERT_FALSE(found.plans.empty());
+    EXPECT_NEAR(found.plans[0].cost.seconds, least, tolerance(least)) << "seed " << seed;
+    EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit);
+    EXPECT_NEAR(found.lower_bound, least, tolerance(least)) << "seed " << seed;
+  }
+}
+
+// The boundaries that the search does not try.
+TEST_P(SmallProblems, FurtherStagesNeverHelp) {
+  for (uint64_t seed = 2000; seed < 2060; ++seed) {
+    const Problem problem =
+        random_problem({.seed = seed, .microbatches = GetParam(), .ops = 5, .most_choices = 2});
+    const double least = least_seconds(problem, true).value();
+    EXPECT_NEAR(solve(problem, kExact).plans[0].cost.seconds, least, tolerance(least))
+        << "seed " << seed;
+  }
+}
+
+TEST_P(SmallProblems, BoundsHoldForEveryEffort) {
+  for (uint64_t seed = 3000; seed < 3150; ++seed) {
+    Problem problem = random_problem({.seed = seed, .microbatches = GetParam()});
+    for (const double limit : {kInfinity, some_limit(problem)}) {
+      problem.memory_limit = limit;
+      const double least = least_seconds(problem, false).value();
+      for (const size_t width : {1, 2, 3}) {
+        for (const size_t states : {2, 1000}) {
+          const DynamicResult found = solve(problem, {.width = width, .states = states});
+          EXPECT_LE(found.lower_bound, least + tolerance(least)) << "seed " << seed;
+          for (const FoundPlan& plan : found.plans) {
+            EXPECT_GE(plan.cost.seconds, least - tolerance(least)) << "seed " << seed;
+            EXPECT_LE(plan.cost.bytes, limit);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(SmallProblems, TimesScale) {
+  for (uint64_t seed = 4000; seed < 4050; ++seed) {
+    Problem problem = random_problem({.seed = seed, .microbatches = GetParam()});
+    const double seconds = solve(problem, kExact).plans[0].cost.seconds;
+    constexpr double kFactor = 8.0;
+    problem.base_s *= kFactor;
+    for (TensorCosts& tensor : problem.tensors) {
+      for (std::vector<Reshard>* reshards : {&tensor.forward, &tensor.backward}) {
+        for (Reshard& reshard : *reshards) {
+          reshard.comm_s *= kFactor;
+          reshard.compute_s *= kFactor;
+        }
+      }
+    }
+    for (OpChoices& kind : problem.kinds) {
+      for (Choice& choice : kind.choices) {
+        for (double* time :
+             {&choice.forward_compute_s, &choice.backward_compute_s, &choice.forward_comm_s,
+              &choice.backward_comm_s, &choice.gather_s, &choice.sync_s, &choice.step_s}) {
+          *time *= kFactor;
+        }
+      }
+      std::ranges::reverse(kind.choices);  // their order is of no account
+    }
+    EXPECT_NEAR(solve(problem, kExact).plans[0].cost.seconds, kFactor * seconds,
+                kFactor * tolerance(seconds))
+        << "seed " << seed;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Microbatches, SmallProblems, testing::Values(1, 2, 4));
+
+// The same operations, each with a kind of its own, so that nothing repeats.
+Problem without_repeats(Problem problem) {
+  std::vector<OpChoices> kinds;
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    kinds.push_back(problem.choices_of(op));
+    problem.ops[op].kind = static_cast<int>(op);
+  }
+  problem.kinds = std::move(kinds);
+  return problem;
+}
+
+TEST(RepeatedBlocks, AreSkippedAndCostNoMore) {
+  int skipped = 0;
+  double ratio = 0.0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const Problem problem = random_problem(
+        {.seed = seed, .microbatches = 1 + static_cast<int>(seed % 3), .ops = 4, .blocks = 60});
+    for (const size_t width : {1, 3}) {
+      const DynamicOptions options{.width = width};
+      const DynamicResult found = solve(problem, options);
+      const DynamicResult whole = solve(without_repeats(problem), options);
+      const double seconds = whole.plans[0].cost.seconds;
+      EXPECT_EQ(whole.expanded, problem.ops.size());
+      ratio += found.plans[0].cost.seconds / seconds / 240.0;
+      EXPECT_LE(found.lower_bound, seconds) << "seed " << seed;
+      skipped += found.expanded < problem.ops.size() / 2 ? 1 : 0;
+    }
+  }
+  EXPECT_NEAR(ratio, 1.0, 1e-3);
+  EXPECT_GE(skipped, 200);  // of 240: of some problems the fronts take long to repeat
+}
+
+TEST(RepeatedBlocks, LeaveTheBoundABound) {
+  int skipped = 0;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Problem problem = random_problem({.seed = seed,
+                                            .microbatches = 1 + static_cast<int>(seed % 3),
+                                            .ops = 3,
+                                            .blocks = 12,
+                                            .most_choices = 2});
+    const double least = solve(without_repeats(problem), kExact).plans[0].cost.seconds;
+    for (const size_t width : {0, 1, 2}) {
+      const DynamicResult found = solve(problem, {.width = width});
+      EXPECT_LE(found.lower_bound, least + tolerance(least)) << "seed " << seed;
+      EXPECT_GE(found.plans[0].cost.seconds, least - tolerance(least)) << "seed " << seed;
+      skipped += found.expanded < problem.ops.size() ? 1 : 0;
+      if (width == 0) {
+        EXPECT_NEAR(found.plans[0].cost.seconds, least, tolerance(least)) << "seed " << seed;
+        EXPECT_NEAR(found.lower_bound, least, 1e-8 * least) << "seed " << seed;
+      }
+    }
+  }
+  EXPECT_GE(skipped, 300);  // of 600
+}
+
+TEST(RepeatedBlocks, WorkDoesNotGrowWithTheirNumber) {
+  const Problem some = random_problem({.seed = 7, .ops = 6, .blocks = 50});
+  const Problem many = random_problem({.seed = 7, .ops = 6, .blocks = 5000});
+  EXPECT_LE(solve(many, {}).expanded, solve(some, {}).expanded + 12);
+}
+
+// One stage of 3 + 5 seconds, whose communication of 2 both passes can hide in one of two turns.
+TEST(Evaluation, FollowsTheDuplexSchedule) {
+  const std::vector<Reshard> free = {{}, {}, {}, {}};
+  const std::vector<Reshard> dear = {{}, {.comm_s = 2.0}, {}, {}};
+  Problem problem{.layouts = 2, .microbatches = 2, .tensors = {{dear, dear}, {free, free}}};
+  problem.kinds = {
+      {{{.output = 0, .forward_compute_s = 1.0, .backward_compute_s = 3.0, .sync_s = 0.5}}, 0},
+      {{{.inputs = {{1, 1}}, .forward_compute_s = 4.0, .backward_compute_s = 7.0, .sync_s = 9.0}},
+       1}};
+  problem.ops = {{.kind = 0}, {.kind = 1, .inputs = {0}}};
+  const Plan plan{.choices = {0, 0}, .starts = {false, true}};
+  // Forward: 1 alone; max(1, 2); max(4, 2); 4 at the end. Backward: 3; max(3, 2), max(7, 2), 7, and
+  // the first operation's 0.5, before which there is no computation to hide it. Idle for the
+  // second's 9: 3 + 3 of the first operation, less 2 that communication takes.
+  EXPECT_DOUBLE_EQ(evaluate(problem, plan).seconds, (1 + 2 + 4 + 4) + (3 + 3 + 7 + 7) + 0.5 + 5);
+  problem.microbatches = 1;  // all one behind the other; 3 seconds are idle
+  EXPECT_DOUBLE_EQ(evaluate(problem, plan).seconds, (1 + 2 + 4) + (3 + 2 + 7) + 0.5 + 6);
+}
+
+}  // namespace
+}  // namespace hidup

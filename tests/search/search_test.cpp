@@ -1,0 +1,216 @@
+// From a graph to a strategy: the search problem against the programs that lower() writes.
+#include "search/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+#include "models/transformer.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "program/work.h"
+#include "search/build_problem.h"
+#include "search/named.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kBandwidth = 1e9;    // bytes per second
+constexpr int64_t kBucket = 1 << 16;  // the parameters fill many
+
+Graph model(int64_t layers) {
+  Deck deck;
+  deck.model = {.family = "bert",
+                .layers = layers,
+                .hidden = 64,
+                .ffn = 256,
+                .heads = 4,
+                .sequence = 32,
+                .dropout = 0.1};
+  deck.model.moe = {.experts = 4, .every = 2, .router = "top2", .capacity_factor = 1.25};
+  deck.train.batch = 16;
+  return build_model(deck, 1000);
+}
+
+// Every product at 10 Gflop/s, everything else at 5 GB/s, messages at 1 GB/s and 20 us.
+CostModel costs(double bandwidth = kBandwidth) {
+  Profile profile;
+  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
+    const auto opcode = static_cast<Opcode>(i);
+    if (!collective_of(opcode).empty() || opcode == Opcode::slice) {
+      CollectiveTimes times{.opcode = opcode};
+      for (double bytes = 64.0; bytes < 1e9; bytes *= 2.0) {
+        const double seconds = 2e-5 + bytes / bandwidth;
+        times.table.push_back({bytes, seconds, seconds, 1.0});
+      }
+      profile.collectives.push_back(std::move(times));
+    }
+    if (collective_of(opcode).empty()) {
+      profile.operations.push_back({.opcode = opcode,
+                                    .work = {.flops = 1e9, .bytes = 1e9, .sizes = {1000, 1000}},
+                                    .seconds = is_product(opcode) ? 0.1 : 0.2});
+    }
+  }
+  return CostModel(profile);
+}
+
+LoweringOptions lowering() {
+  return {.bucket_bytes = kBucket,
+          .optimizer = {{"beta1", 0.9},
+                        {"beta2", 0.999},
+                        {"epsilon", 1e-8},
+                        {"weight_decay", 0.1},
+                        {"decoupled", 1.0}}};
+}
+
+const Mesh kFour = {{"ranks", 4}};
+
+// The choice of every operation that computes it as the strategy does.
+std::vector<int> choices_of(const Graph& graph, const BuiltProblem& built,
+                            const Strategy& strategy) {
+  std::vector<int> choices;
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    const auto& meanings = built.meanings[static_cast<size_t>(built.problem.ops[op].kind)];
+    const auto same = [&](const ChoiceMeaning& meaning) {
+      bool equal = meaning.ways.rules == strategy.ops[op].rules;
+      for (size_t p = 0; equal && p < meaning.inputs.size(); ++p) {
+        const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
+        const auto stored = std::ranges::find(strategy.parameters, id, &ParameterStrategy::tensor);
+        equal = stored->storage == meaning.parameters[p].storage &&
+                stored->optimizer_state == meaning.parameters[p].optimizer_state;
+      }
+      return equal;
+    };
+    const auto found = std::ranges::find_if(meanings, same);
+    EXPECT_NE(found, meanings.end()) << graph.op_name(static_cast<OpId>(op));
+    choices.push_back(static_cast<int>(found - meanings.begin()));
+  }
+  return choices;
+}
+
+// All on the compute stream, without overlap: what the instructions of a pass take, one by one.
+double computed_s(const Program& program, const CostModel& model, Phase phase) {
+  double seconds = 0.0;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == phase && instruction.stream == StreamKind::compute) {
+      seconds += model.operation(instruction.opcode, work_of(program, instruction, 0));
+    }
+  }
+  return seconds;
+}
+
+class NamedStrategies : public testing::TestWithParam<const char*> {};
+
+// What the search charges for a strategy is what the program does: its computation to a few
+// percent (sums of gradients are missing), and the step's time and memory come near to those that
+// are simulated and planned.
+TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
+  const Graph graph = model(2);
+  const CostModel model_costs = costs();
+  for (const int microbatches : {1, 2}) {
+    const BuiltProblem built = build_problem(
+        graph, kFour, model_costs, {.microbatches = microbatches, .bucket_bytes = kBucket});
+    Strategy strategy = named_strategy(GetParam(), graph, kFour);
+    strategy.microbatches = microbatches;
+    const Program program = lower(graph, strategy, lowering());
+
+    const std::vector<int> choices = choices_of(graph, built, strategy);
+    double forward = 0.0;
+    double backward = 0.0;
+    for (size_t op = 0; op < choices.size(); ++op) {
+      const Choice& choice = built.problem.choices_of(op).choices[static_cast<size_t>(choices[op])];
+      forward += microbatches * choice.forward_compute_s;
+      backward += microbatches * choice.backward_compute_s;
+    }
+    EXPECT_NEAR(forward, computed_s(program, model_costs, Phase::forward), 0.05 * forward);
+    EXPECT_NEAR(backward, computed_s(program, model_costs, Phase::backward), 0.1 * backward);
+
+    const Plan plan{choices, needed_starts(built.problem, choices)};
+    const Evaluation cost = evaluate(built.problem, plan);
+    const double simulated = simulate(program, model_costs).iteration_s;
+    EXPECT_NEAR(cost.seconds, simulated, 0.08 * simulated);
+    const MemoryPlan memory = plan_memory(program, 0);
+    EXPECT_NEAR(cost.bytes, static_cast<double>(memory.bytes),
+                0.3 * static_cast<double>(memory.bytes));
+
+    const Strategy again = to_strategy(graph, kFour, built, plan);
+    Strategy renamed = strategy;
+    renamed.name = "search";
+    renamed.defer_gradients = false;
+    EXPECT_EQ(print_strategy(graph, again), print_strategy(graph, renamed));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NamedStrategies,
+                         testing::Values("dp", "zero1", "fsdp", "ep-deepspeed", "megatron",
+                                         "megatron-sp"));
+
+TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
+  for (const double bandwidth : {1e8, 1e9, 1e11}) {
+    const Graph graph = model(2);
+    const CostModel model_costs = costs(bandwidth);
+    const SearchOutcome outcome =
+        search_strategy(graph, kFour, model_costs, {.lowering = lowering()});
+    EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
+    EXPECT_GE(outcome.gap, 0.0);
+    for (const NamedStrategy& named : named_strategies()) {
+      for (const int microbatches : {1, 2, 4}) {
+        Strategy strategy = named_strategy(named.name, graph, kFour);
+        strategy.microbatches = microbatches;
+        const Program program = lower(graph, strategy, lowering());
+        EXPECT_LE(outcome.seconds, simulate(program, model_costs).iteration_s * (1 + 1e-9))
+            << named.name;
+      }
+    }
+    for (const Candidate& candidate : outcome.candidates) {
+      const Program program = lower(graph, candidate.strategy, lowering());
+      for (int64_t rank = 0; rank < ranks_of(kFour); ++rank) {
+        EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+      }
+    }
+  }
+}
+
+// On one rank nothing is communicated, and there is one way.
+TEST(Search, OfOneRankComputesAsOneRankDoes) {
+  const Graph graph = model(1);
+  const SearchOutcome outcome =
+      search_strategy(graph, {{"ranks", 1}}, costs(), {.lowering = lowering()});
+  EXPECT_EQ(outcome.strategy.microbatches, 1);
+  for (const OpStrategy& op : outcome.strategy.ops) {
+    EXPECT_EQ(op.rules.size(), 1U);
+  }
+}
+
+TEST(Search, KeepsTheLimitOfMemory) {
+  const Graph graph = model(2);
+  const CostModel model_costs = costs();
+  const SearchOutcome free = search_strategy(graph, kFour, model_costs, {.lowering = lowering()});
+  int64_t least = free.candidates[0].memory_bytes;
+  for (const Candidate& candidate : free.candidates) {
+    least = std::min(least, candidate.memory_bytes);
+  }
+  const int64_t limit = least + least / 20;
+  const SearchOutcome tight =
+      search_strategy(graph, kFour, model_costs, {.memory_limit = limit, .lowering = lowering()});
+  for (const Candidate& candidate : tight.candidates) {
+    EXPECT_LE(candidate.memory_bytes, limit);
+  }
+  EXPECT_FALSE(tight.candidates.empty());
+  EXPECT_THROW(
+      search_strategy(graph, kFour, model_costs, {.memory_limit = 1000, .lowering = lowering()}),
+      Error);
+}
+
+TEST(Search, EqualLayersShareTheirChoices) {
+  const CostModel model_costs = costs();
+  const BuiltProblem few = build_problem(model(4), kFour, model_costs, {});
+  const BuiltProblem many = build_problem(model(40), kFour, model_costs, {});
+  EXPECT_EQ(few.problem.kinds.size(), many.problem.kinds.size());
+  EXPECT_LE(solve(many.problem, {}).expanded, 20 * solve(few.problem, {}).expanded / 4);
+}
+
+}  // namespace
+}  // namespace hidup
