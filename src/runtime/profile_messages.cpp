@@ -64,6 +64,7 @@ class Repeated {
 
 std::vector<double> lengths(const std::vector<Interval>& times) {
   std::vector<double> lengths;
+  lengths.reserve(times.size());
   for (const Interval& time : times) {
     lengths.push_back(time.end_s - time.start_s);
   }
