@@ -69,6 +69,7 @@ class Builder {
       : graph_(graph),
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
+        shard_storage_(options.shard_storage),
         kept_(graph.tensors().size()),
         owner_(graph.tensors().size(), -1) {
     built_.problem.microbatches = options.microbatches;
@@ -200,6 +201,9 @@ class Builder {
         as_used.inputs.push_back(i);
       }
     }
+    if (!shard_storage_) {
+      return {as_used};
+    }
     ChoiceMeaning state_sharded = as_used;
     bool any = false;
     for (ParameterLayouts& parameter : state_sharded.parameters) {
@@ -273,6 +277,7 @@ class Builder {
   const Graph& graph_;
   const Mesh& mesh_;
   RuleCosts costs_;
+  bool shard_storage_;
   BuiltProblem built_;
   std::vector<bool> kept_;
   std::vector<OpId> owner_;

@@ -14,6 +14,7 @@ struct BuildOptions {
   int microbatches = 1;
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
+  bool shard_storage = true;  // parameters may be stored in more parts than they are used in
 };
 
 // What a choice of the problem says: a rule per axis, and where the parameters are stored that the

@@ -145,7 +145,7 @@ TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
 
 INSTANTIATE_TEST_SUITE_P(All, NamedStrategies,
                          testing::Values("dp", "zero1", "fsdp", "ep-deepspeed", "megatron",
-                                         "megatron-sp"));
+                                         "megatron-sp", "min-comm"));
 
 TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   for (const double bandwidth : {1e8, 1e9, 1e11}) {

@@ -1,0 +1,129 @@
+#include "search/min_comm.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "search/additive.h"
+#include "search/build_problem.h"
+
+namespace hidup {
+namespace {
+
+// Bytes that a rank sends in a ring of n, per byte that nccl-tests count (program/work.h).
+double ring_bytes(Opcode opcode, double ranks) {
+  if (opcode == Opcode::broadcast) {
+    return 1.0;
+  }
+  return (opcode == Opcode::all_reduce ? 2.0 : 1.0) * (ranks - 1.0) / ranks;
+}
+
+// A machine on which a message takes a second per byte that a rank sends, and computation one per
+// flop (of a product) or byte.
+CostModel counter(int64_t ranks) {
+  constexpr double kLongest = 1e15;  // bytes
+  Profile profile;
+  for (const Opcode opcode : {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
+                              Opcode::all_to_all, Opcode::broadcast}) {
+    CollectiveTimes times{.opcode = opcode};
+    for (const double bytes : {1.0, kLongest}) {
+      const double sent = bytes * ring_bytes(opcode, static_cast<double>(ranks));
+      times.table.push_back({bytes, sent, sent, 1.0});
+    }
+    profile.collectives.push_back(std::move(times));
+  }
+  for (const Opcode opcode : {Opcode::matmul, Opcode::add}) {
+    profile.operations.push_back(
+        {.opcode = opcode, .work = {.flops = 1.0, .bytes = 1.0, .sizes = {1}}, .seconds = 1.0});
+  }
+  return CostModel(profile);
+}
+
+double volume(const Choice& choice) {
+  return choice.forward_comm_s + choice.backward_comm_s + choice.gather_s + choice.sync_s;
+}
+double work(const Choice& choice) {
+  return choice.forward_compute_s + choice.backward_compute_s + choice.step_s;
+}
+double bytes(const Choice& choice) {
+  return choice.persistent_bytes + choice.saved_bytes;
+}
+
+bool is_product(OpKind kind) {
+  return kind == OpKind::matmul || kind == OpKind::expert_matmul || kind == OpKind::attention;
+}
+
+// Drops the ways in which the first rank computes the whole product, unless there are no others.
+void divide_products(const Graph& graph, BuiltProblem& built) {
+  std::vector<bool> done(built.problem.kinds.size());
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    const auto kind = static_cast<size_t>(built.problem.ops[op].kind);
+    if (done[kind] || !is_product(graph.ops()[op].kind)) {
+      continue;
+    }
+    done[kind] = true;
+    std::vector<Choice>& choices = built.problem.kinds[kind].choices;
+    const double whole = choices.front().forward_compute_s;  // of the rule replicate
+    std::vector<Choice> divided;
+    std::vector<ChoiceMeaning> meanings;
+    for (size_t c = 0; c < choices.size(); ++c) {
+      if (choices[c].forward_compute_s < whole) {
+        divided.push_back(choices[c]);
+        meanings.push_back(built.meanings[kind][c]);
+      }
+    }
+    if (!divided.empty()) {
+      choices = std::move(divided);
+      built.meanings[kind] = std::move(meanings);
+    }
+  }
+}
+
+// The most that all operations together can count for.
+double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
+  double sum = 0.0;
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    double most = 0.0;
+    for (const Choice& choice : problem.choices_of(op).choices) {
+      most = std::max(most, count(choice));
+    }
+    sum += most;
+  }
+  return std::max(sum, 1.0);
+}
+
+}  // namespace
+
+Strategy least_communication(const Graph& graph, const Mesh& mesh) {
+  const int64_t ranks = ranks_of(mesh);
+  const Mesh line = {{"ranks", ranks}};
+  BuiltProblem built = build_problem(graph, line, counter(ranks), {.shard_storage = false});
+  divide_products(graph, built);
+  // Volumes differ by a byte at least: what decides between equal ones must stay below that.
+  constexpr double kShare = 0.1;
+  const double per_work = kShare / largest_sum(built.problem, work);
+  const double per_byte = kShare / largest_sum(built.problem, bytes);
+  const Plan plan = cheapest_plan(
+      built.problem,
+      {.choice =
+           [&](const Choice& choice) {
+             return volume(choice) + per_work * work(choice) + per_byte * bytes(choice);
+           },
+       .reshard =
+           [&](const Reshard& reshard) {
+             return reshard.comm_s + per_work * reshard.compute_s + per_byte * reshard.bytes;
+           }});
+  const Strategy on_line = to_strategy(graph, line, built, plan);
+  Strategy strategy{.name = "min-comm", .mesh = mesh};
+  for (const OpStrategy& op : on_line.ops) {
+    strategy.ops.push_back({std::vector<Rule>(mesh.size(), op.rules[0])});
+  }
+  for (const ParameterStrategy& parameter : on_line.parameters) {
+    strategy.parameters.push_back({parameter.tensor, Layout(mesh.size(), parameter.storage[0]),
+                                   Layout(mesh.size(), parameter.optimizer_state[0])});
+  }
+  return strategy;
+}
+
+}  // namespace hidup
