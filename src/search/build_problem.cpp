@@ -39,20 +39,32 @@ class Key {
   std::string text_;
 };
 
-// All combinations of a rule per axis.
-std::vector<OpStrategy> all_ways(const std::vector<Rule>& rules, const Mesh& mesh) {
+// All combinations of a rule per axis, but for those that the hint decides.
+std::vector<OpStrategy> all_ways(const std::vector<Rule>& rules, const Mesh& mesh,
+                                 const OperationHint* hint) {
   std::vector<OpStrategy> ways(1);
-  for (const Axis& axis : mesh) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    std::vector<Rule> allowed = rules;
+    if (hint != nullptr && (*hint)[axis]) {
+      allowed = {*(*hint)[axis]};
+    } else if (mesh[axis].size == 1) {
+      allowed.resize(1);
+    }
     std::vector<OpStrategy> longer;
     for (const OpStrategy& shorter : ways) {
-      for (size_t r = 0; r < (axis.size > 1 ? rules.size() : 1); ++r) {
+      for (const Rule& rule : allowed) {
         longer.push_back(shorter);
-        longer.back().rules.push_back(rules[r]);
+        longer.back().rules.push_back(rule);
       }
     }
     ways = std::move(longer);
   }
   return ways;
+}
+
+void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
+  parameter.storage = hint.storage.value_or(parameter.storage);
+  parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
 }
 
 // The dimension in which a parameter is stored in parts: the first that every rank gets a part of,
@@ -63,6 +75,8 @@ Placement storage_shard(const Shape& shape, int64_t ranks) {
   return Placement::shard(static_cast<int>(dim - shape.begin()));
 }
 
+const Hints kNoHints;
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
@@ -70,12 +84,14 @@ class Builder {
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
         shard_storage_(options.shard_storage),
+        hints_(options.hints != nullptr ? *options.hints : kNoHints),
         kept_(graph.tensors().size()),
         owner_(graph.tensors().size(), -1) {
     built_.problem.microbatches = options.microbatches;
     built_.problem.memory_limit = options.memory_limit;
     built_.problem.interference = costs_.interference();
     built_.problem.base_s = costs.overhead_s();
+    built_.defer_gradients = hints_.defer_gradients.value_or(false);
   }
 
   BuiltProblem build() {
@@ -149,6 +165,7 @@ class Builder {
     }
     key.add(graph_.tensor(self.output), true);
     key.add(is_kept(self.output));
+    add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
       add_kind(op);
@@ -156,11 +173,25 @@ class Builder {
     return at->second;
   }
 
+  void add_hints(OpId op, Key& key) const {
+    if (const OperationHint* hint = hints_.of_operation(op)) {
+      for (const std::optional<Rule>& rule : *hint) {
+        key.add(rule ? rule->name : "");
+      }
+    }
+    for (const TensorId input : graph_.op(op).inputs) {
+      if (const ParameterHint* hint = hints_.of_parameter(input)) {
+        key.add(hint->storage ? to_string(*hint->storage) : "");
+        key.add(hint->optimizer_state ? to_string(*hint->optimizer_state) : "");
+      }
+    }
+  }
+
   void add_kind(OpId op) {
     const Op& self = graph_.op(op);
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
-    for (OpStrategy& ways : all_ways(rules_of(graph_, op), mesh_)) {
+    for (OpStrategy& ways : all_ways(rules_of(graph_, op), mesh_, hints_.of_operation(op))) {
       Choice base = costs_.operation(op, ways);
       base.output = layout_number(output_layout(ways));
       if (is_kept(self.output)) {
@@ -201,22 +232,37 @@ class Builder {
         as_used.inputs.push_back(i);
       }
     }
-    if (!shard_storage_) {
-      return {as_used};
-    }
+    std::vector<ChoiceMeaning> all = {as_used};
     ChoiceMeaning state_sharded = as_used;
     bool any = false;
     for (ParameterLayouts& parameter : state_sharded.parameters) {
       any |= shard(parameter);
     }
-    if (!any) {
-      return {as_used};
+    if (any && shard_storage_) {
+      ChoiceMeaning all_sharded = state_sharded;
+      for (ParameterLayouts& parameter : all_sharded.parameters) {
+        parameter.storage = parameter.optimizer_state;
+      }
+      all.insert(all.end(), {std::move(state_sharded), std::move(all_sharded)});
     }
-    ChoiceMeaning all_sharded = state_sharded;
-    for (ParameterLayouts& parameter : all_sharded.parameters) {
-      parameter.storage = parameter.optimizer_state;
+    return hints_.parameters.empty() ? all : hinted(all);
+  }
+
+  // The same with the layouts that are decided, each once.
+  std::vector<ChoiceMeaning> hinted(const std::vector<ChoiceMeaning>& all) const {
+    std::vector<ChoiceMeaning> different;
+    for (ChoiceMeaning meaning : all) {
+      for (ParameterLayouts& parameter : meaning.parameters) {
+        apply(*hints_.of_parameter(parameter.tensor), parameter);
+      }
+      const bool known = std::ranges::any_of(different, [&](const ChoiceMeaning& other) {
+        return other.parameters == meaning.parameters;
+      });
+      if (!known) {
+        different.push_back(std::move(meaning));
+      }
     }
-    return {as_used, state_sharded, all_sharded};
+    return different;
   }
 
   // Shards the optimizer's state on the axes where every rank would have all of it.
@@ -278,6 +324,7 @@ class Builder {
   const Mesh& mesh_;
   RuleCosts costs_;
   bool shard_storage_;
+  const Hints& hints_;
   BuiltProblem built_;
   std::vector<bool> kept_;
   std::vector<OpId> owner_;
@@ -296,7 +343,10 @@ BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel
 
 Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
                      const Plan& plan) {
-  Strategy strategy{.name = "search", .mesh = mesh, .microbatches = built.problem.microbatches};
+  Strategy strategy{.name = "search",
+                    .mesh = mesh,
+                    .microbatches = built.problem.microbatches,
+                    .defer_gradients = built.defer_gradients};
   std::map<TensorId, ParameterStrategy> parameters;
   for (size_t op = 0; op < plan.choices.size(); ++op) {
     const auto kind = static_cast<size_t>(built.problem.ops[op].kind);

@@ -5,38 +5,20 @@
 #include <vector>
 
 #include "cost/cost_model.h"
+#include "cost/roofline.h"
 #include "search/additive.h"
 #include "search/build_problem.h"
 
 namespace hidup {
 namespace {
 
-// Bytes that a rank sends in a ring of n, per byte that nccl-tests count (program/work.h).
-double ring_bytes(Opcode opcode, double ranks) {
-  if (opcode == Opcode::broadcast) {
-    return 1.0;
-  }
-  return (opcode == Opcode::all_reduce ? 2.0 : 1.0) * (ranks - 1.0) / ranks;
-}
-
 // A machine on which a message takes a second per byte that a rank sends, and computation one per
 // flop (of a product) or byte.
-CostModel counter(int64_t ranks) {
-  constexpr double kLongest = 1e15;  // bytes
-  Profile profile;
-  for (const Opcode opcode : {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
-                              Opcode::all_to_all, Opcode::broadcast}) {
-    CollectiveTimes times{.opcode = opcode};
-    for (const double bytes : {1.0, kLongest}) {
-      const double sent = bytes * ring_bytes(opcode, static_cast<double>(ranks));
-      times.table.push_back({bytes, sent, sent, 1.0});
-    }
-    profile.collectives.push_back(std::move(times));
-  }
-  for (const Opcode opcode : {Opcode::matmul, Opcode::add}) {
-    profile.operations.push_back(
-        {.opcode = opcode, .work = {.flops = 1.0, .bytes = 1.0, .sizes = {1}}, .seconds = 1.0});
-  }
+CostModel counter(const Mesh& mesh) {
+  const std::vector<LinkRates> links(mesh.size(), {.bandwidth = 1.0, .latency_s = 0.0});
+  Profile profile = roofline_profile(mesh, {.flops = 1.0, .memory_bandwidth = 1.0, .links = links});
+  std::erase_if(profile.collectives,  // how messages are packed does not matter
+                [](const CollectiveTimes& times) { return times.opcode == Opcode::slice; });
   return CostModel(profile);
 }
 
@@ -96,9 +78,8 @@ double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
 }  // namespace
 
 Strategy least_communication(const Graph& graph, const Mesh& mesh) {
-  const int64_t ranks = ranks_of(mesh);
-  const Mesh line = {{"ranks", ranks}};
-  BuiltProblem built = build_problem(graph, line, counter(ranks), {.shard_storage = false});
+  const Mesh line = {{"ranks", ranks_of(mesh)}};
+  BuiltProblem built = build_problem(graph, line, counter(line), {.shard_storage = false});
   divide_products(graph, built);
   // Volumes differ by a byte at least: what decides between equal ones must stay below that.
   constexpr double kShare = 0.1;
