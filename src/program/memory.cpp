@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
 
+#include "core/check.h"
 #include "core/units.h"
 #include "program/access.h"
 
@@ -93,6 +95,24 @@ class Planner {
   MemoryPlan plan_;
 };
 
+std::string_view name_of(Value::Role role) {
+  switch (role) {
+    case Value::Role::input:
+      return "input";
+    case Value::Role::parameter:
+      return "parameter";
+    case Value::Role::gradient:
+      return "gradient";
+    case Value::Role::optimizer_state:
+      return "optimizer state";
+    case Value::Role::result:
+      return "result";
+    case Value::Role::activation:
+      return "activation";
+  }
+  fail(ExitCode::internal, "a value of unknown role");
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Program& program, int64_t rank) {
@@ -113,8 +133,8 @@ std::string largest_values(const Program& program, const MemoryPlan& plan, size_
   order.resize(std::min(count, order.size()));
   std::string text;
   for (const size_t v : order) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", program.values[v].name,
-                        format_bytes(plan.sizes[v]));
+    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", program.values[v].name,
+                        format_bytes(plan.sizes[v]), name_of(program.values[v].role));
   }
   return text;
 }

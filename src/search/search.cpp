@@ -1,14 +1,15 @@
 #include "search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "core/check.h"
 #include "core/units.h"
-#include "graph/batch.h"
 #include "program/memory.h"
 #include "search/build_problem.h"
+#include "search/memory_limit.h"
 #include "search/named.h"
 
 namespace hidup {
@@ -17,15 +18,11 @@ namespace {
 class Search {
  public:
   Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
-      : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {
-    const int64_t batch = batch_obstacle(graph).empty() ? batch_of(graph) : 1;
-    for (const int count : options.microbatches) {
-      if (count == 1 || count <= batch) {
-        microbatches_.push_back(count);
-      }
-    }
-    check(!microbatches_.empty(), "a search without microbatches");
-  }
+      : graph_(graph),
+        mesh_(mesh),
+        costs_(costs),
+        options_(options),
+        microbatches_(microbatches_of(graph, options)) {}
 
   SearchOutcome run() {
     for (const int microbatches : microbatches_) {
@@ -33,17 +30,16 @@ class Search {
     }
     simulate_plans();
     for (const NamedStrategy& named : named_strategies()) {
+      Strategy strategy = named_strategy(named.name, graph_, mesh_);
       for (const int microbatches : microbatches_) {
-        Strategy strategy = named_strategy(named.name, graph_, mesh_);
         strategy.microbatches = microbatches;
-        simulate_candidate({.strategy = std::move(strategy)});
+        simulate_candidate({.strategy = strategy});
       }
     }
-    if (outcome_.candidates.empty()) {
-      fail(ExitCode::usage, "no strategy fits in {} per rank: the most frugal needs {}",
-           format_bytes(options_.memory_limit), format_bytes(least_bytes_));
+    if (std::ranges::none_of(outcome_.candidates, &Candidate::feasible)) {
+      try_most_frugal();
     }
-    std::ranges::stable_sort(outcome_.candidates, {}, &Candidate::seconds);
+    rank_candidates();
     outcome_.strategy = outcome_.candidates[0].strategy;
     outcome_.seconds = outcome_.candidates[0].seconds;
     outcome_.lower_bound_s = bound_;
@@ -58,7 +54,8 @@ class Search {
         {.microbatches = microbatches,
          .bucket_bytes = options_.lowering.bucket_bytes,
          .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
-                                                   : std::numeric_limits<double>::infinity()});
+                                                   : std::numeric_limits<double>::infinity(),
+         .hints = &options_.hints});
     const DynamicResult found = solve(built.problem, options_.effort);
     bound_ = std::min(bound_, found.lower_bound);
     const size_t count = std::min(found.plans.size(), options_.simulated);
@@ -84,14 +81,43 @@ class Search {
   }
 
   void simulate_candidate(Candidate candidate) {
-    const Program program = lower(graph_, candidate.strategy, options_.lowering);
-    candidate.memory_bytes = plan_memory(program, 0).bytes;  // the first rank has the largest parts
-    least_bytes_ = std::min(least_bytes_, candidate.memory_bytes);
-    if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
-      return;
+    candidate.reason = broken_hint(graph_, options_.hints, candidate.strategy);
+    candidate.feasible = candidate.reason.empty();
+    if (candidate.feasible) {
+      const Program program = lower(graph_, candidate.strategy, options_.lowering);
+      candidate.memory_bytes = plan_memory(program, 0).bytes;  // the first rank's parts are largest
+      const Prediction prediction = simulate(program, costs_);
+      candidate.seconds = prediction.iteration_s;
+      candidate.busy = prediction.busy;
+      if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
+        candidate.feasible = false;
+        candidate.reason =
+            fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
+                        format_bytes(options_.memory_limit));
+      }
     }
-    candidate.seconds = simulate(program, costs_).iteration_s;
     outcome_.candidates.push_back(std::move(candidate));
+  }
+
+  // The search estimates memory: what it found too large may fit.
+  void try_most_frugal() {
+    FrugalStrategy frugal = most_frugal_strategy(graph_, mesh_, costs_, options_);
+    if (frugal.bytes > options_.memory_limit) {
+      fail_infeasible(graph_, mesh_, costs_, options_, frugal);
+    }
+    simulate_candidate({.strategy = std::move(frugal.strategy)});
+  }
+
+  void rank_candidates() {
+    std::ranges::stable_sort(outcome_.candidates, {}, [](const Candidate& candidate) {
+      return std::pair(!candidate.feasible, candidate.seconds);
+    });
+    const double best = outcome_.candidates[0].seconds;
+    for (Candidate& candidate : outcome_.candidates) {
+      if (candidate.feasible && &candidate != outcome_.candidates.data()) {
+        candidate.reason = fmt::format("{:.1f} % slower", 100.0 * (candidate.seconds / best - 1.0));
+      }
+    }
   }
 
   const Graph& graph_;
@@ -101,7 +127,6 @@ class Search {
   std::vector<int> microbatches_;
   std::vector<Candidate> plans_;
   double bound_ = std::numeric_limits<double>::infinity();
-  int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
   SearchOutcome outcome_;
 };
 

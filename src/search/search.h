@@ -8,6 +8,7 @@
 #include "cost/simulate.h"
 #include "program/lower.h"
 #include "search/dynamic.h"
+#include "sharding/hints.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -17,6 +18,7 @@ struct SearchOptions {
   // Tried; numbers beyond the batch are left out, and all but 1 where the batch cannot be split.
   std::vector<int> microbatches = {1, 2, 4};
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
+  Hints hints;               // kept by every strategy that is found; see hints.h
   LoweringOptions lowering;
   size_t simulated = 3;  // plans of the search that are simulated; the named strategies all are
 };
@@ -24,7 +26,10 @@ struct SearchOptions {
 // A strategy as the simulation sees it.
 struct Candidate {
   Strategy strategy;
-  double seconds = 0.0;      // of a step, simulated
+  bool feasible = true;
+  std::string reason;    // why it is not the best: "needs 40 GiB of 16 GiB per rank"; else empty
+  double seconds = 0.0;  // of a step, simulated; 0 where it does not keep the hints, like the
+  BusyTimes busy;        // rest
   int64_t memory_bytes = 0;  // of the rank that needs most
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
 };
@@ -35,13 +40,15 @@ struct SearchOutcome {
   double objective_s = 0.0;           // the least that the search found by its own objective
   double lower_bound_s = 0.0;         // of that objective
   double gap = 0.0;                   // objective_s / lower_bound_s - 1
-  std::vector<Candidate> candidates;  // that fit in the memory, fastest first
+  std::vector<Candidate> candidates;  // feasible ones, fastest first, then the others
 };
 
 // The fastest by simulation of the best plans that the dynamic programming finds and the named
 // strategies, each with every number of microbatches: never one that is predicted slower than any
 // of these. Needs no ranks and no devices.
-// Throws Error(usage) where none fits in the memory, with what the most frugal needs.
+// Throws Error(infeasible) where none fits in the memory, with what the most frugal needs and what
+// would help (memory_limit.h); Error(usage) where the hints ask for more microbatches than there
+// are sequences.
 SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options);
 
