@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "search/ways.h"
 
 namespace hidup {
 namespace {
@@ -39,29 +41,6 @@ class Key {
   std::string text_;
 };
 
-// All combinations of a rule per axis, but for those that the hint decides.
-std::vector<OpStrategy> all_ways(const std::vector<Rule>& rules, const Mesh& mesh,
-                                 const OperationHint* hint) {
-  std::vector<OpStrategy> ways(1);
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    std::vector<Rule> allowed = rules;
-    if (hint != nullptr && (*hint)[axis]) {
-      allowed = {*(*hint)[axis]};
-    } else if (mesh[axis].size == 1) {
-      allowed.resize(1);
-    }
-    std::vector<OpStrategy> longer;
-    for (const OpStrategy& shorter : ways) {
-      for (const Rule& rule : allowed) {
-        longer.push_back(shorter);
-        longer.back().rules.push_back(rule);
-      }
-    }
-    ways = std::move(longer);
-  }
-  return ways;
-}
-
 void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
   parameter.storage = hint.storage.value_or(parameter.storage);
   parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
@@ -83,6 +62,7 @@ class Builder {
       : graph_(graph),
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
+        same_rules_(options.same_rules),
         shard_storage_(options.shard_storage),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
         kept_(graph.tensors().size()),
@@ -191,7 +171,8 @@ class Builder {
     const Op& self = graph_.op(op);
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
-    for (OpStrategy& ways : all_ways(rules_of(graph_, op), mesh_, hints_.of_operation(op))) {
+    for (const OpStrategy& ways :
+         ways_of(graph_, op, mesh_, hints_.of_operation(op), same_rules_)) {
       Choice base = costs_.operation(op, ways);
       base.output = layout_number(output_layout(ways));
       if (is_kept(self.output)) {
@@ -294,26 +275,51 @@ class Builder {
     return at->second;
   }
 
-  // A reshard between any two layouts that fit the tensor.
+  // In which layouts the operations that write a tensor of the problem write it, and in which those
+  // that read it want it and give its gradient.
+  struct Uses {
+    std::set<int> written, wanted, given;
+  };
+  std::vector<Uses> uses() const {
+    const Problem& problem = built_.problem;
+    std::vector<Uses> all(first_of_.size());
+    for (const SearchOp& op : problem.ops) {
+      const OpChoices& kind = problem.kinds[index(op.kind)];
+      for (const Choice& choice : kind.choices) {
+        all[index(kind.tensor)].written.insert(choice.output);
+        for (size_t i = 0; i < choice.inputs.size(); ++i) {
+          Uses& read = all[index(problem.choices_of(index(op.inputs[i])).tensor)];
+          read.wanted.insert(choice.inputs[i].wants);
+          if (choice.inputs[i].gives >= 0) {
+            read.given.insert(choice.inputs[i].gives);
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  // The reshards that can occur.
   void fill_tensors() {
-    for (const TensorId id : first_of_) {
+    const std::vector<Uses> all = uses();
+    for (size_t t = 0; t < first_of_.size(); ++t) {
+      const TensorId id = first_of_[t];
       TensorCosts costs;
-      for (const Layout& written : layouts_) {
-        for (const Layout& read : layouts_) {
-          const bool possible = fits(id, written) && fits(id, read);
-          costs.forward.push_back(possible ? costs_.reshard(id, written, read, is_kept(id))
-                                           : Reshard{});
-          costs.backward.push_back(
-              possible ? costs_.reshard(id, read, gradient_of_all(written), false) : Reshard{});
+      costs.forward.resize(layouts_.size() * layouts_.size());
+      costs.backward = costs.forward;
+      for (const int written : all[t].written) {
+        const Layout& layout = layouts_[index(written)];
+        for (const int read : all[t].wanted) {
+          costs.forward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layout, layouts_[index(read)], is_kept(id));
+        }
+        for (const int read : all[t].given) {
+          costs.backward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layouts_[index(read)], gradient_of_all(layout), false);
         }
       }
       built_.problem.tensors.push_back(std::move(costs));
     }
-  }
-  bool fits(TensorId id, const Layout& layout) const {
-    const Shape& shape = graph_.tensor(id).shape;
-    return std::ranges::all_of(
-        layout, [&](const Placement& p) { return !p.is_shard() || index(p.dim) < shape.size(); });
   }
   static Layout gradient_of_all(Layout layout) {
     std::ranges::transform(layout, layout.begin(), gradient_of);
@@ -323,7 +329,7 @@ class Builder {
   const Graph& graph_;
   const Mesh& mesh_;
   RuleCosts costs_;
-  bool shard_storage_;
+  bool same_rules_, shard_storage_;
   const Hints& hints_;
   BuiltProblem built_;
   std::vector<bool> kept_;

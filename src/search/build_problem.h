@@ -15,6 +15,7 @@ struct BuildOptions {
   int microbatches = 1;
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
+  bool same_rules = false;       // an operation has the same rule on all axes
   bool shard_storage = true;     // parameters may be stored in more parts than they are used in
   const Hints* hints = nullptr;  // what is decided already
 };

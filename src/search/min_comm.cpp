@@ -78,8 +78,8 @@ double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
 }  // namespace
 
 Strategy least_communication(const Graph& graph, const Mesh& mesh) {
-  const Mesh line = {{"ranks", ranks_of(mesh)}};
-  BuiltProblem built = build_problem(graph, line, counter(line), {.shard_storage = false});
+  BuiltProblem built =
+      build_problem(graph, mesh, counter(mesh), {.same_rules = true, .shard_storage = false});
   divide_products(graph, built);
   // Volumes differ by a byte at least: what decides between equal ones must stay below that.
   constexpr double kShare = 0.1;
@@ -95,15 +95,8 @@ Strategy least_communication(const Graph& graph, const Mesh& mesh) {
            [&](const Reshard& reshard) {
              return reshard.comm_s + per_work * reshard.compute_s + per_byte * reshard.bytes;
            }});
-  const Strategy on_line = to_strategy(graph, line, built, plan);
-  Strategy strategy{.name = "min-comm", .mesh = mesh};
-  for (const OpStrategy& op : on_line.ops) {
-    strategy.ops.push_back({std::vector<Rule>(mesh.size(), op.rules[0])});
-  }
-  for (const ParameterStrategy& parameter : on_line.parameters) {
-    strategy.parameters.push_back({parameter.tensor, Layout(mesh.size(), parameter.storage[0]),
-                                   Layout(mesh.size(), parameter.optimizer_state[0])});
-  }
+  Strategy strategy = to_strategy(graph, mesh, built, plan);
+  strategy.name = "min-comm";
   return strategy;
 }
 

@@ -5,7 +5,7 @@
 
 namespace hidup {
 
-// Parameters are stored as they are used; every axis of the mesh has the same rules.
+// Parameters are stored as they are used; every axis of the mesh has the same rule.
 Strategy least_communication(const Graph& graph, const Mesh& mesh);
 
 }  // namespace hidup

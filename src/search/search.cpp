@@ -9,6 +9,7 @@
 #include "core/units.h"
 #include "program/memory.h"
 #include "search/build_problem.h"
+#include "search/by_axes.h"
 #include "search/memory_limit.h"
 #include "search/named.h"
 
@@ -49,13 +50,22 @@ class Search {
 
  private:
   void solve_for(int microbatches) {
-    const BuiltProblem built = build_problem(
-        graph_, mesh_, costs_,
-        {.microbatches = microbatches,
-         .bucket_bytes = options_.lowering.bucket_bytes,
-         .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
-                                                   : std::numeric_limits<double>::infinity(),
-         .hints = &options_.hints});
+    const BuildOptions build = {.microbatches = microbatches,
+                                .bucket_bytes = options_.lowering.bucket_bytes,
+                                .memory_limit = options_.memory_limit > 0
+                                                    ? static_cast<double>(options_.memory_limit)
+                                                    : std::numeric_limits<double>::infinity(),
+                                .hints = &options_.hints};
+    if (axes_in_use(mesh_) > 1) {
+      const AxesResult found = search_by_axes(graph_, mesh_, costs_, build, options_.effort);
+      bound_ = std::min(bound_, found.lower_bound);
+      for (size_t p = 0; p < std::min(found.found.size(), options_.simulated); ++p) {
+        plans_.push_back(
+            {.strategy = found.found[p].strategy, .objective_s = found.found[p].objective_s});
+      }
+      return;
+    }
+    const BuiltProblem built = build_problem(graph_, mesh_, costs_, build);
     const DynamicResult found = solve(built.problem, options_.effort);
     bound_ = std::min(bound_, found.lower_bound);
     const size_t count = std::min(found.plans.size(), options_.simulated);

@@ -30,7 +30,7 @@ TEST(Scratch, A) {
   for (int64_t limit : {int64_t{0}, int64_t{3000000}, int64_t{2400000}}) { auto s = small_setting(); s.deck.train.batch = 8; s.machine.memory_bandwidth=1e13; s.options.memory_limit = limit; show(fmt::format("batch 8 mbw limit {}", limit), s); }
 }
 TEST(Scratch, B) {
-  for (int64_t experts : {0, 4}) for (int64_t layers : {2, 8}) for (int64_t inner : {2, 4}) { auto s = small_setting(experts); s.deck.model.layers = layers; s.mesh = {{"node", 2}, {"gpu", inner}};
+  for (int64_t experts : {0, 4}) for (int64_t layers : {8}) for (int64_t inner : {2, 4}) { auto s = small_setting(experts); s.deck.model.layers = layers; s.mesh = {{"node", 2}, {"gpu", inner}};
     s.machine.links = {{1e9, 2e-5}, {2e10, 5e-6}}; show(fmt::format("2x{} experts {} layers {}", inner, experts, layers), s); }
 }
 }
