@@ -40,7 +40,9 @@ Json memory_json(const MemoryPlan& plan) {
   return {{"parameters_bytes", plan.parameter_bytes},
           {"gradients_bytes", plan.gradient_bytes},
           {"optimizer_bytes", plan.optimizer_bytes},
-          {"activations_bytes", plan.activation_bytes}};
+          {"activations_bytes", plan.activation_bytes},
+          {"inputs_and_results_bytes", plan.bytes - plan.parameter_bytes - plan.gradient_bytes -
+                                           plan.optimizer_bytes - plan.activation_bytes}};
 }
 
 // "layers.3.ffn.up" -> "layers.*.ffn.up": alike in every block.

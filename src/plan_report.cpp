@@ -36,7 +36,8 @@ void print_candidates(const std::vector<Candidate>& candidates) {
 
 Json plan_json(const Subject& subject, const Strategy& strategy) {
   const PredictedStep& step = strategy.predicted.value();
-  return {{"strategy", strategy.name},
+  return {{"model", subject.graph.name()},
+          {"strategy", strategy.name},
           {"strategy_hash", fmt::format("{:016x}", strategy_hash(subject.graph, strategy))},
           {"predicted_iteration_s", step.iteration_s},
           {"predicted_compute_s", step.compute_s},
