@@ -26,12 +26,12 @@ struct SearchOptions {
 // A strategy as the simulation sees it.
 struct Candidate {
   Strategy strategy;
-  bool feasible = true;
-  std::string reason;    // why it is not the best: "needs 40 GiB of 16 GiB per rank"; else empty
-  double seconds = 0.0;  // of a step, simulated; 0 where it does not keep the hints, like the
-  BusyTimes busy;        // rest
+  double seconds = 0.0;      // of a step, simulated; not where it does not keep the hints
+  BusyTimes busy;            // of that step
   int64_t memory_bytes = 0;  // of the rank that needs most
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
+  bool feasible = true;      // it keeps the hints and fits in the memory
+  std::string reason = {};   // why it is not the best: "needs 40 GiB of 16 GiB per rank"
 };
 
 struct SearchOutcome {
