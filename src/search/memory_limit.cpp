@@ -13,6 +13,7 @@
 #include "program/memory.h"
 #include "search/additive.h"
 #include "search/build_problem.h"
+#include "search/by_axes.h"
 #include "search/named.h"
 
 namespace hidup {

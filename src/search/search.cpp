@@ -43,6 +43,9 @@ class Search {
     rank_candidates();
     outcome_.strategy = outcome_.candidates[0].strategy;
     outcome_.seconds = outcome_.candidates[0].seconds;
+    if (plans_.empty()) {  // by its own estimate of memory
+      outcome_.objective_s = outcome_.seconds;
+    }
     outcome_.lower_bound_s = bound_;
     outcome_.gap = bound_ > 0.0 ? outcome_.objective_s / bound_ - 1.0 : 0.0;
     return std::move(outcome_);
@@ -122,12 +125,6 @@ class Search {
     std::ranges::stable_sort(outcome_.candidates, {}, [](const Candidate& candidate) {
       return std::pair(!candidate.feasible, candidate.seconds);
     });
-    const double best = outcome_.candidates[0].seconds;
-    for (Candidate& candidate : outcome_.candidates) {
-      if (candidate.feasible && &candidate != outcome_.candidates.data()) {
-        candidate.reason = fmt::format("{:.1f} % slower", 100.0 * (candidate.seconds / best - 1.0));
-      }
-    }
   }
 
   const Graph& graph_;

@@ -31,7 +31,7 @@ struct Candidate {
   int64_t memory_bytes = 0;  // of the rank that needs most
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
   bool feasible = true;      // it keeps the hints and fits in the memory
-  std::string reason = {};   // why it is not the best: "needs 40 GiB of 16 GiB per rank"
+  std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
 };
 
 struct SearchOutcome {

@@ -1,36 +1,98 @@
-#include <fmt/core.h>
+// The search finds by itself what people found: pairs of settings that differ in one number, with a
+// known strategy the best in the one and not in the other.
 #include <gtest/gtest.h>
-#include <chrono>
-#include <map>
+
+#include <algorithm>
+#include <string>
+
 #include "setting.h"
+
 namespace hidup {
-void show(const std::string& what, const Setting& s) {
-  const Graph g = s.graph();
-  auto t = std::chrono::steady_clock::now();
-  const SearchOutcome o = s.search();
-  double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - t).count();
-  fmt::print("== {}: {} mb {} {:.3g} s gap {:.3f} took {:.3f}\n", what, o.strategy.name, o.strategy.microbatches, o.seconds, o.gap, took);
-  std::map<std::string,int> n;
-  for (size_t i = 0; i < o.strategy.ops.size(); ++i) {
-    std::string r; for (auto& x : o.strategy.ops[i].rules) r += "/" + x.name;
-    OpKind k = g.ops()[i].kind;
-    n[(k == OpKind::matmul ? "P:" : k == OpKind::expert_matmul ? "E:" : k == OpKind::attention ? "A:" : "o:") + r]++;
+namespace {
+
+// Whether all operations of the kind are computed by one of the rules.
+bool all_by(const Graph& graph, const Strategy& strategy, OpKind kind,
+            const std::vector<std::string>& rules) {
+  bool all = true;
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    all &= graph.ops()[op].kind != kind ||
+           std::ranges::find(rules, strategy.ops[op].rules.at(0).name) != rules.end();
   }
-  for (auto& [k, c] : n) fmt::print("{} {}, ", k, c);
-  fmt::print("\n");
-  double stored = 0, all = 0;
-  for (auto& p : o.strategy.parameters) { all += elements(g.tensor(p.tensor).shape); stored += elements(shape_of(region_of(g.tensor(p.tensor).shape, p.storage, s.mesh, 0))); }
-  fmt::print("  stored {:.3f}\n", stored / all);
-  for (size_t c = 0; c < std::min<size_t>(4, o.candidates.size()); ++c)
-    fmt::print("   {} {} {:.4g} {} {}\n", o.candidates[c].strategy.name, o.candidates[c].strategy.microbatches, o.candidates[c].seconds, o.candidates[c].memory_bytes, o.candidates[c].reason);
+  return all;
 }
-TEST(Scratch, A) {
-  for (int64_t b : {1, 64}) for (int64_t h : {256, 512}) { auto s = small_setting(); s.deck.train.batch = b; s.deck.model.hidden = h; s.deck.model.ffn = 4 * h; s.machine.links[0].latency_s=1e-6; show(fmt::format("hidden {} batch {}", h, b), s); }
-  for (int64_t limit : {int64_t{0}, int64_t{3000000}, int64_t{2400000}}) { auto s = small_setting(); s.deck.train.batch = 8; s.options.memory_limit = limit; show(fmt::format("batch 8 limit {}", limit), s); }
-  for (int64_t limit : {int64_t{0}, int64_t{3000000}, int64_t{2400000}}) { auto s = small_setting(); s.deck.train.batch = 8; s.machine.memory_bandwidth=1e13; s.options.memory_limit = limit; show(fmt::format("batch 8 mbw limit {}", limit), s); }
+
+bool is_data_parallel(const Strategy& strategy) {
+  return std::ranges::all_of(strategy.ops,
+                             [](const OpStrategy& op) { return op.rules.at(0).name == "batch"; });
 }
-TEST(Scratch, B) {
-  for (int64_t experts : {0, 4}) for (int64_t layers : {8}) for (int64_t inner : {2, 4}) { auto s = small_setting(experts); s.deck.model.layers = layers; s.mesh = {{"node", 2}, {"gpu", inner}};
-    s.machine.links = {{1e9, 2e-5}, {2e10, 5e-6}}; show(fmt::format("2x{} experts {} layers {}", inner, experts, layers), s); }
+
+bool is_expert_parallel(const Graph& graph, const Strategy& strategy) {
+  return all_by(graph, strategy, OpKind::expert_matmul, {"expert"}) &&
+         all_by(graph, strategy, OpKind::route, {"batch"});
 }
+
+// The heads of an attention and the rows behind them, columns of one product and rows of the next.
+bool is_tensor_parallel(const Graph& graph, const Strategy& strategy) {
+  const auto rule = [&](const std::string& op) {
+    const Tensor& output = graph.tensor(graph.find(op));
+    return strategy.ops.at(static_cast<size_t>(output.producer)).rules.at(0).name;
+  };
+  bool all = true;
+  for (const std::string layer : {"layers.0.", "layers.1."}) {
+    all &= rule(layer + "attention.qkv") == "column(1)" && rule(layer + "attention") == "head" &&
+           rule(layer + "attention.out") == "row(0)" && rule(layer + "ffn.up") == "column" &&
+           rule(layer + "ffn.down") == "row";
+  }
+  return all;
 }
+
+// The part of the parameters' elements that the first rank stores.
+double stored_part(const Graph& graph, const Strategy& strategy) {
+  double stored = 0.0;
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    const Region region =
+        region_of(graph.tensor(parameter.tensor).shape, parameter.storage, strategy.mesh, 0);
+    stored += static_cast<double>(elements(shape_of(region)));
+  }
+  return stored / static_cast<double>(graph.parameter_count());
+}
+
+TEST(Finds, DataParallelismOnOneFastMachine) {
+  Setting setting = small_setting();
+  setting.machine.links[0].bandwidth = 1e11;
+  EXPECT_TRUE(is_data_parallel(setting.search().strategy));
+  setting.machine.links[0].bandwidth = 1e8;  // gradients take longer than all computation
+  EXPECT_FALSE(is_data_parallel(setting.search().strategy));
+}
+
+TEST(Finds, ExpertParallelismOverSlowLinks) {
+  Setting setting = small_setting(4);
+  setting.machine.links[0].bandwidth = 1e9;
+  EXPECT_TRUE(is_expert_parallel(setting.graph(), setting.search().strategy));
+  setting.machine.links[0].bandwidth = 1e11;
+  EXPECT_FALSE(is_expert_parallel(setting.graph(), setting.search().strategy));
+}
+
+TEST(Finds, MegatronsPairsWhereTheBatchIsTiny) {
+  Setting setting = small_setting();
+  setting.deck.model.hidden = 512;
+  setting.deck.model.ffn = 2048;
+  setting.machine.links[0].latency_s = 1e-6;
+  setting.deck.train.batch = 1;
+  EXPECT_TRUE(is_tensor_parallel(setting.graph(), setting.search().strategy));
+  setting.deck.train.batch = 64;
+  EXPECT_FALSE(is_tensor_parallel(setting.graph(), setting.search().strategy));
+}
+
+TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
+  Setting setting = small_setting();
+  setting.deck.train.batch = 8;
+  EXPECT_EQ(stored_part(setting.graph(), setting.search().strategy), 1.0);
+  setting.options.memory_limit = 3'000'000;
+  const SearchOutcome tight = setting.search();
+  EXPECT_LT(stored_part(setting.graph(), tight.strategy), 0.5);
+  EXPECT_LE(tight.candidates[0].memory_bytes, setting.options.memory_limit);
+}
+
+}  // namespace
+}  // namespace hidup
