@@ -98,7 +98,9 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
 TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   Setting setting = small_setting();
   const int64_t needed = most_frugal_bytes(setting);
-  setting.options.memory_limit = needed * 3 / 4;
+  Setting smaller = setting;
+  smaller.deck.train.batch = setting.deck.train.batch / 4;
+  setting.options.memory_limit = most_frugal_bytes(smaller);
   const std::string message = message_of(setting);
   EXPECT_NE(message.find(fmt::format("no strategy fits in {} per rank",
                                      format_bytes(setting.options.memory_limit))),
@@ -113,8 +115,8 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
 
   // Its advice is right, and is the nearest of its kind.
   const int64_t batch = number_behind(message, "train.batch ");
-  ASSERT_GT(batch, 0) << message;
-  Setting smaller = setting;
+  EXPECT_EQ(batch, setting.deck.train.batch / 4) << message;
+  smaller = setting;
   smaller.deck.train.batch = batch;
   EXPECT_EQ(message_of(smaller), "");
   smaller.deck.train.batch = 2 * batch;
