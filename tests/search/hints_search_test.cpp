@@ -41,6 +41,7 @@ TEST(HintsInSearch, RulesAreKept) {
   };
   EXPECT_EQ(of_name("dp").reason, "the hints ask for layers.0.ffn.up by column, not batch");
   EXPECT_TRUE(of_name("megatron").feasible);
+  EXPECT_TRUE(of_name("search").feasible);
 }
 
 TEST(HintsInSearch, AWholeStrategyLeavesNoChoice) {
