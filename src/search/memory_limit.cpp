@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,42 @@ int64_t bytes_of(const Graph& graph, const Strategy& strategy, const SearchOptio
   return plan_memory(program, 0).bytes;  // the first rank has the largest parts
 }
 
+// The strategy that is estimated to need least.
+Strategy frugal_plan(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                     const SearchOptions& options, int microbatches) {
+  const BuiltProblem built =
+      build_problem(graph, mesh, costs,
+                    {.microbatches = microbatches,
+                     .bucket_bytes = options.lowering.bucket_bytes,
+                     .same_rules = axes_in_use(mesh) > 1,  // others are too many
+                     .hints = &options.hints});
+  return to_strategy(graph, mesh, built, most_frugal_plan(built.problem));
+}
+
+// Frugal plans and named strategies, as far as they keep the hints, until visit(strategy, bytes)
+// says that it is enough.
+void visit_frugal(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                  const SearchOptions& options,
+                  const std::function<bool(const Strategy&, int64_t)>& visit) {
+  const std::vector<int> counts = microbatches_of(graph, options);
+  for (const int count : counts) {
+    const Strategy strategy = frugal_plan(graph, mesh, costs, options, count);
+    if (visit(strategy, bytes_of(graph, strategy, options))) {
+      return;
+    }
+  }
+  for (const NamedStrategy& named : named_strategies()) {
+    Strategy strategy = named_strategy(named.name, graph, mesh);
+    for (const int count : counts) {
+      strategy.microbatches = count;
+      if (broken_hint(graph, options.hints, strategy).empty() &&
+          visit(strategy, bytes_of(graph, strategy, options))) {
+        return;
+      }
+    }
+  }
+}
+
 // Looks for changes with which a strategy fits.
 class Relief {
  public:
@@ -51,11 +88,17 @@ class Relief {
   }
 
  private:
-  // What the most frugal strategy needs, if it fits.
+  // What the first strategy needs that fits.
   std::optional<int64_t> fits(const Graph& graph, const Mesh& mesh,
                               const SearchOptions& options) const {
-    const int64_t bytes = most_frugal_strategy(graph, mesh, costs_, options).bytes;
-    return bytes <= options_.memory_limit ? std::optional(bytes) : std::nullopt;
+    std::optional<int64_t> found;
+    visit_frugal(graph, mesh, costs_, options, [&](const Strategy&, int64_t bytes) {
+      if (bytes <= options.memory_limit) {
+        found = bytes;
+      }
+      return found.has_value();
+    });
+    return found;
   }
 
   std::optional<std::string> without_hints() const {
@@ -103,9 +146,16 @@ class Relief {
 
   // Along the outermost axis.
   std::optional<std::string> more_ranks() const {
-    Mesh mesh = mesh_;
+    const auto larger = [&](int64_t times) {
+      Mesh mesh = mesh_;
+      mesh[0].size *= times;
+      return mesh;
+    };
+    if (!fits(graph_, larger(kMostRanks), options_)) {
+      return std::nullopt;
+    }
     for (int64_t times = 2; times <= kMostRanks; times *= 2) {
-      mesh[0].size = times * mesh_[0].size;
+      const Mesh mesh = larger(times);
       if (const auto bytes = fits(graph_, mesh, options_)) {
         return fmt::format("{} ranks instead of {} (axis {}: {}) fit with {} each", ranks_of(mesh),
                            ranks_of(mesh_), mesh[0].name, mesh[0].size, format_bytes(*bytes));
@@ -143,29 +193,12 @@ std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& option
 FrugalStrategy most_frugal_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                     const SearchOptions& options) {
   std::optional<FrugalStrategy> best;
-  const auto consider = [&](Strategy strategy) {
-    const int64_t bytes = bytes_of(graph, strategy, options);
+  visit_frugal(graph, mesh, costs, options, [&](const Strategy& strategy, int64_t bytes) {
     if (!best || bytes < best->bytes) {
-      best = {std::move(strategy), bytes};
+      best = {strategy, bytes};
     }
-  };
-  const std::vector<int> counts = microbatches_of(graph, options);
-  for (const int count : counts) {
-    const BuiltProblem built = build_problem(graph, mesh, costs,
-                                             {.microbatches = count,
-                                              .bucket_bytes = options.lowering.bucket_bytes,
-                                              .hints = &options.hints});
-    consider(to_strategy(graph, mesh, built, most_frugal_plan(built.problem)));
-  }
-  for (const NamedStrategy& named : named_strategies()) {
-    Strategy strategy = named_strategy(named.name, graph, mesh);
-    for (const int count : counts) {
-      strategy.microbatches = count;
-      if (broken_hint(graph, options.hints, strategy).empty()) {
-        consider(strategy);
-      }
-    }
-  }
+    return false;
+  });
   return std::move(*best);
 }
 

@@ -134,6 +134,7 @@ class HintsReader : private StrategyFields {
   void read_parameter(const YamlNode& node) {
     const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state"});
     std::vector<std::string> names;
+    names.reserve(graph().tensors().size());
     for (const Tensor& tensor : graph().tensors()) {
       names.push_back(tensor.role == Tensor::Role::parameter ? tensor.name : "");
     }
