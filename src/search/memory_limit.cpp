@@ -22,7 +22,7 @@ namespace {
 
 // How far the search for what would help goes.
 constexpr int64_t kMostRanks = 64;  // times as many
-constexpr int kMostMicrobatches = 64;
+constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
 
 int64_t splittable_batch(const Graph& graph) {
   return batch_obstacle(graph).empty() ? batch_of(graph) : 1;

@@ -46,7 +46,7 @@ TEST(Batch, CannotBeSplitWhereItIsNotTheFirstDimension) {
 TEST(Batch, OfAnotherSize) {
   const Graph graph = graph_of(
       "x = embedding(tokens, table)\nparameter w : f32[8, 8] = uniform(0.5) decay\n"
-      "z = dropout(x) {rate: 0.25}\ny = matmul(z, w)\n");
+      "z = dropout(x) {p=0.25}\ny = matmul(z, w)\n");
   const Graph half = with_batch(graph, 2);
   EXPECT_EQ(batch_of(half), 2);
   EXPECT_EQ(half.tensor(half.find("y")).shape, (Shape{2, 6, 8}));
