@@ -24,8 +24,8 @@ FrugalStrategy most_frugal_strategy(const Graph& graph, const Mesh& mesh, const 
 
 // Throws Error(infeasible): how much is missing, the largest tensors of the strategy, and with
 // which smaller batch, with how many more microbatches or ranks, or without the hints, another
-// search for a frugal strategy finds one that fits (each twice or half of what there is, as often
-// as needed: at most 64 times).
+// search for a frugal strategy finds one that fits (doubled or halved as often as needed, up to
+// 16 microbatches and 64 times the ranks).
 [[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                   const SearchOptions& options, const FrugalStrategy& frugal);
 
