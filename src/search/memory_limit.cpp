@@ -21,7 +21,7 @@ namespace hidup {
 namespace {
 
 // How far the search for what would help goes.
-constexpr int64_t kMostRanks = 64;  // times as many
+constexpr int64_t kMostRanks = 64;     // times as many
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
 
 int64_t splittable_batch(const Graph& graph) {

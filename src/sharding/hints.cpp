@@ -95,6 +95,7 @@ class HintsReader : private StrategyFields {
   void read_operation(const YamlNode& node) {
     const YamlFields fields = fields_of(node, {}, {"op", "rule", "inputs", "outputs"});
     std::vector<std::string> names;
+    names.reserve(graph().ops().size());
     for (OpId op = 0; op < static_cast<OpId>(graph().ops().size()); ++op) {
       names.push_back(graph().op_name(op));
     }
