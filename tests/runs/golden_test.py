@@ -39,6 +39,15 @@ class GoldenTest(harness.RunTest):
     def test_one_expert_per_token_on_two_ranks(self):
         self.compare("switch", 2)
 
+    def test_gpt_on_one_rank(self):
+        self.compare("gpt", 1)
+
+    def test_gpt_on_two_ranks(self):
+        self.compare("gpt", 2)
+
+    def test_gpt_with_experts_on_two_ranks(self):
+        self.compare("gpt-switch", 2)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

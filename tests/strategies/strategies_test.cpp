@@ -41,6 +41,11 @@ Deck deck_of(const std::string& router, int64_t experts, double capacity_factor)
   return deck;
 }
 
+Deck gpt(Deck deck) {
+  deck.model.family = "gpt";
+  return deck;
+}
+
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
@@ -121,9 +126,14 @@ TEST(RandomStrategies, Switch) {
   expect_equal_under_random_strategies(deck_of("top1", 3, 1.25));
 }
 
+TEST(RandomStrategies, Gpt) {
+  expect_equal_under_random_strategies(gpt(deck_of("", 0, 0.0)));
+}
+
 TEST(NamedStrategies, EqualOneRank) {
   for (const Deck& deck : {deck_of("", 0, 0.0), deck_of("top2", 3, 1.25), deck_of("top1", 5, 0.6),
-                           deck_of("hash", 3, 0.8), deck_of("top1", 1, 1.0)}) {
+                           deck_of("hash", 3, 0.8), deck_of("top1", 1, 1.0),
+                           gpt(deck_of("", 0, 0.0)), gpt(deck_of("top2", 3, 1.25))}) {
     const Graph graph = build_model(deck, kVocab);
     const ShortRun expected = run_alone(graph, kSteps, kVocab);
     for (const NamedStrategy& named : named_strategies()) {
