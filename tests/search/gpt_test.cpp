@@ -8,6 +8,7 @@
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
+#include "search/build_problem.h"
 #include "search/named.h"
 #include "search/search.h"
 #include "sharding/read_strategy.h"
@@ -32,6 +33,11 @@ LoweringOptions lowering() {
                         {"epsilon", 1e-8},
                         {"weight_decay", 0.1},
                         {"decoupled", 1.0}}};
+}
+
+CostModel costs(double bandwidth) {
+  return CostModel(roofline_profile(
+      kTwo, {.flops = 1e10, .memory_bandwidth = 1e10, .links = {{bandwidth, 1e-6}}}));
 }
 
 // The collectives of a phase that the table or its gradient goes through.
@@ -85,13 +91,33 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
   }
 }
 
+// The head says where the table is stored, and is charged for it; the embedding is not.
+TEST(TiedHead, IsChargedOnce) {
+  const Graph graph = model();
+  const BuiltProblem built = build_problem(graph, kTwo, costs(1e9), {});
+  const auto charged = [&](const char* name) {
+    const auto op = static_cast<size_t>(graph.tensor(graph.find(name)).producer);
+    return std::ranges::any_of(built.problem.choices_of(op).choices, [](const Choice& choice) {
+      return choice.gather_s + choice.sync_s + choice.step_s + choice.persistent_bytes > 0.0;
+    });
+  };
+  EXPECT_TRUE(charged("head"));
+  EXPECT_FALSE(charged("embedding"));
+  const std::vector<int> first_choices(graph.ops().size(), 0);
+  const Strategy strategy = to_strategy(graph, kTwo, built, {first_choices, {}});
+  int parameters = 0;
+  for (const Tensor& tensor : graph.tensors()) {
+    parameters += tensor.role == Tensor::Role::parameter ? 1 : 0;
+  }
+  EXPECT_EQ(strategy.parameters.size(), static_cast<size_t>(parameters));
+}
+
 // Not slower than the named strategies, and right whatever the two operations' rules want.
 TEST(TiedHead, IsSearched) {
   const Graph graph = model();
   for (const double bandwidth : {1e6, 1e9, 1e12}) {
-    const CostModel costs(roofline_profile(
-        kTwo, {.flops = 1e10, .memory_bandwidth = 1e10, .links = {{bandwidth, 1e-6}}}));
-    const SearchOutcome outcome = search_strategy(graph, kTwo, costs, {.lowering = lowering()});
+    const SearchOutcome outcome =
+        search_strategy(graph, kTwo, costs(bandwidth), {.lowering = lowering()});
     for (const Candidate& candidate : outcome.candidates) {
       EXPECT_LE(outcome.seconds, candidate.seconds);
       const Program program = lower(graph, candidate.strategy, lowering());
