@@ -145,7 +145,7 @@ class Run {
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));
     if (prediction_) {
-      log::info("predicted with {}: {}", profile ? "the profile" : costs->key.device,
+      log::info("predicted{}: {}", profile ? "" : " with " + costs->key.device,
                 describe(*prediction_));
     }
     const TimingHeader header = make_header(*graph, executor->plan(), *device);
