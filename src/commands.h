@@ -12,6 +12,7 @@ struct TrainOptions {
   std::string deck;
   std::string cluster;
   std::string strategy = "search";  // a name, a file or search
+  std::string hints;                // of the search; empty: none
   std::string out;                  // empty: out/MODEL-TIME.h5
   bool overwrite = false;
   std::vector<std::string> overrides;  // --set
@@ -30,6 +31,7 @@ struct ProfileOptions {
 struct SearchCommandOptions {
   std::string deck;
   std::string cluster;
+  std::string hints;  // empty: none
   std::optional<int64_t> ranks;
   std::string strategy_out;  // empty: none
   bool overwrite = false;
@@ -41,6 +43,7 @@ struct SearchCommandOptions {
 struct ExplainOptions {
   std::string deck;
   std::string cluster;
+  std::string hints;                // of the search; empty: none
   std::string strategy = "search";  // a name, a file or search
   std::optional<int64_t> ranks;
   bool json = false;

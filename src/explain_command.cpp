@@ -222,7 +222,8 @@ int explain(const ExplainOptions& options) {
       open_subject(options.deck, options.cluster, options.overrides, options.ranks);
   const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
   const CostModel costs(profile);
-  const SearchOutcome found = search_for(subject.deck, subject.graph, subject.mesh, costs);
+  const SearchOutcome found =
+      search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints);
   Strategy strategy = options.strategy == kSearch ? found.strategy
                                                   : choose_strategy(options.strategy, subject.deck,
                                                                     subject.graph, subject.mesh);

@@ -49,14 +49,14 @@ Dataset load_data(Deck& deck, Communicator& world) {
 namespace {
 
 LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                      const std::optional<Profile>& costs) {
+                      const std::optional<Profile>& costs, const std::string& hints) {
   if (!costs) {
     fail(ExitCode::usage,
          "--strategy search needs times: cluster.profile, or cluster.device.flops and the "
          "bandwidth of every axis of cluster.mesh; or name a strategy");
   }
   const double began = monotonic_seconds();
-  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs));
+  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs), hints);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
             format_seconds(found.seconds), format_seconds(seconds));
@@ -65,14 +65,14 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
 
 }  // namespace
 
-LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                             const Mesh& mesh, const std::optional<Profile>& costs,
-                             Communicator& world) {
+LoadedStrategy load_strategy(const std::string& choice, const std::string& hints, const Deck& deck,
+                             const Graph& graph, const Mesh& mesh,
+                             const std::optional<Profile>& costs, Communicator& world) {
   LoadedStrategy loaded;
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      loaded = choice == kSearch ? search(deck, graph, mesh, costs)
+      loaded = choice == kSearch ? search(deck, graph, mesh, costs, hints)
                                  : LoadedStrategy{choose_strategy(choice, deck, graph, mesh)};
       text = print_strategy(graph, loaded.strategy);
     }

@@ -33,10 +33,11 @@ struct LoadedStrategy {
   double search_s = 0.0;  // 0: it was not searched for
 };
 // Rank 0 reads, makes or searches for the strategy, all ranks parse the same text; that all have
-// the same is checked, not assumed. `costs`: what a search and the strategy's notes rest on.
-LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                             const Mesh& mesh, const std::optional<Profile>& costs,
-                             Communicator& world);
+// the same is checked, not assumed. `costs` and
+// `hints` (a file, or empty): what a search rests on.
+LoadedStrategy load_strategy(const std::string& choice, const std::string& hints, const Deck& deck,
+                             const Graph& graph, const Mesh& mesh,
+                             const std::optional<Profile>& costs, Communicator& world);
 
 // Every rank makes the program; that all made the same is checked, not assumed.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,

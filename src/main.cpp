@@ -45,11 +45,18 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
       ->allow_extra_args(false);
 }
 
+void add_hints(CLI::App& command, std::string& hints) {
+  command.add_option(
+      "--hints", hints,
+      "What the search takes as given: a strategy file of which parts may be missing");
+}
+
 void add_train(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* train = app.add_subcommand("train", "Train a model on all ranks (start with mpirun)");
   train->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
   train->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
   train->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  add_hints(*train, options.hints);
   train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
   train->add_flag("--overwrite", options.overwrite, "Replace existing output files");
   add_overrides(*train, options.overrides);
@@ -74,6 +81,7 @@ void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
   search->add_option("DECK", options.deck, "Model deck")->required();
   search->add_option("--cluster", options.cluster, "Cluster deck")->required();
   search->add_option("--ranks", options.ranks, kRanks);
+  add_hints(*search, options.hints);
   search->add_option("--strategy-out", options.strategy_out,
                      "Write the strategy to this file (YAML), to read, edit and train with");
   search->add_flag("--overwrite", options.overwrite, "Replace an existing file");
@@ -90,6 +98,7 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   explain->add_option("--cluster", options.cluster, "Cluster deck")->required();
   explain->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
   explain->add_option("--ranks", options.ranks, kRanks);
+  add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which analysis/plot_timeline.py draws, too");
   add_overrides(*explain, options.overrides);

@@ -9,6 +9,7 @@
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named.h"
+#include "sharding/hints.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"
 
@@ -74,9 +75,12 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 }
 
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                         const CostModel& costs) {
+                         const CostModel& costs, const std::string& hints) {
   SearchOptions options{.memory_limit = deck.cluster.device_memory.value_or(0),
                         .lowering = lowering_options(deck)};
+  if (!hints.empty()) {
+    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints"), hints);
+  }
   if (deck.train.microbatches) {
     options.microbatches = {static_cast<int>(*deck.train.microbatches)};
   }

@@ -122,7 +122,7 @@ class Run {
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
     // 4. Strategy, program, and what it is going to take.
-    loaded_ = load_strategy(options_.strategy, deck, *graph, mesh, costs, world_);
+    loaded_ = load_strategy(options_.strategy, options_.hints, deck, *graph, mesh, costs, world_);
     Strategy& strategy = loaded_.strategy;
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;

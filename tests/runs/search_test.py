@@ -78,6 +78,19 @@ class WithoutRanks(SearchTest):
                               "--set", "train.batch=4000")
         self.assert_one_error(result, INFEASIBLE, "1.00 MiB")
 
+    def test_hints_are_kept(self):
+        hints = self.folder / "hints.yaml"
+        hints.write_text("operations:\n  - {op: '*.ffn.up', rule: [column]}\n")
+        plan = self.json("explain", "--ranks", 2, "--hints", hints)
+        rules = {operation["op"]: operation["rule"] for operation in plan["operations"]}
+        self.assertEqual(rules["layers.0.ffn.up"], "column")
+        self.assertIn("layers.0.ffn.up", plan["candidates"]["dp"]["reason"])
+        hints.write_text("operations:\n  - {op: layers.0.ffn.up, rule: [colum]}\n")
+        result = self.command("search", "--ranks", 2, "--hints", hints)
+        self.assertEqual(result.code, USAGE)
+        self.assertIn(f"{hints}:2:", result.stderr)
+        self.assertIn("did you mean column?", result.stderr)
+
     def test_what_is_missing(self):
         self.assert_one_error(self.command("search", "--ranks", 2, rates=[]), USAGE,
                               "cluster.device.flops", "cluster.profile")
