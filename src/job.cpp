@@ -42,6 +42,17 @@ Dataset load_data(Deck& deck, Communicator& world) {
   return data;
 }
 
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
+  std::unique_ptr<Device> device;
+  collectively(mpi.world(), [&] {
+    device = make_device({.kind = deck.cluster.device_kind,
+                          .memory = deck.cluster.device_memory.value_or(0),
+                          .local_rank = mpi.local_rank(),
+                          .local_ranks = mpi.local_ranks()});
+  });
+  return device;
+}
+
 Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
                        const Mesh& mesh, Communicator& world) {
   std::string text;

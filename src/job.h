@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "comm/mpi_session.h"
 #include "deck/deck.h"
+#include "device/device.h"
 #include "program/program.h"
 #include "sharding/strategy.h"
 #include "train/setup.h"
@@ -25,6 +27,9 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 
 // The same data on all ranks; the deck's vocabulary becomes a number.
 Dataset load_data(Deck& deck, Communicator& world);
+
+// The device that the deck asks for, this rank's.
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
 // Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
 // checked, not assumed.

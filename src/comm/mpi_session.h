@@ -23,9 +23,16 @@ class MpiSession {
   // All ranks. Lives as long as the session.
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
+  // This rank among those that share the host's memory, and how many they are.
+  int local_rank() const { return local_rank_; }
+  int local_ranks() const { return local_ranks_; }
 
  private:
+  void find_neighbours();
+
   std::string host_;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
   std::unique_ptr<Communicator> world_;
 };
 
