@@ -95,6 +95,19 @@ std::string mpi_library_version() {
   return std::string(version.substr(0, version.find_first_of(",\n")));
 }
 
+LibraryVersion mpi_library() {
+  const std::string text = mpi_library_version();
+#ifdef OPEN_MPI
+  const std::string_view name = "Open MPI v";
+  if (text.starts_with(name)) {
+    return {"Open MPI",
+            fmt::format("{}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+            text.substr(name.size())};
+  }
+#endif
+  return {text, "", ""};
+}
+
 void abort_all_ranks(ExitCode code, const std::string& message) {
   log::error(message);
   int initialized = 0;

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "core/check.h"
+#include "core/version.h"
 
 namespace hidup {
 
@@ -38,6 +39,10 @@ class MpiSession {
 
 // "Open MPI v4.1.4, ..." as the loaded library calls itself, up to the first comma.
 std::string mpi_library_version();
+
+// "Open MPI", with the versions of its headers and as loaded; of another MPI the text of
+// mpi_library_version(), without numbers.
+LibraryVersion mpi_library();
 
 // Prints the message with this rank's name and brings all ranks down with the
 // code. If MPI is not running, the process just exits.

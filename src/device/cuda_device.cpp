@@ -256,7 +256,11 @@ class CudaDevice final : public Device {
            cudaGetErrorString(cudaGetLastError()));
     }
     device_ = options.local_rank % count;
-    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    const cudaError_t error = cudaSetDevice(device_);
+    if (error != cudaSuccess) {
+      fail(ExitCode::unavailable, "cluster.device.kind is cuda, but GPU {} cannot be used: {}",
+           device_, cudaGetErrorString(error));
+    }
     size_t free = 0;
     size_t total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");

@@ -59,8 +59,11 @@ class Buffer {
 
 inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache lines
 
+// The kind that make_device() knows: "cpu" or "cuda". One per binary, as it was linked.
+std::string device_kind();
+
 struct DeviceOptions {
-  std::string kind = "cpu";
+  std::string kind = device_kind();
   int64_t memory = 0;  // bytes a rank may use; 0: what the machine has
   // This rank among those of its host, and how many they are: where a host has several devices,
   // ranks take them in turn.
@@ -86,12 +89,9 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
 };
 
-// The back end that this binary was linked with decides which kind exists. Throws
-// Error(unavailable) for the others, and where the machine has no such device.
+// Throws Error(unavailable) for another kind than device_kind(), and where the machine has no such
+// device.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
-
-// The kind that make_device() knows: "cpu" or "cuda".
-std::string device_kind();
 
 // What the back end stands on.
 std::vector<LibraryVersion> device_libraries();

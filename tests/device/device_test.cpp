@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -116,6 +118,35 @@ TEST_F(DeviceStreams, CopiesInOrder) {
   a_->synchronize();
   EXPECT_EQ(received[0], 7);
   EXPECT_EQ(received[1], 8);
+}
+
+// Messages of growing length pass through the host while nobody waits.
+TEST_F(DeviceStreams, StagingTakesDataToTheHostAndBack) {
+  if (std::string_view(HIDUP_TEST_DEVICE) == "cpu") {
+    EXPECT_EQ(a_->staging(1), nullptr);  // host tasks reach everything
+    return;
+  }
+  std::vector<int64_t> values(100000);
+  std::iota(values.begin(), values.end(), 0);
+  const int64_t bytes = static_cast<int64_t>(values.size() * sizeof(int64_t));
+  const std::unique_ptr<Buffer> buffer = device_->allocate(bytes);
+  a_->copy(buffer->data(), values.data(), bytes);
+  for (const size_t count : {size_t{10}, size_t{20000}, values.size()}) {
+    const auto length = static_cast<int64_t>(count * sizeof(int64_t));
+    std::byte* const host = a_->staging(length);
+    a_->copy(host, buffer->data(), length);
+    a_->enqueue([=] {
+      auto* const on_host = reinterpret_cast<int64_t*>(host);
+      std::transform(on_host, on_host + count, on_host, [](int64_t value) { return value + 1; });
+    });
+    a_->copy(buffer->data(), host, length);
+  }
+  std::vector<int64_t> received(values.size());
+  a_->copy(received.data(), buffer->data(), bytes);
+  a_->synchronize();
+  for (size_t i = 0; i < received.size(); ++i) {
+    ASSERT_EQ(received[i], values[i] + (i < 10 ? 3 : i < 20000 ? 2 : 1));
+  }
 }
 
 TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
