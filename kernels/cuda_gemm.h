@@ -1,7 +1,6 @@
 // Inside the CUDA kernels: matrix products by cuBLASLt.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 
 #include "device/device.h"
@@ -16,8 +15,6 @@ struct Batch {
   int64_t a = 0;
   int64_t b = 0;
   int64_t c = 0;
-
-  auto operator<=>(const Batch&) const = default;
 };
 
 struct Product {
@@ -25,8 +22,6 @@ struct Product {
   bool transpose_a = false;
   bool transpose_b = false;
   Batch batch;
-
-  auto operator<=>(const Product&) const = default;
 };
 
 // c (+)= op(a) op(b) for every product of the batch, as matmul() has it; the sums are f32 too.

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <tuple>
 
@@ -161,12 +160,21 @@ class Plan {
   cublasLtMatmulHeuristicResult_t choice_ = {};
 };
 
+// All that a plan depends on.
+using Key = std::array<int64_t, 12>;
+
+Key key_of(const Product& p, const Alignments& alignments) {
+  return {
+      p.size.m,  p.size.n,  p.size.k,  p.transpose_a ? 1 : 0, p.transpose_b ? 1 : 0, p.batch.count,
+      p.batch.a, p.batch.b, p.batch.c, alignments[0],         alignments[1],         alignments[2]};
+}
+
 // Plans stay: a program has few shapes, and every step has the same.
 const Plan& plan_for(const Product& product, const Alignments& alignments) {
-  static auto* plans = new std::map<std::tuple<Product, Alignments>, Plan>;
+  static auto* plans = new std::map<Key, Plan>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const std::tuple key(product, alignments);
+  const Key key = key_of(product, alignments);
   auto found = plans->find(key);
   if (found == plans->end()) {
     found = plans

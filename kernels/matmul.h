@@ -1,7 +1,6 @@
 // Matrix product.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 
 #include "device/device.h"
@@ -12,8 +11,6 @@ struct MatmulSize {
   int64_t m;
   int64_t n;
   int64_t k;
-
-  auto operator<=>(const MatmulSize&) const = default;
 };
 
 // c (+)= op(a) op(b), all f32 and row-major. a: [m, k], or [k, m] if transpose_a;

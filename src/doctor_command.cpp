@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 
@@ -137,10 +139,21 @@ void print_places(const std::vector<RankPlace>& places) {
   }
 }
 
+// What Open MPI's mpirun tells its ranks about the job, and nobody sets.
+bool is_bookkeeping(const std::string& variable) {
+  constexpr std::array kOfMpirun = {"OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_orte_",
+                                    "OMPI_MCA_shmem_"};
+  return (variable.starts_with("OMPI_") && !variable.starts_with("OMPI_MCA_")) ||
+         std::ranges::any_of(kOfMpirun,
+                             [&](const char* prefix) { return variable.starts_with(prefix); });
+}
+
 void print_environment() {
   fmt::print("\nenvironment of rank 0\n");
   for (const std::string& variable : run_environment()) {
-    fmt::print("  {}\n", variable);
+    if (!is_bookkeeping(variable)) {
+      fmt::print("  {}\n", variable);
+    }
   }
 }
 

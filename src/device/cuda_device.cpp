@@ -234,6 +234,8 @@ class CudaBuffer final : public Buffer {
   CudaBuffer(int64_t bytes, std::shared_ptr<std::atomic<int64_t>> allocated)
       : memory_(bytes), allocated_(std::move(allocated)) {
     check_cuda(cudaMemset(memory_.data(), 0, static_cast<size_t>(bytes)), "cudaMemset");
+    // Neither the host nor our streams, which do not block, wait for it by themselves.
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
     *allocated_ += bytes;
   }
   ~CudaBuffer() override { *allocated_ -= bytes(); }

@@ -355,8 +355,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
-  const cudaError_t error = cudaMemsetAsync(data, value, bytes, nullptr);
-  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
+  return cudaMemsetAsync(data, value, bytes, nullptr);  // the host does not wait for it
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {

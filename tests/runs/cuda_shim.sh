@@ -8,6 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cmake --preset cuda-shim
 cmake --build --preset cuda-shim --parallel 2
 ctest --preset cuda-shim --parallel 2
+tests/runs/lint.sh tidy-cuda build-cuda-shim
 
 export HIDUP_CPU_BINARY=${HIDUP_BINARY:-$PWD/build/hidup}
 export HIDUP_BINARY=$PWD/build-cuda-shim/hidup HIDUP_DEVICE=cuda

@@ -94,6 +94,7 @@ cudaError_t cudaFree(void* data);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
 cudaError_t cudaFreeHost(void* data);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+// Returns at once, as CUDA's does; streams of their own do not wait for it either.
 cudaError_t cudaMemset(void* data, int value, size_t bytes);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
