@@ -70,8 +70,7 @@ RankPlace own_place(MpiSession& mpi, const std::vector<LibraryVersion>& all) {
   place.physical_cores = count_physical_cores(place.cores);
   place.threads = compute_threads({}, mpi.world(), mpi.host());
   try {
-    const std::unique_ptr<Device> device =
-        make_device({.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()});
+    const std::unique_ptr<Device> device = make_device(own_device(mpi));
     place.device = device->description();
     place.memory = device->memory();
   } catch (const Error& error) {

@@ -42,13 +42,17 @@ Dataset load_data(Deck& deck, Communicator& world) {
   return data;
 }
 
+DeviceOptions own_device(const MpiSession& mpi) {
+  return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
+}
+
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   std::unique_ptr<Device> device;
   collectively(mpi.world(), [&] {
-    device = make_device({.kind = deck.cluster.device_kind,
-                          .memory = deck.cluster.device_memory.value_or(0),
-                          .local_rank = mpi.local_rank(),
-                          .local_ranks = mpi.local_ranks()});
+    DeviceOptions options = own_device(mpi);
+    options.kind = deck.cluster.device_kind;
+    options.memory = deck.cluster.device_memory.value_or(0);
+    device = make_device(options);
   });
   return device;
 }

@@ -28,6 +28,9 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 // The same data on all ranks; the deck's vocabulary becomes a number.
 Dataset load_data(Deck& deck, Communicator& world);
 
+// Which device of its host this rank takes; of the kind that the program was built for.
+DeviceOptions own_device(const MpiSession& mpi);
+
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
