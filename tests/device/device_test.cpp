@@ -6,7 +6,6 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -20,7 +19,7 @@ using namespace std::chrono_literals;
 
 class DeviceStreams : public testing::Test {
  protected:
-  std::unique_ptr<Device> device_ = make_device({.kind = HIDUP_TEST_DEVICE});
+  std::unique_ptr<Device> device_ = make_device({});
   std::unique_ptr<Stream> a_ = device_->create_stream("a", 1);
   std::unique_ptr<Stream> b_ = device_->create_stream("b", 1);
 };
@@ -122,7 +121,7 @@ TEST_F(DeviceStreams, CopiesInOrder) {
 
 // Messages of growing length pass through the host while nobody waits.
 TEST_F(DeviceStreams, StagingTakesDataToTheHostAndBack) {
-  if (std::string_view(HIDUP_TEST_DEVICE) == "cpu") {
+  if (device_kind() == "cpu") {
     EXPECT_EQ(a_->staging(1), nullptr);  // host tasks reach everything
     return;
   }
@@ -150,8 +149,7 @@ TEST_F(DeviceStreams, StagingTakesDataToTheHostAndBack) {
 }
 
 TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
-  const std::unique_ptr<Device> device =
-      make_device({.kind = HIDUP_TEST_DEVICE, .memory = 1 << 20});
+  const std::unique_ptr<Device> device = make_device({.memory = 1 << 20});
   try {
     device->allocate(2 << 20);
     FAIL();
@@ -163,7 +161,7 @@ TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
 
 TEST(MakeDevice, RefusesKindsItWasNotLinkedWith) {
   for (const std::string kind : {"cpu", "cuda"}) {
-    if (kind == HIDUP_TEST_DEVICE) {
+    if (kind == device_kind()) {
       EXPECT_NE(make_device({.kind = kind})->name(), "");
       continue;
     }

@@ -1,7 +1,5 @@
 #include "kernels/expert_matmul.h"
 
-#include <string_view>
-
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -30,7 +28,7 @@ bool in_use(const Ints& counts, const ExpertSize& size, int64_t row) {
 }
 
 // What the products' operands hold in rows not in use: NaN where these are skipped.
-constexpr float kProductsUnused = std::string_view(HIDUP_TEST_DEVICE) == "cpu" ? kNan : 0.0F;
+const float kProductsUnused = device_kind() == "cpu" ? kNan : 0.0F;
 
 // Random rows, and `unused` in those not in use.
 Floats random_rows(const std::string& purpose, const Ints& counts, const ExpertSize& size,
