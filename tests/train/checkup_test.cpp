@@ -29,10 +29,12 @@ TEST(Checkup, FindsNothingWhereAllIsRight) {
 }
 
 TEST(Checkup, MoreThreadsThanCores) {
-  EXPECT_THAT(what_looks_wrong(
-                  {place("a", "", {0, 1}, 3), place("b", "", {4, 5}, 3), place("b", "", {6, 7}, 2)},
-                  {}, false),
-              ElementsAre(HasSubstr("ranks 0, 1 (2 hosts): computes with 3 threads on 2 core(s)")));
+  EXPECT_THAT(
+      what_looks_wrong(
+          {place("a", "", {0, 1}, 3), place("b", "", {4, 5}, 3), place("b", "", {6, 7}, 2)}, {},
+          false),
+      ElementsAre(HasSubstr(
+          "ranks 0, 1 (2 hosts): computes with 3 threads on 2 core(s): lower OMP_NUM_THREADS")));
   EXPECT_THAT(what_looks_wrong(
                   {place("a", "", {0, 1}, 1), place("a", "", {0, 1}, 2), place("b", "", {0, 1}, 2)},
                   {}, false),
