@@ -32,6 +32,8 @@ enum class Opcode {
   bias_backward,                  // dy -> dbias
   relu,                           // x -> y
   relu_backward,                  // y, dy -> dx
+  gelu,                           // x -> y
+  gelu_backward,                  // x, dy -> dx
   dropout,                        // x -> y, and dy -> dx with the same mask
   add,                            // a, b -> y
   layer_norm,                     // x, weight, bias -> y, mean, rstd
@@ -105,6 +107,7 @@ struct Instruction {
   StreamKind stream = StreamKind::compute;
   Phase phase = Phase::forward;
   int microbatch = -1;  // -1: belongs to none
+  int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place

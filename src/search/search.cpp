@@ -90,7 +90,9 @@ class Search {
     if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
       return;
     }
-    candidate.seconds = simulate(program, costs_).iteration_s;
+    const Prediction prediction = simulate(program, costs_);
+    candidate.seconds = prediction.iteration_s;
+    candidate.busy = prediction.busy;
     outcome_.candidates.push_back(std::move(candidate));
   }
 

@@ -25,8 +25,11 @@ struct SearchOptions {
 struct Candidate {
   Strategy strategy;
   double seconds = 0.0;      // of a step, simulated
+  BusyTimes busy;            // of that step
   int64_t memory_bytes = 0;  // of the rank that needs most
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
+  bool feasible = true;      // it fits in the memory
+  std::string reason = {};   // why not, where it does not
 };
 
 struct SearchOutcome {
