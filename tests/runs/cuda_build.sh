@@ -21,7 +21,7 @@ folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
 status=0
 mpirun -n 2 build-cuda/hidup train inputs/models/tiny.yaml \
-  --cluster inputs/clusters/laptop.yaml --set cluster.device.kind=cuda \
+  --cluster inputs/clusters/laptop.yaml --strategy dp --set cluster.device.kind=cuda \
   --out "$folder/run.h5" 2>"$folder/errors" || status=$?
 cat "$folder/errors"
 if ((status != 8)); then
