@@ -13,12 +13,14 @@ if(HIDUP_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# Debian's own dnnl-config.cmake asks for OpenCL's headers, which the CPU engine does not need.
-find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-add_library(DNNL::dnnl UNKNOWN IMPORTED)
-set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
-                                            INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+if(NOT HIDUP_CUDA)
+  # Debian's own dnnl-config.cmake asks for OpenCL's headers, which the CPU engine does not need.
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.h REQUIRED)
+  find_library(DNNL_LIBRARY dnnl REQUIRED)
+  add_library(DNNL::dnnl UNKNOWN IMPORTED)
+  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+                                              INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+endif()
 
 find_program(CCACHE ccache)
 if(CCACHE)

@@ -1,7 +1,8 @@
 // Matrix products and biases of experts, each on the rows in its buffer that are in use.
 //
 // counts[b, e] says how many of the `capacity` rows of sequence b and expert e are in use: its
-// first ones. The others are not computed; in what these functions write they are zeros.
+// first ones. The others are zeros in what these functions write, and must be in x and dy of the
+// products: a back end may multiply them instead of skipping them.
 #pragma once
 
 #include <cstdint>

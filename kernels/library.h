@@ -3,7 +3,11 @@
 
 #include <string>
 
+#include "core/version.h"
+
 namespace hidup::kernels {
+
+LibraryVersion matmul_library();
 
 // Name and version as loaded: "oneDNN 2.6.3".
 std::string matmul_library_version();

@@ -5,9 +5,16 @@
 
 namespace hidup::kernels {
 
+LibraryVersion matmul_library() {
+  const dnnl_version_t* loaded = dnnl_version();
+  return {"oneDNN",
+          fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
+          fmt::format("{}.{}.{}", loaded->major, loaded->minor, loaded->patch)};
+}
+
 std::string matmul_library_version() {
-  const dnnl_version_t* version = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+  const LibraryVersion library = matmul_library();
+  return library.name + " " + library.loaded;
 }
 
 }  // namespace hidup::kernels

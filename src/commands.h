@@ -68,9 +68,10 @@ struct GraphOptions {
 };
 
 // All return the process's exit code. Errors that they throw are this process's own;
-// train and profile end all ranks by themselves.
+// train, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
+int doctor(int* argc, char*** argv);
 int search(const SearchCommandOptions& options);
 int explain(const ExplainOptions& options);
 int validate(const ValidateOptions& options);

@@ -46,6 +46,21 @@ Dataset load_data(Deck& deck, Communicator& world) {
   return data;
 }
 
+DeviceOptions own_device(const MpiSession& mpi) {
+  return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
+}
+
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
+  std::unique_ptr<Device> device;
+  collectively(mpi.world(), [&] {
+    DeviceOptions options = own_device(mpi);
+    options.kind = deck.cluster.device_kind;
+    options.memory = deck.cluster.device_memory.value_or(0);
+    device = make_device(options);
+  });
+  return device;
+}
+
 namespace {
 
 LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "comm/mpi_session.h"
 #include "cost/profile.h"
 #include "deck/deck.h"
+#include "device/device.h"
 #include "program/program.h"
 #include "sharding/strategy.h"
 #include "train/setup.h"
@@ -27,6 +29,12 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 
 // The same data on all ranks; the deck's vocabulary becomes a number.
 Dataset load_data(Deck& deck, Communicator& world);
+
+// Which device of its host this rank takes; of the kind that the program was built for.
+DeviceOptions own_device(const MpiSession& mpi);
+
+// The device that the deck asks for, this rank's.
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
 struct LoadedStrategy {
   Strategy strategy;

@@ -128,6 +128,12 @@ void add_graph(CLI::App& app, hidup::GraphOptions& options) {
   add_overrides(*graph, options.overrides);
 }
 
+void add_doctor(CLI::App& app) {
+  app.add_subcommand("doctor",
+                     "Show libraries, the device of every rank, and what looks wrong (start with "
+                     "mpirun as you would train)");
+}
+
 // Under mpirun every rank parses the same command line; one of them says what is wrong.
 bool speaks() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
@@ -176,6 +182,7 @@ int run(int argc, char** argv) {
   add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
+  add_doctor(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -191,6 +198,9 @@ int run(int argc, char** argv) {
   }
   if (app.got_subcommand("profile")) {
     return hidup::profile(profile, &argc, &argv);
+  }
+  if (app.got_subcommand("doctor")) {
+    return hidup::doctor(&argc, &argv);
   }
   if (app.got_subcommand("search")) {
     return hidup::search(search);

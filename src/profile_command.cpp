@@ -48,11 +48,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     collectively(world, [&] { graph.emplace(make_graph(deck, decks.graph, data.vocab)); });
     const int threads = compute_threads(deck, world, mpi.host());
     const MeshGroups groups(world, mesh);
-    std::unique_ptr<Device> device;
-    collectively(world, [&] {
-      device = make_device(
-          {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
-    });
+    const std::unique_ptr<Device> device = open_device(deck, mpi);
     log::info("profile: {} rank(s) with {} thread(s) each", world.size(), threads);
     const Profile profile = measure_profile(
         {deck, *graph, *data.batches, mesh, world, mpi.host(), groups, *device, threads},

@@ -112,11 +112,7 @@ class Run {
     // 3. Device, and what is known of its speed.
     const int threads = compute_threads(deck, world_, mpi_.host());
     const MeshGroups groups(world_, mesh);
-    std::unique_ptr<Device> device;
-    collectively(world_, [&] {
-      device = make_device(
-          {.kind = deck.cluster.device_kind, .memory = deck.cluster.device_memory.value_or(0)});
-    });
+    const std::unique_ptr<Device> device = open_device(deck, mpi_);
     const std::optional<Profile> profile = obtain_profile(
         {deck, *graph, *data_.batches, mesh, world_, mpi_.host(), groups, *device, threads});
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);

@@ -7,6 +7,7 @@
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_collectives.h"
+#include "comm/staging.h"
 #include "core/check.h"
 
 namespace hidup {
@@ -16,6 +17,10 @@ int to_count(size_t bytes) {
   check(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()),
         "a host collective of {} bytes is larger than MPI can count", bytes);
   return static_cast<int>(bytes);
+}
+
+int64_t sum_of(const std::vector<int64_t>& counts) {
+  return starts_of(counts).back();
 }
 
 MPI_Comm duplicate(MPI_Comm group) {
@@ -50,9 +55,10 @@ class MpiCommunicator final : public Communicator {
     if (size_ == 1) {
       return;
     }
-    stream.enqueue([this, data, count, doing = "all_reduce of " + name] {
-      collectives_.all_reduce(data, count, doing);
-    });
+    pass_in_place(stream, data, count, true, true,
+                  [this, count, doing = "all_reduce of " + name](void* values) {
+                    collectives_.all_reduce(static_cast<float*>(values), count, doing);
+                  });
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
@@ -63,9 +69,10 @@ class MpiCommunicator final : public Communicator {
       copy_elements(stream, receive, send, counts[0]);
       return;
     }
-    stream.enqueue([this, send, receive, counts, doing] {
-      collectives_.all_gather(send, receive, counts, doing);
-    });
+    pass_through_host(stream, send, counts[static_cast<size_t>(rank_)], receive, sum_of(counts),
+                      [this, counts, doing](const void* mine, void* all) {
+                        collectives_.all_gather(mine, all, counts, doing);
+                      });
   }
 
   void reduce_scatter(Stream& stream, const float* send, float* receive,
@@ -76,9 +83,11 @@ class MpiCommunicator final : public Communicator {
       copy_elements(stream, receive, send, counts[0]);
       return;
     }
-    stream.enqueue([this, send, receive, counts, doing] {
-      collectives_.reduce_scatter(send, receive, counts, doing);
-    });
+    pass_through_host(stream, send, sum_of(counts), receive, counts[static_cast<size_t>(rank_)],
+                      [this, counts, doing](const void* all, void* mine) {
+                        collectives_.reduce_scatter(static_cast<const float*>(all),
+                                                    static_cast<float*>(mine), counts, doing);
+                      });
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
@@ -93,18 +102,21 @@ class MpiCommunicator final : public Communicator {
       copy_elements(stream, receive, send, send_counts[0]);
       return;
     }
-    stream.enqueue([this, send, send_counts, receive, receive_counts, doing] {
-      collectives_.all_to_all(send, send_counts, receive, receive_counts, doing);
-    });
+    pass_through_host(
+        stream, send, sum_of(send_counts), receive, sum_of(receive_counts),
+        [this, send_counts, receive_counts, doing](const void* outgoing, void* incoming) {
+          collectives_.all_to_all(outgoing, send_counts, incoming, receive_counts, doing);
+        });
   }
 
   void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
     if (size_ == 1) {
       return;
     }
-    stream.enqueue([this, data, count, doing = "broadcast of " + name] {
-      collectives_.broadcast(data, count, doing);
-    });
+    pass_in_place(stream, data, count, rank_ == 0, rank_ != 0,
+                  [this, count, doing = "broadcast of " + name](void* values) {
+                    collectives_.broadcast(values, count, doing);
+                  });
   }
 
   void barrier() override { check_mpi(MPI_Barrier(host_), "barrier"); }

@@ -69,6 +69,17 @@ MpiSession::MpiSession(int* argc, char*** argv) {
     MPI_Finalize();
     throw Error(ExitCode::unavailable, "");
   }
+  find_neighbours();
+}
+
+void MpiSession::find_neighbours() {
+  MPI_Comm neighbours = MPI_COMM_NULL;
+  check_mpi(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours),
+      "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_rank(neighbours, &local_rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(neighbours, &local_ranks_), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&neighbours), "MPI_Comm_free");
 }
 
 MpiSession::~MpiSession() {
@@ -82,6 +93,19 @@ std::string mpi_library_version() {
   MPI_Get_library_version(text, &length);
   const std::string_view version(text, static_cast<size_t>(length));
   return std::string(version.substr(0, version.find_first_of(",\n")));
+}
+
+LibraryVersion mpi_library() {
+  const std::string text = mpi_library_version();
+#ifdef OPEN_MPI
+  const std::string_view name = "Open MPI v";
+  if (text.starts_with(name)) {
+    return {"Open MPI",
+            fmt::format("{}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION),
+            text.substr(name.size())};
+  }
+#endif
+  return {text, "", ""};
 }
 
 void abort_all_ranks(ExitCode code, const std::string& message) {

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "core/check.h"
+#include "core/version.h"
 
 namespace hidup {
 
@@ -23,14 +24,25 @@ class MpiSession {
   // All ranks. Lives as long as the session.
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
+  // This rank among those that share the host's memory, and how many they are.
+  int local_rank() const { return local_rank_; }
+  int local_ranks() const { return local_ranks_; }
 
  private:
+  void find_neighbours();
+
   std::string host_;
+  int local_rank_ = 0;
+  int local_ranks_ = 1;
   std::unique_ptr<Communicator> world_;
 };
 
 // "Open MPI v4.1.4, ..." as the loaded library calls itself, up to the first comma.
 std::string mpi_library_version();
+
+// "Open MPI", with the versions of its headers and as loaded; of another MPI the text of
+// mpi_library_version(), without numbers.
+LibraryVersion mpi_library();
 
 // Prints the message with this rank's name and brings all ranks down with the
 // code. If MPI is not running, the process just exits.

@@ -251,7 +251,8 @@ std::vector<Key> cluster_keys() {
        .range = {1, 4096},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_threads; }},
       {.name = "cluster.device.memory",
-       .doc = "Memory that a rank may use. auto: what the machine has.",
+       .doc = "Memory that a rank may use. auto: what the machine has; of a GPU that several ranks "
+              "use, an equal part.",
        .fallback = "auto",
        .range = {kMiB, 1024 * kTiB},
        .unit = Unit::bytes,

@@ -95,6 +95,8 @@ class CpuStream final : public Stream {
     });
   }
 
+  std::byte* staging(int64_t) override { return nullptr; }
+
   void synchronize() override {
     std::unique_lock lock(mutex_);
     drained_.wait(lock, [this] { return tasks_.empty() && !busy_; });
@@ -200,6 +202,8 @@ class CpuDevice final : public Device {
   }
 
   std::string name() const override { return processor_name(); }
+  std::string description() const override { return processor_name(); }
+  int64_t memory() const override { return memory_; }
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
@@ -240,6 +244,14 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
          "cluster.device.kind is {}, but this binary was built for CPU ranks only", options.kind);
   }
   return std::make_unique<CpuDevice>(options);
+}
+
+std::string device_kind() {
+  return "cpu";
+}
+
+std::vector<LibraryVersion> device_libraries() {
+  return {};
 }
 
 double monotonic_seconds() {

@@ -91,30 +91,60 @@ class Clock {
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(std::shared_ptr<Clock> clock) : clock_(std::move(clock)) {}
+  CudaEvent(std::shared_ptr<Clock> clock, int device) : clock_(std::move(clock)), device_(device) {}
   double seconds() const override { return clock_->seconds_of(event_.get()); }
-  bool reached() const override { return cudaEventQuery(event_.get()) == cudaSuccess; }
+  bool reached() const override {
+    cudaSetDevice(device_);  // any thread asks; one that never did would wake device 0 for it
+    return cudaEventQuery(event_.get()) == cudaSuccess;
+  }
   cudaEvent_t handle() const { return event_.get(); }
 
  private:
   std::shared_ptr<Clock> clock_;
+  int device_;
   EventHandle event_;
 };
 
-class CudaMemory {
+// Memory of the device, or of the host and pinned.
+template <cudaError_t (*kAllocate)(void**, size_t), cudaError_t (*kFree)(void*)>
+class Memory {
  public:
-  explicit CudaMemory(int64_t bytes) : bytes_(bytes) {
-    check_cuda(cudaMalloc(&data_, static_cast<size_t>(bytes)), "cudaMalloc");
+  explicit Memory(int64_t bytes) : bytes_(bytes) {
+    const cudaError_t error = kAllocate(&data_, static_cast<size_t>(bytes));
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // not to be met again by a later call
+      fail(ExitCode::out_of_memory, "CUDA has no {} more", format_bytes(bytes));
+    }
+    check_cuda(error, "an allocation");
   }
-  ~CudaMemory() { cudaFree(data_); }
-  CudaMemory(const CudaMemory&) = delete;
-  CudaMemory& operator=(const CudaMemory&) = delete;
+  ~Memory() { kFree(data_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
   void* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
 
  private:
   void* data_ = nullptr;
   int64_t bytes_;
+};
+using DeviceMemory = Memory<cudaMalloc, cudaFree>;
+using PinnedMemory = Memory<cudaMallocHost, cudaFreeHost>;
+
+// Memory for what passes in the order of one stream. Where more is needed, a larger piece takes its
+// place; work given before may still use the old ones, which stay: no host waits here.
+template <typename Piece>
+class Scratch {
+ public:
+  void* at_least(int64_t bytes) {
+    const int64_t held = pieces_.empty() ? 0 : pieces_.back()->bytes();
+    if (bytes > held || pieces_.empty()) {
+      pieces_.push_back(std::make_unique<Piece>(std::max({bytes, 2 * held, int64_t{1} << 16})));
+    }
+    return pieces_.back()->data();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Piece>> pieces_;  // the last is in use
 };
 
 // A host task on its way through a stream.
@@ -147,7 +177,7 @@ class CudaStreamOfDevice final : public CudaStream {
                "cudaStreamCreateWithPriority");
   }
   ~CudaStreamOfDevice() override {
-    cudaStreamSynchronize(stream_);  // the scratch memory is freed next
+    cudaStreamSynchronize(stream_);  // its memory is freed next
     cudaStreamDestroy(stream_);
   }
   CudaStreamOfDevice(const CudaStreamOfDevice&) = delete;
@@ -155,14 +185,10 @@ class CudaStreamOfDevice final : public CudaStream {
 
   cudaStream_t handle() const override { return stream_; }
 
-  void* scratch(int64_t bytes) override {
-    const int64_t held = scratch_.empty() ? 0 : scratch_.back()->bytes();
-    if (bytes > held || scratch_.empty()) {
-      // Work given before may still use the old piece, which stays: no host waits here.
-      scratch_.push_back(
-          std::make_unique<CudaMemory>(std::max({bytes, 2 * held, int64_t{1} << 16})));
-    }
-    return scratch_.back()->data();
+  void* scratch(int64_t bytes) override { return scratch_.at_least(bytes); }
+
+  std::byte* staging(int64_t bytes) override {
+    return static_cast<std::byte*>(staging_.at_least(bytes));
   }
 
   void enqueue(std::function<void()> task) override {
@@ -199,7 +225,8 @@ class CudaStreamOfDevice final : public CudaStream {
   std::shared_ptr<Shared> shared_;
   std::shared_ptr<Clock> clock_;
   cudaStream_t stream_ = nullptr;
-  std::vector<std::unique_ptr<CudaMemory>> scratch_;  // the last is in use
+  Scratch<DeviceMemory> scratch_;
+  Scratch<PinnedMemory> staging_;
 };
 
 class CudaBuffer final : public Buffer {
@@ -207,6 +234,8 @@ class CudaBuffer final : public Buffer {
   CudaBuffer(int64_t bytes, std::shared_ptr<std::atomic<int64_t>> allocated)
       : memory_(bytes), allocated_(std::move(allocated)) {
     check_cuda(cudaMemset(memory_.data(), 0, static_cast<size_t>(bytes)), "cudaMemset");
+    // Neither the host nor our streams, which do not block, wait for it by themselves.
+    check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
     *allocated_ += bytes;
   }
   ~CudaBuffer() override { *allocated_ -= bytes(); }
@@ -216,28 +245,46 @@ class CudaBuffer final : public Buffer {
   int64_t bytes() const override { return memory_.bytes(); }
 
  private:
-  CudaMemory memory_;
+  DeviceMemory memory_;
   std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
 };
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(const DeviceOptions& options) : memory_(options.memory) {
+  explicit CudaDevice(const DeviceOptions& options) {
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
       fail(ExitCode::unavailable, "cluster.device.kind is cuda, but no GPU is found: {}",
            cudaGetErrorString(cudaGetLastError()));
     }
+    device_ = options.local_rank % count;
+    const cudaError_t error = cudaSetDevice(device_);
+    if (error != cudaSuccess) {
+      fail(ExitCode::unavailable, "cluster.device.kind is cuda, but GPU {} cannot be used: {}",
+           device_, cudaGetErrorString(error));
+    }
     size_t free = 0;
     size_t total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    if (memory_ == 0 || memory_ > static_cast<int64_t>(total)) {
-      memory_ = static_cast<int64_t>(total);
-    }
+    const int64_t sharing = (options.local_ranks - 1 - device_) / count + 1;
+    const int64_t share = static_cast<int64_t>(total) / sharing;
+    memory_ = options.memory == 0 ? share : std::min(options.memory, static_cast<int64_t>(total));
     clock_ = std::make_shared<Clock>();
   }
 
-  std::string name() const override { return "cuda"; }
+  std::string name() const override {
+    cudaDeviceProp properties = {};
+    check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
+    return properties.name;
+  }
+
+  std::string description() const override {
+    char id[32] = "";
+    check_cuda(cudaDeviceGetPCIBusId(id, sizeof(id), device_), "cudaDeviceGetPCIBusId");
+    return fmt::format("{} {}", name(), id);
+  }
+
+  int64_t memory() const override { return memory_; }
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
@@ -265,14 +312,22 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaStreamOfDevice>(name == "comm" ? greatest : least, shared_, clock_);
   }
 
-  std::unique_ptr<Event> create_event() override { return std::make_unique<CudaEvent>(clock_); }
+  std::unique_ptr<Event> create_event() override {
+    return std::make_unique<CudaEvent>(clock_, device_);
+  }
 
  private:
-  int64_t memory_;
+  int device_ = 0;
+  int64_t memory_ = 0;
   std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::shared_ptr<Clock> clock_;
 };
+
+// CUDA's number 12040 is 12.4.
+std::string version_text(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
 
 }  // namespace
 
@@ -288,6 +343,21 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
          "cluster.device.kind is {}, but this binary was built for CUDA ranks only", options.kind);
   }
   return std::make_unique<CudaDevice>(options);
+}
+
+std::string device_kind() {
+  return "cuda";
+}
+
+std::vector<LibraryVersion> device_libraries() {
+  int runtime = 0;
+  int driver = 0;
+  check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  return {{"CUDA runtime", version_text(CUDART_VERSION), version_text(runtime)},
+          // The oldest driver that may do: minor versions of CUDA are compatible.
+          {"CUDA driver", version_text(CUDART_VERSION / 1000 * 1000),
+           driver == 0 ? "" : version_text(driver)}};
 }
 
 double monotonic_seconds() {

@@ -10,6 +10,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "core/version.h"
 
 namespace hidup {
 
@@ -38,6 +41,10 @@ class Stream {
   virtual void record(Event& event) = 0;
   // Later work of this stream waits for the event's last recording.
   virtual void wait(Event& event) = 0;
+  // Host memory of that many bytes, for what this stream copies between the device and host tasks
+  // that cannot reach the device's memory; null where they can. Work given before may still use it,
+  // so it is for work in the order of this stream alone.
+  virtual std::byte* staging(int64_t bytes) = 0;
   // Blocks the host until all work is done. Throws what the work threw.
   virtual void synchronize() = 0;
 };
@@ -52,15 +59,27 @@ class Buffer {
 
 inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache lines
 
+// The kind that make_device() knows: "cpu" or "cuda". One per binary, as it was linked.
+std::string device_kind();
+
 struct DeviceOptions {
-  std::string kind = "cpu";
+  std::string kind = device_kind();
   int64_t memory = 0;  // bytes a rank may use; 0: what the machine has
+  // This rank among those of its host, and how many they are: where a host has several devices,
+  // ranks take them in turn.
+  int local_rank = 0;
+  int local_ranks = 1;
 };
 
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string name() const = 0;
+  // Which one it is, for people: "NVIDIA H200 0000:1b:00.0". Ranks of a host that share a device
+  // have equal ones.
+  virtual std::string description() const = 0;
+  // Bytes that this rank may use.
+  virtual int64_t memory() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
   // Bytes of all buffers that live.
@@ -70,9 +89,12 @@ class Device {
   virtual std::unique_ptr<Event> create_event() = 0;
 };
 
-// The back ends that this binary was linked with decide which kinds exist.
-// Throws Error(unavailable) for the others.
+// Throws Error(unavailable) for another kind than device_kind(), and where the machine has no such
+// device.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
+
+// What the back end stands on.
+std::vector<LibraryVersion> device_libraries();
 
 // Seconds on the process's monotonic clock; every timing here is on it.
 double monotonic_seconds();

@@ -22,7 +22,7 @@ std::vector<std::string> run_environment() {
     if (variable.starts_with("SLURM_JWT=")) {
       continue;
     }
-    for (const std::string_view prefix : {"NCCL_", "OMPI_", "SLURM_", "OMP_"}) {
+    for (const std::string_view prefix : {"CUDA_", "NCCL_", "OMPI_", "SLURM_", "OMP_"}) {
       if (variable.starts_with(prefix)) {
         variables.emplace_back(variable);
       }
@@ -30,6 +30,11 @@ std::vector<std::string> run_environment() {
   }
   std::sort(variables.begin(), variables.end());
   return variables;
+}
+
+LibraryVersion hdf5_library() {
+  return {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
+          hdf5_version()};
 }
 
 std::string hdf5_version() {

@@ -4,17 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "core/version.h"
+
 namespace hidup {
 
 // Now in UTC, ISO 8601 to the second: "2026-01-31T23:59:59Z".
 std::string utc_now();
 
 // The environment variables that steer communication, threads and the job
-// (NCCL_*, OMPI_*, SLURM_*, OMP_*) as "KEY=value", sorted; without SLURM_JWT,
+// (CUDA_*, NCCL_*, OMPI_*, SLURM_*, OMP_*) as "KEY=value", sorted; without SLURM_JWT,
 // which is a credential.
 std::vector<std::string> run_environment();
 
 // Version of the HDF5 library as loaded: "1.10.8".
 std::string hdf5_version();
+
+LibraryVersion hdf5_library();
 
 }  // namespace hidup

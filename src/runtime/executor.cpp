@@ -16,6 +16,27 @@ struct Executor::Bound {
   std::unique_ptr<Event> end;
 };
 
+namespace {
+
+// Bytes of all that a collective reads and writes: as much as it can have to stage.
+int64_t largest_message(const Program& program, const MemoryPlan& plan) {
+  int64_t largest = 0;
+  for (const Instruction& instruction : program.instructions) {
+    int64_t bytes = 0;
+    for (const auto* values : {&instruction.inputs, &instruction.outputs}) {
+      for (const ValueId value : *values) {
+        bytes += plan.sizes[static_cast<size_t>(value)];
+      }
+    }
+    if (!collective_of(instruction.opcode).empty()) {
+      largest = std::max(largest, bytes);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
 Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
                    const MeshGroups& groups, int threads, uint64_t seed)
     : program_(program), rank_(rank), plan_(std::move(plan)) {
@@ -28,6 +49,8 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
   state_ = device.allocate(sizeof(kernels::StepState));
   streams_.push_back(device.create_stream("compute", threads));
   streams_.push_back(device.create_stream("comm", 1));
+
+  streams_.back()->staging(largest_message(program_, plan_));
 
   const Binding binding{program_,
                         plan_,

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "cuda_runtime.h"
 #include "cuda_shim/fault.h"
@@ -26,11 +27,16 @@ constexpr uint32_t kPoison = 0x7FFADBAD;
 
 thread_local cudaError_t last_error = cudaSuccess;
 
+struct Allocation {
+  size_t bytes;
+  bool pinned;  // memory of the host
+};
+
 struct Process {
   std::mutex mutex;
   std::atomic<bool> failed = false;
   std::string fault;
-  std::map<void*, size_t> allocations;
+  std::map<void*, Allocation> allocations;
 };
 
 // A process that ends with a fault that nobody saw has failed.
@@ -60,6 +66,83 @@ bool intact(const unsigned char* guard) {
   return std::all_of(guard, guard + kGuard, [](unsigned char b) { return b == kGuardByte; });
 }
 
+// What is left of an allocation from this address on; none where it lies in no allocation.
+std::optional<Allocation> room_at(const void* address) {
+  const std::lock_guard lock(process().mutex);
+  const auto after = process().allocations.upper_bound(const_cast<void*>(address));
+  if (after == process().allocations.begin()) {
+    return std::nullopt;
+  }
+  const auto& [begin, allocation] = *std::prev(after);
+  const auto offset =
+      static_cast<size_t>(static_cast<const char*>(address) - static_cast<const char*>(begin));
+  if (offset > allocation.bytes) {
+    return std::nullopt;
+  }
+  return Allocation{allocation.bytes - offset, allocation.pinned};
+}
+
+// CUDA_SHIM_DEVICES, or one.
+int device_count() {
+  static const int count = [] {
+    const char* wanted = std::getenv("CUDA_SHIM_DEVICES");
+    return wanted == nullptr ? 1 : std::atoi(wanted);
+  }();
+  return count;
+}
+
+bool device_exists(int device) {
+  return device >= 0 && device < device_count();
+}
+
+thread_local int current_device = 0;
+
+cudaError_t allocate(void** data, size_t bytes, bool pinned) {
+  *data = nullptr;
+  if (bytes == 0) {
+    return cudaSuccess;
+  }
+  if (bytes > physical_memory()) {
+    return set_error(cudaErrorMemoryAllocation);
+  }
+  const size_t padded = (bytes + kGuard - 1) / kGuard * kGuard;
+  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(kGuard, padded + 2 * kGuard));
+  if (memory == nullptr) {
+    return set_error(cudaErrorMemoryAllocation);
+  }
+  std::memset(memory, kGuardByte, kGuard);
+  std::fill_n(reinterpret_cast<uint32_t*>(memory + kGuard), (bytes + 3) / 4, kPoison);
+  std::memset(memory + kGuard + bytes, kGuardByte, kGuard);
+  *data = memory + kGuard;
+  const std::lock_guard lock(process().mutex);
+  process().allocations[*data] = {bytes, pinned};
+  return cudaSuccess;
+}
+
+cudaError_t release(void* data, bool pinned) {
+  if (data == nullptr) {
+    return cudaSuccess;
+  }
+  size_t bytes = 0;
+  {
+    const std::lock_guard lock(process().mutex);
+    const auto found = process().allocations.find(data);
+    if (found == process().allocations.end() || found->second.pinned != pinned) {
+      return set_error(cudaErrorInvalidValue);
+    }
+    bytes = found->second.bytes;
+    process().allocations.erase(found);
+  }
+  auto* begin = static_cast<unsigned char*>(data);
+  const bool whole = intact(begin - kGuard) && intact(begin + bytes);
+  std::free(begin - kGuard);
+  if (!whole) {
+    set_fault("memory around an allocation of " + std::to_string(bytes) + " bytes was written");
+    return set_error(cudaErrorIllegalAddress);
+  }
+  return cudaSuccess;
+}
+
 }  // namespace
 
 cudaError_t set_error(cudaError_t error) {
@@ -81,16 +164,12 @@ void set_fault(const std::string& text) {
 }
 
 bool reachable(const void* address) {
-  if (address == nullptr) {
-    return true;
-  }
-  const std::lock_guard lock(process().mutex);
-  const auto after = process().allocations.upper_bound(const_cast<void*>(address));
-  if (after == process().allocations.begin()) {
-    return false;
-  }
-  const auto& [begin, bytes] = *std::prev(after);
-  return static_cast<const char*>(address) <= static_cast<const char*>(begin) + bytes;
+  return address == nullptr || room_at(address).has_value();
+}
+
+bool device_holds(const void* data, size_t bytes) {
+  const std::optional<Allocation> room = room_at(data);
+  return room && !room->pinned && room->bytes >= bytes;
 }
 
 cudaError_t refuse_argument() {
@@ -133,6 +212,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle:
@@ -157,6 +238,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
     case cudaErrorInvalidResourceHandle:
@@ -172,21 +255,43 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
-  return cudaSuccess;
+  *count = cuda_shim::device_count();
+  return *count > 0 ? cudaSuccess : set_error(cudaErrorNoDevice);
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : set_error(cudaErrorInvalidDevice);
+  if (!cuda_shim::device_exists(device)) {
+    return set_error(cudaErrorInvalidDevice);
+  }
+  cuda_shim::current_device = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = cuda_shim::current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  if (!cuda_shim::device_exists(device)) {
+    return set_error(cudaErrorInvalidDevice);
+  }
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(device));
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = cuda_shim::device_count() > 0 ? CUDART_VERSION : 0;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) {
+  if (!cuda_shim::device_exists(device)) {
     return set_error(cudaErrorInvalidDevice);
   }
   *properties = {.totalGlobalMem = cuda_shim::physical_memory(),
@@ -201,7 +306,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device != 0) {
+  if (!cuda_shim::device_exists(device)) {
     return set_error(cudaErrorInvalidDevice);
   }
   switch (attribute) {
@@ -227,60 +332,19 @@ cudaError_t cudaDeviceReset() {
 }
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
-  using cuda_shim::kGuard;
-  *data = nullptr;
-  if (bytes == 0) {
-    return cudaSuccess;
-  }
-  if (bytes > cuda_shim::physical_memory()) {
-    return set_error(cudaErrorMemoryAllocation);
-  }
-  const size_t padded = (bytes + kGuard - 1) / kGuard * kGuard;
-  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(kGuard, padded + 2 * kGuard));
-  if (memory == nullptr) {
-    return set_error(cudaErrorMemoryAllocation);
-  }
-  std::memset(memory, cuda_shim::kGuardByte, kGuard);
-  std::fill_n(reinterpret_cast<uint32_t*>(memory + kGuard), (bytes + 3) / 4, cuda_shim::kPoison);
-  std::memset(memory + kGuard + bytes, cuda_shim::kGuardByte, kGuard);
-  *data = memory + kGuard;
-  const std::lock_guard lock(process().mutex);
-  process().allocations[*data] = bytes;
-  return cudaSuccess;
+  return cuda_shim::allocate(data, bytes, false);
 }
 
 cudaError_t cudaFree(void* data) {
-  using cuda_shim::kGuard;
-  if (data == nullptr) {
-    return cudaSuccess;
-  }
-  size_t bytes = 0;
-  {
-    const std::lock_guard lock(process().mutex);
-    const auto found = process().allocations.find(data);
-    if (found == process().allocations.end()) {
-      return set_error(cudaErrorInvalidValue);
-    }
-    bytes = found->second;
-    process().allocations.erase(found);
-  }
-  auto* begin = static_cast<unsigned char*>(data);
-  const bool whole = cuda_shim::intact(begin - kGuard) && cuda_shim::intact(begin + bytes);
-  std::free(begin - kGuard);
-  if (!whole) {
-    cuda_shim::set_fault("memory around an allocation of " + std::to_string(bytes) +
-                         " bytes was written");
-    return set_error(cudaErrorIllegalAddress);
-  }
-  return cudaSuccess;
+  return cuda_shim::release(data, false);
 }
 
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
-  return cudaMalloc(data, bytes);
+  return cuda_shim::allocate(data, bytes, true);
 }
 
 cudaError_t cudaFreeHost(void* data) {
-  return cudaFree(data);
+  return cuda_shim::release(data, true);
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
@@ -291,8 +355,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
-  const cudaError_t error = cudaMemsetAsync(data, value, bytes, nullptr);
-  return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
+  return cudaMemsetAsync(data, value, bytes, nullptr);  // the host does not wait for it
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {

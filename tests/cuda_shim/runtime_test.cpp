@@ -19,6 +19,7 @@ TEST(Memory, IsPoisonedAligned) {
     ASSERT_TRUE(std::isnan(data[i]));
   }
   EXPECT_EQ(cudaMemset(data, 0, 500 * sizeof(float)), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   EXPECT_EQ(data[499], 0.0F);
   EXPECT_TRUE(std::isnan(data[500]));
   EXPECT_EQ(cudaFree(data), cudaSuccess);

@@ -27,13 +27,16 @@ bool in_use(const Ints& counts, const ExpertSize& size, int64_t row) {
   return row % size.capacity < counts[static_cast<size_t>(row / size.capacity)];
 }
 
-// Random rows; those not in use are NaN, for nothing may read them.
+// What the products' operands hold in rows not in use: NaN where these are skipped.
+const float kProductsUnused = device_kind() == "cpu" ? kNan : 0.0F;
+
+// Random rows, and `unused` in those not in use.
 Floats random_rows(const std::string& purpose, const Ints& counts, const ExpertSize& size,
-                   int64_t width) {
+                   int64_t width, float unused) {
   auto rows = random_floats(purpose, rows_of(size) * width);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (!in_use(counts, size, static_cast<int64_t>(i) / width)) {
-      rows[i] = kNan;
+      rows[i] = unused;
     }
   }
   return rows;
@@ -54,8 +57,9 @@ void for_each_product(const Ints& counts, const ExpertSize& size, Visit visit) {
 struct Inputs {
   explicit Inputs(const ExpertSize& size)
       : counts(random_counts(size)),
-        x(random_rows("x", counts, size, size.k)),
-        dy(random_rows("dy", counts, size, size.n)),
+        x(random_rows("x", counts, size, size.k, kProductsUnused)),
+        dy(random_rows("dy", counts, size, size.n, kProductsUnused)),
+        dy_of_bias(random_rows("dy", counts, size, size.n, kNan)),
         w(random_floats("w", size.experts * size.k * size.n)),
         bias(random_floats("bias", size.experts * size.n)),
         dw(random_floats("dw", size.experts * size.k * size.n)) {}
@@ -63,6 +67,7 @@ struct Inputs {
   Ints counts;
   Floats x;
   Floats dy;
+  Floats dy_of_bias;  // the same in rows in use
   Floats w;
   Floats bias;
   Floats dw;  // before something is added
@@ -75,7 +80,7 @@ struct Outputs {
         dw(size.experts * size.k * size.n),
         dw_added(in.dw),
         biased(rows_of(size) * size.n),
-        biased_in_place(in.dy),
+        biased_in_place(in.dy_of_bias),
         dbias(size.experts * size.n),
         dbias_added(in.bias) {}
 
@@ -95,15 +100,16 @@ void all_passes(const Inputs& in, Outputs& out, const ExpertSize& size, int thre
         const int32_t* counts = in.counts.data();
         const float* x = in.x.data();
         const float* dy = in.dy.data();
+        const float* dy_of_bias = in.dy_of_bias.data();
         expert_matmul(s, x, in.w.data(), counts, out.y.data(), size);
         expert_matmul_backward_input(s, dy, in.w.data(), counts, out.dx.data(), size);
         expert_matmul_backward_weight(s, x, dy, counts, out.dw.data(), size, false);
         expert_matmul_backward_weight(s, x, dy, counts, out.dw_added.data(), size, true);
-        expert_bias(s, dy, in.bias.data(), counts, out.biased.data(), size);
+        expert_bias(s, dy_of_bias, in.bias.data(), counts, out.biased.data(), size);
         expert_bias(s, out.biased_in_place.data(), in.bias.data(), counts,
                     out.biased_in_place.data(), size);
-        expert_bias_backward(s, dy, counts, out.dbias.data(), size, false);
-        expert_bias_backward(s, dy, counts, out.dbias_added.data(), size, true);
+        expert_bias_backward(s, dy_of_bias, counts, out.dbias.data(), size, false);
+        expert_bias_backward(s, dy_of_bias, counts, out.dbias_added.data(), size, true);
       },
       threads);
 }

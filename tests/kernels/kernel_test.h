@@ -33,7 +33,7 @@ using Doubles = std::vector<double>;
 
 // The device that has the tests' data. Never destroyed, for data may be static.
 inline Device& device_of_data() {
-  static Device* device = make_device({.kind = HIDUP_TEST_DEVICE}).release();
+  static Device* device = make_device({}).release();
   return *device;
 }
 
@@ -148,7 +148,7 @@ using IntOutput = GuardedOutput<int32_t>;
 
 // Runs `work` on a compute stream of that many threads, to its end.
 inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
-  const std::unique_ptr<Device> device = make_device({.kind = HIDUP_TEST_DEVICE});
+  const std::unique_ptr<Device> device = make_device({});
   const std::unique_ptr<Stream> stream = device->create_stream("compute", threads);
   work(*stream);
   stream->synchronize();

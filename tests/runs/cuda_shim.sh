@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Builds the CUDA back end with the host compiler, on tests/cuda_shim, and runs the tests of device
-# and kernels on it. Two minutes.
+# Builds the CUDA back end with the host compiler, on tests/cuda_shim, runs on it the tests of what
+# it stands on, and whole runs, which are compared with those of the program in HIDUP_BINARY (built
+# for CPUs; without it build/hidup) and with PyTorch's values. Five minutes.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cmake --preset cuda-shim
 cmake --build --preset cuda-shim --parallel 2
-exec ctest --preset cuda-shim --parallel 2
+ctest --preset cuda-shim --parallel 2
+tests/runs/lint.sh tidy-cuda build-cuda-shim
+
+export HIDUP_CPU_BINARY=${HIDUP_BINARY:-$PWD/build/hidup}
+export HIDUP_BINARY=$PWD/build-cuda-shim/hidup HIDUP_DEVICE=cuda
+for test in cuda golden; do
+  "${HIDUP_PYTHON:-python3}" "tests/runs/${test}_test.py"
+done

@@ -1,7 +1,8 @@
 """Runs hidup for the whole-run tests: launches, decks, and what the runs left.
 
-CTest sets HIDUP_BINARY; by hand it is build/hidup. What Open MPI needs comes from
-jobs/environment.sh, so that the tests run as the quickstart does.
+CTest sets HIDUP_BINARY; by hand it is build/hidup. HIDUP_DEVICE is the kind of device that it was
+built for, without it cpu. What Open MPI needs comes from jobs/environment.sh, so that the tests run
+as the quickstart does.
 """
 
 import ctypes
@@ -20,6 +21,7 @@ import numpy
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HIDUP_BINARY", SOURCE / "build" / "hidup")
+DEVICE = os.environ.get("HIDUP_DEVICE", "cpu")
 
 CACHE = pathlib.Path(BINARY).parent / "cache"  # where runs keep their profiles
 
@@ -188,6 +190,8 @@ def write_section(name, values):
 class RunTest(unittest.TestCase):
     """A test with a folder of its own, and the small decks in it."""
 
+    program = BINARY
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hidup-test-")
         self.addCleanup(folder.cleanup)
@@ -198,7 +202,7 @@ class RunTest(unittest.TestCase):
         self.write_deck()
         (self.folder / "cluster.yaml").write_text(
             "cluster:\n"
-            "  device: {kind: cpu, threads: 1}\n"
+            f"  device: {{kind: {DEVICE}, threads: 1}}\n"
             "  mesh: [{name: ranks, size: auto}]\n"
             "  comm: {heartbeat_timeout: 3s}\n"
             "  profile: none\n")
@@ -228,7 +232,8 @@ class RunTest(unittest.TestCase):
         out = self.folder / f"{name}.h5"
         gradients = self.folder / f"{name}-gradients.h5"
         self.assert_done(run(ranks, self.train_args(
-            out.name, f"train.steps={steps}", ["--dump-gradients", gradients], *more)))
+            out.name, f"train.steps={steps}", ["--dump-gradients", gradients], *more),
+            program=self.program))
         with h5py.File(out) as file:
             self.assertEqual(file.attrs["world_size"], ranks)
             loss = file["iterations/loss"][:]

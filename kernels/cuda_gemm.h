@@ -1,0 +1,32 @@
+// Inside the CUDA kernels: matrix products by cuBLASLt.
+#pragma once
+
+#include <cstdint>
+
+#include "device/device.h"
+#include "kernels/matmul.h"
+
+namespace hidup::kernels {
+
+// Products of one shape; the operands of the next one lie so many elements further. 0: all
+// products share that operand, which c may not be.
+struct Batch {
+  int64_t count = 1;
+  int64_t a = 0;
+  int64_t b = 0;
+  int64_t c = 0;
+};
+
+struct Product {
+  MatmulSize size;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  Batch batch;
+};
+
+// c (+)= op(a) op(b) for every product of the batch, as matmul() has it; the sums are f32 too.
+// cuBLASLt's choice of an algorithm is kept for every product that differs.
+void gemm(Stream& stream, const float* a, const float* b, float* c, const Product& product,
+          bool accumulate);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,61 @@
+// The counts are known on the device alone, so nothing is skipped: rows that are not in use are
+// multiplied as the zeros that they are.
+#include "kernels/expert_matmul.h"
+
+#include "kernels/cuda_gemm.h"
+
+namespace hidup::kernels {
+namespace {
+
+// The rows that an expert without neighbours has in all sequences are one matrix.
+ExpertSize joined(const ExpertSize& size) {
+  return size.experts == 1 ? ExpertSize{1, 1, size.batch * size.capacity, size.k, size.n} : size;
+}
+
+// y = x op(w) of every sequence and expert, in as few batches as strides allow: over the sequences
+// of an expert or over the experts of a sequence. x has rows of k, y of n.
+void multiply(Stream& stream, const float* x, const float* w, float* y, const ExpertSize& size,
+              int64_t k, int64_t n, bool transpose_w) {
+  const ExpertSize all = joined(size);
+  const int64_t rows = all.capacity;
+  Product product = {.size = {rows, n, k}, .transpose_b = transpose_w, .batch = {}};
+  if (all.experts <= all.batch) {
+    product.batch = {all.batch, all.experts * rows * k, 0, all.experts * rows * n};
+    for (int64_t e = 0; e < all.experts; ++e) {
+      gemm(stream, x + e * rows * k, w + e * k * n, y + e * rows * n, product, false);
+    }
+  } else {
+    product.batch = {all.experts, rows * k, k * n, rows * n};
+    for (int64_t b = 0; b < all.batch; ++b) {
+      const int64_t first = b * all.experts * rows;
+      gemm(stream, x + first * k, w, y + first * n, product, false);
+    }
+  }
+}
+
+}  // namespace
+
+void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t*, float* y,
+                   ExpertSize size) {
+  multiply(stream, x, w, y, size, size.k, size.n, false);
+}
+
+void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w, const int32_t*,
+                                  float* dx, ExpertSize size) {
+  multiply(stream, dy, w, dx, size, size.n, size.k, true);
+}
+
+void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy, const int32_t*,
+                                   float* dw, ExpertSize size, bool accumulate) {
+  const auto [batch, experts, capacity, k, n] = joined(size);
+  const int64_t rows = batch == 0 ? 0 : capacity;
+  const Product product = {
+      .size = {k, n, rows}, .transpose_a = true, .batch = {experts, rows * k, rows * n, k * n}};
+  gemm(stream, x, dy, dw, product, accumulate);
+  for (int64_t b = 1; b < batch; ++b) {
+    const int64_t first = b * experts * rows;
+    gemm(stream, x + first * k, dy + first * n, dw, product, true);
+  }
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,206 @@
+// cuBLASLt reads matrices by columns. A matrix by rows is its own transpose read so, hence
+// c^T = op(b)^T op(a)^T: b is cuBLASLt's A, a its B, and n its number of rows.
+#include <cublasLt.h>
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "core/check.h"
+#include "kernels/cuda_gemm.h"
+#include "kernels/cuda_launch.h"
+
+namespace hidup::kernels {
+namespace {
+
+constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;  // bytes: what NVIDIA advises for sm_90
+
+void check_cublas(cublasStatus_t status, const char* call) {
+  check(status == CUBLAS_STATUS_SUCCESS, "{} failed: {} ({})", call,
+        cublasLtGetStatusString(status), cublasLtGetStatusName(status));
+}
+
+// One per process, as there is one device; it lives as long.
+cublasLtHandle_t library() {
+  static const cublasLtHandle_t handle = [] {
+    cublasLtHandle_t created = nullptr;
+    check_cublas(cublasLtCreate(&created), "cublasLtCreate");
+    return created;
+  }();
+  return handle;
+}
+
+// The largest power of 2, up to 256, that divides the addresses of all matrices of a batch.
+uint32_t alignment_of(const float* data, int64_t stride) {
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(data) |
+                         (static_cast<uintptr_t>(stride) * sizeof(float)) | uintptr_t{256};
+  return static_cast<uint32_t>(bits & (~bits + 1));
+}
+
+// Of a, b and c.
+using Alignments = std::array<uint32_t, 3>;
+
+Alignments alignments_of(const float* a, const float* b, const float* c, const Batch& batch) {
+  return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c)};
+}
+
+class MatrixLayout {
+ public:
+  // Dense; rows and columns as cuBLASLt reads it.
+  MatrixLayout(int64_t rows, int64_t columns, int64_t count, int64_t stride) {
+    check_cublas(cublasLtMatrixLayoutCreate(&layout_, CUDA_R_32F, static_cast<uint64_t>(rows),
+                                            static_cast<uint64_t>(columns), rows),
+                 "cublasLtMatrixLayoutCreate");
+    const auto matrices = static_cast<int32_t>(count);
+    set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, matrices);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+  }
+  ~MatrixLayout() { cublasLtMatrixLayoutDestroy(layout_); }
+  MatrixLayout(const MatrixLayout&) = delete;
+  MatrixLayout& operator=(const MatrixLayout&) = delete;
+  cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  template <typename T>
+  void set(cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+    check_cublas(cublasLtMatrixLayoutSetAttribute(layout_, attribute, &value, sizeof(value)),
+                 "cublasLtMatrixLayoutSetAttribute");
+  }
+
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+class Operation {
+ public:
+  Operation(bool transpose_a, bool transpose_b) {
+    // Not CUBLAS_COMPUTE_32F_FAST_TF32: products keep all bits of f32.
+    check_cublas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                 "cublasLtMatmulDescCreate");
+    set(CUBLASLT_MATMUL_DESC_TRANSA, transpose_b);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
+  }
+  ~Operation() { cublasLtMatmulDescDestroy(operation_); }
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  cublasLtMatmulDesc_t get() const { return operation_; }
+
+ private:
+  void set(cublasLtMatmulDescAttributes_t attribute, bool transposed) {
+    const auto value = static_cast<int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    check_cublas(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
+                 "cublasLtMatmulDescSetAttribute");
+  }
+
+  cublasLtMatmulDesc_t operation_ = nullptr;
+};
+
+class Preference {
+ public:
+  explicit Preference(const Alignments& alignments) {
+    check_cublas(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
+    set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[1]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[0]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
+  }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  template <typename T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    check_cublas(
+        cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
+        "cublasLtMatmulPreferenceSetAttribute");
+  }
+
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+// A product, and how cuBLASLt does it.
+class Plan {
+ public:
+  Plan(const Product& p, const Alignments& alignments)
+      : operation_(p.transpose_a, p.transpose_b),
+        a_(p.transpose_a ? p.size.m : p.size.k, p.transpose_a ? p.size.k : p.size.m, p.batch.count,
+           p.batch.a),
+        b_(p.transpose_b ? p.size.k : p.size.n, p.transpose_b ? p.size.n : p.size.k, p.batch.count,
+           p.batch.b),
+        c_(p.size.n, p.size.m, p.batch.count, p.batch.c) {
+    const Preference preference(alignments);
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(library(), operation_.get(), b_.get(), a_.get(), c_.get(),
+                                       c_.get(), preference.get(), 1, &choice_, &found);
+    check(status == CUBLAS_STATUS_SUCCESS && found == 1 && choice_.state == CUBLAS_STATUS_SUCCESS,
+          "cuBLASLt has no algorithm for {} product(s) of m={} n={} k={}: {}", p.batch.count,
+          p.size.m, p.size.n, p.size.k, cublasLtGetStatusString(status));
+  }
+
+  void run(CudaStream& stream, const float* a, const float* b, float* c, bool accumulate) const {
+    const float alpha = 1.0F;
+    const float beta = accumulate ? 1.0F : 0.0F;
+    const size_t bytes = choice_.workspaceSize;
+    void* const workspace = bytes > 0 ? stream.scratch(static_cast<int64_t>(bytes)) : nullptr;
+    check_cublas(
+        cublasLtMatmul(library(), operation_.get(), &alpha, b, b_.get(), a, a_.get(), &beta, c,
+                       c_.get(), c, c_.get(), &choice_.algo, workspace, bytes, stream.handle()),
+        "cublasLtMatmul");
+  }
+
+ private:
+  Operation operation_;
+  MatrixLayout a_;
+  MatrixLayout b_;
+  MatrixLayout c_;
+  cublasLtMatmulHeuristicResult_t choice_ = {};
+};
+
+// All that a plan depends on.
+using Key = std::array<int64_t, 12>;
+
+Key key_of(const Product& p, const Alignments& alignments) {
+  return {
+      p.size.m,  p.size.n,  p.size.k,  p.transpose_a ? 1 : 0, p.transpose_b ? 1 : 0, p.batch.count,
+      p.batch.a, p.batch.b, p.batch.c, alignments[0],         alignments[1],         alignments[2]};
+}
+
+// Plans stay: a program has few shapes, and every step has the same.
+const Plan& plan_for(const Product& product, const Alignments& alignments) {
+  static auto* plans = new std::map<Key, Plan>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const Key key = key_of(product, alignments);
+  auto found = plans->find(key);
+  if (found == plans->end()) {
+    found = plans
+                ->emplace(std::piecewise_construct, std::forward_as_tuple(key),
+                          std::forward_as_tuple(product, alignments))
+                .first;
+  }
+  return found->second;
+}
+
+}  // namespace
+
+void gemm(Stream& stream, const float* a, const float* b, float* c, const Product& product,
+          bool accumulate) {
+  const auto [m, n, k] = product.size;
+  const Batch& batch = product.batch;
+  if (m == 0 || n == 0 || batch.count == 0) {
+    return;
+  }
+  if (k == 0) {
+    for (int64_t i = 0; i < batch.count && !accumulate; ++i) {
+      fill_bytes(stream, c + i * batch.c, 0, m * n * static_cast<int64_t>(sizeof(float)));
+    }
+    return;
+  }
+  plan_for(product, alignments_of(a, b, c, batch)).run(cuda_stream(stream), a, b, c, accumulate);
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,45 @@
+// Messages between memory of a device and MPI, which reads and writes the host's only. For those
+// who implement Communicator.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "comm/counts.h"
+#include "device/device.h"
+
+namespace hidup {
+
+// In stream order exchange(send, receive), which finds on the host what the device holds at `send`
+// and leaves what the device is to have at `receive`: there itself where the host reaches it,
+// otherwise in the stream's staging memory. Counts are in elements.
+template <typename Exchange>
+void pass_through_host(Stream& stream, const void* send, int64_t send_count, void* receive,
+                       int64_t receive_count, Exchange exchange) {
+  std::byte* const copies = stream.staging((send_count + receive_count) * kElementBytes);
+  if (copies == nullptr) {
+    stream.enqueue([=] { exchange(send, receive); });
+    return;
+  }
+  std::byte* const received = copies + send_count * kElementBytes;
+  copy_elements(stream, copies, send, send_count);
+  stream.enqueue([=] { exchange(copies, received); });
+  copy_elements(stream, receive, received, receive_count);
+}
+
+// The same of what is changed in place: exchange(data). A rank that only sends or only receives
+// says so.
+template <typename Exchange>
+void pass_in_place(Stream& stream, void* data, int64_t count, bool sends, bool receives,
+                   Exchange exchange) {
+  std::byte* const copy = stream.staging(count * kElementBytes);
+  if (copy == nullptr) {
+    stream.enqueue([=] { exchange(data); });
+    return;
+  }
+  copy_elements(stream, copy, data, sends ? count : 0);
+  stream.enqueue([=] { exchange(copy); });
+  copy_elements(stream, data, copy, receives ? count : 0);
+}
+
+}  // namespace hidup

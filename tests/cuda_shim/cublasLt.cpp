@@ -1,0 +1,364 @@
+// cuBLASLt by oneDNN. A matrix by columns is, by rows, its own transpose, hence
+// d^T = op(b)^T op(a)^T.
+#include "cublasLt.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+#include "state.h"
+#include "stream.h"
+
+struct CudaShimMatmulLibrary {};
+
+struct CudaShimMatmulDesc {
+  int32_t transpose_a = CUBLAS_OP_N;
+  int32_t transpose_b = CUBLAS_OP_N;
+};
+
+struct CudaShimMatrixLayout {
+  uint64_t rows;
+  uint64_t columns;
+  int64_t stride;
+  int32_t count = 1;
+  int64_t offset = 0;  // elements from one matrix to the next
+
+  bool operator==(const CudaShimMatrixLayout&) const = default;
+
+  // From the first element of the first matrix to the last element of the last one.
+  size_t bytes() const {
+    const uint64_t one = (columns - 1) * static_cast<uint64_t>(stride) + rows;
+    return sizeof(float) * (one + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
+  }
+};
+
+struct CudaShimMatmulPreference {
+  uint64_t workspace = 0;
+  std::array<uint32_t, 4> alignments = {256, 256, 256, 256};  // of a, b, c and d
+};
+
+namespace cuda_shim {
+namespace {
+
+constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
+
+// What an algorithm was chosen for.
+struct Choice {
+  uint64_t problem;
+  uint64_t workspace;
+  std::array<uint32_t, 4> alignments;
+};
+static_assert(sizeof(Choice) <= sizeof(cublasLtMatmulAlgo_t));
+
+struct Problem {
+  CudaShimMatmulDesc desc;
+  CudaShimMatrixLayout a, b, d;
+  uint64_t m, n, k;
+
+  uint64_t hash() const {
+    uint64_t hash = 14695981039346656037U;  // FNV-1a, over numbers instead of bytes
+    const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
+    add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
+    for (const CudaShimMatrixLayout& layout : {a, b, d}) {
+      add(layout.rows);
+      add(layout.columns);
+      add(static_cast<uint64_t>(layout.stride));
+      add(static_cast<uint64_t>(layout.count));
+      add(static_cast<uint64_t>(layout.offset));
+    }
+    return hash;
+  }
+};
+
+cublasStatus_t refuse(cublasStatus_t status, const char* why) {
+  std::fprintf(stderr, "cuda_shim: cuBLASLt: %s\n", why);
+  return status;
+}
+
+cublasStatus_t invalid(const char* why) {
+  return refuse(CUBLAS_STATUS_INVALID_VALUE, why);
+}
+
+template <typename T>
+cublasStatus_t take(T& attribute, const void* value, size_t bytes) {
+  if (value == nullptr || bytes != sizeof(T)) {
+    return invalid("an attribute has another size");
+  }
+  std::memcpy(&attribute, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                            cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                            cublasLtMatrixLayout_t d, Problem& problem) {
+  if (desc == nullptr || a == nullptr || b == nullptr || c == nullptr || d == nullptr) {
+    return invalid("a descriptor is null");
+  }
+  if (!(*c == *d)) {
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no c that is not d");
+  }
+  const bool ta = desc->transpose_a == CUBLAS_OP_T;
+  const bool tb = desc->transpose_b == CUBLAS_OP_T;
+  problem = {*desc, *a, *b, *d, d->rows, d->columns, ta ? a->rows : a->columns};
+  if ((ta ? a->columns : a->rows) != problem.m || (tb ? b->rows : b->columns) != problem.n ||
+      (tb ? b->columns : b->rows) != problem.k) {
+    return invalid("the sizes of the matrices do not fit");
+  }
+  if (a->count != d->count || b->count != d->count) {
+    return invalid("the batches have different counts");
+  }
+  const auto matrix = static_cast<int64_t>(d->columns - 1) * d->stride;
+  if (d->count > 1 && d->offset < matrix + static_cast<int64_t>(d->rows)) {
+    return invalid("the products of a batch overlap");
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// a, b, c, d, as the algorithm was promised them.
+bool aligned(const std::array<const void*, 4>& data, const std::array<int64_t, 4>& offsets,
+             const Choice& choice) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    const auto bytes = static_cast<uintptr_t>(offsets[i]) * sizeof(float);
+    if ((reinterpret_cast<uintptr_t>(data[i]) | bytes) % choice.alignments[i] != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  const auto* x = static_cast<const char*>(a);
+  const auto* y = static_cast<const char*>(b);
+  return x < y + b_bytes && y < x + a_bytes;
+}
+
+void multiply(const Problem& p, const float* a, const float* b, float* d, float alpha, float beta) {
+#ifdef _OPENMP
+  omp_set_num_threads(1);  // of this stream's thread: several ranks share the cores
+#endif
+  for (int32_t i = 0; i < p.d.count; ++i) {
+    const dnnl_status_t status = dnnl_sgemm(
+        p.desc.transpose_b == CUBLAS_OP_T ? 'T' : 'N',
+        p.desc.transpose_a == CUBLAS_OP_T ? 'T' : 'N', static_cast<dnnl_dim_t>(p.n),
+        static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.k), alpha, b + i * p.b.offset,
+        p.b.stride, a + i * p.a.offset, p.a.stride, beta, d + i * p.d.offset, p.d.stride);
+    if (status != dnnl_success) {
+      set_fault("a matrix product failed");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cuda_shim
+
+using cuda_shim::invalid;
+using cuda_shim::take;
+
+size_t cublasLtGetVersion() {
+  return CUBLAS_VERSION;
+}
+
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "unknown";
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "success";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+      return "the library was not initialized";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "an unsupported value or parameter was passed to the function";
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+      return "the function failed to launch on the GPU";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the functionality requested is not supported";
+  }
+  return "unknown";
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = new CudaShimMatmulLibrary;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) {
+    return invalid("the shim computes in f32 only");
+  }
+  *desc = new CudaShimMatmulDesc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+  if (desc == nullptr) {
+    return invalid("a descriptor is null");
+  }
+  return take(attribute == CUBLASLT_MATMUL_DESC_TRANSA ? desc->transpose_a : desc->transpose_b,
+              value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  delete desc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t stride) {
+  if (type != CUDA_R_32F) {
+    return invalid("the shim knows f32 only");
+  }
+  if (rows == 0 || columns == 0 || stride < static_cast<int64_t>(rows)) {
+    return invalid("a matrix is empty, or its columns overlap");
+  }
+  *layout = new CudaShimMatrixLayout{.rows = rows, .columns = columns, .stride = stride};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
+  if (layout == nullptr) {
+    return invalid("a layout is null");
+  }
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) {
+    return take(layout->offset, value, bytes);
+  }
+  const cublasStatus_t status = take(layout->count, value, bytes);
+  return layout->count < 1 ? invalid("a batch is empty") : status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = new CudaShimMatmulPreference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  if (preference == nullptr) {
+    return invalid("a preference is null");
+  }
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+    return take(preference->workspace, value, bytes);
+  }
+  const auto operand = static_cast<size_t>(attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+  return take(preference->alignments.at(operand), value, bytes);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
+  cuda_shim::Problem problem = {};
+  if (handle == nullptr) {
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  }
+  if (preference == nullptr || results == nullptr || found == nullptr || requested < 1) {
+    return invalid("nothing to choose by, or no place for the choice");
+  }
+  const cublasStatus_t status = cuda_shim::make_problem(desc, a, b, c, d, problem);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
+  const cuda_shim::Choice choice = {problem.hash(),
+                                    std::min(preference->workspace, cuda_shim::kWorkspace),
+                                    preference->alignments};
+  *results = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
+  std::memcpy(&results->algo, &choice, sizeof(choice));
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  using cuda_shim::device_holds;
+  cuda_shim::Problem problem = {};
+  if (handle == nullptr) {
+    return CUBLAS_STATUS_NOT_INITIALIZED;
+  }
+  const cublasStatus_t status =
+      cuda_shim::make_problem(desc, a_layout, b_layout, c_layout, d_layout, problem);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    return status;
+  }
+  if (alpha == nullptr || beta == nullptr || algo == nullptr) {
+    return invalid("alpha, beta or the algorithm is null");
+  }
+  if (!device_holds(a, problem.a.bytes()) || !device_holds(b, problem.b.bytes()) ||
+      !device_holds(d, problem.d.bytes())) {
+    return invalid("an operand does not lie in the device's memory");
+  }
+  if (c != d || cuda_shim::overlap(a, problem.a.bytes(), d, problem.d.bytes()) ||
+      cuda_shim::overlap(b, problem.b.bytes(), d, problem.d.bytes())) {
+    return invalid("c is not d, or d overlaps a or b");
+  }
+  cuda_shim::Choice choice = {};
+  std::memcpy(&choice, algo, sizeof(choice));
+  if (choice.problem != problem.hash()) {
+    return invalid("the algorithm was chosen for another problem");
+  }
+  if (!cuda_shim::aligned({a, b, c, d},
+                          {problem.a.offset, problem.b.offset, problem.d.offset, problem.d.offset},
+                          choice)) {
+    return invalid("an operand is not aligned as the algorithm was promised");
+  }
+  if (workspace_bytes < choice.workspace ||
+      (choice.workspace > 0 && !device_holds(workspace, workspace_bytes))) {
+    return invalid("the workspace is too small, or not in the device's memory");
+  }
+  float factors[2] = {};
+  std::memcpy(&factors[0], alpha, sizeof(float));
+  std::memcpy(&factors[1], beta, sizeof(float));
+  cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
+    if (workspace_of > 0) {
+      std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
+    }
+    cuda_shim::multiply(problem, static_cast<const float*>(a), static_cast<const float*>(b),
+                        static_cast<float*>(d), factors[0], factors[1]);
+  });
+  return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,212 @@
+#include <cublasLt.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+#include <vector>
+
+#include "shim_test.h"
+
+namespace cuda_shim {
+namespace {
+
+// d[2 x 3] (+)= a[2 x 4] b[4 x 3] by columns, as descriptors say that a test may spoil.
+class MatrixProducts : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+              CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&a_layout_, CUDA_R_32F, 2, 4, 2), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&b_layout_, CUDA_R_32F, 4, 3, 4), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&d_layout_, CUDA_R_32F, 2, 3, 2), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference_), CUBLAS_STATUS_SUCCESS);
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{1} << 20);
+    for (int i = 0; i < 24; ++i) {
+      a_.data()[i] = static_cast<float>(i);
+      b_.data()[i] = static_cast<float>(i % 5);
+    }
+  }
+  void TearDown() override {
+    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    cublasLtMatmulPreferenceDestroy(preference_);
+    for (const cublasLtMatrixLayout_t layout : {a_layout_, b_layout_, d_layout_}) {
+      cublasLtMatrixLayoutDestroy(layout);
+    }
+    cublasLtMatmulDescDestroy(desc_);
+    cublasLtDestroy(handle_);
+  }
+
+  template <typename T>
+  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+
+  void make_batch(int32_t count, int64_t a, int64_t b, int64_t d) {
+    const auto set = [count](cublasLtMatrixLayout_t layout, int64_t offset) {
+      ASSERT_EQ(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                                 sizeof(count)),
+                CUBLAS_STATUS_SUCCESS);
+      ASSERT_EQ(cublasLtMatrixLayoutSetAttribute(
+                    layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof(offset)),
+                CUBLAS_STATUS_SUCCESS);
+    };
+    set(a_layout_, a);
+    set(b_layout_, b);
+    set(d_layout_, d);
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      prefer(attribute, uint32_t{4});
+    }
+  }
+
+  cublasStatus_t choose() {
+    int found = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle_, desc_, a_layout_, b_layout_, d_layout_, d_layout_,
+                                       preference_, 1, &choice_, &found);
+    EXPECT_EQ(found, status == CUBLAS_STATUS_SUCCESS ? 1 : 0);
+    return status;
+  }
+
+  cublasStatus_t multiply(const float* a, const float* b, float* d, void* workspace, size_t bytes) {
+    return cublasLtMatmul(handle_, desc_, &alpha_, a, a_layout_, b, b_layout_, &beta_, d, d_layout_,
+                          d, d_layout_, &choice_.algo, workspace, bytes, nullptr);
+  }
+  cublasStatus_t multiply(const float* a, const float* b, float* d) {
+    return multiply(a, b, d, workspace_.data(), choice_.workspaceSize);
+  }
+
+  // Element (i, j) of product p of a batch.
+  float expected(int64_t p, int64_t a, int64_t b, int i, int j) const {
+    float sum = 0.0F;
+    for (int l = 0; l < 4; ++l) {
+      sum += a_.values()[static_cast<size_t>(p * a + l * 2 + i)] *
+             b_.values()[static_cast<size_t>(p * b + j * 4 + l)];
+    }
+    return sum;
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t a_layout_ = nullptr;
+  cublasLtMatrixLayout_t b_layout_ = nullptr;
+  cublasLtMatrixLayout_t d_layout_ = nullptr;
+  cublasLtMatmulPreference_t preference_ = nullptr;
+  cublasLtMatmulHeuristicResult_t choice_ = {};
+  DeviceArray<float> a_{24, 0.0F};
+  DeviceArray<float> b_{24, 0.0F};
+  DeviceArray<float> d_{24, NAN};
+  DeviceArray<char> workspace_{8192, 0};
+  float alpha_ = 1.0F;
+  float beta_ = 0.0F;
+};
+
+TEST_F(MatrixProducts, AreThoseOfTheDefinition) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  beta_ = 1.0F;
+  alpha_ = 2.0F;
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      EXPECT_EQ(d_.data()[j * 2 + i], 3.0F * expected(0, 0, 0, i, j));
+    }
+  }
+  EXPECT_TRUE(std::isnan(d_.data()[6]));
+}
+
+TEST_F(MatrixProducts, OfABatchMayShareAnOperand) {
+  make_batch(2, 8, 0, 7);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (int p = 0; p < 2; ++p) {
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 3; ++j) {
+        EXPECT_EQ(d_.data()[p * 7 + j * 2 + i], expected(p, 8, 0, i, j));
+      }
+    }
+  }
+  EXPECT_TRUE(std::isnan(d_.data()[6]));
+}
+
+TEST_F(MatrixProducts, RunInStreamOrderAndUseTheirWorkspace) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_GT(choice_.workspaceSize, 0U);
+  std::atomic<bool> go = false;
+  const auto wait = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) {
+      std::this_thread::yield();
+    }
+  };
+  ASSERT_EQ(cudaLaunchHostFunc(nullptr, wait, &go), cudaSuccess);
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  EXPECT_TRUE(std::isnan(d_.data()[0]));
+  EXPECT_EQ(workspace_.data()[0], 0);
+  go = true;
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(d_.data()[0], expected(0, 0, 0, 0, 0));
+  EXPECT_NE(workspace_.data()[0], 0);
+  EXPECT_EQ(workspace_.data()[choice_.workspaceSize], 0);
+}
+
+TEST_F(MatrixProducts, OfSizesThatDoNotFitAreRefused) {
+  const int32_t transposed = CUBLAS_OP_T;
+  EXPECT_EQ(cublasLtMatmulDescSetAttribute(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, 2),
+            CUBLAS_STATUS_INVALID_VALUE);
+  ASSERT_EQ(cublasLtMatmulDescSetAttribute(desc_, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
+                                           sizeof(transposed)),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(MatrixProducts, OfMatricesThatCannotBeAreRefused) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 3, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 0, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16F, 2, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
+  make_batch(2, 8, 0, 5);  // products overlap
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+  make_batch(4, 8, 0, 6);  // a ends after three
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(MatrixProducts, InWrongMemoryAreRefused) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  std::vector<float> host(24, 0.0F);
+  float* pinned = nullptr;
+  ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&pinned), 4096), cudaSuccess);
+  const cublasStatus_t invalid = CUBLAS_STATUS_INVALID_VALUE;
+  EXPECT_EQ(multiply(host.data(), b_.data(), d_.data()), invalid);
+  EXPECT_EQ(multiply(a_.data(), pinned, d_.data()), invalid);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), nullptr), invalid);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), a_.data()), invalid);       // overlaps
+  EXPECT_EQ(multiply(a_.data() + 1, b_.data(), d_.data()), invalid);   // not aligned
+  EXPECT_EQ(multiply(a_.data() + 17, b_.data(), d_.data()), invalid);  // ends behind its memory
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data(), nullptr, choice_.workspaceSize), invalid);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data(), pinned, choice_.workspaceSize), invalid);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data(), workspace_.data(), 1), invalid);
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(MatrixProducts, WithoutADescriptorOrForAnotherProblemAreRefused) {
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  make_batch(2, 8, 0, 6);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatmul(nullptr, desc_, &alpha_, a_.data(), a_layout_, b_.data(), b_layout_,
+                           &beta_, d_.data(), d_layout_, d_.data(), d_layout_, &choice_.algo,
+                           workspace_.data(), choice_.workspaceSize, nullptr),
+            CUBLAS_STATUS_NOT_INITIALIZED);
+  EXPECT_EQ(cublasLtMatmul(handle_, desc_, &alpha_, a_.data(), nullptr, b_.data(), b_layout_,
+                           &beta_, d_.data(), d_layout_, d_.data(), d_layout_, &choice_.algo,
+                           workspace_.data(), choice_.workspaceSize, nullptr),
+            CUBLAS_STATUS_INVALID_VALUE);
+}
+
+}  // namespace
+}  // namespace cuda_shim

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds the program with CUDA's compiler for one GPU, and starts it where it finds none: that must
+# end with exit code 8 and the reason. Exit code 77 where there is no such compiler. Two minutes,
+# with a filled ccache some seconds.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+PATH=$PATH:/usr/local/cuda/bin
+if ! command -v nvcc >/dev/null; then
+  echo "cuda_build.sh: skipped: no nvcc in PATH, nor in /usr/local/cuda/bin"
+  exit 77
+fi
+# shellcheck source=jobs/environment.sh
+source jobs/environment.sh
+
+cmake --preset cuda -DHIDUP_CUDA_ARCHITECTURES=90
+cmake --build --preset cuda --parallel 2
+
+export CUDA_VISIBLE_DEVICES=
+folder=$(mktemp -d)
+trap 'rm -r "$folder"' EXIT
+status=0
+mpirun -n 2 build-cuda/hidup train inputs/models/tiny.yaml \
+  --cluster inputs/clusters/laptop.yaml --strategy dp --set cluster.device.kind=cuda \
+  --out "$folder/run.h5" 2>"$folder/errors" || status=$?
+cat "$folder/errors"
+if ((status != 8)); then
+  echo "cuda_build.sh: exit code $status, expected 8" >&2
+  exit 1
+fi
+if [[ $(grep -c "hidup: error" "$folder/errors") != 1 ]] ||
+  ! grep -q "cluster.device.kind is cuda, but no GPU is found: " "$folder/errors"; then
+  echo "cuda_build.sh: expected one error that says that no GPU is found" >&2
+  exit 1
+fi
+build-cuda/hidup doctor | tee "$folder/doctor"
+grep -q "no GPU is found" "$folder/doctor"
