@@ -60,7 +60,11 @@ void OccupiedBytes::add_during(size_t begin, size_t end, int64_t first_byte, int
 }
 
 void OccupiedBytes::append_at(size_t moment, std::vector<const ByteRanges*>& ranges) const {
-  for_nodes_above(moments_, moment, [&](size_t node) { ranges.push_back(&nodes_[node]); });
+  for_nodes_above(moments_, moment, [&](size_t node) {
+    if (!nodes_[node].empty()) {
+      ranges.push_back(&nodes_[node]);
+    }
+  });
 }
 
 void OccupiedBytes::add_at(size_t moment, int64_t first_byte, int64_t end_byte) {
@@ -69,17 +73,20 @@ void OccupiedBytes::add_at(size_t moment, int64_t first_byte, int64_t end_byte) 
 
 void OccupiedBytes::append_during(size_t begin, size_t end,
                                   std::vector<const ByteRanges*>& ranges) const {
-  for_nodes(moments_, begin, end, [&](size_t node) { ranges.push_back(&nodes_[node]); });
+  for_nodes(moments_, begin, end, [&](size_t node) {
+    if (!nodes_[node].empty()) {
+      ranges.push_back(&nodes_[node]);
+    }
+  });
 }
 
 int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes) {
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (const ByteRanges* each : ranges) {
-      const int64_t next = each->free_from(at, bytes);
-      moved |= next != at;
-      at = next;
-    }
+  // Around until all of them one behind the other have been passed without moving on.
+  size_t passed = 0;
+  for (size_t i = 0; passed < ranges.size(); i = i + 1 < ranges.size() ? i + 1 : 0) {
+    const int64_t next = ranges[i]->free_from(at, bytes);
+    passed = next == at ? passed + 1 : 1;
+    at = next;
   }
   return at;
 }

@@ -11,6 +11,7 @@ namespace hidup {
 class ByteRanges {
  public:
   void add(int64_t begin, int64_t end);
+  bool empty() const { return ranges_.empty(); }
   // The least number from `at` on from which that many bytes are none of these.
   int64_t free_from(int64_t at, int64_t bytes) const;
 
