@@ -77,12 +77,15 @@ struct MeshAxis {
 struct ClusterDeck {
   std::string device_kind;
   std::optional<int64_t> device_threads;
-  std::optional<int64_t> device_memory;  // bytes; none: what the machine has
-  std::optional<double> device_flops;    // flop/s
-  std::vector<MeshAxis> mesh;            // outermost axis first
+  std::optional<int64_t> device_memory;    // bytes; none: what the machine has
+  std::optional<double> device_flops;      // flop/s
+  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
+  std::vector<MeshAxis> mesh;              // outermost axis first
   std::string comm_backend;
   double heartbeat_timeout_s = 0.0;  // key cluster.comm.heartbeat_timeout
-  std::string profile;               // auto, none, or a file: absolute
+  std::string profile;               // auto, or a file: absolute; empty: none
+  double profile_noise = 0.0;        // relative
+  std::string cost_model;            // measured, published
 };
 
 struct Deck {

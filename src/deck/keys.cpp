@@ -256,11 +256,19 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bytes,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_memory; }},
       {.name = "cluster.device.flops",
-       .doc = "Peak floating-point rate of a rank. auto: not known. Recorded; nothing uses it yet.",
+       .doc = "Floating-point rate of a rank. Predictions without a profile rest on it; auto: not "
+              "known.",
        .fallback = "auto",
        .range = {.min = 0, .above_min = true},
        .unit = Unit::flops,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_flops; }},
+      {.name = "cluster.device.memory_bandwidth",
+       .doc = "Bandwidth of a rank's memory, for predictions without a profile. auto: a byte for "
+              "every 16 flops of `cluster.device.flops`.",
+       .fallback = "auto",
+       .range = {.min = 0, .above_min = true},
+       .unit = Unit::bandwidth,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.memory_bandwidth; }},
       {.name = "cluster.mesh",
        .doc = "The axes along which the ranks are arranged, outermost first; the product of "
               "their sizes is the number of ranks.",
@@ -274,15 +282,15 @@ std::vector<Key> cluster_keys() {
        .range = {1, 1000000},
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].size; }},
       {.name = "cluster.mesh[].bandwidth",
-       .doc = "Bandwidth of a rank's link along the axis, per direction. auto: not known. "
-              "Recorded; nothing uses it yet.",
+       .doc = "Bandwidth of a rank's link along the axis, per direction. Predictions without a "
+              "profile rest on it; auto: not known.",
        .fallback = "auto",
        .range = {.min = 0, .above_min = true},
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].bandwidth; }},
       {.name = "cluster.mesh[].latency",
-       .doc = "Time of an empty message along the axis. auto: not known. Recorded; nothing uses it "
-              "yet.",
+       .doc = "Time of an empty message along the axis, for predictions without a profile. auto: "
+              "none.",
        .fallback = "auto",
        .range = {0, kHour},
        .unit = Unit::seconds,
@@ -302,13 +310,28 @@ std::vector<Key> cluster_keys() {
       {.name = "cluster.profile",
        .doc =
            "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
-           "refused where it was measured with another build, device, libraries or ranks. auto: "
-           "`train` keeps one for each model, which it measures where there is none. none: "
-           "nothing is predicted. Relative paths start as those of `data.path`.",
+           "which `train` refuses where it was measured with another build, device, libraries or "
+           "ranks. auto: `train` keeps one for each model, which it measures where there is none. "
+           "none: there is none. Without one, predictions rest on `cluster.device.flops` and the "
+           "axes' bandwidth. Relative paths start as those of `data.path`.",
        .fallback = "auto",
        .choices = {"auto", "none"},
        .is_path = true,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile; }},
+      {.name = "cluster.profile_noise",
+       .doc =
+           "Multiplies every time of the profile by a factor between 1 - this and 1 + this, drawn "
+           "from `train.seed`: how much a search depends on exact times.",
+       .fallback = "0",
+       .range = {.min = 0, .max = 1, .below_max = true},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile_noise; }},
+      {.name = "cluster.cost.model",
+       .doc =
+           "measured: times of the profile, or rates. published: the cost model of HiDup's paper, "
+           "from `cluster.device.flops` and the axes' bandwidth.",
+       .fallback = "measured",
+       .choices = {"measured", "published"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.cost_model; }},
   };
 }
 

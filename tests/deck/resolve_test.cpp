@@ -63,6 +63,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    threads: auto\n"
             "    memory: 2GiB\n"
             "    flops: auto\n"
+            "    memory_bandwidth: auto\n"
             "  mesh:\n"
             "    - name: \"node\"\n"
             "      size: 2\n"
@@ -75,7 +76,10 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  comm:\n"
             "    backend: auto\n"
             "    heartbeat_timeout: 5s\n"
-            "  profile: auto\n");
+            "  profile: auto\n"
+            "  profile_noise: 0\n"
+            "  cost:\n"
+            "    model: measured\n");
 }
 
 TEST(ResolvedDeck, ParsesToTheSameValues) {

@@ -6,12 +6,17 @@
 With HIDUP_BINARY in the environment also the timeline of a run.
 """
 
+import contextlib
+import io
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
 
 import h5py
 import numpy
@@ -66,9 +71,16 @@ def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
 
 
 def script(name, *arguments):
-    """The finished process of a script."""
-    command = [sys.executable, "-B", os.path.join(ANALYSIS, name), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    """What a script prints and exits with; in this process, which has its libraries loaded."""
+    stdout, stderr, returncode = io.StringIO(), io.StringIO(), 0
+    with (contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr),
+          unittest.mock.patch.object(sys, "argv", [name, *arguments])):
+        try:
+            runpy.run_path(os.path.join(ANALYSIS, name), run_name="__main__")
+        except SystemExit as end:
+            returncode = end.code
+    return types.SimpleNamespace(returncode=returncode, stdout=stdout.getvalue(),
+                                 stderr=stderr.getvalue())
 
 
 class FolderTest(unittest.TestCase):

@@ -1,0 +1,120 @@
+#include "cost/roofline.h"
+
+#include <array>
+#include <cmath>
+
+#include "core/check.h"
+#include "core/random.h"
+
+namespace hidup {
+namespace {
+
+constexpr std::array kCollectives = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
+                                     Opcode::all_to_all, Opcode::broadcast};
+
+constexpr double kLargestMessage = 1e12;  // bytes; the time of longer ones is proportional
+
+// Dense enough that interpolating on logarithmic scales meets a straight line within 0.4 %.
+constexpr double kSpacing = 1.4142135623730951;
+
+// A time that is in proportion to the bytes and flops, whatever they are.
+OperationTime at_rate(Opcode opcode, double rate) {
+  return {.opcode = opcode, .work = {.flops = rate, .bytes = rate, .sizes = {}}, .seconds = 1.0};
+}
+
+CollectiveTimes straight_line(Opcode opcode, size_t axis, double latency_s, double bandwidth) {
+  CollectiveTimes times{
+      .opcode = opcode, .axis = axis, .latency_s = latency_s, .bandwidth = bandwidth};
+  for (double bytes = 1.0; bytes < kLargestMessage; bytes *= kSpacing) {
+    const double seconds = latency_s + bytes / bandwidth;
+    times.table.push_back({.bytes = bytes, .alone_s = seconds, .beside_s = seconds});
+  }
+  return times;
+}
+
+// How often a rank sends the bytes of a collective, and how many messages follow each other.
+struct Volume {
+  double bytes = 1.0;
+  double depth = 1.0;
+};
+
+Volume volume_of(Opcode opcode, int64_t ranks) {
+  const double part = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  const double depth = std::ceil(std::log2(static_cast<double>(ranks)));
+  switch (opcode) {
+    case Opcode::all_reduce:
+      return {2.0 * part, 2.0 * depth};
+    case Opcode::broadcast:
+      return {1.0, depth};
+    default:
+      return {part, depth};
+  }
+}
+
+Profile empty_profile(const Mesh& mesh, const MachineRates& rates, const char* device) {
+  check(rates.flops > 0.0 && rates.links.size() == mesh.size(), "rates that make no sense");
+  Profile profile;
+  profile.key.device = device;
+  profile.key.mesh = mesh;
+  profile.operations.push_back(at_rate(Opcode::matmul, rates.flops));
+  return profile;
+}
+
+}  // namespace
+
+Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
+  Profile profile = empty_profile(mesh, rates, "peak rates");
+  profile.operations.push_back(at_rate(Opcode::add, rates.memory_bandwidth));
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    const LinkRates& link = rates.links[axis];
+    // Copies that pack messages: read and written.
+    profile.collectives.push_back(
+        straight_line(Opcode::slice, axis, 0.0, rates.memory_bandwidth / 2.0));
+    if (mesh[axis].size == 1) {
+      continue;
+    }
+    for (const Opcode opcode : kCollectives) {
+      const Volume volume = volume_of(opcode, mesh[axis].size);
+      profile.collectives.push_back(straight_line(opcode, axis, volume.depth * link.latency_s,
+                                                  link.bandwidth / volume.bytes));
+    }
+  }
+  return profile;
+}
+
+Profile published_profile(const Mesh& mesh, const MachineRates& rates) {
+  constexpr double kNothing = 1e30;  // bytes/s
+  constexpr double kLatency = 1e-4;
+  Profile profile = empty_profile(mesh, rates, "HiDup's published cost model");
+  profile.operations.push_back(at_rate(Opcode::add, kNothing));
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (mesh[axis].size == 1) {
+      continue;
+    }
+    for (const Opcode opcode : kCollectives) {
+      profile.collectives.push_back(
+          straight_line(opcode, axis, kLatency, rates.links[axis].bandwidth));
+    }
+  }
+  return profile;
+}
+
+void perturb(Profile& profile, double noise, uint64_t seed) {
+  const RandomStream random = random_stream(seed, "cluster.profile_noise");
+  uint64_t drawn = 0;
+  const auto factor = [&] { return 1.0 + noise * (2.0 * random.uniform(drawn++) - 1.0); };
+  for (OperationTime& time : profile.operations) {
+    time.seconds *= factor();
+  }
+  for (CollectiveTimes& times : profile.collectives) {
+    const double all = factor();
+    times.latency_s *= all;
+    times.bandwidth /= all;
+    for (MessageTime& time : times.table) {
+      time.alone_s *= all;
+      time.beside_s *= all;
+    }
+  }
+}
+
+}  // namespace hidup

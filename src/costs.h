@@ -1,0 +1,20 @@
+// Which times predictions and the search rest on.
+#pragma once
+
+#include <optional>
+
+#include "cost/profile.h"
+#include "deck/deck.h"
+
+namespace hidup {
+
+// Nothing where `measured` is none and the cluster deck has no rates. `measured`: what
+// obtain_profile() found, or a file's; cluster.cost.model and profile_noise are applied.
+std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
+                                const std::optional<Profile>& measured);
+
+// The same for commands that need no ranks, with the deck's profile where that is a file.
+// Throws Error(file); Error(usage) naming the missing keys, and where the file is of another mesh.
+Profile costs_without_ranks(const Deck& deck, const Mesh& mesh);
+
+}  // namespace hidup
