@@ -171,8 +171,7 @@ class Simulation {
     }
     const int message = current(other, kComm);
     const bool slowed = other.running && all_have_come(message);
-    return state.left * duration.alone_s *
-           (slowed ? rank.duration(message).slowdown : 1.0);
+    return state.left * duration.alone_s * (slowed ? rank.duration(message).slowdown : 1.0);
   }
 
   // The same, of a collective on the slowest rank; never while it waits for a rank.

@@ -31,8 +31,7 @@ class Lifetimes {
   bool is_used(size_t value) const { return !accesses_[value].empty(); }
   int first_use(size_t value) const { return accesses_[value].front().instruction; }
   size_t stream_of(int instruction) const {
-    return static_cast<size_t>(
-        program_.instructions[static_cast<size_t>(instruction)].stream);
+    return static_cast<size_t>(program_.instructions[static_cast<size_t>(instruction)].stream);
   }
   // The stream's first moment that is not before the instruction in the list.
   size_t moment_of(int instruction, size_t stream) const {
@@ -47,8 +46,8 @@ class Lifetimes {
       last[stream_of(use.instruction)] = use.instruction;
     }
     const auto lives = [&](int instruction) {
-      return std::ranges::any_of(
-          last, [&](int use) { return use >= 0 && !before_(use, instruction); });
+      return std::ranges::any_of(last,
+                                 [&](int use) { return use >= 0 && !before_(use, instruction); });
     };
     const auto at = std::ranges::partition_point(order_[stream], lives);
     return static_cast<size_t>(at - order_[stream].begin());

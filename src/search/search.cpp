@@ -7,12 +7,18 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "graph/batch.h"
-#include "program/memory.h"
 #include "search/build_problem.h"
+#include "search/estimate.h"
 #include "search/named.h"
+#include "search/parallel.h"
+#include "search/repeats.h"
 
 namespace hidup {
 namespace {
+
+// The simulation never takes a step to be so much shorter than the objective does: a named strategy
+// whose objective is longer by more than this cannot win.
+constexpr double kOptimism = 1.1;
 
 class Search {
  public:
@@ -21,87 +27,196 @@ class Search {
     const int64_t batch = batch_obstacle(graph).empty() ? batch_of(graph) : 1;
     for (const int count : options.microbatches) {
       if (count == 1 || count <= batch) {
-        microbatches_.push_back(count);
+        solutions_.push_back({.microbatches = count});
       }
     }
-    check(!microbatches_.empty(), "a search without microbatches");
+    check(!solutions_.empty(), "a search without microbatches");
   }
 
   SearchOutcome run() {
-    for (const int microbatches : microbatches_) {
-      solve_for(microbatches);
-    }
-    simulate_plans();
-    for (const NamedStrategy& named : named_strategies()) {
-      for (const int microbatches : microbatches_) {
-        Strategy strategy = named_strategy(named.name, graph_, mesh_);
-        strategy.microbatches = microbatches;
-        simulate_candidate({.strategy = std::move(strategy)});
-      }
-    }
-    if (outcome_.candidates.empty()) {
-      fail(ExitCode::usage, "no strategy fits in {} per rank: the most frugal needs {}",
-           format_bytes(options_.memory_limit), format_bytes(least_bytes_));
-    }
-    std::ranges::stable_sort(outcome_.candidates, {}, &Candidate::seconds);
-    outcome_.strategy = outcome_.candidates[0].strategy;
-    outcome_.seconds = outcome_.candidates[0].seconds;
-    outcome_.lower_bound_s = bound_;
-    outcome_.gap = bound_ > 0.0 ? outcome_.objective_s / bound_ - 1.0 : 0.0;
+    in_parallel(solutions_.size(), options_.threads, [&](size_t s) { solve_for(solutions_[s]); });
+    signatures_ = signatures_of(solutions_[0].built.problem);
+    excerpts_ = excerpts_of(graph_, signatures_);
+    add_plans();
+    simulate_from(0);
+    add_named();
+    simulate_from(plans_);
+    plan_memory_of_the_fastest();
+    finish();
     return std::move(outcome_);
   }
 
  private:
-  void solve_for(int microbatches) {
-    const BuiltProblem built = build_problem(
+  // Of one number of microbatches.
+  struct Solution {
+    int microbatches = 1;
+    BuiltProblem built;
+    DynamicResult found;
+  };
+  // A candidate, and what is simulated of it.
+  struct Entry {
+    Candidate candidate;
+    std::vector<Excerpt> excerpts;  // of its own
+    StrategyParts parts;
+  };
+
+  void solve_for(Solution& solution) {
+    solution.built = build_problem(
         graph_, mesh_, costs_,
-        {.microbatches = microbatches,
+        {.microbatches = solution.microbatches,
          .bucket_bytes = options_.lowering.bucket_bytes,
          .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
                                                    : std::numeric_limits<double>::infinity()});
-    const DynamicResult found = solve(built.problem, options_.effort);
-    bound_ = std::min(bound_, found.lower_bound);
-    const size_t count = std::min(found.plans.size(), options_.simulated);
-    for (size_t p = 0; p < count; ++p) {
-      plans_.push_back({.strategy = to_strategy(graph_, mesh_, built, found.plans[p].plan),
-                        .objective_s = found.plans[p].cost.seconds});
-    }
+    solution.found = solve(solution.built.problem, options_.effort);
   }
 
-  // The best for every number of microbatches, and the best of the others.
-  void simulate_plans() {
-    std::ranges::stable_sort(plans_, {}, &Candidate::objective_s);
-    outcome_.objective_s = plans_.empty() ? 0.0 : plans_[0].objective_s;
-    std::vector<int> tried;
+  // The best plan for every number of microbatches, and the best of the others.
+  void add_plans() {
+    struct Found {
+      const Solution* solution;
+      const FoundPlan* plan;
+      bool best;
+    };
+    std::vector<Found> found;
+    double bound = std::numeric_limits<double>::infinity();
+    for (const Solution& solution : solutions_) {
+      const std::vector<FoundPlan>& plans = solution.found.plans;
+      bound = std::min(bound, solution.found.lower_bound);
+      for (size_t p = 0; p < std::min(plans.size(), options_.simulated); ++p) {
+        found.push_back({&solution, &plans[p], p == 0});
+      }
+    }
+    const auto seconds = [](const Found& f) { return f.plan->cost.seconds; };
+    std::ranges::stable_sort(found, {}, seconds);
+    outcome_.objective_s = found.empty() ? 0.0 : seconds(found[0]);
+    outcome_.lower_bound_s = bound;
+    outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
     size_t others = 0;
-    for (Candidate& plan : plans_) {
-      const bool first = std::ranges::find(tried, plan.strategy.microbatches) == tried.end();
-      if (first || ++others < options_.simulated) {
-        tried.push_back(plan.strategy.microbatches);
-        simulate_candidate(std::move(plan));
+    for (const Found& each : found) {
+      if (each.best || ++others < options_.simulated) {
+        add_plan(*each.solution, *each.plan);
+      }
+    }
+    plans_ = entries_.size();
+  }
+
+  void add_plan(const Solution& solution, const FoundPlan& found) {
+    // Blocks are equal for this plan where they are computed alike.
+    std::vector<uint64_t> signatures = signatures_;
+    for (size_t op = 0; op < signatures.size(); ++op) {
+      signatures[op] = combined(signatures[op], static_cast<uint64_t>(found.plan.choices[op]));
+    }
+    Entry& entry = entries_.emplace_back();
+    entry.excerpts = excerpts_of(graph_, signatures);
+    entry.candidate = {.strategy = to_strategy(graph_, mesh_, solution.built, found.plan),
+                       .approximate = !entry.excerpts.empty(),
+                       .objective_s = found.cost.seconds};
+    entry.parts = parts_of(graph_, entry.excerpts, entry.candidate.strategy);
+  }
+
+  void add_named() {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Entry& entry : entries_) {
+      best = std::min(best, entry.candidate.seconds);
+    }
+    for (const NamedStrategy& named : named_strategies()) {
+      const StrategyParts parts = named_parts(graph_, excerpts_, named.name, mesh_, 1);
+      for (const Solution& solution : solutions_) {
+        const double objective = objective_of(parts, solution);
+        if (!options_.baselines && objective > kOptimism * best) {
+          continue;
+        }
+        Entry& entry = entries_.emplace_back();
+        entry.candidate = {.approximate = !excerpts_.empty(), .objective_s = objective};
+        entry.candidate.strategy.name = named.name;
+        entry.candidate.strategy.microbatches = solution.microbatches;
+        entry.parts = parts;
+        for (StrategyParts::Part& part : entry.parts.parts) {
+          part.strategy.microbatches = solution.microbatches;
+        }
       }
     }
   }
 
-  void simulate_candidate(Candidate candidate) {
-    const Program program = lower(graph_, candidate.strategy, options_.lowering);
-    candidate.memory_bytes = plan_memory(program, 0).bytes;  // the first rank has the largest parts
-    least_bytes_ = std::min(least_bytes_, candidate.memory_bytes);
-    if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
-      return;
+  // 0 where the search does not know the strategy's ways.
+  double objective_of(const StrategyParts& parts, const Solution& solution) const {
+    double seconds = 0.0;
+    for (size_t p = 0; p < parts.parts.size(); ++p) {
+      const StrategyParts::Part& part = parts.parts[p];
+      const Problem& whole = solution.built.problem;
+      const Problem problem = excerpts_.empty() ? whole : excerpt_of(whole, excerpts_[p]);
+      const auto choices = choices_of(*part.graph, problem, solution.built, part.strategy);
+      if (!choices) {
+        return 0.0;
+      }
+      seconds +=
+          part.weight * evaluate(problem, {*choices, needed_starts(problem, *choices)}).seconds;
     }
-    candidate.seconds = simulate(program, costs_).iteration_s;
-    outcome_.candidates.push_back(std::move(candidate));
+    return seconds;
+  }
+
+  void simulate_from(size_t first) {
+    in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
+      Entry& entry = entries_[first + e];
+      const Prediction prediction = simulated(entry.parts, costs_, options_.lowering);
+      entry.candidate.seconds = prediction.iteration_s;
+      entry.candidate.busy = prediction.busy;
+    });
+  }
+
+  bool fits(const Entry& entry) const {
+    return options_.memory_limit <= 0 || entry.candidate.memory_bytes <= options_.memory_limit;
+  }
+
+  void plan_memory_of_the_fastest() {
+    std::ranges::stable_sort(entries_, {},
+                             [](const Entry& entry) { return entry.candidate.seconds; });
+    const size_t at_once = options_.baselines ? entries_.size() : 1;
+    for (size_t planned = 0; planned < entries_.size(); planned += at_once) {
+      in_parallel(at_once, options_.threads, [&](size_t e) {
+        Entry& entry = entries_[planned + e];
+        entry.candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+      });
+      if (fits(entries_[planned])) {
+        break;
+      }
+    }
+  }
+
+  void finish() {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (Entry& entry : entries_) {
+      const bool planned = entry.candidate.memory_bytes > 0;
+      least = planned ? std::min(least, entry.candidate.memory_bytes) : least;
+      if (fits(entry)) {
+        outcome_.candidates.push_back(std::move(entry.candidate));
+      }
+    }
+    if (outcome_.candidates.empty()) {
+      fail(ExitCode::usage, "no strategy fits in {} per rank: the most frugal needs {}",
+           format_bytes(options_.memory_limit), format_bytes(least));
+    }
+    for (Candidate& candidate : outcome_.candidates) {
+      if (candidate.strategy.ops.empty()) {
+        Strategy& strategy = candidate.strategy;
+        const int microbatches = strategy.microbatches;
+        strategy = named_strategy(strategy.name, graph_, mesh_);
+        strategy.microbatches = microbatches;
+      }
+    }
+    outcome_.strategy = outcome_.candidates[0].strategy;
+    outcome_.seconds = outcome_.candidates[0].seconds;
   }
 
   const Graph& graph_;
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
-  std::vector<int> microbatches_;
-  std::vector<Candidate> plans_;
-  double bound_ = std::numeric_limits<double>::infinity();
-  int64_t least_bytes_ = std::numeric_limits<int64_t>::max();
+  std::vector<Solution> solutions_;
+  std::vector<uint64_t> signatures_;
+  std::vector<Excerpt> excerpts_;  // in which all blocks are equal
+  std::vector<Entry> entries_;
+  size_t plans_ = 0;  // entries; named strategies are behind them
   SearchOutcome outcome_;
 };
 

@@ -18,14 +18,18 @@ struct SearchOptions {
   std::vector<int> microbatches = {1, 2, 4};
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   LoweringOptions lowering;
-  size_t simulated = 3;  // plans of the search that are simulated; the named strategies all are
+  size_t simulated = 3;   // plans of the search that are simulated
+  bool baselines = true;  // all named strategies are simulated; else those that may be faster
+  size_t threads = 2;
 };
 
 // A strategy as the simulation sees it.
 struct Candidate {
   Strategy strategy;
-  double seconds = 0.0;      // of a step, simulated
-  int64_t memory_bytes = 0;  // of the rank that needs most
+  double seconds = 0.0;  // of a step, simulated
+  BusyTimes busy;
+  int64_t memory_bytes = 0;  // of the rank that needs most; 0 where nobody asked, see below
+  bool approximate = false;  // seconds, busy and bytes are those of a deep graph: excerpt.h
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
 };
 
@@ -40,7 +44,9 @@ struct SearchOutcome {
 
 // The fastest by simulation of the best plans that the dynamic programming finds and the named
 // strategies, each with every number of microbatches: never one that is predicted slower than any
-// of these. Needs no ranks and no devices.
+// that has been simulated. Without `baselines` those are left out whose objective is far above the
+// best plan's time, and memory is planned for as many candidates, fastest first, as are needed to
+// find one that fits. Needs no ranks and no devices.
 // Throws Error(usage) where none fits in the memory, with what the most frugal needs.
 SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options);
