@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/improve.h"
 #include "search/relax.h"
 #include "search/sweep.h"
 
@@ -12,6 +13,8 @@ namespace {
 constexpr double kRounding = 1e-9;  // by which sums in another order may differ
 constexpr int kMostPrices = 40;     // of memory
 constexpr double kNearPrices = 1.02;
+constexpr double kNearBound = 0.002;
+constexpr size_t kEvaluations = 1000000;  // of operations, to improve plans
 
 // What no plan can do without: every operation's computation, in all microbatches.
 double compute_bound(const Problem& problem) {
@@ -75,6 +78,11 @@ class Solver {
     if (options_.width > 0) {
       relax();
     }
+    if (options_.width > 0 && !is_close()) {
+      for (FoundPlan& found : crossed(problem_, result_.plans, kEvaluations)) {
+        add(std::move(found));
+      }
+    }
     std::ranges::stable_sort(result_.plans, {},
                              [](const FoundPlan& found) { return found.cost.seconds; });
     if (!result_.plans.empty()) {  // sums in another order may differ
@@ -110,16 +118,22 @@ class Solver {
     return fits;
   }
 
-  // Means of computation and communication bound the time of every plan, whether it fits or not. By
-  // bisection towards those of the best plan for the last mean, where the two are equal.
+  // Means of computation and communication bound the time of every plan, whether it fits or not.
+  // The best mean by cutting planes (Kelley, 1960): a plan's own mean, linear in the weights, is
+  // more than the least; where the least of all known plans' means is greatest comes the next try.
   void relax() {
     if (result_.plans.empty()) {
       return;
     }
-    const Weights slope = slope_of(problem_, result_.plans[0].plan);
-    Weights weights{slope.forward > 0.0 ? 1.0 : 0.0, slope.backward > 0.0 ? 1.0 : 0.0};
-    double step = 0.5;
-    for (int i = 0; i < options_.bounds && !is_close(); ++i, step /= 2.0) {
+    std::vector<Line> lines;
+    for (const FoundPlan& found : result_.plans) {
+      lines.push_back(line_of(problem_, found.plan));
+    }
+    for (int i = 0; i < options_.bounds && !is_close(); ++i) {
+      const Weights weights = highest(lines);
+      if (least(lines, weights) <= (1.0 + kNearBound) * result_.lower_bound) {
+        break;
+      }
       const Problem relaxed = without_overlap(problem_, weights);
       Sweep sweep(relaxed, {.width = 1, .additive = true});
       sweep.run();
@@ -127,16 +141,15 @@ class Solver {
       result_.lower_bound = std::max(result_.lower_bound, bound - kRounding * std::abs(bound));
       Plan plan = std::move(sweep.plans().at(0));
       plan.starts = needed_starts(problem_, plan.choices);
-      const Weights towards = slope_of(problem_, plan);
+      lines.push_back(line_of(problem_, plan));
       consider(plan);
-      const auto move = [step](double weight, double slope_there) {
-        return std::clamp(weight + (slope_there > 0.0 ? step : -step), 0.0, 1.0);
-      };
-      weights = {move(weights.forward, towards.forward), move(weights.backward, towards.backward)};
     }
   }
 
   bool is_close() const {
+    if (result_.plans.empty()) {
+      return true;
+    }
     const double best = std::ranges::min(result_.plans, {}, [](const FoundPlan& p) {
                           return p.cost.seconds;
                         }).cost.seconds;

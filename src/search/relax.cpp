@@ -1,5 +1,7 @@
 #include "search/relax.h"
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace hidup {
@@ -49,13 +51,39 @@ Problem without_overlap(const Problem& problem, const Weights& weights) {
   return result;
 }
 
-Weights slope_of(const Problem& problem, const Plan& plan) {
+Line line_of(const Problem& problem, const Plan& plan) {
   const auto seconds = [&](const Weights& weights) {
     const Problem relaxed = without_overlap(problem, weights);
     return evaluate(relaxed, {plan.choices, std::vector<bool>(plan.choices.size(), true)}).seconds;
   };
-  const double least = seconds({0.0, 0.0});
-  return {seconds({1.0, 0.0}) - least, seconds({0.0, 1.0}) - least};
+  const double at = seconds({0.0, 0.0});
+  return {at, seconds({1.0, 0.0}) - at, seconds({0.0, 1.0}) - at};
+}
+
+double least(const std::vector<Line>& lines, const Weights& weights) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Line& line : lines) {
+    least = std::min(least,
+                     line.at + line.forward * weights.forward + line.backward * weights.backward);
+  }
+  return least;
+}
+
+Weights highest(const std::vector<Line>& lines) {
+  constexpr int kSteps = 64;
+  Weights best;
+  double most = -std::numeric_limits<double>::infinity();
+  for (int f = 0; f <= kSteps; ++f) {
+    for (int b = 0; b <= kSteps; ++b) {
+      const Weights weights{static_cast<double>(f) / kSteps, static_cast<double>(b) / kSteps};
+      const double height = least(lines, weights);
+      if (height > most) {
+        most = height;
+        best = weights;
+      }
+    }
+  }
+  return best;
 }
 
 }  // namespace hidup
