@@ -125,9 +125,11 @@ class Solver {
     if (result_.plans.empty()) {
       return;
     }
-    std::vector<Line> lines;
+    const std::vector<int> quiet = quiet_choices(problem_);
+    consider({quiet, needed_starts(problem_, quiet)});
+    std::vector<Line> lines = {line_of(problem_, quiet)};
     for (const FoundPlan& found : result_.plans) {
-      lines.push_back(line_of(problem_, found.plan));
+      lines.push_back(line_of(problem_, found.plan.choices));
     }
     for (int i = 0; i < options_.bounds && !is_close(); ++i) {
       const Weights weights = highest(lines);
@@ -141,7 +143,7 @@ class Solver {
       result_.lower_bound = std::max(result_.lower_bound, bound - kRounding * std::abs(bound));
       Plan plan = std::move(sweep.plans().at(0));
       plan.starts = needed_starts(problem_, plan.choices);
-      lines.push_back(line_of(problem_, plan));
+      lines.push_back(line_of(problem_, plan.choices));
       consider(plan);
     }
   }

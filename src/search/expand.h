@@ -58,6 +58,7 @@ class Expander {
   struct Change {
     StatusId status = 0;
     Addition addition;
+    double seconds = 0.0;  // of all of it, of an additive problem
   };
   // Of one tensor that the operation reads: [status, choice]; rows of the statuses that occur.
   struct Changes {
@@ -70,6 +71,14 @@ class Expander {
     enum class From { state, read, output } from = From::state;
   };
 
+  // What becomes of all tensors by every choice.
+  struct Steps {
+    const std::vector<int>& choices;
+    std::vector<Move> moves;
+    std::vector<Changes> changes;   // per tensor that the operation reads
+    std::vector<StatusId> outputs;  // per choice
+  };
+
   const std::vector<int>& usable(size_t op) const {
     return usable_[static_cast<size_t>(problem_.ops[op].kind)];
   }
@@ -78,6 +87,11 @@ class Expander {
   Comparison comparison(size_t op) const;
   Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
   std::vector<Move> moves_of(size_t op) const;
+  Steps steps_of(size_t op, const States& before);
+  template <typename Visit>
+  void for_steps(size_t op, const Steps& steps, const States& before, States& after,
+                 Visit visit) const;
+  Front expand_additive(size_t op, const Front& before);
   std::vector<Transition> transitions(size_t op, const States& before, States& after);
   bool go_on(size_t op, const Transition& transition, const Member& before, Member& after);
   void drop_states(Front& front);

@@ -29,6 +29,7 @@ class Crossing {
           const FoundPlan& other = parents_[p];
           std::optional<FoundPlan> child = best_first ? cross(best, other) : cross(other, best);
           if (child && child->cost.seconds < best.cost.seconds) {
+            child->plan.starts = needed_starts(problem_, child->plan.choices);
             all.push_back(*std::move(child));
           }
         }
@@ -51,15 +52,14 @@ class Crossing {
 
   std::optional<FoundPlan> at(const FoundPlan& first, const FoundPlan& then, size_t cut) {
     const size_t count = problem_.ops.size();
-    if (left_ < 2 * count) {
+    if (left_ < count) {
       return std::nullopt;
     }
-    left_ -= 2 * count;
+    left_ -= count;
     Plan plan{.choices = first.plan.choices};
     std::copy(then.plan.choices.begin() + static_cast<ptrdiff_t>(cut), then.plan.choices.end(),
               plan.choices.begin() + static_cast<ptrdiff_t>(cut));
-    plan.starts = needed_starts(problem_, plan.choices);
-    const Evaluation cost = evaluate(problem_, plan);
+    const Evaluation cost = evaluate(problem_, plan.choices);
     return cost.bytes <= problem_.memory_limit ? std::optional(FoundPlan{std::move(plan), cost})
                                                : std::nullopt;
   }

@@ -151,6 +151,30 @@ void check_choice(const Choice& choice, size_t inputs, int layouts) {
   }
 }
 
+// `starts`: of the plan; null: those that are needed.
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices,
+                    const std::vector<bool>* starts) {
+  Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
+  Charges charges(problem, choices);
+  Pass forward(problem);
+  Pass backward(problem);
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const OpTimes times = charges.next(op);
+    if (starts != nullptr ? (*starts)[op] : times.communicates()) {
+      forward.start_stage(times.forward.comm);
+      backward.start_stage(times.backward.comm);
+    } else {
+      check(!times.communicates(), "operation {} communicates inside a stage", op);
+    }
+    forward.operation(times.forward);
+    backward.operation(times.backward);
+    total.seconds += times.step;
+    total.bytes += times.bytes;
+  }
+  total.seconds += forward.finish() + backward.finish();
+  return total;
+}
+
 }  // namespace
 
 void check_problem(const Problem& problem) {
@@ -187,25 +211,11 @@ void check_problem(const Problem& problem) {
 
 Evaluation evaluate(const Problem& problem, const Plan& plan) {
   check(plan.starts.size() == problem.ops.size(), "a plan of another problem");
-  Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
-  Charges charges(problem, plan.choices);
-  Pass forward(problem);
-  Pass backward(problem);
-  for (size_t op = 0; op < problem.ops.size(); ++op) {
-    const OpTimes times = charges.next(op);
-    if (plan.starts[op]) {
-      forward.start_stage(times.forward.comm);
-      backward.start_stage(times.backward.comm);
-    } else {
-      check(!times.communicates(), "operation {} communicates inside a stage", op);
-    }
-    forward.operation(times.forward);
-    backward.operation(times.backward);
-    total.seconds += times.step;
-    total.bytes += times.bytes;
-  }
-  total.seconds += forward.finish() + backward.finish();
-  return total;
+  return evaluate(problem, plan.choices, &plan.starts);
+}
+
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices) {
+  return evaluate(problem, choices, nullptr);
 }
 
 std::vector<bool> needed_starts(const Problem& problem, const std::vector<int>& choices) {

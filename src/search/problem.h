@@ -120,6 +120,8 @@ struct Evaluation {
 //
 // Throws Error(internal) for a plan that does not fit or starts no stage where it must.
 Evaluation evaluate(const Problem& problem, const Plan& plan);
+// With the stages that the choices need.
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices);
 
 // The stages that such choices need; a further one never makes a step shorter.
 std::vector<bool> needed_starts(const Problem& problem, const std::vector<int>& choices);
