@@ -17,10 +17,10 @@
 namespace hidup {
 
 struct DynamicOptions {
-  size_t width = 2;     // plans that a state keeps; 0: all that are not dominated, the exact search
-  size_t states = 40;   // states that are kept; 0: all
-  int bounds = 4;       // means of computation and communication that are tried for the bound,
-  double gap = 0.005;   // unless the best plan's time is above it by no more than this part
+  size_t width = 2;    // plans that a state keeps; 0: all that are not dominated, the exact search
+  size_t states = 40;  // states that are kept; 0: all
+  int bounds = 4;      // means of computation and communication that are tried for the bound,
+  double gap = 0.005;  // unless the best plan's time is above it by no more than this part
 };
 
 struct FoundPlan {

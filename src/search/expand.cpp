@@ -66,7 +66,11 @@ void add(Addition& sum, const Addition& other) {
 }  // namespace
 
 Expander::Expander(const Problem& problem, const Limits& limits)
-    : problem_(problem), limits_(limits), turns_(problem), liveness_(liveness_of(problem)) {
+    : problem_(problem),
+      limits_(limits),
+      forward_turns_(problem, true),
+      backward_turns_(problem, false),
+      liveness_(liveness_of(problem)) {
   find_usable();
   find_needs();
 }
@@ -121,7 +125,8 @@ void Expander::find_needs() {
 }
 
 Comparison Expander::comparison(size_t op) const {
-  return {.turns = turns_,
+  return {.forward_turns = forward_turns_,
+          .backward_turns = backward_turns_,
           .forward = needs_[op + 1].forward,
           .backward = needs_[op + 1].backward,
           .bytes = limits_.memory};
@@ -286,20 +291,19 @@ bool Expander::go_on(size_t op, const Transition& transition, const Member& befo
   after.seconds += choice.step_s + limits_.price * bytes;
   const double forward = reshards.forward_comm + choice.forward_comm_s;
   const double backward = reshards.backward_comm + choice.backward_comm_s;
-  if (forward > 0.0 || backward > 0.0) {
-    exposed_forward_ |= !after.forward.hides(std::min(after.forward.open, forward));
-    exposed_backward_ |= !after.backward.hides(std::min(after.backward.open, backward));
-    after.seconds += after.forward.start_stage(forward, turns_);
-    after.seconds += after.backward.start_stage(backward, turns_);
-  }
+  exposed_forward_ |= !after.forward.hides(std::min(after.forward.open, forward));
+  after.seconds += after.forward.communicate(forward, forward_turns_);
   exposed_forward_ |= !after.forward.hides(choice.gather_s);
+  after.seconds += after.forward.message(choice.gather_s, forward_turns_);
+  after.seconds +=
+      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, forward_turns_);
+
   exposed_backward_ |= !after.backward.hides(choice.sync_s);
-  after.seconds += after.forward.message(choice.gather_s, turns_);
-  after.seconds += after.backward.message(choice.sync_s, turns_);
-  after.seconds +=
-      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, turns_);
-  after.seconds +=
-      after.backward.compute(choice.backward_compute_s + reshards.backward_compute, turns_);
+  after.seconds += after.backward.message(choice.sync_s, backward_turns_);
+  exposed_backward_ |= !after.backward.hides(std::min(after.backward.open, backward));
+  after.seconds += after.backward.communicate(backward, backward_turns_);
+  after.seconds += after.backward.compute(choice.backward_compute_s + reshards.backward_compute,
+                                          backward_turns_);
   return true;
 }
 

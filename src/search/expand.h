@@ -101,7 +101,7 @@ class Expander {
 
   const Problem& problem_;
   const Limits limits_;
-  const Turns turns_;
+  const Turns forward_turns_, backward_turns_;
   const Liveness liveness_;
   Statuses statuses_;
   std::vector<std::vector<int>> usable_;  // per kind: choices that none is better than in all

@@ -149,8 +149,7 @@ class Search {
       if (!choices) {
         return 0.0;
       }
-      seconds +=
-          part.weight * evaluate(problem, {*choices, needed_starts(problem, *choices)}).seconds;
+      seconds += part.weight * evaluate(problem, *choices).seconds;
     }
     return seconds;
   }
