@@ -13,6 +13,10 @@ namespace {
 constexpr double kRounding = 1e-9;  // by which sums in another order may differ
 constexpr int kMostPrices = 40;     // of memory
 constexpr double kNearPrices = 1.02;
+constexpr size_t kMostCertified = 300;  // operations
+constexpr size_t kMostStates = 200;
+constexpr size_t kWider = 3;
+constexpr double kCertified = 0.02;  // the gap that is small enough
 constexpr double kNearBound = 0.002;
 constexpr size_t kEvaluations = 1000000;  // of operations, to improve plans
 
@@ -78,10 +82,13 @@ class Solver {
     if (options_.width > 0) {
       relax();
     }
-    if (options_.width > 0 && !is_close()) {
+    if (options_.width > 0 && !is_close(options_.gap)) {
       for (FoundPlan& found : crossed(problem_, result_.plans, kEvaluations)) {
         add(std::move(found));
       }
+    }
+    if (options_.width > 0 && options_.wide > options_.width) {
+      certify();
     }
     std::ranges::stable_sort(result_.plans, {},
                              [](const FoundPlan& found) { return found.cost.seconds; });
@@ -95,7 +102,9 @@ class Solver {
   // Whether the best plan of a sweep fits in the memory.
   bool sweep(const Limits& limits) {
     Sweep sweep(problem_, limits);
-    sweep.run();
+    if (!sweep.run()) {
+      return false;
+    }
     result_.expanded = std::max(result_.expanded, sweep.expanded());
     result_.largest_front = std::max(result_.largest_front, sweep.largest_front());
     const std::vector<Plan> plans = sweep.plans();
@@ -131,7 +140,7 @@ class Solver {
     for (const FoundPlan& found : result_.plans) {
       lines.push_back(line_of(problem_, found.plan.choices));
     }
-    for (int i = 0; i < options_.bounds && !is_close(); ++i) {
+    for (int i = 0; i < options_.bounds && !is_close(options_.gap); ++i) {
       const Weights weights = highest(lines);
       if (least(lines, weights) <= (1.0 + kNearBound) * result_.lower_bound) {
         break;
@@ -148,14 +157,23 @@ class Solver {
     }
   }
 
-  bool is_close() const {
+  // A wide front without any guess is a bound of its own, where states are few enough.
+  void certify() {
+    for (const size_t width : {options_.wide, kWider * options_.wide}) {
+      if (problem_.ops.size() <= kMostCertified && !is_close(kCertified)) {
+        sweep({.width = width, .states = kMostStates, .certain = true});
+      }
+    }
+  }
+
+  bool is_close(double gap) const {
     if (result_.plans.empty()) {
       return true;
     }
     const double best = std::ranges::min(result_.plans, {}, [](const FoundPlan& p) {
                           return p.cost.seconds;
                         }).cost.seconds;
-    return best <= (1.0 + options_.gap) * result_.lower_bound;
+    return best <= (1.0 + gap) * result_.lower_bound;
   }
 
   // Adds the plan if it fits.

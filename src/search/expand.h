@@ -29,6 +29,7 @@ struct Limits {
   size_t states = 0;      // 0: all
   bool memory = false;    // Problem::memory_limit holds for every plan
   double price = 0.0;     // seconds per byte
+  bool certain = false;   // ends where a state would be dropped, and guesses nothing
   bool additive = false;  // nothing overlaps and nothing waits to be hidden: see relax.h
 };
 
