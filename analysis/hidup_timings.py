@@ -14,6 +14,7 @@ Needs h5py, numpy and pandas. Units are those of the datasets' attribute `unit`:
 seconds, bytes, tokens, nats.
 """
 
+import json
 import os
 import sys
 
@@ -123,6 +124,19 @@ def read_prediction(path):
     events = program.assign(rank=-1, instruction=program.index, start_s=program.predicted_start_s,
                             end_s=program.predicted_start_s + program.predicted_s)
     return events.sort_values(["start_s", "instruction"], ignore_index=True)
+
+
+def read_plan(path):
+    """What `hidup explain --json` printed to a file: its object, and the predicted timeline as
+    read_prediction() has that of a run."""
+    with open(path, encoding="utf-8") as file:
+        try:
+            plan = json.load(file)
+            events = pandas.DataFrame(plan["timeline"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise OSError(f"{path}: not what hidup explain --json prints: {error}") from error
+    events = events.assign(rank=-1, instruction=events.index)
+    return plan, events.sort_values(["start_s", "instruction"], ignore_index=True)
 
 
 def listed(numbers):

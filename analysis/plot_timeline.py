@@ -3,8 +3,9 @@
 
 Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; hatched
 is the time in which only communication ran. Beside each rank stands how long its streams were
-busy (hidup_timings.busy_times). What was predicted stands above what was measured. Works on finished files and on those that are still being
-written. Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
+busy (hidup_timings.busy_times). What was predicted stands above what was measured. Works on
+finished files, on those that are still being written, and on what `hidup explain --json` prints.
+Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
 """
 
 import argparse
@@ -247,6 +248,16 @@ def predicted_panels(path):
     return [] if events is None else panels_of(events, {-1: "predicted"})
 
 
+def panels_and_heading(path, step, ranks):
+    """Of a run's timing file, or of a plan."""
+    if path.endswith(".json"):
+        plan, events = hidup_timings.read_plan(path)
+        return (panels_of(events, {-1: "predicted"}),
+                f"{plan['model']}, {plan['strategy']} on {plan['ranks']} ranks: a step, predicted")
+    measured, step = measured_panels(path, step, ranks)
+    return predicted_panels(path) + measured, heading(path, step, len(measured))
+
+
 def panels_of(events, labels):
     """A panel for each of the ranks that have a label."""
     busy = hidup_timings.busy_times(events)
@@ -279,7 +290,7 @@ def rank_list(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="timing file (HDF5) of a run")
+    parser.add_argument("file", help="timing file (HDF5) of a run, or a plan (JSON)")
     parser.add_argument("--step", type=int, help="default: the last one that has a timeline")
     parser.add_argument("--ranks", type=rank_list, metavar="0,1,...",
                         help=f"default: all, or the first {MOST_RANKS}")
@@ -294,8 +305,7 @@ def main():
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False,
                          "axes.spines.left": False, "legend.frameon": False,
                          "hatch.linewidth": 0.6})
-    measured, step = measured_panels(arguments.file, arguments.step, arguments.ranks)
-    figure = draw(predicted_panels(arguments.file) + measured, heading(arguments.file, step, len(measured)))
+    figure = draw(*panels_and_heading(arguments.file, arguments.step, arguments.ranks))
     figure.savefig(output, dpi=150)
     print(output)
     return 0

@@ -11,8 +11,8 @@ namespace hidup {
 struct TrainOptions {
   std::string deck;
   std::string cluster;
-  std::string strategy = "dp";
-  std::string out;  // empty: out/MODEL-TIME.h5
+  std::string strategy = "search";  // a name, a file or search
+  std::string out;                  // empty: out/MODEL-TIME.h5
   bool overwrite = false;
   std::vector<std::string> overrides;  // --set
   std::string dump_gradients;          // empty: none
@@ -24,6 +24,26 @@ struct ProfileOptions {
   std::string cluster;
   std::string out;
   bool overwrite = false;
+  std::vector<std::string> overrides;
+};
+
+struct SearchCommandOptions {
+  std::string deck;
+  std::string cluster;
+  std::optional<int64_t> ranks;
+  std::string strategy_out;  // empty: none
+  bool overwrite = false;
+  bool baselines = false;  // the named strategies, too
+  bool json = false;
+  std::vector<std::string> overrides;
+};
+
+struct ExplainOptions {
+  std::string deck;
+  std::string cluster;
+  std::string strategy = "search";  // a name, a file or search
+  std::optional<int64_t> ranks;
+  bool json = false;
   std::vector<std::string> overrides;
 };
 
@@ -48,6 +68,8 @@ struct GraphOptions {
 // train and profile end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
+int search(const SearchCommandOptions& options);
+int explain(const ExplainOptions& options);
 int validate(const ValidateOptions& options);
 int graph(const GraphOptions& options);
 

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 
+#include "core/check.h"
 #include "core/log.h"
+#include "core/units.h"
+#include "cost/cost_model.h"
+#include "device/device.h"
 #include "planning.h"
 #include "program/lower.h"
 #include "program/print.h"
@@ -42,23 +46,46 @@ Dataset load_data(Deck& deck, Communicator& world) {
   return data;
 }
 
-Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                       const Mesh& mesh, Communicator& world) {
+namespace {
+
+LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                      const std::optional<Profile>& costs) {
+  if (!costs) {
+    fail(ExitCode::usage,
+         "--strategy search needs times: cluster.profile, or cluster.device.flops and the "
+         "bandwidth of every axis of cluster.mesh; or name a strategy");
+  }
+  const double began = monotonic_seconds();
+  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs), false);
+  const double seconds = monotonic_seconds() - began;
+  log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
+            format_seconds(found.seconds), format_seconds(seconds));
+  return {std::move(found.strategy), seconds};
+}
+
+}  // namespace
+
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const std::optional<Profile>& costs,
+                             Communicator& world) {
+  LoadedStrategy loaded;
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      text = print_strategy(graph, choose_strategy(choice, deck, graph, mesh));
+      loaded = choice == kSearch ? search(deck, graph, mesh, costs)
+                                 : LoadedStrategy{choose_strategy(choice, deck, graph, mesh)};
+      text = print_strategy(graph, loaded.strategy);
     }
   });
   text = world.broadcast(text);
-  Strategy strategy;
+  Strategy& strategy = loaded.strategy;
   collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
   const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
   collectively(world, [&] {
     check(std::ranges::count(hashes, hashes[0]) == world.size(),
           "the ranks have different strategies");
   });
-  return strategy;
+  return loaded;
 }
 
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/mpi_session.h"
+#include "cost/profile.h"
 #include "deck/deck.h"
 #include "program/program.h"
 #include "sharding/strategy.h"
@@ -26,10 +28,15 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 // The same data on all ranks; the deck's vocabulary becomes a number.
 Dataset load_data(Deck& deck, Communicator& world);
 
-// Rank 0 reads or makes the strategy, all ranks parse the same text; that all have the same is
-// checked, not assumed.
-Strategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                       const Mesh& mesh, Communicator& world);
+struct LoadedStrategy {
+  Strategy strategy;
+  double search_s = 0.0;  // 0: it was not searched for
+};
+// Rank 0 reads, makes or searches for the strategy, all ranks parse the same text; that all have
+// the same is checked, not assumed. `costs`: what a search and the strategy's notes rest on.
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const std::optional<Profile>& costs,
+                             Communicator& world);
 
 // Every rank makes the program; that all made the same is checked, not assumed.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,

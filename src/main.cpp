@@ -17,13 +17,20 @@ namespace {
 using hidup::ExitCode;
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 2 usage or bad deck; 4 out of memory; 5 communication failed or lost a\n"
-    "rank; 6 bad or missing file, or no space; 8 device or library not available; 70 internal\n"
-    "error.";
+    "Exit codes: 0 done; 2 usage or bad deck; 3 no feasible strategy; 4 out of memory;\n"
+    "5 communication failed or lost a rank; 6 bad or missing file, or no space; 8 device or "
+    "library\n"
+    "not available; 70 internal error.";
 
 constexpr const char* kStrategies =
     "How to shard: a strategy file (YAML), or dp, zero1, fsdp, ep-deepspeed, ep-fastmoe, megatron, "
-    "megatron-sp or ps";
+    "megatron-sp, ps or min-comm";
+
+constexpr const char* kStrategyOrSearch =
+    "How to shard: search for the fastest way; or a strategy file (YAML), or dp, zero1, fsdp, "
+    "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or min-comm";
+
+constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 
 std::string join(int argc, char** argv) {
   std::string line;
@@ -33,15 +40,19 @@ std::string join(int argc, char** argv) {
   return line;
 }
 
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
+  command.add_option("--set", overrides, "Override a deck's key: section.key=value")
+      ->allow_extra_args(false);
+}
+
 void add_train(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* train = app.add_subcommand("train", "Train a model on all ranks (start with mpirun)");
   train->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
   train->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
-  train->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
+  train->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
   train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
   train->add_flag("--overwrite", options.overwrite, "Replace existing output files");
-  train->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
-      ->allow_extra_args(false);
+  add_overrides(*train, options.overrides);
   train->add_option("--dump-gradients", options.dump_gradients,
                     "Write the gradients of step 1 to this file (HDF5)");
 }
@@ -54,8 +65,34 @@ void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
   profile->add_option("--out", options.out, "Profile to write (YAML), for cluster.profile")
       ->required();
   profile->add_flag("--overwrite", options.overwrite, "Replace an existing file");
-  profile->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
-      ->allow_extra_args(false);
+  add_overrides(*profile, options.overrides);
+}
+
+void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
+  CLI::App* search = app.add_subcommand(
+      "search", "Find the fastest strategy for a model and a cluster, without ranks or devices");
+  search->add_option("DECK", options.deck, "Model deck")->required();
+  search->add_option("--cluster", options.cluster, "Cluster deck")->required();
+  search->add_option("--ranks", options.ranks, kRanks);
+  search->add_option("--strategy-out", options.strategy_out,
+                     "Write the strategy to this file (YAML), to read, edit and train with");
+  search->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  search->add_flag("--baselines", options.baselines,
+                   "Predict the strategies that have a name, too, and say why they lost");
+  search->add_flag("--json", options.json, "Print one JSON object");
+  add_overrides(*search, options.overrides);
+}
+
+void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
+  CLI::App* explain = app.add_subcommand(
+      "explain", "Say what a strategy does, where its step's time goes, and why others lose to it");
+  explain->add_option("DECK", options.deck, "Model deck")->required();
+  explain->add_option("--cluster", options.cluster, "Cluster deck")->required();
+  explain->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  explain->add_option("--ranks", options.ranks, kRanks);
+  explain->add_flag("--json", options.json,
+                    "Print one JSON object, which analysis/plot_timeline.py draws, too");
+  add_overrides(*explain, options.overrides);
 }
 
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
@@ -63,13 +100,12 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
       app.add_subcommand("validate", "Check decks without ranks, devices or a run");
   validate->add_option("DECK", options.deck, "Model deck");
   validate->add_option("--cluster", options.cluster, "Cluster deck");
-  validate->add_option("--ranks", options.ranks, "Check the mesh for this many ranks");
+  validate->add_option("--ranks", options.ranks, kRanks);
   validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
   validate->add_option("--strategy-out", options.strategy_out,
                        "Write the strategy to this file (YAML), to read, edit and train with");
   validate->add_flag("--overwrite", options.overwrite, "Replace an existing file");
-  validate->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
-      ->allow_extra_args(false);
+  add_overrides(*validate, options.overrides);
   validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");
 }
 
@@ -80,8 +116,7 @@ void add_graph(CLI::App& app, hidup::GraphOptions& options) {
   graph->add_option("--format", options.format, "text (which model.graph reads), json or dot")
       ->check(CLI::IsMember({"text", "json", "dot"}))
       ->capture_default_str();
-  graph->add_option("--set", options.overrides, "Override a deck's key: section.key=value")
-      ->allow_extra_args(false);
+  add_overrides(*graph, options.overrides);
 }
 
 // Under mpirun every rank parses the same command line; one of them says what is wrong.
@@ -121,10 +156,14 @@ int run(int argc, char** argv) {
   app.footer(kExitCodes);
   hidup::TrainOptions train;
   hidup::ProfileOptions profile;
+  hidup::SearchCommandOptions search;
+  hidup::ExplainOptions explained;
   hidup::ValidateOptions validate;
   hidup::GraphOptions graph;
   train.command_line = join(argc, argv);
   add_train(app, train);
+  add_search(app, search);
+  add_explain(app, explained);
   add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
@@ -143,6 +182,12 @@ int run(int argc, char** argv) {
   }
   if (app.got_subcommand("profile")) {
     return hidup::profile(profile, &argc, &argv);
+  }
+  if (app.got_subcommand("search")) {
+    return hidup::search(search);
+  }
+  if (app.got_subcommand("explain")) {
+    return hidup::explain(explained);
   }
   return app.got_subcommand("graph") ? hidup::graph(graph) : hidup::validate(validate);
 }

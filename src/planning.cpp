@@ -1,12 +1,16 @@
 #include "planning.h"
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "core/file.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
+#include "program/lower.h"
 #include "search/named.h"
 #include "sharding/read_strategy.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -25,6 +29,25 @@ std::string graph_text(const Deck& deck) {
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
   return deck.model.graph.empty() ? build_model(deck, vocab)
                                   : read_graph(text, deck.model.graph, deck, vocab);
+}
+
+Subject open_subject(const std::string& model, const std::string& cluster,
+                     const std::vector<std::string>& overrides, std::optional<int64_t> ranks) {
+  const DeckSource model_text = read_deck_file(model);
+  const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
+  Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides);
+  if (ranks && *ranks < 1) {
+    fail(ExitCode::usage, "--ranks {}: expected a number from 1", *ranks);
+  }
+  int64_t all = 1;
+  for (const MeshAxis& axis : deck.cluster.mesh) {
+    all *= axis.size.value_or(1);
+  }
+  Mesh mesh = mesh_of(deck, check_ranks(deck, ranks.value_or(all)));
+  const Dataset data = open_data(deck);
+  deck.model.vocab = data.vocab;
+  Graph graph = make_graph(deck, graph_text(deck), data.vocab);
+  return {std::move(deck), std::move(mesh), data.description, std::move(graph)};
 }
 
 void check_strategy_choice(const std::string& name_or_file) {
@@ -48,6 +71,60 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
     }
   }
   return strategy;
+}
+
+SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                         const CostModel& costs, bool baselines) {
+  SearchOptions options{.memory_limit = deck.cluster.device_memory.value_or(0),
+                        .lowering = lowering_options(deck),
+                        .baselines = baselines};
+  if (deck.train.microbatches) {
+    options.microbatches = {static_cast<int>(*deck.train.microbatches)};
+  }
+  return search_strategy(graph, mesh, costs, options);
+}
+
+Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                  const CostModel& costs) {
+  Forecast step{.program = lower(graph, strategy, lowering_options(deck))};
+  step.plan = plan_memory(step.program, 0);
+  step.prediction = simulate(step.program, costs);
+  return step;
+}
+
+OpId operation_of(const Graph& graph, const Instruction& instruction) {
+  // Named like the operation, with suffixes for what is done for it.
+  for (std::string_view name = instruction.name; !name.empty();) {
+    const TensorId found = graph.find(name);
+    if (found >= 0 && graph.tensor(found).producer >= 0) {
+      return graph.tensor(found).producer;
+    }
+    const size_t dot = name.rfind('.');
+    name = name.substr(0, dot == std::string_view::npos ? 0 : dot);
+  }
+  return -1;
+}
+
+void annotate(Strategy& strategy, const Graph& graph, const Program& program,
+              const MemoryPlan& plan, const Prediction& predicted) {
+  strategy.stages.clear();
+  int stage = -1;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase != Phase::forward || instruction.microbatch != 0 ||
+        instruction.stage == stage || is_reshard(instruction.opcode)) {
+      continue;
+    }
+    const OpId op = operation_of(graph, instruction);
+    if (op >= 0) {
+      stage = instruction.stage;
+      strategy.stages.push_back(op);
+    }
+  }
+  strategy.predicted = {.iteration_s = predicted.iteration_s,
+                        .compute_s = predicted.busy.compute_s,
+                        .comm_s = predicted.busy.comm_s,
+                        .exposed_comm_s = predicted.busy.exposed_comm_s,
+                        .peak_bytes = plan.bytes};
 }
 
 }  // namespace hidup

@@ -1,9 +1,16 @@
-// What the subcommands share: the graph and the strategy that a person asked for.
+// What the subcommands share: the graph, the strategy that a person asked for, and what is
+// predicted of it.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "cost/simulate.h"
 #include "deck/deck.h"
+#include "program/memory.h"
+#include "search/search.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -14,6 +21,21 @@ std::string graph_text(const Deck& deck);
 // The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 
+// What commands that start no ranks work on.
+struct Subject {
+  Deck deck;
+  Mesh mesh;
+  std::string data;  // a line for people
+  Graph graph;
+};
+
+// Reads the decks (`cluster` may be empty) and opens the data. Without `ranks` there are as many as
+// the mesh has, where an axis of size auto is one rank. Throws Error(usage) or Error(file).
+Subject open_subject(const std::string& model, const std::string& cluster,
+                     const std::vector<std::string>& overrides, std::optional<int64_t> ranks);
+
+inline constexpr const char* kSearch = "search";  // as a choice of strategy
+
 // Throws Error(usage) where it is neither a known name nor looks like a file (a dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
@@ -21,5 +43,25 @@ void check_strategy_choice(const std::string& name_or_file);
 // where the deck has them. Throws Error(file) or Error(usage).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh);
+
+// The search that the decks ask for. `baselines`: see SearchOptions.
+SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                         const CostModel& costs, bool baselines);
+
+// A step before it runs.
+struct Forecast {
+  Program program;
+  MemoryPlan plan;  // of the first rank, which has the largest parts
+  Prediction prediction;
+};
+Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                  const CostModel& costs);
+
+// Notes the stages and the prediction in the strategy.
+void annotate(Strategy& strategy, const Graph& graph, const Program& program,
+              const MemoryPlan& plan, const Prediction& predicted);
+
+// The operation that an instruction belongs to; -1 for those of buckets of parameters or gradients.
+OpId operation_of(const Graph& graph, const Instruction& instruction);
 
 }  // namespace hidup

@@ -12,6 +12,7 @@
 #include "core/units.h"
 #include "core/version.h"
 #include "cost/simulate.h"
+#include "costs.h"
 #include "graph/text.h"
 #include "io/output_path.h"
 #include "io/resources.h"
@@ -90,7 +91,9 @@ class Run {
     Mesh mesh;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
-      check_strategy_choice(options_.strategy);
+      if (options_.strategy != kSearch) {
+        check_strategy_choice(options_.strategy);
+      }
       if (world_.rank() == 0) {
         prepare_output(out_, options_.overwrite, "--out");
         if (!options_.dump_gradients.empty()) {
@@ -116,17 +119,20 @@ class Run {
     });
     const std::optional<Profile> profile = obtain_profile(
         {deck, *graph, *data_.batches, mesh, world_, mpi_.host(), groups, *device, threads});
+    const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
     // 4. Strategy, program, and what it is going to take.
-    const Strategy strategy = load_strategy(options_.strategy, deck, *graph, mesh, world_);
+    loaded_ = load_strategy(options_.strategy, deck, *graph, mesh, costs, world_);
+    Strategy& strategy = loaded_.strategy;
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
     collectively(world_, [&] {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
     });
-    if (profile && world_.rank() == 0) {
-      prediction_ = simulate(program_, CostModel(*profile));
+    if (costs && world_.rank() == 0) {
+      prediction_ = simulate(program_, CostModel(*costs));
+      annotate(strategy, *graph, program_, plan, *prediction_);
     }
 
     // 5. Memory, and the timing file.
@@ -139,9 +145,10 @@ class Run {
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));
     if (prediction_) {
-      log::info("predicted: {}", describe(*prediction_));
+      log::info("predicted{}: {}", profile ? "" : " with " + costs->key.device,
+                describe(*prediction_));
     }
-    const TimingHeader header = make_header(*graph, strategy, executor->plan(), *device);
+    const TimingHeader header = make_header(*graph, executor->plan(), *device);
     std::optional<TimingFile> timings;
     collectively(world_, [&] {
       if (world_.rank() == 0) {
@@ -207,8 +214,8 @@ class Run {
   }
 
   // Collective: hosts and memory of all ranks.
-  TimingHeader make_header(const Graph& graph, const Strategy& strategy, const MemoryPlan& plan,
-                           const Device& device) {
+  TimingHeader make_header(const Graph& graph, const MemoryPlan& plan, const Device& device) {
+    const Strategy& strategy = loaded_.strategy;
     TimingHeader header;
     header.run = {.program_version = program_version(),
                   .git_commit = git_commit(),
@@ -233,7 +240,8 @@ class Run {
                                  resolved_yaml(decks_.deck, DeckFile::cluster)};
     header.strategy = {.name = strategy.name,
                        .hash = fmt::format("{:016x}", strategy_hash(graph, strategy)),
-                       .text = print_strategy(graph, strategy)};
+                       .text = print_strategy(graph, strategy),
+                       .search_s = loaded_.search_s};
     header.program = {.text = print_program(program_), .rows = program_rows(program_)};
     header.memory = {.peak_bytes = all_gather_value(world_, device.allocated()),
                      .parameter_bytes = all_gather_value(world_, plan.parameter_bytes)};
@@ -250,6 +258,7 @@ class Run {
   Decks decks_;
   std::string out_;
   Dataset data_;
+  LoadedStrategy loaded_;
   Program program_;
   std::atomic<const Trainer*> trainer_ = nullptr;
   std::atomic<const Executor*> executor_ = nullptr;

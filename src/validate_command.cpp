@@ -22,23 +22,12 @@ int validate(const ValidateOptions& options) {
   if (options.deck.empty()) {
     fail(ExitCode::usage, "validate needs a model deck (or --keys)");
   }
-  const DeckSource model = read_deck_file(options.deck);
-  const DeckSource cluster =
-      options.cluster.empty() ? DeckSource{} : read_deck_file(options.cluster);
-  const Deck deck =
-      parse_decks(&model, options.cluster.empty() ? nullptr : &cluster, options.overrides);
-  const int64_t ranks = options.ranks.value_or(1);
-  if (ranks < 1) {
-    fail(ExitCode::usage, "--ranks {}: expected a number from 1", ranks);
-  }
-  const Mesh mesh = mesh_of(deck, check_ranks(deck, ranks));
   check_strategy_choice(options.strategy);
+  const auto [deck, mesh, data, graph] =
+      open_subject(options.deck, options.cluster, options.overrides, options.ranks);
   if (!options.strategy_out.empty()) {
     prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
   }
-
-  const Dataset data = open_data(deck);
-  const Graph graph = make_graph(deck, graph_text(deck), data.vocab);
   const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
   const Program program = lower(graph, strategy, lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
@@ -50,10 +39,11 @@ int validate(const ValidateOptions& options) {
   if (!options.cluster.empty()) {
     fmt::print("{}: valid\n", options.cluster);
   }
-  fmt::print("data    {}\n", data.description);
+  fmt::print("data    {}\n", data);
   fmt::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
-             format_count(graph.parameter_count()), format_count(data.vocab));
-  fmt::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks, strategy.name);
+             format_count(graph.parameter_count()), format_count(*deck.model.vocab));
+  fmt::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
+             strategy.name);
   if (!options.strategy_out.empty()) {
     fmt::print("file    {}\n", options.strategy_out);
   }

@@ -17,6 +17,9 @@ constexpr int64_t kRingAllReduce = int64_t{1} << 16;
 // log(ranks) steps where the ring needs one per rank.
 constexpr int64_t kSmall = int64_t{1} << 14;
 
+// The tag of chunks that are sent ahead; other messages have 0.
+constexpr int kChunks = 1;
+
 // 4-byte elements that are only moved, whatever they mean.
 const MPI_Datatype kElement = MPI_UINT32_T;
 
@@ -52,7 +55,7 @@ MpiCollectives::MpiCollectives(MPI_Comm group, int64_t max_piece)
     : group_(group),
       max_piece_(max_piece),
       chunk_(std::min(kRingChunk, max_piece)),
-      partial_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(2 * chunk_))) {
+      partial_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(4 * chunk_))) {
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
 }
@@ -95,32 +98,44 @@ void MpiCollectives::all_reduce_ring(float* data, int64_t count, const std::stri
 // All that goes out is on its way at once; what comes in is added while the next chunk comes.
 void MpiCollectives::pass_and_add(const float* send, int64_t send_count, float* sum,
                                   int64_t sum_count, const std::string& doing) {
+  std::vector<MPI_Request> sends = send_chunks(send, send_count, doing);
+  receive_chunks(sum_count, doing, [&](int64_t done, const float* part, int count) {
+    for (int i = 0; i < count; ++i) {
+      sum[done + i] += part[i];
+    }
+  });
+  check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
+}
+
+std::vector<MPI_Request> MpiCollectives::send_chunks(const float* data, int64_t count,
+                                                     const std::string& doing) {
   std::vector<MPI_Request> sends;
-  for (int64_t done = 0; done < send_count; done += chunk_) {
-    check_mpi(MPI_Isend(send + done, piece(send_count, done, chunk_), MPI_FLOAT, right(), 0, group_,
-                        &sends.emplace_back(MPI_REQUEST_NULL)),
+  for (int64_t done = 0; done < count; done += chunk_) {
+    check_mpi(MPI_Isend(data + done, piece(count, done, chunk_), MPI_FLOAT, right(), kChunks,
+                        group_, &sends.emplace_back(MPI_REQUEST_NULL)),
               doing);
   }
+  return sends;
+}
+
+void MpiCollectives::receive_chunks(int64_t count, const std::string& doing,
+                                    const TakeChunk& take) {
   MPI_Request receives[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
   const auto receive = [&](int64_t chunk) {
-    if (chunk * chunk_ < sum_count) {
+    if (chunk * chunk_ < count) {
       check_mpi(
-          MPI_Irecv(partial_.get() + (chunk % 2) * chunk_, piece(sum_count, chunk * chunk_, chunk_),
-                    MPI_FLOAT, left(), 0, group_, &receives[chunk % 2]),
+          MPI_Irecv(partial_.get() + (chunk % 2) * chunk_, piece(count, chunk * chunk_, chunk_),
+                    MPI_FLOAT, left(), kChunks, group_, &receives[chunk % 2]),
           doing);
     }
   };
   receive(0);
-  for (int64_t chunk = 0; chunk * chunk_ < sum_count; ++chunk) {
+  for (int64_t chunk = 0; chunk * chunk_ < count; ++chunk) {
     receive(chunk + 1);
     check_mpi(MPI_Wait(&receives[chunk % 2], MPI_STATUS_IGNORE), doing);
-    const float* const part = partial_.get() + (chunk % 2) * chunk_;
-    float* const own = sum + chunk * chunk_;
-    for (int i = 0; i < piece(sum_count, chunk * chunk_, chunk_); ++i) {
-      own[i] += part[i];
-    }
+    take(chunk * chunk_, partial_.get() + (chunk % 2) * chunk_,
+         piece(count, chunk * chunk_, chunk_));
   }
-  check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
 }
 
 void MpiCollectives::broadcast(void* data, int64_t count, const std::string& doing) {
@@ -185,30 +200,45 @@ void MpiCollectives::reduce_to(int root, const float* send, float* receive, int6
   }
 }
 
-// Block b starts at rank b + 1 and goes round to rank b; every rank on the way adds
-// its own part. So the order of the sum is fixed.
+// Block b starts at rank b + 1 and goes round to rank b; every rank on the way adds its own part.
+// So the order of the sum is fixed. The first message of every chunk is on its way at once.
 void MpiCollectives::reduce_scatter_ring(const float* send, float* receive,
                                          const std::vector<int64_t>& counts,
                                          const std::string& doing) {
   const std::vector<int64_t> starts = starts_of(counts);
+  const auto block_at = [&](int step) {
+    return static_cast<size_t>((rank_ - 1 - step + 2 * size_) % size_);
+  };
   const int64_t longest = *std::max_element(counts.begin(), counts.end());
-  for (int64_t done = 0; done < longest; done += chunk_) {
-    auto block = static_cast<size_t>(left());
-    const float* outgoing = send + starts[block] + done;
-    for (int step = 1; step < size_; ++step) {
-      const auto next = static_cast<size_t>((rank_ - 1 - step + size_) % size_);
-      const int count = piece(counts[next], done, chunk_);
-      float* const incoming =
-          step == size_ - 1 ? receive + done : partial_.get() + (step % 2) * chunk_;
-      pass_on(outgoing, piece(counts[block], done, chunk_), incoming, count, doing);
-      const float* const own = send + starts[next] + done;
-      for (int i = 0; i < count; ++i) {
-        incoming[i] += own[i];
-      }
-      outgoing = incoming;
-      block = next;
+  const auto add_own = [&](int step, int64_t done, const float* part, float* sum) {
+    const float* const own = send + starts[block_at(step)] + done;
+    for (int i = 0; i < piece(counts[block_at(step)], done, chunk_); ++i) {
+      sum[i] = part[i] + own[i];
     }
+  };
+  std::vector<MPI_Request> sends =
+      send_chunks(send + starts[block_at(0)], counts[block_at(0)], doing);
+  float* const later = partial_.get() + 2 * chunk_;
+  const auto go_round = [&](int64_t done, float* sum) {
+    for (int step = 2; step < size_; ++step) {
+      float* const incoming = step == size_ - 1 ? receive + done : later + (step % 2) * chunk_;
+      pass_on(sum, piece(counts[block_at(step - 1)], done, chunk_), incoming,
+              piece(counts[block_at(step)], done, chunk_), doing);
+      add_own(step, done, incoming, incoming);
+      sum = incoming;
+    }
+  };
+  int64_t next = 0;  // chunk's start
+  receive_chunks(counts[block_at(1)], doing, [&](int64_t done, const float* part, int) {
+    float* const sum = size_ == 2 ? receive + done : later + chunk_;
+    add_own(1, done, part, sum);
+    go_round(done, sum);
+    next = done + chunk_;
+  });
+  for (; next < longest; next += chunk_) {  // of blocks that are longer than the first
+    go_round(next, later + chunk_);
   }
+  check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
 }
 
 void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive,

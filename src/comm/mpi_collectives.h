@@ -12,6 +12,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,11 @@ class MpiCollectives {
   // Sends to the right neighbour while it adds what it receives from the left one.
   void pass_and_add(const float* send, int64_t send_count, float* sum, int64_t sum_count,
                     const std::string& doing);
+  // Begins to send everything to the right neighbour.
+  std::vector<MPI_Request> send_chunks(const float* data, int64_t count, const std::string& doing);
+  // Where a chunk lies of what was sent so, for as long as the call lasts.
+  using TakeChunk = std::function<void(int64_t done, const float* part, int count)>;
+  void receive_chunks(int64_t count, const std::string& doing, const TakeChunk& take);
   void all_gather_ring(const void* send, void* receive, const std::vector<int64_t>& counts,
                        const std::string& doing);
   void reduce_to(int root, const float* send, float* receive, int64_t count,
@@ -53,8 +59,8 @@ class MpiCollectives {
 
   MPI_Comm group_;
   int64_t max_piece_;
-  int64_t chunk_;  // elements of a block that go round the ring of a reduce_scatter at once
-  std::unique_ptr<float[]> partial_;  // [2, chunk_]: sums on their way
+  int64_t chunk_;                     // elements of a block that go round a ring at once
+  std::unique_ptr<float[]> partial_;  // [4, chunk_]: two that come, two sums on their way
   int rank_ = 0;
   int size_ = 1;
 };

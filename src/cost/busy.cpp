@@ -1,30 +1,43 @@
 #include "cost/busy.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace hidup {
 
-BusyTimes busy_times(const Program& program, std::span<const Interval> times) {
+std::vector<double> exposed_times(const Program& program, std::span<const Interval> times) {
   // A stream's instructions do not overlap each other and are in the order of time.
   std::vector<Interval> compute;
-  std::vector<Interval> comm;
-  BusyTimes busy;
   for (size_t i = 0; i < times.size(); ++i) {
-    const bool computes = program.instructions[i].stream == StreamKind::compute;
-    (computes ? compute : comm).push_back(times[i]);
-    (computes ? busy.compute_s : busy.comm_s) += times[i].end_s - times[i].start_s;
+    if (program.instructions[i].stream == StreamKind::compute) {
+      compute.push_back(times[i]);
+    }
   }
-  busy.exposed_comm_s = busy.comm_s;
+  std::vector<double> exposed(times.size(), 0.0);
   auto first = compute.begin();
-  for (const Interval& message : comm) {
+  for (size_t i = 0; i < times.size(); ++i) {
+    if (program.instructions[i].stream != StreamKind::comm) {
+      continue;
+    }
+    const Interval& message = times[i];
+    exposed[i] = message.end_s - message.start_s;
     while (first != compute.end() && first->end_s <= message.start_s) {
       ++first;
     }
     for (auto other = first; other != compute.end() && other->start_s < message.end_s; ++other) {
-      busy.exposed_comm_s -=
+      exposed[i] -=
           std::min(other->end_s, message.end_s) - std::max(other->start_s, message.start_s);
     }
+  }
+  return exposed;
+}
+
+BusyTimes busy_times(const Program& program, std::span<const Interval> times) {
+  BusyTimes busy;
+  const std::vector<double> exposed = exposed_times(program, times);
+  for (size_t i = 0; i < times.size(); ++i) {
+    const bool computes = program.instructions[i].stream == StreamKind::compute;
+    (computes ? busy.compute_s : busy.comm_s) += times[i].end_s - times[i].start_s;
+    busy.exposed_comm_s += exposed[i];
   }
   busy.exposed_comm_s = std::max(busy.exposed_comm_s, 0.0);
   return busy;

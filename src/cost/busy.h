@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "program/program.h"
 
@@ -20,6 +21,8 @@ struct BusyTimes {
 };
 
 // `times`: of every instruction of the program, in its order.
+// Of each, the time in which only it ran if it communicates; 0 for those that compute.
+std::vector<double> exposed_times(const Program& program, std::span<const Interval> times);
 BusyTimes busy_times(const Program& program, std::span<const Interval> times);
 
 }  // namespace hidup

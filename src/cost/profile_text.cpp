@@ -3,8 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iterator>
 #include <optional>
 
@@ -81,27 +79,11 @@ class ProfileReader {
     return node.values;
   }
 
-  // Finite and not negative.
   double number(const YamlNode& node, std::string_view key) {
-    double value = 0.0;
-    const char* end = node.text.data() + node.text.size();
-    const auto [stop, status] = std::from_chars(node.text.data(), end, value);
-    if (status != std::errc() || stop != end || !std::isfinite(value) || value < 0.0) {
-      report(node, fmt::format("{}: expected a number, at least 0", key));
-      return 0.0;
-    }
-    return value;
+    return number_of(node, key, problems_);
   }
-
   int64_t whole(const YamlNode& node, std::string_view key) {
-    int64_t value = 0;
-    const char* end = node.text.data() + node.text.size();
-    const auto [stop, status] = std::from_chars(node.text.data(), end, value);
-    if (status != std::errc() || stop != end || value < 0) {
-      report(node, fmt::format("{}: expected a whole number, at least 0", key));
-      return 0;
-    }
-    return value;
+    return whole_of(node, key, problems_);
   }
 
   std::vector<int64_t> whole_list(const YamlNode& node, std::string_view key) {

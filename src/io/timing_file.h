@@ -5,7 +5,8 @@
 // "s", "bytes", "flop", "tokens", "nat", "1" for other numbers, "" for text.
 //
 //   /input/{model_deck,cluster_deck,resolved}, /strategy/text, /program/text   scalar text
-//   /strategy attributes: name, hash, and where there is a prediction predicted_iteration_s,
+//   /strategy attributes: name, hash, search_s, and where there is a prediction
+//   predicted_iteration_s,
 //     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
 //   /iterations/{step,wall_s,loss,tokens,lr,grad_norm}                         [n]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
@@ -58,7 +59,8 @@ struct Inputs {
 struct StrategyInfo {
   std::string name;
   std::string hash;
-  std::string text;  // the strategy file
+  std::string text;       // the strategy file
+  double search_s = 0.0;  // 0: it was not searched for
 };
 
 // One instruction; the words are those of the program's text.

@@ -89,6 +89,7 @@ void TimingLayout::write_header(const TimingHeader& header) {
       file_.checked(H5Oopen(file_.id(), "/strategy", H5P_DEFAULT), "open /strategy"));
   file_.set_attribute(strategy.get(), "name", header.strategy.name);
   file_.set_attribute(strategy.get(), "hash", header.strategy.hash);
+  file_.set_attribute(strategy.get(), "search_s", header.strategy.search_s);
   write_program(header.program);
   if (header.prediction) {
     write_prediction(*header.prediction);

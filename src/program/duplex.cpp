@@ -44,6 +44,9 @@ void Lowering::weave() {
       check(stages.size() == lanes[0].size() || stages.size() == 1,
             "microbatches with {} and {} stages", stages.size(), lanes[0].size());
       if (stage < stages.size()) {
+        for (Instruction& instruction : stages[stage]) {
+          instruction.stage = static_cast<int>(stage);
+        }
         std::ranges::move(stages[stage], std::back_inserter(program_.instructions));
       }
     }

@@ -105,6 +105,7 @@ struct Instruction {
   StreamKind stream = StreamKind::compute;
   Phase phase = Phase::forward;
   int microbatch = -1;  // -1: belongs to none
+  int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place

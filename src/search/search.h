@@ -26,11 +26,13 @@ struct SearchOptions {
 // A strategy as the simulation sees it.
 struct Candidate {
   Strategy strategy;
-  double seconds = 0.0;  // of a step, simulated
-  BusyTimes busy;
+  double seconds = 0.0;      // of a step, simulated
+  BusyTimes busy;            // of that step
   int64_t memory_bytes = 0;  // of the rank that needs most; 0 where nobody asked, see below
   bool approximate = false;  // seconds, busy and bytes are those of a deep graph: excerpt.h
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
+  bool feasible = true;      // it fits in the memory
+  std::string reason = {};   // why not, where it does not
 };
 
 struct SearchOutcome {

@@ -28,13 +28,16 @@ class StrategyReader {
 
   Strategy read(const std::string& text) {
     const YamlNode root = parse_yaml_map(text, "a strategy", problems_);
-    const YamlFields fields =
-        fields_of(root, {"format_version", "graph_hash", "mesh", "name", "microbatches",
-                         "gradients", "operations", "parameters"});
+    const YamlFields fields = fields_of(root,
+                                        {"format_version", "graph_hash", "mesh", "name",
+                                         "microbatches", "gradients", "operations", "parameters"},
+                                        {"stages", "predicted"});
     read_head(fields);
     problems_.throw_if_any();  // what follows would only repeat it
     read_operations(fields.at("operations"));
     read_parameters(fields.at("parameters"));
+    read_stages(fields.at("stages"));
+    read_prediction(fields.at("predicted"));
     problems_.throw_if_any();
     return std::move(strategy_);
   }
@@ -240,6 +243,32 @@ class StrategyReader {
           {wanted[i], read_storage(fields.at("storage"), tensor, "storage"),
            read_storage(fields.at("optimizer_state"), tensor, "optimizer_state")});
     }
+  }
+
+  void read_stages(const YamlNode& node) {
+    for (const YamlNode& item : node.values) {
+      const TensorId output = graph_.find(item.text);
+      if (output < 0 || graph_.tensor(output).producer < 0) {
+        report(item, fmt::format("stages: the graph has no operation {}", item.text));
+      } else {
+        strategy_.stages.push_back(graph_.tensor(output).producer);
+      }
+    }
+  }
+
+  void read_prediction(const YamlNode& node) {
+    if (node.kind == Kind::null) {
+      return;
+    }
+    const YamlFields fields =
+        fields_of(node, {"iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes"});
+    const auto seconds = [&](const char* key) { return number_of(fields.at(key), key, problems_); };
+    strategy_.predicted = {
+        .iteration_s = seconds("iteration_s"),
+        .compute_s = seconds("compute_s"),
+        .comm_s = seconds("comm_s"),
+        .exposed_comm_s = seconds("exposed_comm_s"),
+        .peak_bytes = whole_of(fields.at("peak_bytes"), "peak_bytes", problems_)};
   }
 
   Layout read_storage(const YamlNode& node, const Tensor& tensor, std::string_view key) {

@@ -60,6 +60,28 @@ std::string print_layout(const Layout& layout) {
   return fmt::format("[{}]", text);
 }
 
+namespace {
+
+std::string print_notes(const Graph& graph, const Strategy& strategy) {
+  std::string text;
+  if (!strategy.stages.empty()) {
+    text += "stages:\n";
+    for (const OpId op : strategy.stages) {
+      text += fmt::format("  - {}\n", graph.op_name(op));
+    }
+  }
+  if (strategy.predicted) {
+    const PredictedStep& step = *strategy.predicted;
+    text += fmt::format(
+        "predicted: {{iteration_s: {:.6g}, compute_s: {:.6g}, comm_s: {:.6g}, "
+        "exposed_comm_s: {:.6g}, peak_bytes: {}}}\n",
+        step.iteration_s, step.compute_s, step.comm_s, step.exposed_comm_s, step.peak_bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string print_strategy(const Graph& graph, const Strategy& strategy) {
   std::string text =
       fmt::format("format_version: 1\ngraph_hash: {:016x}\nmesh:\n", graph_hash(graph));
@@ -88,11 +110,14 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
                         graph.tensor(parameter.tensor).name, print_layout(parameter.storage),
                         print_layout(parameter.optimizer_state));
   }
-  return text;
+  return text + print_notes(graph, strategy);
 }
 
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy) {
-  return hash_of(print_strategy(graph, strategy));
+  Strategy bare = strategy;
+  bare.stages.clear();
+  bare.predicted.reset();
+  return hash_of(print_strategy(graph, bare));
 }
 
 }  // namespace hidup

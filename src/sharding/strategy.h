@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,15 @@ struct ParameterStrategy {
   Layout optimizer_state;
 };
 
+// What a step was predicted to take, on the busiest rank.
+struct PredictedStep {
+  double iteration_s = 0.0;
+  double compute_s = 0.0;
+  double comm_s = 0.0;
+  double exposed_comm_s = 0.0;
+  int64_t peak_bytes = 0;
+};
+
 struct Strategy {
   std::string name;
   Mesh mesh;
@@ -32,6 +42,10 @@ struct Strategy {
   bool defer_gradients = false;
   std::vector<OpStrategy> ops;                // in graph order
   std::vector<ParameterStrategy> parameters;  // in graph order
+  // Notes for readers, which change nothing: the operations with which a stage of the forward pass
+  // begins, and the prediction it was chosen by.
+  std::vector<OpId> stages = {};
+  std::optional<PredictedStep> predicted = {};
 };
 
 // Layout of input i, of the output, and of input i's gradient over all axes.
@@ -51,7 +65,7 @@ std::string print_layout(const Layout& layout);
 // The strategy as YAML, as strategy files hold it; read_strategy.h reads it.
 std::string print_strategy(const Graph& graph, const Strategy& strategy);
 
-// The hash that names a strategy: of its text.
+// The hash that names a strategy: of its text without notes.
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy);
 
 }  // namespace hidup

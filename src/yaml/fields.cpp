@@ -4,10 +4,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "core/text.h"
 
 namespace hidup {
+namespace {
+
+// Whether all of the text is a number of that type.
+template <typename Number>
+bool parse_number(const std::string& text, Number& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, status] = std::from_chars(text.data(), end, value);
+  return status == std::errc() && stop == end;
+}
+
+}  // namespace
 
 YamlFields fields_of(const YamlNode& map, std::initializer_list<const char*> known,
                      std::initializer_list<const char*> optional, Problems& problems) {
@@ -51,6 +64,26 @@ YamlNode parse_yaml_map(const std::string& text, const std::string& what, Proble
   }
   problems.throw_if_any();
   return root;
+}
+
+double number_of(const YamlNode& node, std::string_view key, Problems& problems) {
+  double value = 0.0;
+  if (!parse_number(node.text, value) || !std::isfinite(value) || value < 0.0) {
+    problems.add({0, node.line, node.column},
+                 fmt::format("{}: expected a number, at least 0", key));
+    return 0.0;
+  }
+  return value;
+}
+
+int64_t whole_of(const YamlNode& node, std::string_view key, Problems& problems) {
+  int64_t value = 0;
+  if (!parse_number(node.text, value) || value < 0) {
+    problems.add({0, node.line, node.column},
+                 fmt::format("{}: expected a whole number, at least 0", key));
+    return 0;
+  }
+  return value;
 }
 
 }  // namespace hidup

@@ -36,13 +36,15 @@ std::vector<Counts> count_patterns(int ranks) {
   Counts gaps;
   Counts limits;
   Counts longer;
+  Counts steep;
   for (int r = 0; r < ranks; ++r) {
     uneven.push_back(3 + 5 * r * r);
+    steep.push_back(2500 * r);
     gaps.push_back(r % 2 == 0 ? 0 : 40 + r);
     limits.push_back(999 + r);
     longer.push_back(r == 1 ? 300001 : 20000 + 130 * r);
   }
-  for (const Counts& counts : {uneven, gaps, limits, longer}) {
+  for (const Counts& counts : {uneven, gaps, limits, longer, steep}) {
     patterns.push_back(counts);
     patterns.emplace_back(counts.rbegin(), counts.rend());
   }

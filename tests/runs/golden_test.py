@@ -15,7 +15,7 @@ class GoldenTest(harness.RunTest):
         run, gradients = self.folder / "run.h5", self.folder / "gradients.h5"
         self.assert_done(harness.run(
             ranks, ["train", GOLDEN / f"{deck}.yaml", "--cluster", self.folder / "cluster.yaml",
-                    "--out", run, "--dump-gradients", gradients]))
+                    "--strategy", "dp", "--out", run, "--dump-gradients", gradients]))
         check = subprocess.run([sys.executable, GOLDEN / "check_golden.py",
                                 GOLDEN / f"{deck}.json", run, gradients],
                                stdout=subprocess.PIPE, text=True)

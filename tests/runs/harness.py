@@ -211,12 +211,13 @@ class RunTest(unittest.TestCase):
             write_section("train", TRAIN))
 
     def train_args(self, out, *more):
-        """Arguments of hidup train for the small decks; more: for example train.steps=5."""
+        """Arguments of hidup train for the small decks, and strategy dp; more: for example
+        train.steps=5, or lists of other arguments."""
         args = ["train", self.deck, "--cluster", self.folder / "cluster.yaml",
                 "--out", self.folder / out]
         for setting in more:
             args += setting if isinstance(setting, list) else ["--set", setting]
-        return args
+        return args if "--strategy" in args else [*args, "--strategy", "dp"]
 
     def assert_done(self, result):
         self.assertEqual(result.code, 0, result.stderr)

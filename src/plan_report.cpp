@@ -1,0 +1,69 @@
+#include "plan_report.h"
+
+#include <fmt/core.h>
+
+#include "core/units.h"
+#include "explain.h"
+#include "train/report.h"
+
+namespace hidup {
+
+void print_plan(const Subject& subject, const Strategy& strategy, const Forecast& step,
+                const Profile& costs) {
+  fmt::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
+             format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
+  fmt::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
+  fmt::print("predicted {}\n", describe(step.prediction));
+  fmt::print("memory    {}\n", describe(step.plan));
+  fmt::print("costs     of {}\n", costs.key.device);
+}
+
+void print_candidates(const std::vector<Candidate>& candidates) {
+  for (const Candidate& candidate : candidates) {
+    const std::string label = fmt::format("{}, {} microbatch(es)", candidate.strategy.name,
+                                          candidate.strategy.microbatches);
+    const Candidate& best = candidates.front();
+    if (!candidate.feasible) {
+      fmt::print("  {:<30} {}\n", label, candidate.reason);
+    } else if (candidate.seconds <= best.seconds) {
+      fmt::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
+    } else {
+      fmt::print("  {:<30} {:>9}  {:+.1f} %: {}\n", label, format_seconds(candidate.seconds),
+                 100.0 * (candidate.seconds / best.seconds - 1.0), why_slower(candidate, best));
+    }
+  }
+}
+
+Json plan_json(const Subject& subject, const Strategy& strategy) {
+  const PredictedStep& step = strategy.predicted.value();
+  return {{"model", subject.graph.name()},
+          {"strategy", strategy.name},
+          {"strategy_hash", fmt::format("{:016x}", strategy_hash(subject.graph, strategy))},
+          {"predicted_iteration_s", step.iteration_s},
+          {"predicted_compute_s", step.compute_s},
+          {"predicted_comm_s", step.comm_s},
+          {"predicted_exposed_comm_s", step.exposed_comm_s},
+          {"predicted_peak_bytes", step.peak_bytes},
+          {"layers", subject.deck.model.layers},
+          {"ranks", ranks_of(subject.mesh)},
+          {"microbatches", strategy.microbatches}};
+}
+
+Json candidates_json(const std::vector<Candidate>& candidates) {
+  Json json = Json::object();
+  for (const Candidate& candidate : candidates) {
+    json[candidate.strategy.name] = {{"feasible", candidate.feasible},
+                                     {"reason", candidate.feasible && &candidate != &candidates[0]
+                                                    ? why_slower(candidate, candidates[0])
+                                                    : candidate.reason},
+                                     {"microbatches", candidate.strategy.microbatches},
+                                     {"predicted_iteration_s", candidate.seconds},
+                                     {"predicted_compute_s", candidate.busy.compute_s},
+                                     {"predicted_comm_s", candidate.busy.comm_s},
+                                     {"predicted_exposed_comm_s", candidate.busy.exposed_comm_s},
+                                     {"predicted_peak_bytes", candidate.memory_bytes}};
+  }
+  return json;
+}
+
+}  // namespace hidup

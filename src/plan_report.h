@@ -1,0 +1,25 @@
+// What `search` and `explain` say of a strategy and of those that lost to it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "planning.h"
+
+namespace hidup {
+
+using Json = nlohmann::ordered_json;
+
+// The strategy, its predicted step and memory, and what the prediction rests on.
+void print_plan(const Subject& subject, const Strategy& strategy, const Forecast& step,
+                const Profile& costs);
+// A line per candidate: its step's time, against that of the first one, and why it lost.
+void print_candidates(const std::vector<Candidate>& candidates);
+
+// Of a strategy with a prediction among its notes.
+Json plan_json(const Subject& subject, const Strategy& strategy);
+// By name.
+Json candidates_json(const std::vector<Candidate>& candidates);
+
+}  // namespace hidup

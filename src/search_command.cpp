@@ -1,0 +1,70 @@
+// hidup search: the fastest strategy for a model and a cluster, without ranks or devices.
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include "commands.h"
+#include "core/file.h"
+#include "core/units.h"
+#include "costs.h"
+#include "device/device.h"
+#include "explain.h"
+#include "io/output_path.h"
+#include "plan_report.h"
+
+namespace hidup {
+namespace {
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+}  // namespace
+
+int search(const SearchCommandOptions& options) {
+  const double began = monotonic_seconds();
+  const Subject subject =
+      open_subject(options.deck, options.cluster, options.overrides, options.ranks);
+  if (!options.strategy_out.empty()) {
+    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
+  }
+  const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
+  const CostModel costs(profile);
+  SearchOutcome found =
+      search_for(subject.deck, subject.graph, subject.mesh, costs, options.baselines);
+  const double seconds = monotonic_seconds() - began;
+
+  Strategy& strategy = found.strategy;
+  const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
+  annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
+  if (!options.strategy_out.empty()) {
+    write_text_file(options.strategy_out, print_strategy(subject.graph, strategy), "strategy");
+  }
+  std::vector<Candidate> baselines;
+  if (options.baselines) {
+    baselines = best_of_each_name(found, subject, costs);
+  }
+  if (options.json) {
+    Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};
+    json.update(plan_json(subject, strategy));
+    json.update({{"objective_s", found.objective_s},
+                 {"lower_bound_s", found.lower_bound_s},
+                 {"gap", found.gap}});
+    if (options.baselines) {
+      json["baselines"] = candidates_json(baselines);
+    }
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  print_plan(subject, strategy, step, profile);
+  fmt::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
+             format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
+  print_candidates(baselines);
+  if (!options.strategy_out.empty()) {
+    fmt::print("file      {}\n", options.strategy_out);
+  }
+  return 0;
+}
+
+}  // namespace hidup

@@ -1,0 +1,159 @@
+"""Strategies that are searched for: without ranks, explained, and trained with."""
+
+import json
+import re
+import unittest
+
+import h5py
+import numpy
+
+import harness
+
+USAGE, INFEASIBLE, FILE = 2, 3, 6
+NAMES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps"]
+RATES = ["--set", "cluster.device.flops=100GFLOPS", "--set",
+         "cluster.mesh=[{name: ranks, size: auto, bandwidth: 1GB/s, latency: 20us}]"]
+
+
+class SearchTest(harness.RunTest):
+
+    def setUp(self):
+        super().setUp()
+        self.write_deck(moe="{experts: 3, every: 2, router: top2}")
+
+    def command(self, name, *args, rates=RATES):
+        return harness.run(0, [name, self.deck, "--cluster", self.folder / "cluster.yaml", *rates,
+                               *args], cwd=self.folder)
+
+    def json(self, name, *args):
+        result = self.command(name, "--json", *args)
+        self.assert_done(result)
+        return json.loads(result.stdout)
+
+
+class WithoutRanks(SearchTest):
+
+    def test_result(self):
+        found = self.json("search", "--ranks", 4, "--baselines")
+        self.assertEqual((found["layers"], found["ranks"]), (2, 4))
+        for key in ("search_s", "peak_rss_bytes", "predicted_compute_s", "predicted_comm_s",
+                    "predicted_peak_bytes", "microbatches", "lower_bound_s"):
+            self.assertGreater(found[key], 0, key)
+        self.assertGreaterEqual(found["gap"], 0)
+        self.assertLessEqual(found["predicted_exposed_comm_s"], found["predicted_comm_s"])
+        for name in NAMES:
+            other = found["baselines"][name]
+            self.assertTrue(other["feasible"], name)
+            self.assertTrue(other["reason"] or
+                            other["predicted_iteration_s"] == found["predicted_iteration_s"], name)
+            self.assertGreater(other["predicted_peak_bytes"], 0)
+            self.assertGreaterEqual(other["predicted_iteration_s"],
+                                    found["predicted_iteration_s"], name)
+
+    def test_ranks_share_the_work_where_the_link_is_fast_enough(self):
+        fast, slow = (self.json("search", "--ranks", 4, "--set", "cluster.mesh=[{name: ranks, "
+                                f"size: auto, bandwidth: {bandwidth}, latency: 1us}}]")
+                      for bandwidth in ("100GB/s", "10MB/s"))
+        self.assertGreater(fast["predicted_comm_s"], 0)
+        self.assertEqual(slow["predicted_comm_s"], 0)
+        self.assertGreater(slow["predicted_compute_s"], 2 * fast["predicted_compute_s"])
+
+    def test_microbatches_and_noise_are_those_of_the_deck(self):
+        for count in (1, 3):
+            found = self.json("search", "--ranks", 2, "--set", f"train.microbatches={count}")
+            self.assertEqual(found["microbatches"], count)
+        exact, noisy = (self.json("search", "--ranks", 2, "--set", f"cluster.profile_noise={noise}")
+                        for noise in (0, 0.5))
+        self.assertNotEqual(exact["predicted_compute_s"], noisy["predicted_compute_s"])
+
+    def test_published_costs(self):
+        found = self.json("search", "--ranks", 2, "--set", "cluster.cost.model=published")
+        self.assertNotEqual(found["predicted_iteration_s"],
+                            self.json("search", "--ranks", 2)["predicted_iteration_s"])
+        self.assertIn("published", self.command("search", "--ranks", 2, "--set",
+                                                "cluster.cost.model=published").stdout)
+
+    def test_memory_that_is_not_enough(self):
+        result = self.command("search", "--ranks", 2, "--set", "cluster.device.memory=1MiB",
+                              "--set", "train.batch=4000")
+        self.assert_one_error(result, INFEASIBLE, "1.00 MiB")
+
+    def test_what_is_missing(self):
+        self.assert_one_error(self.command("search", "--ranks", 2, rates=[]), USAGE,
+                              "cluster.device.flops", "cluster.profile")
+        self.assert_one_error(self.command("search", "--ranks", 2, rates=RATES[:2]), USAGE,
+                              "cluster.mesh[0].bandwidth")
+        self.assert_one_error(self.command("search", "--ranks", 2, "--set",
+                                           "cluster.profile=nowhere.yaml"), FILE, "nowhere.yaml")
+
+
+class Explained(SearchTest):
+
+    def test_where_the_time_goes(self):
+        plan = self.json("explain", "--ranks", 2, "--strategy", "dp")
+        self.assertEqual(plan["strategy"], "dp")
+        operations = {operation["op"]: operation for operation in plan["operations"]}
+        up = operations["layers.0.ffn.up"]
+        self.assertEqual((up["rule"], up["inputs"], up["output"]),
+                         ("batch", ["[S(0)]", "[R]"], "[S(0)]"))
+        self.assertGreater(up["backward"]["compute_s"], up["forward"]["compute_s"])
+        parts = [*(o[phase] for o in plan["operations"] for phase in ("forward", "backward")),
+                 *(bucket["times"] for bucket in plan["buckets"])]
+        for key in ("compute_s", "comm_s", "exposed_comm_s"):
+            self.assertAlmostEqual(sum(part[key] for part in parts), plan[f"predicted_{key}"],
+                                   delta=1e-9)
+        end = max(event["end_s"] for event in plan["timeline"])
+        self.assertAlmostEqual(end, plan["predicted_iteration_s"], delta=1e-9)
+        self.assertEqual(sum(plan["memory"].values()), plan["predicted_peak_bytes"])
+        self.assertEqual({p["storage"] for p in plan["parameters"]}, {"[R]"})
+        for name in NAMES:
+            self.assertIn(name, plan["candidates"])
+
+    def test_text(self):
+        result = self.command("explain", "--ranks", 2, "--strategy", "fsdp")
+        self.assert_done(result)
+        for text in ("strategy  fsdp", "layers.*.ffn.up", "gradients reduce_scatter",
+                     "megatron-sp", "more exposed communication"):
+            self.assertIn(text, result.stdout)
+
+
+class Trained(SearchTest):
+
+    def test_default_is_the_search_with_a_measured_profile(self):
+        one = self.train(1)
+        run = self.folder / "searched.h5"
+        args = [arg for arg in self.train_args(run.name, "cluster.profile=auto")
+                if arg not in ("--strategy", "dp")]
+        self.assert_done(harness.run(2, [*args, "--dump-gradients", self.folder / "g.h5"]))
+        with h5py.File(run) as file:
+            attributes = dict(file["strategy"].attrs)
+            text = file["strategy/text"].asstr()[()]
+            loss = file["iterations/loss"][:]
+        numpy.testing.assert_allclose(loss, one.loss, rtol=harness.STEP_TOLERANCE)
+        self.assertGreater(attributes["search_s"], 0)
+        self.assertIn("\nstages:\n  - embedding\n", text)
+        predicted = re.search(r"\npredicted: {iteration_s: ([0-9.e-]+),", text)
+        self.assertAlmostEqual(float(predicted[1]) / attributes["predicted_iteration_s"], 1, 4)
+        # The same again from its own text.
+        (self.folder / "again.yaml").write_text(text)
+        again = self.train(2, ["--strategy", self.folder / "again.yaml"])
+        with h5py.File(again.path) as file:
+            self.assertEqual(file["strategy"].attrs["hash"], attributes["hash"])
+            self.assertEqual(file["strategy"].attrs["search_s"], 0)
+
+    def test_file_of_a_search(self):
+        out = self.folder / "found.yaml"
+        result = self.command("search", "--ranks", 2, "--strategy-out", out)
+        self.assert_done(result)
+        self.assertIn(str(out), result.stdout)
+        self.assert_equal_runs(self.train(1), self.train(2, ["--strategy", out]))
+        self.assert_one_error(self.command("search", "--ranks", 2, "--strategy-out", out), FILE,
+                              str(out))
+
+    def test_without_times(self):
+        args = [arg for arg in self.train_args("run.h5") if arg not in ("--strategy", "dp")]
+        self.assert_one_error(harness.run(2, args), USAGE, "--strategy search", "cluster.profile")
+
+
+if __name__ == "__main__":
+    unittest.main()
