@@ -18,7 +18,7 @@ constexpr size_t kMostStates = 200;
 constexpr size_t kWider = 3;
 constexpr double kCertified = 0.02;  // the gap that is small enough
 constexpr double kNearBound = 0.002;
-constexpr size_t kEvaluations = 1000000;  // of operations, to improve plans
+constexpr size_t kEvaluations = 300000;  // of operations, to improve plans
 
 // What no plan can do without: every operation's computation, in all microbatches.
 double compute_bound(const Problem& problem) {
@@ -103,6 +103,7 @@ class Solver {
   bool sweep(const Limits& limits) {
     Sweep sweep(problem_, limits);
     if (!sweep.run()) {
+      too_many_states_ = true;
       return false;
     }
     result_.expanded = std::max(result_.expanded, sweep.expanded());
@@ -160,7 +161,7 @@ class Solver {
   // A wide front without any guess is a bound of its own, where states are few enough.
   void certify() {
     for (const size_t width : {options_.wide, kWider * options_.wide}) {
-      if (problem_.ops.size() <= kMostCertified && !is_close(kCertified)) {
+      if (problem_.ops.size() <= kMostCertified && !too_many_states_ && !is_close(kCertified)) {
         sweep({.width = width, .states = kMostStates, .certain = true});
       }
     }
@@ -219,6 +220,7 @@ class Solver {
 
   const Problem& problem_;
   const DynamicOptions& options_;
+  bool too_many_states_ = false;  // to certify
   DynamicResult result_;
 };
 

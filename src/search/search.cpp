@@ -58,6 +58,8 @@ class Search {
     Candidate candidate;
     std::vector<Excerpt> excerpts;  // of its own
     StrategyParts parts;
+    const Solution* solution = nullptr;  // and the plan of it; none: a named strategy
+    const FoundPlan* plan = nullptr;
   };
 
   void solve_for(Solution& solution) {
@@ -108,10 +110,11 @@ class Search {
     }
     Entry& entry = entries_.emplace_back();
     entry.excerpts = excerpts_of(graph_, signatures);
-    entry.candidate = {.strategy = to_strategy(graph_, mesh_, solution.built, found.plan),
-                       .approximate = !entry.excerpts.empty(),
-                       .objective_s = found.cost.seconds};
-    entry.parts = parts_of(graph_, entry.excerpts, entry.candidate.strategy);
+    const Strategy strategy = to_strategy(graph_, mesh_, solution.built, found.plan);
+    entry.parts = parts_of(graph_, entry.excerpts, strategy);
+    entry.candidate = {.approximate = !entry.excerpts.empty(), .objective_s = found.cost.seconds};
+    entry.solution = &solution;
+    entry.plan = &found;
   }
 
   void add_named() {
@@ -128,8 +131,6 @@ class Search {
         }
         Entry& entry = entries_.emplace_back();
         entry.candidate = {.approximate = !excerpts_.empty(), .objective_s = objective};
-        entry.candidate.strategy.name = named.name;
-        entry.candidate.strategy.microbatches = solution.microbatches;
         entry.parts = parts;
         for (StrategyParts::Part& part : entry.parts.parts) {
           part.strategy.microbatches = solution.microbatches;
@@ -182,26 +183,35 @@ class Search {
     }
   }
 
+  Strategy whole_strategy(const Entry& entry) const {
+    if (entry.plan != nullptr) {
+      return to_strategy(graph_, mesh_, entry.solution->built, entry.plan->plan);
+    }
+    const Strategy& part = entry.parts.parts[0].strategy;
+    Strategy strategy = excerpts_.empty() ? part : named_strategy(part.name, graph_, mesh_);
+    strategy.microbatches = part.microbatches;
+    return strategy;
+  }
+  static Strategy label_of(const Entry& entry) {
+    const Strategy& part = entry.parts.parts[0].strategy;
+    return {.name = part.name, .mesh = part.mesh, .microbatches = part.microbatches};
+  }
+
   void finish() {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (Entry& entry : entries_) {
       const bool planned = entry.candidate.memory_bytes > 0;
       least = planned ? std::min(least, entry.candidate.memory_bytes) : least;
       if (fits(entry)) {
+        const bool whole =
+            options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
+        entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
         outcome_.candidates.push_back(std::move(entry.candidate));
       }
     }
     if (outcome_.candidates.empty()) {
       fail(ExitCode::usage, "no strategy fits in {} per rank: the most frugal needs {}",
            format_bytes(options_.memory_limit), format_bytes(least));
-    }
-    for (Candidate& candidate : outcome_.candidates) {
-      if (candidate.strategy.ops.empty()) {
-        Strategy& strategy = candidate.strategy;
-        const int microbatches = strategy.microbatches;
-        strategy = named_strategy(strategy.name, graph_, mesh_);
-        strategy.microbatches = microbatches;
-      }
     }
     outcome_.strategy = outcome_.candidates[0].strategy;
     outcome_.seconds = outcome_.candidates[0].seconds;

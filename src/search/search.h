@@ -47,9 +47,10 @@ struct SearchOutcome {
 // The fastest by simulation of the best plans that the dynamic programming finds and the named
 // strategies, each with every number of microbatches: never one that is predicted slower than any
 // that has been simulated. Without `baselines` those are left out whose objective is far above the
-// best plan's time, and memory is planned for as many candidates, fastest first, as are needed to
-// find one that fits. Needs no ranks and no devices.
-// Throws Error(usage) where none fits in the memory, with what the most frugal needs.
+// best plan's time, memory is planned for as many candidates, fastest first, as are needed to find
+// one that fits, and of a deep graph the others' strategies have a name and a number of
+// microbatches only. Needs no ranks and no devices. Throws Error(usage) where none fits in the
+// memory, with what the most frugal needs.
 SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options);
 
