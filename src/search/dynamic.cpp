@@ -18,7 +18,7 @@ constexpr size_t kMostStates = 200;
 constexpr size_t kWider = 3;
 constexpr double kCertified = 0.02;  // the gap that is small enough
 constexpr double kNearBound = 0.002;
-constexpr size_t kEvaluations = 300000;  // of operations, to improve plans
+constexpr size_t kEvaluations = 150000;  // of operations, to improve plans
 
 // What no plan can do without: every operation's computation, in all microbatches.
 double compute_bound(const Problem& problem) {
@@ -106,6 +106,7 @@ class Solver {
       too_many_states_ = true;
       return false;
     }
+    too_many_states_ |= sweep.most_states() > kMostStates;
     result_.expanded = std::max(result_.expanded, sweep.expanded());
     result_.largest_front = std::max(result_.largest_front, sweep.largest_front());
     const std::vector<Plan> plans = sweep.plans();

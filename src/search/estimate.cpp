@@ -84,12 +84,17 @@ std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& pr
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     const auto kind = static_cast<size_t>(problem.ops[op].kind);
     const std::vector<ChoiceMeaning>& meanings = built.meanings[kind];
+    const auto computes_so = [&](const ChoiceMeaning& meaning) {
+      return meaning.ways.rules == strategy.ops[op].rules;
+    };
     const auto is_it = [&](const ChoiceMeaning& meaning) {
-      return meaning.ways.rules == strategy.ops[op].rules &&
-             stores_alike(graph.ops()[op], meaning, strategy);
+      return computes_so(meaning) && stores_alike(graph.ops()[op], meaning, strategy);
     };
     if (!is_it(meanings[static_cast<size_t>(latest[kind])])) {
-      const auto found = std::ranges::find_if(meanings, is_it);
+      auto found = std::ranges::find_if(meanings, is_it);
+      if (found == meanings.end()) {
+        found = std::ranges::find_if(meanings, computes_so);  // the first storage: as it is used
+      }
       if (found == meanings.end()) {
         return std::nullopt;
       }

@@ -36,7 +36,7 @@ Prediction simulated(const StrategyParts& parts, const CostModel& costs,
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
 
 // The choices by which a problem of the graph computes as the strategy does; none where it does not
-// have them.
+// have them. Parameters that it cannot store so are stored as they are used.
 std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& problem,
                                            const BuiltProblem& built, const Strategy& strategy);
 

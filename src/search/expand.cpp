@@ -343,6 +343,7 @@ Front Expander::expand(size_t op, const Front& before) {
     front.members.insert(front.members.end(), members.begin(), members.end());
     front.begin.push_back(static_cast<uint32_t>(front.members.size()));
   }
+  most_states_ = std::max(most_states_, front.states.size());
   if (limits_.states > 0 && front.states.size() > limits_.states) {
     drop_states(front);
   }

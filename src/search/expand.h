@@ -47,6 +47,7 @@ class Expander {
   bool exposed_backward() const { return exposed_backward_; }
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
   bool dropped_states() const { return dropped_states_; }
+  size_t most_states() const { return most_states_; }  // before any were dropped
 
  private:
   // From a state to a state, by a choice.
@@ -112,6 +113,7 @@ class Expander {
   };
   std::vector<Needs> needs_;  // per operation: of those behind it
   bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
+  size_t most_states_ = 0;
 };
 
 }  // namespace hidup

@@ -139,7 +139,7 @@ class Search {
     }
   }
 
-  // 0 where the search does not know the strategy's ways.
+  // 0 where the search does not know the strategy's rules.
   double objective_of(const StrategyParts& parts, const Solution& solution) const {
     double seconds = 0.0;
     for (size_t p = 0; p < parts.parts.size(); ++p) {

@@ -21,6 +21,7 @@ class Sweep {
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of the priced seconds, if there is one
   size_t expanded() const { return traces_.size(); }
+  size_t most_states() const { return expander_.most_states(); }
   size_t largest_front() const { return largest_front_; }
 
  private:
