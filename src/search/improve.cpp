@@ -99,6 +99,36 @@ class Crossing {
 
 }  // namespace
 
+std::vector<FoundPlan> variations(const Problem& problem, const Plan& plan, size_t count) {
+  std::vector<FoundPlan> best;
+  for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {
+    std::optional<FoundPlan> of_kind;
+    for (size_t c = 0; c < problem.kinds[kind].choices.size(); ++c) {
+      Plan other{.choices = plan.choices};
+      for (size_t op = 0; op < problem.ops.size(); ++op) {
+        if (static_cast<size_t>(problem.ops[op].kind) == kind) {
+          other.choices[op] = static_cast<int>(c);
+        }
+      }
+      if (other.choices == plan.choices) {
+        continue;
+      }
+      const Evaluation cost = evaluate(problem, other.choices);
+      if (cost.bytes <= problem.memory_limit &&
+          (!of_kind || cost.seconds < of_kind->cost.seconds)) {
+        of_kind = {std::move(other), cost};
+      }
+    }
+    if (of_kind) {
+      of_kind->plan.starts = needed_starts(problem, of_kind->plan.choices);
+      best.push_back(*std::move(of_kind));
+    }
+  }
+  std::ranges::stable_sort(best, {}, [](const FoundPlan& found) { return found.cost.seconds; });
+  best.resize(std::min(best.size(), count));
+  return best;
+}
+
 std::vector<FoundPlan> crossed(const Problem& problem, const std::vector<FoundPlan>& plans,
                                size_t evaluations) {
   return Crossing(problem, plans, evaluations).run();

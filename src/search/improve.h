@@ -15,4 +15,8 @@ namespace hidup {
 std::vector<FoundPlan> crossed(const Problem& problem, const std::vector<FoundPlan>& plans,
                                size_t evaluations);
 
+// The plans that compute all operations of one kind in another way, and the others as they are: of
+// those that fit in the memory the `count` fastest, of every kind one at most.
+std::vector<FoundPlan> variations(const Problem& problem, const Plan& plan, size_t count);
+
 }  // namespace hidup

@@ -9,6 +9,7 @@
 #include "graph/batch.h"
 #include "search/build_problem.h"
 #include "search/estimate.h"
+#include "search/improve.h"
 #include "search/named.h"
 #include "search/parallel.h"
 #include "search/repeats.h"
@@ -39,6 +40,7 @@ class Search {
     excerpts_ = excerpts_of(graph_, signatures_);
     add_plans();
     simulate_from(0);
+    add_variations();
     add_named();
     simulate_from(plans_);
     plan_memory_of_the_fastest();
@@ -115,6 +117,25 @@ class Search {
     entry.candidate = {.approximate = !entry.excerpts.empty(), .objective_s = found.cost.seconds};
     entry.solution = &solution;
     entry.plan = &found;
+  }
+
+  // The objective cannot tell plans apart that are nearly as good; the simulation can.
+  void add_variations() {
+    if (entries_.empty() || options_.variations == 0) {
+      return;
+    }
+    const auto best = std::ranges::min_element(
+        entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
+    if (best->candidate.approximate) {
+      return;  // too many operations
+    }
+    const Solution& solution = *best->solution;
+    variations_ = variations(solution.built.problem, best->plan->plan, options_.variations);
+    for (const FoundPlan& found : variations_) {
+      add_plan(solution, found);
+    }
+    simulate_from(plans_);
+    plans_ = entries_.size();
   }
 
   void add_named() {
@@ -225,6 +246,7 @@ class Search {
   std::vector<uint64_t> signatures_;
   std::vector<Excerpt> excerpts_;  // in which all blocks are equal
   std::vector<Entry> entries_;
+  std::vector<FoundPlan> variations_;
   size_t plans_ = 0;  // entries; named strategies are behind them
   SearchOutcome outcome_;
 };

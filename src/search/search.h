@@ -19,6 +19,7 @@ struct SearchOptions {
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   LoweringOptions lowering;
   size_t simulated = 3;   // plans of the search that are simulated
+  size_t variations = 6;  // of the fastest of them, if its graph is not deep: simulated too
   bool baselines = true;  // all named strategies are simulated; else those that may be faster
   size_t threads = 2;
 };
