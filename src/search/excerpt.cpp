@@ -112,6 +112,7 @@ std::vector<Excerpt> excerpts_of(const Graph& graph, const std::vector<uint64_t>
     return Repeat{repeat.begin + kKept / 2 * repeat.period, repeat.period, repeat.count - kept};
   };
   std::vector<Repeat> all;
+  all.reserve(repeats.size());
   for (const Repeat& repeat : repeats) {
     all.push_back(left_out(repeat, kKept));
   }

@@ -28,8 +28,9 @@ def search(binary, deck, cluster, repetitions, *args):
     results = []
     for _ in range(repetitions):
         began = time.monotonic()
-        output = subprocess.run([binary, "search", deck, "--cluster", CLUSTERS / f"{cluster}.yaml",
-                                 "--json", *args], check=True, capture_output=True, text=True).stdout
+        output = subprocess.run(
+            [binary, "search", deck, "--cluster", CLUSTERS / f"{cluster}.yaml", "--json", *args],
+            check=True, capture_output=True, text=True).stdout
         results.append({**json.loads(output), "process_s": time.monotonic() - began})
     return min(results, key=lambda result: result["search_s"])
 
@@ -74,8 +75,9 @@ def print_quality(binary, repetitions):
         for cluster in ("v100-1x8", "v100-2x4-100gbps", "v100-2x4-30gbps", MANY):
             result = search(binary, MODELS / f"{model}.yaml", cluster, repetitions)
             print(f"| {model} | {cluster} | {result['predicted_iteration_s'] * 1e3:.1f} ms "
-                  f"| {result['objective_s'] * 1e3:.1f} ms | {result['lower_bound_s'] * 1e3:.1f} ms "
-                  f"| {100 * result['gap']:.1f} % | {result['search_s'] * 1e3:.0f} ms |", flush=True)
+                  f"| {result['objective_s'] * 1e3:.1f} ms "
+                  f"| {result['lower_bound_s'] * 1e3:.1f} ms | {100 * result['gap']:.1f} % "
+                  f"| {result['search_s'] * 1e3:.0f} ms |", flush=True)
 
 
 def main():
