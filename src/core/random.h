@@ -6,7 +6,9 @@
 // 1, 2, 3", SC'11). The header is usable from device code.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string_view>
 
 #include "core/text.h"
@@ -51,6 +53,16 @@ struct RandomStream {
   // Uniform in [0, 1), with the 24 bits that a float holds exactly.
   HIDUP_HOST_DEVICE float uniform(uint64_t index) const {
     return static_cast<float>(word(index) >> 8) * 0x1p-24F;
+  }
+  // Normal with mean 0 and variance 1 (Box and Muller, 1958), from the words 2 index and
+  // 2 index + 1. In double, so that the last bit hardly depends on the library's functions.
+  float normal(uint64_t index) const {
+    const Philox4 words = block(index / 2);
+    const size_t first = index % 2 * 2;
+    const double u = (static_cast<double>(words.word[first]) + 1.0) * 0x1p-32;  // above 0
+    const double turn = static_cast<double>(words.word[first + 1]) * 0x1p-32;
+    return static_cast<float>(std::sqrt(-2.0 * std::log(u)) *
+                              std::cos(2.0 * std::numbers::pi * turn));
   }
 };
 

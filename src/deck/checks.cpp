@@ -37,7 +37,7 @@ void check_widths(const ModelDeck& model, const DeckChecks& checks) {
     checks.report(kName,
                   fmt::format("{} {} = {} heads x {} + {}: take {}", kName, hidden, heads,
                               hidden / heads, hidden % heads, multiples_around(hidden, unit)));
-  } else if (hidden % 2 != 0) {
+  } else if (hidden % 2 != 0 && usable(checks, "model.family") && model.family == "bert") {
     checks.report(kName, fmt::format("{} {} is odd, but sinusoidal positions are pairs of a sine "
                                      "and a cosine: take {}",
                                      kName, hidden, multiples_around(hidden, unit)));

@@ -22,9 +22,10 @@ constexpr Condition kHasExperts = {"model.moe.experts",
 std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
-       .doc = "What is built: bert is a transformer encoder with sinusoidal positions.",
+       .doc = "What is built. bert: a transformer encoder with sinusoidal positions and a causal "
+              "mask. gpt: GPT-2, with learned positions and the head tied to the embedding.",
        .fallback = "bert",
-       .choices = {"bert"},
+       .choices = {"bert", "gpt"},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.family; }},
       {.name = "model.graph",
@@ -42,7 +43,7 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.layers; }},
       {.name = "model.hidden",
-       .doc = "Width of the model: even, and a multiple of `model.heads`.",
+       .doc = "Width of the model: a multiple of `model.heads`, and even for the family bert.",
        .range = {2, 1000000},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.hidden; }},

@@ -19,6 +19,7 @@ enum class OpKind {
   matmul,
   bias,
   relu,
+  gelu,
   dropout,
   add,
   layer_norm,
@@ -33,11 +34,12 @@ enum class OpKind {
   combine,
 };
 
-// How a parameter starts: zeros, ones, or uniform in [-bound, bound).
+// How a parameter starts: zeros, ones, uniform in [-scale, scale), or normal with the mean 0 and
+// the standard deviation `scale`.
 struct Init {
-  enum class Kind { zeros, ones, uniform };
+  enum class Kind { zeros, ones, uniform, normal };
   Kind kind = Kind::zeros;
-  double bound = 0.0;
+  double scale = 0.0;
 };
 
 using TensorId = int32_t;

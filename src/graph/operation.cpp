@@ -25,7 +25,7 @@ const std::array kOperations = {
     OperationSpec{.kind = OpKind::matmul,
                   .name = "matmul",
                   .inputs = {"x", "weight"},
-                  .attributes = {{"contract", 1.0}},
+                  .attributes = {{"contract", 1.0}, {"transposed", 0.0}},
                   .backward_needs_input = {true, true}},
     OperationSpec{.kind = OpKind::bias,
                   .name = "bias",
@@ -38,6 +38,8 @@ const std::array kOperations = {
                   .backward_needs_input = {false},
                   .backward_needs_output = true,
                   .in_place = true},
+    OperationSpec{
+        .kind = OpKind::gelu, .name = "gelu", .inputs = {"x"}, .backward_needs_input = {true}},
     OperationSpec{.kind = OpKind::dropout,
                   .name = "dropout",
                   .inputs = {"x"},
@@ -135,18 +137,34 @@ bool is_count(double value) {
   return value >= 1.0 && value <= 1e9 && value == static_cast<double>(static_cast<int64_t>(value));
 }
 
+// The dimensions of a product's weight: those that are summed over, and the columns.
+struct WeightShape {
+  Shape summed, columns;
+};
+WeightShape weight_shape(const Shape& w, const Attributes& attributes) {
+  const auto contract = std::min(static_cast<size_t>(attributes.at("contract")), w.size());
+  const size_t first = attributes.at("transposed") != 0.0 ? w.size() - contract : 0;
+  WeightShape shape;
+  for (size_t d = 0; d < w.size(); ++d) {
+    (d >= first && d < first + contract ? shape.summed : shape.columns).push_back(w[d]);
+  }
+  return shape;
+}
+
 Shape infer_matmul(std::span<const Shape> in, const Attributes& attributes) {
   if (!is_count(attributes.at("contract"))) {
     fail(ExitCode::usage, "expected contract to be a whole number from 1, found {}",
          attributes.at("contract"));
   }
-  const auto contract = static_cast<size_t>(attributes.at("contract"));
   const Shape& x = in[0];
-  const Shape& w = in[1];
-  expect(x.size() >= contract && w.size() > contract && ends_with(x, leading(w, contract)),
-         fmt::format("x[.., k] and weight[k, ..] with k of {} dimension(s)", contract), in);
-  Shape shape = leading(x, x.size() - contract);
-  shape.insert(shape.end(), w.begin() + static_cast<Shape::difference_type>(contract), w.end());
+  const auto [summed, columns] = weight_shape(in[1], attributes);
+  expect(!columns.empty() && ends_with(x, summed),
+         fmt::format("x[.., k] and weight{} with k of {} dimension(s)",
+                     attributes.at("transposed") != 0.0 ? "[.., k]" : "[k, ..]",
+                     attributes.at("contract")),
+         in);
+  Shape shape = leading(x, x.size() - summed.size());
+  shape.insert(shape.end(), columns.begin(), columns.end());
   return shape;
 }
 
@@ -160,7 +178,7 @@ void check_attributes(const Attributes& attributes) {
   };
   expect_value("p", "from 0 to below 1", [](double p) { return p >= 0.0 && p < 1.0; });
   expect_value("epsilon", "above 0", [](double epsilon) { return epsilon > 0.0; });
-  for (const char* flag : {"causal", "hash"}) {
+  for (const char* flag : {"causal", "hash", "transposed"}) {
     expect_value(flag, "0 or 1", [](double value) { return value == 0.0 || value == 1.0; });
   }
 }
@@ -254,6 +272,7 @@ Shape infer_shape(OpKind kind, std::span<const Shape> in, const Attributes& attr
       expect(!in[1].empty() && ends_with(in[0], in[1]), "x[.., n] and bias[n]", in);
       return in[0];
     case OpKind::relu:
+    case OpKind::gelu:
     case OpKind::dropout:
       return in[0];
     case OpKind::add:
@@ -326,13 +345,10 @@ Shape saved_shape(OpKind kind, std::span<const Shape> inputs) {
 }
 
 MatmulExtents matmul_extents(const Shape& x, const Shape& w, const Attributes& attributes) {
-  const auto contract = static_cast<size_t>(attributes.at("contract"));
-  MatmulExtents extents;
-  for (size_t d = 0; d < w.size(); ++d) {
-    (d < contract ? extents.k : extents.n) *= w[d];
-  }
-  extents.m = elements(leading(x, x.size() - contract));
-  return extents;
+  const auto [summed, columns] = weight_shape(w, attributes);
+  return {.m = elements(leading(x, x.size() - summed.size())),
+          .k = elements(summed),
+          .n = elements(columns)};
 }
 
 double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output,
@@ -354,6 +370,8 @@ double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output
       return 8.0 * count;  // mean, variance, normalize, scale, shift
     case OpKind::cross_entropy:
       return 4.0 * count;  // maximum, subtract, exponential, sum
+    case OpKind::gelu:
+      return 10.0 * count;  // a cubic, an exponential, a quotient
     case OpKind::dropout:
       return 2.0 * count;
     case OpKind::embedding:

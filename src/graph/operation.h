@@ -52,8 +52,8 @@ double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& ou
 // Bytes the forward pass must at least move: inputs and output once.
 double forward_bytes(std::span<const Shape> inputs, const Shape& output);
 
-// Extents of matmul: rows x contracted x columns, of a [.., k] times [k, ..] with
-// `contract` dimensions in k.
+// Extents of matmul: rows x contracted x columns, of an x[.., k] times a weight[k, ..] with
+// `contract` dimensions in k; `transposed`: times a weight[.., k].
 struct MatmulExtents {
   int64_t m = 1, k = 1, n = 1;
 };

@@ -26,9 +26,11 @@ std::string print_init(const Init& init) {
     case Init::Kind::ones:
       return "ones";
     case Init::Kind::uniform:
+      return fmt::format("uniform({})", init.scale);
+    case Init::Kind::normal:
       break;
   }
-  return fmt::format("uniform({})", init.bound);
+  return fmt::format("normal({})", init.scale);
 }
 
 std::string print_attributes(const Op& op) {
@@ -165,21 +167,23 @@ void parse_parameter(LineParser& line, Graph& graph) {
   }
   line.expect('=');
   const size_t at = line.at();
-  const std::string_view kind = line.word("zeros, ones or uniform(BOUND)");
+  constexpr const char* kStarts = "zeros, ones, uniform(BOUND) or normal(DEVIATION)";
+  const std::string_view kind = line.word(kStarts);
   Init init;
   if (kind == "ones") {
     init.kind = Init::Kind::ones;
-  } else if (kind == "uniform") {
-    init.kind = Init::Kind::uniform;
+  } else if (kind == "uniform" || kind == "normal") {
+    init.kind = kind == "uniform" ? Init::Kind::uniform : Init::Kind::normal;
     line.expect('(');
-    const size_t bound_at = line.at();
-    init.bound = line.number();
-    if (init.bound <= 0.0) {
-      line.error(bound_at, "expected a bound above 0");
+    const size_t scale_at = line.at();
+    init.scale = line.number();
+    if (init.scale <= 0.0) {
+      line.error(scale_at, fmt::format("expected a {} above 0",
+                                       kind == "uniform" ? "bound" : "standard deviation"));
     }
     line.expect(')');
   } else if (kind != "zeros") {
-    line.error(at, fmt::format("expected zeros, ones or uniform(BOUND), found {}", kind));
+    line.error(at, fmt::format("expected {}, found {}", kStarts, kind));
   }
   bool decay = false;
   if (!line.at_end()) {

@@ -16,6 +16,12 @@ namespace hidup {
 // follows the embedding, both halves of a block and the ReLU; attention
 // probabilities are not dropped.
 //
+// gpt: GPT-2 (Radford et al. 2019): pre-norm blocks with GELU, learned positions, a layer norm
+// behind the last block, and a head without bias whose weight is the embedding. Weights start
+// normal with the deviation 0.02, those before a residual connection with 0.02 / sqrt(2 layers).
+// Dropout follows the embedding and both halves of a block; attention probabilities are not
+// dropped.
+//
 // With model.moe.experts, every model.moe.every-th block has a Mixture-of-Experts instead of its
 // feed-forward network: GShard's two experts per token (Lepikhin et al. 2020), Switch's one
 // (Fedus et al. 2021), or one by hash. An expert has a capacity per sequence; what it cannot

@@ -33,6 +33,9 @@ void Lowering::backward(OpId id) {
     case OpKind::relu:
       elementwise_gradient(id, Opcode::relu_backward, {copies(op.output)[0], dy}, dy);
       break;
+    case OpKind::gelu:
+      elementwise_gradient(id, Opcode::gelu_backward, {in[0], dy}, dy);
+      break;
     case OpKind::dropout:
       elementwise_gradient(id, Opcode::dropout, {dy}, dy);
       break;

@@ -19,6 +19,7 @@ Opcode forward_opcode(OpKind kind) {
       {OpKind::matmul, Opcode::matmul},
       {OpKind::bias, Opcode::bias},
       {OpKind::relu, Opcode::relu},
+      {OpKind::gelu, Opcode::gelu},
       {OpKind::dropout, Opcode::dropout},
       {OpKind::add, Opcode::add},
       {OpKind::layer_norm, Opcode::layer_norm},

@@ -15,6 +15,8 @@ std::string_view name_of(Opcode opcode) {
                                                                   "bias_backward",
                                                                   "relu",
                                                                   "relu_backward",
+                                                                  "gelu",
+                                                                  "gelu_backward",
                                                                   "dropout",
                                                                   "add",
                                                                   "layer_norm",

@@ -32,6 +32,8 @@ enum class Opcode {
   bias_backward,                  // dy -> dbias
   relu,                           // x -> y
   relu_backward,                  // y, dy -> dx
+  gelu,                           // x -> y
+  gelu_backward,                  // x, dy -> dx
   dropout,                        // x -> y, and dy -> dx with the same mask
   add,                            // a, b -> y
   layer_norm,                     // x, weight, bias -> y, mean, rstd

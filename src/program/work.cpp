@@ -57,6 +57,10 @@ double flops_of(const Instruction& instruction, const Shapes& in, const Shapes& 
       return 2.0 * 2.0 * static_cast<double>(elements(in[3]) * in[1].back());
     case Opcode::dispatch_backward:
       return count(out[0]);
+    case Opcode::gelu:
+      return forward(OpKind::gelu, in, out[0]);
+    case Opcode::gelu_backward:
+      return 2.0 * forward(OpKind::gelu, in, out[0]);
     case Opcode::dropout:
     case Opcode::squared_norm: {
       double total = 0.0;

@@ -12,6 +12,7 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
+#include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
@@ -57,20 +58,26 @@ Launch bind_matmul(const Operands& at) {
   const float* b = at.in(1);
   float* c = at.out(0);
   const bool accumulate = instruction.accumulate;
+  const bool transposed = at.attribute("transposed") != 0.0F;  // the weight is [n, k]
   if (instruction.opcode == Opcode::matmul) {
     const MatmulExtents e = matmul_extents(at.in_shape(0), at.in_shape(1), instruction.attributes);
     return [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, {e.m, e.n, e.k}, false, false, accumulate);
+      kernels::matmul(stream, a, b, c, {e.m, e.n, e.k}, false, transposed, accumulate);
     };
   }
   if (instruction.opcode == Opcode::matmul_backward_input) {  // dx[m, k] = dy[m, n] w[k, n]^T
     const MatmulExtents e = matmul_extents(at.out_shape(0), at.in_shape(1), instruction.attributes);
     return [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, {e.m, e.k, e.n}, false, true, accumulate);
+      kernels::matmul(stream, a, b, c, {e.m, e.k, e.n}, false, !transposed, accumulate);
+    };
+  }
+  const MatmulExtents e = matmul_extents(at.in_shape(0), at.out_shape(0), instruction.attributes);
+  if (transposed) {  // dw[n, k] = dy[m, n]^T x[m, k]
+    return [=](Stream& stream) {
+      kernels::matmul(stream, b, a, c, {e.n, e.k, e.m}, true, false, accumulate);
     };
   }
   // dw[k, n] = x[m, k]^T dy[m, n]
-  const MatmulExtents e = matmul_extents(at.in_shape(0), at.out_shape(0), instruction.attributes);
   return [=](Stream& stream) {
     kernels::matmul(stream, a, b, c, {e.k, e.n, e.m}, true, false, accumulate);
   };
@@ -185,6 +192,10 @@ Launch bind_elementwise(const Operands& at) {
       return [=](Stream& stream) { kernels::relu_forward(stream, x, y, n); };
     case Opcode::relu_backward:
       return [=, dy = at.in(1)](Stream& stream) { kernels::relu_backward(stream, x, dy, y, n); };
+    case Opcode::gelu:
+      return [=](Stream& stream) { kernels::gelu_forward(stream, x, y, n); };
+    case Opcode::gelu_backward:
+      return [=, dy = at.in(1)](Stream& stream) { kernels::gelu_backward(stream, x, dy, y, n); };
     case Opcode::add:
       return [=, b = at.in(1)](Stream& stream) { kernels::add_forward(stream, x, b, y, n); };
     default: {
@@ -265,6 +276,8 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     case Opcode::positions:
     case Opcode::relu:
     case Opcode::relu_backward:
+    case Opcode::gelu:
+    case Opcode::gelu_backward:
     case Opcode::dropout:
     case Opcode::add:
       return bind_elementwise(at);

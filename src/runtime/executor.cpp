@@ -57,12 +57,13 @@ void Executor::initialize_parameters(uint64_t seed) {
     const Region region = program_.region(static_cast<ValueId>(v), rank_);
     start.assign(static_cast<size_t>(region.elements()),
                  value.init.kind == Init::Kind::ones ? 1.0F : 0.0F);
-    if (value.init.kind == Init::Kind::uniform) {
+    const bool uniform = value.init.kind == Init::Kind::uniform;
+    if (uniform || value.init.kind == Init::Kind::normal) {
       const RandomStream random = random_stream(seed, "init/" + value.name);
-      const auto bound = static_cast<float>(value.init.bound);
+      const auto scale = static_cast<float>(value.init.scale);
       for (size_t i = 0; i < start.size(); ++i) {
         const auto index = static_cast<uint64_t>(region.global_index(static_cast<int64_t>(i)));
-        start[i] = bound * (2.0F * random.uniform(index) - 1.0F);
+        start[i] = scale * (uniform ? 2.0F * random.uniform(index) - 1.0F : random.normal(index));
       }
     }
     Stream& stream = *streams_[static_cast<size_t>(StreamKind::compute)];

@@ -95,7 +95,9 @@ class Builder {
 
   bool is_kept(TensorId id) const { return kept_[index(id)]; }
 
-  // Tensors that the backward pass reads; the operation that says where a parameter is stored.
+  // Tensors that the backward pass reads; the operation that says where a parameter is stored and
+  // is charged for it. Of several that read it this is the last (the head, of an embedding too);
+  // what another one needs besides, because it reads it otherwise, only the simulation sees.
   void find_kept_and_owners() {
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       const Op& self = graph_.op(op);
@@ -108,7 +110,7 @@ class Builder {
         if (i < spec.backward_needs_input.size() && spec.backward_needs_input[i]) {
           kept_[index(id)] = true;
         }
-        if (graph_.tensor(id).role == Tensor::Role::parameter && owner_[index(id)] < 0) {
+        if (graph_.tensor(id).role == Tensor::Role::parameter) {
           owner_[index(id)] = op;
         }
       }

@@ -45,6 +45,8 @@ Opcode forward_opcode(OpKind kind) {
       return Opcode::bias;
     case OpKind::relu:
       return Opcode::relu;
+    case OpKind::gelu:
+      return Opcode::gelu;
     case OpKind::dropout:
       return Opcode::dropout;
     case OpKind::add:
@@ -203,6 +205,8 @@ class RuleCosts::Sketch {
         return gradient_s(1, Opcode::bias_backward, {dy});
       case OpKind::relu:
         return gradient_s(0, Opcode::relu_backward, {out_, dy});
+      case OpKind::gelu:
+        return gradient_s(0, Opcode::gelu_backward, {in_[0], dy});
       case OpKind::dropout:
         return gradient_s(0, Opcode::dropout, {dy});
       case OpKind::layer_norm:

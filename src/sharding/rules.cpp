@@ -34,6 +34,7 @@ class RuleMaker {
         break;
       case OpKind::positions:
       case OpKind::relu:
+      case OpKind::gelu:
         element_by_element();
         break;
       case OpKind::dropout:
@@ -118,15 +119,18 @@ class RuleMaker {
   void matmul() {
     const auto contract = static_cast<size_t>(op_.attributes.at("contract"));
     const size_t leading = dims(0) - contract;
+    const bool transposed = op_.attributes.at("transposed") != 0.0;
+    const size_t first_row = transposed ? dims(1) - contract : 0;  // of the weight's dimensions
+    const size_t first_column = transposed ? 0 : contract;
     for (size_t d = 0; d < leading; ++d) {
       add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum});
     }
     for (size_t c = 0; c < contract; ++c) {
-      add(contract == 1 ? "row" : fmt::format("row({})", c), {cut(leading + c), cut(c)}, kSum,
-          {cut(leading + c), cut(c)});
+      add(contract == 1 ? "row" : fmt::format("row({})", c), {cut(leading + c), cut(first_row + c)},
+          kSum, {cut(leading + c), cut(first_row + c)});
     }
     for (size_t d = leading; d < output_dims(); ++d) {
-      const size_t of_weight = contract + d - leading;
+      const size_t of_weight = first_column + d - leading;
       add(dim_name(d), {kWhole, cut(of_weight)}, cut(d), {kSum, cut(of_weight)});
     }
     add("partial", {kSum, kWhole}, kSum, {kWhole, kSum});

@@ -39,6 +39,31 @@ TEST(RandomStream, UniformIsUniform) {
   EXPECT_NEAR(squares / kCount - mean * mean, 1.0 / 12.0, 2e-3);
 }
 
+// The moments of the normal distribution, and no correlation between neighbours, which share a
+// block of words.
+TEST(RandomStream, NormalIsNormal) {
+  const RandomStream stream = random_stream(1, "test");
+  constexpr int kCount = 100000;
+  double moments[5] = {};
+  double neighbours = 0.0;
+  int beyond_two = 0;
+  for (int i = 0; i < kCount; ++i) {
+    const double z = stream.normal(static_cast<uint64_t>(i));
+    for (int power = 1; power <= 4; ++power) {
+      moments[power] += std::pow(z, power) / kCount;
+    }
+    neighbours += z * stream.normal(static_cast<uint64_t>(i) + 1) / kCount;
+    beyond_two += std::abs(z) > 2.0 ? 1 : 0;
+  }
+  const double error = 5.0 / std::sqrt(kCount);  // five standard deviations of a mean
+  EXPECT_NEAR(moments[1], 0.0, error);
+  EXPECT_NEAR(moments[2], 1.0, error * std::sqrt(2.0));
+  EXPECT_NEAR(moments[3], 0.0, error * std::sqrt(15.0));
+  EXPECT_NEAR(moments[4], 3.0, error * std::sqrt(96.0));
+  EXPECT_NEAR(neighbours, 0.0, error);
+  EXPECT_NEAR(beyond_two / double{kCount}, 0.0455, error * 0.21);
+}
+
 TEST(RandomStream, SeedPurposeAndStepSeparate) {
   const std::set<uint32_t> words = {
       random_stream(1, "a", 1).word(0), random_stream(2, "a", 1).word(0),

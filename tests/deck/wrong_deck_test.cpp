@@ -298,9 +298,11 @@ TEST(WrongDecks, SyntheticDataNeedsAVocabulary) {
 }
 
 TEST(WrongDecks, SinusoidalPositionsNeedAnEvenWidth) {
-  EXPECT_EQ(problems_of(with_line(with_line(kModel, 4, "  heads: 3"), 3, "  hidden: 45")),
+  const std::string heads = with_line(kModel, 4, "  heads: 3");
+  EXPECT_EQ(problems_of(with_line(heads, 3, "  hidden: 45")),
             "m.yaml:3:11: model.hidden 45 is odd, but sinusoidal positions are pairs of a sine and "
             "a cosine: take 42 or 48");
+  EXPECT_EQ(problems_of(with_line(heads, 3, "  hidden: 45\n  family: gpt")), "");
 }
 
 TEST(WrongDecks, MoreElementsThanCanBeCounted) {

@@ -21,7 +21,7 @@ parameter up.bias : f32[3, 10] = zeros
 parameter down : f32[3, 10, 11] = uniform(0.25) decay
 
 x = embedding(tokens, table) {scale=1} : f32[5, 6, 8]
-logits = matmul(x, router) {contract=1} : f32[5, 6, 3]
+logits = matmul(x, router) {contract=1, transposed=0} : f32[5, 6, 3]
 routing = route(logits) {capacity=4, choices=2, hash=0} : i32[5, 6, 2]
 gates = gate(logits, routing) {capacity=4, experts=3} : f32[5, 6, 2]
 counts = expert_counts(routing) {capacity=4, experts=3} : i32[5, 3]

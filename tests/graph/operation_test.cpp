@@ -27,6 +27,11 @@ TEST(InferShape, OfEveryOperation) {
   EXPECT_EQ(infer(OpKind::matmul, {{4, 7, 12}, {12, 3, 2, 6}}), (Shape{4, 7, 3, 2, 6}));
   EXPECT_EQ(infer(OpKind::matmul, {{4, 7, 2, 6}, {2, 6, 12}}, {{"contract", 2}}),
             (Shape{4, 7, 12}));
+  EXPECT_EQ(infer(OpKind::matmul, {{4, 7, 12}, {3, 5, 12}}, {{"transposed", 1}}),
+            (Shape{4, 7, 3, 5}));
+  EXPECT_EQ(infer(OpKind::matmul, {{4, 7, 2, 6}, {12, 2, 6}}, {{"contract", 2}, {"transposed", 1}}),
+            (Shape{4, 7, 12}));
+  EXPECT_EQ(infer(OpKind::gelu, {{4, 7}}), (Shape{4, 7}));
   EXPECT_EQ(infer(OpKind::bias, {{4, 7, 3, 2, 6}, {3, 2, 6}}), (Shape{4, 7, 3, 2, 6}));
   EXPECT_EQ(infer(OpKind::add, {{4, 7}, {4, 7}}), (Shape{4, 7}));
   EXPECT_EQ(infer(OpKind::layer_norm, {{4, 7, 12}, {12}, {12}}), (Shape{4, 7, 12}));
@@ -37,6 +42,9 @@ TEST(InferShape, OfEveryOperation) {
 TEST(InferShape, RefusesWhatDoesNotFit) {
   EXPECT_THROW(infer(OpKind::matmul, {{4, 7, 12}, {13, 5}}), Error);
   EXPECT_THROW(infer(OpKind::matmul, {{4, 12}, {12}}), Error);
+  EXPECT_THROW(infer(OpKind::matmul, {{4, 7, 12}, {12, 5}}, {{"transposed", 1}}), Error);
+  EXPECT_THROW(infer(OpKind::matmul, {{4, 12}, {12}}, {{"transposed", 1}}), Error);
+  EXPECT_THROW(infer(OpKind::matmul, {{12}, {5, 12}}, {{"contract", 2}, {"transposed", 1}}), Error);
   EXPECT_THROW(infer(OpKind::bias, {{4, 7}, {4}}), Error);
   EXPECT_THROW(infer(OpKind::add, {{4, 7}, {7, 4}}), Error);
   EXPECT_THROW(infer(OpKind::add, {{4, 7}}), Error);
@@ -49,7 +57,11 @@ TEST(InferShape, RefusesWhatDoesNotFit) {
 
 TEST(Flops, CountMultiplyAddsTwice) {
   const std::vector<Shape> product = {{4, 7, 12}, {12, 5}};
-  EXPECT_DOUBLE_EQ(forward_flops(OpKind::matmul, product, {4, 7, 5}, {{"contract", 1}}),
+  EXPECT_DOUBLE_EQ(
+      forward_flops(OpKind::matmul, product, {4, 7, 5}, {{"contract", 1}, {"transposed", 0}}),
+      2.0 * 28 * 12 * 5);
+  EXPECT_DOUBLE_EQ(forward_flops(OpKind::matmul, std::vector<Shape>{{4, 7, 12}, {5, 12}}, {4, 7, 5},
+                                 {{"contract", 1}, {"transposed", 1}}),
                    2.0 * 28 * 12 * 5);
   // Two products over all pairs of positions: 2 x 2 x batch x heads x s x s x head.
   const std::vector<Shape> qkv = {{2, 8, 3, 4, 16}};

@@ -14,11 +14,11 @@ input targets : i32[4, 6]
 parameter table : f32[10, 8] = uniform(0.1) decay
 parameter norm.weight : f32[8] = ones
 parameter norm.bias : f32[8] = zeros
-parameter head.weight : f32[8, 10] = uniform(0.35355339059327373) decay
+parameter head.weight : f32[10, 8] = normal(0.35355339059327373) decay
 
 x = embedding(tokens, table) {scale=2.8284271247461903} : f32[4, 6, 8]
 norm = layer_norm(x, norm.weight, norm.bias) {epsilon=1e-05} : f32[4, 6, 8]
-head = matmul(norm, head.weight) {contract=1} : f32[4, 6, 10]
+head = matmul(norm, head.weight) {contract=1, transposed=1} : f32[4, 6, 10]
 loss = cross_entropy(head, targets) : f32[]
 )";
 
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"graph g\ninput a : f32[2, x]\n", "g:2:18: expected a number"},
         Wrong{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
         Wrong{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
-        Wrong{"graph g\nparameter w : f32[2] = normal\n", "g:2:24: expected zeros, ones"},
+        Wrong{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
         Wrong{"graph g\nparameter w : i32[2] = ones\n", "g:2:15: a parameter is f32"},
         Wrong{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
         Wrong{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
@@ -83,6 +83,9 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
         Wrong{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
         Wrong{"graph g\nparameter w : f32[2] = uniform(0)\n", "g:2:32: expected a bound above 0"},
+        Wrong{"graph g\nparameter w : f32[2] = normal(0)\n",
+              "g:2:31: expected a standard deviation above 0"},
+        Wrong{"graph g\nparameter w : f32[2] = normal\n", "g:2:30: expected '('"},
         Wrong{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
         Wrong{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
               "g:3:1: b: expected p from 0 to below 1, found 1"},
@@ -90,6 +93,8 @@ INSTANTIATE_TEST_SUITE_P(
               "g:3:1: b: expected epsilon above 0, found 0"},
         Wrong{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
               "g:3:1: b: expected causal 0 or 1, found 2"},
+        Wrong{"graph g\ninput a : f32[2, 3]\nb = matmul(a, a) {transposed=0.5}\n",
+              "g:3:1: b: expected transposed 0 or 1, found 0.5"},
         Wrong{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
               "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
 

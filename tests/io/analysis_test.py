@@ -19,12 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, ANALYSIS)
 import compare_runs  # noqa: E402
 import hidup_timings  # noqa: E402
-
-
-def script(name, *arguments):
-    """The finished process of a script."""
-    command = [sys.executable, "-B", os.path.join(ANALYSIS, name), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+from scripts import script  # noqa: E402
 
 
 class Run(unittest.TestCase):

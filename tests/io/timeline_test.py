@@ -6,17 +6,12 @@
 With HIDUP_BINARY in the environment also the timeline of a run.
 """
 
-import contextlib
-import io
 import json
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
-import unittest.mock
 
 import h5py
 import numpy
@@ -27,6 +22,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, ANALYSIS)
 import hidup_timings  # noqa: E402
 import plot_timeline  # noqa: E402
+from scripts import script  # noqa: E402
 
 PROGRAM = {  # two microbatches, by instruction
     "name": ["embedding", "layers.0.ffn.up", "layers.0.ffn.up.all_to_all",
@@ -68,19 +64,6 @@ def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
         file.create_dataset(f"timeline/{name}", data=[row[at] for row in rows], chunks=(16,),
                             maxshape=(None,), dtype="f8" if name.endswith("_s") else "i8")
     return file
-
-
-def script(name, *arguments):
-    """What a script prints and exits with; in this process, which has its libraries loaded."""
-    stdout, stderr, returncode = io.StringIO(), io.StringIO(), 0
-    with (contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr),
-          unittest.mock.patch.object(sys, "argv", [name, *arguments])):
-        try:
-            runpy.run_path(os.path.join(ANALYSIS, name), run_name="__main__")
-        except SystemExit as end:
-            returncode = end.code
-    return types.SimpleNamespace(returncode=returncode, stdout=stdout.getvalue(),
-                                 stderr=stderr.getvalue())
 
 
 class FolderTest(unittest.TestCase):

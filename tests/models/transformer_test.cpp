@@ -35,7 +35,7 @@ std::vector<std::string> parameters_of(const Graph& graph) {
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.role == Tensor::Role::parameter) {
       const std::string start = tensor.init.kind == Init::Kind::uniform
-                                    ? fmt::format("{:.9g}", tensor.init.bound)
+                                    ? fmt::format("{:.9g}", tensor.init.scale)
                                     : (tensor.init.kind == Init::Kind::ones ? "ones" : "zeros");
       found.push_back(fmt::format("{} {} {}{}", tensor.name, to_string(tensor.shape), start,
                                   tensor.decay ? " d" : ""));
@@ -154,7 +154,7 @@ TEST(Transformer, RoutersChooseOneOrTwo) {
 TEST(Transformer, ABlockWithExperts) {
   const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
   const std::string expected = R"(
-layers.0.moe.router = matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1} : f32[5, 7, 5]
+layers.0.moe.router = matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1, transposed=0} : f32[5, 7, 5]
 layers.0.moe.routing = route(layers.0.moe.router) {capacity=3, choices=2, hash=0} : i32[5, 7, 2]
 layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 7, 2]
 layers.0.moe.counts = expert_counts(layers.0.moe.routing) {capacity=3, experts=5} : i32[5, 5]

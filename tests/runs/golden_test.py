@@ -11,11 +11,12 @@ GOLDEN = harness.SOURCE / "tests" / "golden"
 
 class GoldenTest(harness.RunTest):
 
-    def compare(self, deck, ranks):
+    def compare(self, deck, ranks, strategy="dp", microbatches=1):
         run, gradients = self.folder / "run.h5", self.folder / "gradients.h5"
         self.assert_done(harness.run(
             ranks, ["train", GOLDEN / f"{deck}.yaml", "--cluster", self.folder / "cluster.yaml",
-                    "--strategy", "dp", "--out", run, "--dump-gradients", gradients]))
+                    "--strategy", strategy, "--set", f"train.microbatches={microbatches}",
+                    "--out", run, "--dump-gradients", gradients]))
         check = subprocess.run([sys.executable, GOLDEN / "check_golden.py",
                                 GOLDEN / f"{deck}.json", run, gradients],
                                stdout=subprocess.PIPE, text=True)
@@ -38,6 +39,18 @@ class GoldenTest(harness.RunTest):
 
     def test_one_expert_per_token_on_two_ranks(self):
         self.compare("switch", 2)
+
+    def test_gpt_on_one_rank(self):
+        self.compare("gpt", 1)
+
+    def test_gpt_on_two_ranks(self):
+        self.compare("gpt", 2)
+
+    def test_gpt_by_tensor_parallelism_in_three_microbatches(self):
+        self.compare("gpt", 2, "megatron-sp", 3)
+
+    def test_gpt_with_experts_on_two_ranks(self):
+        self.compare("gpt-switch", 2)
 
 
 if __name__ == "__main__":

@@ -13,21 +13,23 @@ namespace {
 // Every family, with each router, with experts in some blocks and in all of them.
 std::vector<Graph> every_model() {
   std::vector<Graph> graphs;
-  for (const char* router : {"", "top1", "top2", "hash"}) {
-    for (const int64_t every : {1, 2}) {
-      Deck deck;
-      deck.model = {.family = "bert",
-                    .layers = 2,
-                    .hidden = 12,
-                    .ffn = 20,
-                    .heads = 3,
-                    .sequence = 7,
-                    .dropout = 0.1};
-      if (*router != '\0') {
-        deck.model.moe = {.experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
+  for (const char* family : {"bert", "gpt"}) {
+    for (const char* router : {"", "top1", "top2", "hash"}) {
+      for (const int64_t every : {1, 2}) {
+        Deck deck;
+        deck.model = {.family = family,
+                      .layers = 2,
+                      .hidden = 12,
+                      .ffn = 20,
+                      .heads = 3,
+                      .sequence = 7,
+                      .dropout = 0.1};
+        if (*router != '\0') {
+          deck.model.moe = {.experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
+        }
+        deck.train.batch = 5;
+        graphs.push_back(build_model(deck, 31));
       }
-      deck.train.batch = 5;
-      graphs.push_back(build_model(deck, 31));
     }
   }
   return graphs;

@@ -32,9 +32,14 @@ y = combine(biased, routing, gates)
 // The operation whose rules are tried, and the operations.
 std::vector<std::pair<std::string, std::string>> cases() {
   const std::string x = "parameter x : f32[5, 7, 6] = uniform(1)\n";
+  const std::string tied =
+      "parameter table : f32[11, 6] = uniform(1)\nx = embedding(tokens, table)\n"
+      "y = matmul(x, table) {transposed=1}\n";
   const std::string experts = std::string(kRouted) + kExperts;
   return {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
+      {"x", tied},
+      {"y", tied},
       {"y", x + "y = positions(x)\n"},
       {"y", x + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(x, w)\n"},
       {"y",
@@ -47,7 +52,16 @@ std::vector<std::pair<std::string, std::string>> cases() {
        "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter b : f32[3, 5] = uniform(1)\n"
        "parameter v : f32[3, 5, 6] = uniform(1)\nh = bias(x, b)\n"
        "y = matmul(h, v) {contract=2}\n"},
+      {"y", x + "parameter b : f32[7, 6] = uniform(1)\ny = bias(x, b)\n"},
+      {"y", x + "parameter w : f32[7, 6] = uniform(1)\ny = matmul(x, w) {transposed=1}\n"},
+      {"y",
+       "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[6, 3, 5] = uniform(1)\n"
+       "y = matmul(x, w) {contract=2, transposed=1}\n"},
+      {"h", x + "parameter w : f32[3, 5, 6] = uniform(1)\nparameter v : f32[6, 3, 5] = uniform(1)\n"
+                "h = matmul(x, w) {transposed=1}\ny = matmul(h, v) {contract=2, transposed=1}\n"},
       {"y", x + "y = relu(x)\n"},
+      {"y", x + "y = gelu(x)\n"},
+      {"h", x + "h = gelu(x)\ny = add(h, x)\n"},
       {"y", x + "y = dropout(x) {p=0.3}\n"},
       {"y", x + "parameter z : f32[5, 7, 6] = uniform(1)\ny = add(x, z)\n"},
       {"y", x + "y = add(x, x)\n"},

@@ -41,6 +41,11 @@ Deck deck_of(const std::string& router, int64_t experts, double capacity_factor)
   return deck;
 }
 
+Deck gpt(Deck deck) {
+  deck.model.family = "gpt";
+  return deck;
+}
+
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
@@ -97,10 +102,10 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
   EXPECT_EQ(wrong, "") << what << "\n" << print_strategy(graph, strategy);
 }
 
-void expect_equal_under_random_strategies(const Deck& deck) {
+void expect_equal_under_random_strategies(const Deck& deck, int strategies = g_strategies) {
   const Graph graph = build_model(deck, kVocab);
   const ShortRun expected = run_alone(graph, kSteps, kVocab);
-  for (uint64_t seed = 0; seed < static_cast<uint64_t>(g_strategies); ++seed) {
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(strategies); ++seed) {
     expect_equal(graph, random_strategy(graph, mesh_of(seed), seed), expected,
                  "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
@@ -121,9 +126,15 @@ TEST(RandomStrategies, Switch) {
   expect_equal_under_random_strategies(deck_of("top1", 3, 1.25));
 }
 
+// A parameter that two operations read, each in the layout that its rule wants.
+TEST(RandomStrategies, Gpt) {
+  expect_equal_under_random_strategies(gpt(deck_of("", 0, 0.0)), (g_strategies + 2) / 3);
+}
+
 TEST(NamedStrategies, EqualOneRank) {
   for (const Deck& deck : {deck_of("", 0, 0.0), deck_of("top2", 3, 1.25), deck_of("top1", 5, 0.6),
-                           deck_of("hash", 3, 0.8), deck_of("top1", 1, 1.0)}) {
+                           deck_of("hash", 3, 0.8), deck_of("top1", 1, 1.0),
+                           gpt(deck_of("", 0, 0.0)), gpt(deck_of("top2", 3, 1.25))}) {
     const Graph graph = build_model(deck, kVocab);
     const ShortRun expected = run_alone(graph, kSteps, kVocab);
     for (const NamedStrategy& named : named_strategies()) {

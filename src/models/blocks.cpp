@@ -1,0 +1,115 @@
+#include "models/blocks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/operation.h"
+
+namespace hidup {
+namespace {
+
+// Slots that an expert has for the tokens of a sequence.
+int64_t capacity_of(const ModelDeck& model, int64_t choices) {
+  const double slots =
+      std::ceil(model.moe.capacity_factor * static_cast<double>(choices) *
+                static_cast<double>(model.sequence) / static_cast<double>(model.moe.experts));
+  return static_cast<int64_t>(std::clamp(slots, 1.0, static_cast<double>(model.sequence)));
+}
+
+}  // namespace
+
+TensorId BlockBuilder::linear(const std::string& name, TensorId x, const Shape& weight,
+                              int contract, const LinearInit& init) {
+  const Shape bias(weight.begin() + contract, weight.end());
+  const TensorId w = graph_.add_parameter(name + ".weight", weight, init.weight, true);
+  const TensorId b = graph_.add_parameter(name + ".bias", bias, init.bias, false);
+  const TensorId product =
+      graph_.add_op(OpKind::matmul, name, {x, w}, {{"contract", static_cast<double>(contract)}});
+  return graph_.add_op(OpKind::bias, name + ".biased", {product, b});
+}
+
+TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
+  const double p = model_.dropout;
+  return p > 0.0 ? graph_.add_op(OpKind::dropout, name, {x}, {{"p", p}}) : x;
+}
+
+TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x) {
+  const Shape width = {graph_.tensor(x).shape.back()};
+  const TensorId weight =
+      graph_.add_parameter(name + ".weight", width, {Init::Kind::ones, 0.0}, false);
+  const TensorId bias = graph_.add_parameter(name + ".bias", width, {}, false);
+  return graph_.add_op(OpKind::layer_norm, name, {x, weight, bias});
+}
+
+TensorId BlockBuilder::residual(const std::string& half, TensorId x, TensorId y) {
+  const TensorId dropped = dropout(half + ".dropout", y);
+  return graph_.add_op(OpKind::add, half + ".residual", {x, dropped});
+}
+
+TensorId BlockBuilder::attention(const std::string& name, TensorId x) {
+  const int64_t head = model_.hidden / model_.heads;
+  const TensorId qkv =
+      linear(name + ".qkv", x, {model_.hidden, 3, model_.heads, head}, 1, style_.qkv);
+  const TensorId mixed = graph_.add_op(OpKind::attention, name, {qkv}, {{"causal", 1.0}});
+  return linear(name + ".out", mixed, {model_.heads, head, model_.hidden}, 2, style_.out);
+}
+
+TensorId BlockBuilder::activation(const std::string& name, const std::string& dropout_name,
+                                  TensorId x) {
+  const std::string full = fmt::format("{}.{}", name, spec_of(style_.activation).name);
+  const TensorId y = graph_.add_op(style_.activation, full, {x});
+  return style_.activation_dropout ? dropout(dropout_name, y) : y;
+}
+
+TensorId BlockBuilder::feed_forward(const std::string& name, TensorId x) {
+  const TensorId up = linear(name + ".up", x, {model_.hidden, model_.ffn}, 1, style_.up);
+  const TensorId active = activation(name, name + ".activation_dropout", up);
+  return linear(name + ".down", active, {model_.ffn, model_.hidden}, 1, style_.down);
+}
+
+TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
+  const int64_t count = model_.moe.experts;
+  const int64_t choices = model_.moe.router == "top2" ? 2 : 1;
+
+  const TensorId router =
+      graph_.add_parameter(name + ".router.weight", {model_.hidden, count}, style_.router, true);
+  const TensorId logits = graph_.add_op(OpKind::matmul, name + ".router", {x, router});
+  const TensorId routing =
+      graph_.add_op(OpKind::route, name + ".routing", {logits},
+                    {{"capacity", static_cast<double>(capacity_of(model_, choices))},
+                     {"choices", static_cast<double>(choices)},
+                     {"hash", model_.moe.router == "hash" ? 1.0 : 0.0}});
+  const TensorId gates = graph_.add_op(OpKind::gate, name + ".gates", {logits, routing});
+  const TensorId counts = graph_.add_op(OpKind::expert_counts, name + ".counts", {routing});
+
+  const auto expert_linear = [&](const std::string& part, TensorId input, int64_t in, int64_t out,
+                                 const LinearInit& init) {
+    const std::string full = name + ".experts." + part;
+    const TensorId weight =
+        graph_.add_parameter(full + ".weight", {count, in, out}, init.weight, true);
+    const TensorId bias = graph_.add_parameter(full + ".bias", {count, out}, init.bias, false);
+    const TensorId product = graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
+    return graph_.add_op(OpKind::expert_bias, full + ".biased", {product, bias, counts});
+  };
+  const TensorId buffer = graph_.add_op(OpKind::dispatch, name + ".dispatch", {x, routing});
+  const TensorId up = expert_linear("up", buffer, model_.hidden, model_.ffn, style_.up);
+  const TensorId active = activation(name + ".experts", name + ".activation_dropout", up);
+  const TensorId down = expert_linear("down", active, model_.ffn, model_.hidden, style_.down);
+  return graph_.add_op(OpKind::combine, name + ".combine", {down, routing, gates});
+}
+
+bool BlockBuilder::has_experts(int64_t layer) const {
+  return model_.moe.experts > 0 && (layer + 1) % model_.moe.every == 0;
+}
+
+std::string BlockBuilder::second_half_name(int64_t layer) const {
+  return has_experts(layer) ? "moe" : "ffn";
+}
+
+TensorId BlockBuilder::second_half(int64_t layer, const std::string& name, TensorId x) {
+  return has_experts(layer) ? experts(name, x) : feed_forward(name, x);
+}
+
+}  // namespace hidup

@@ -1,0 +1,255 @@
+"""The models of src/models, written with PyTorch: parameters by name, and the loss of a batch."""
+
+import math
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from philox import normal, uniform
+
+
+class Bert:
+    """A post-norm transformer with causal attention; `parameters` by name.
+
+    create_feed_forward() and feed_forward() are the half of a block that comes after attention.
+    """
+
+    def __init__(self, model, seed, dtype):
+        self.model, self.seed, self.dtype = model, seed, dtype
+        self.head = model["hidden"] // model["heads"]
+        self.parameters = {}
+        self.create_parameters()
+
+    def create(self, name, shape, bound=None, value=0.0):
+        """Uniform in [-bound, bound) in float32, or constant."""
+        if bound is None:
+            data = np.full(shape, value, dtype=np.float32)
+        else:
+            u = uniform(self.seed, "init/" + name, 0, shape)
+            data = np.float32(bound) * (np.float32(2) * u - np.float32(1))
+        self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
+
+    def create_parameters(self):
+        hidden, heads, vocab = (self.model[k] for k in ("hidden", "heads", "vocab"))
+        head = self.head
+        self.create("embedding.weight", (vocab, hidden), 0.1)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            xavier = math.sqrt(6 / (hidden + 3 * hidden))
+            self.create(at + "attention.qkv.weight", (hidden, 3, heads, head), xavier)
+            self.create(at + "attention.qkv.bias", (3, heads, head))
+            self.create(at + "attention.out.weight", (heads, head, hidden), 1 / math.sqrt(hidden))
+            self.create(at + "attention.out.bias", (hidden,))
+            self.create(at + "norm1.weight", (hidden,), value=1.0)
+            self.create(at + "norm1.bias", (hidden,))
+            self.create_feed_forward(layer)
+            self.create(at + "norm2.weight", (hidden,), value=1.0)
+            self.create(at + "norm2.bias", (hidden,))
+        self.create("head.weight", (hidden, vocab), 0.1)
+        self.create("head.bias", (vocab,))
+
+    def create_feed_forward(self, layer):
+        hidden, ffn, at = self.model["hidden"], self.model["ffn"], f"layers.{layer}.ffn."
+        self.create_inner(at + "up", (hidden, ffn), (ffn,))
+        self.create_inner(at + "down", (ffn, hidden), (hidden,))
+
+    def create_inner(self, name, weight, bias=None):
+        """Of a feed-forward network, an expert or a router."""
+        bound = 1 / math.sqrt(weight[-2])
+        self.create(name + ".weight", weight, bound)
+        if bias is not None:
+            self.create(name + ".bias", bias, bound)
+
+    def loss(self, tokens, targets, step):
+        hidden, p = self.model["hidden"], self.parameters
+        h = p["embedding.weight"][tokens] * math.sqrt(hidden) + self.positions(tokens.shape[1])
+        h = self.dropout("embedding.dropout", h, step)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            out = self.attention(at + "attention.", h)
+            h = self.norm(at + "norm1", h + self.dropout(at + "attention.dropout", out, step))
+            h = self.norm(at + "norm2", h + self.feed_forward(layer, h, step))
+        logits = h @ p["head.weight"] + p["head.bias"]
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def feed_forward(self, layer, h, step):
+        p, at = self.parameters, f"layers.{layer}.ffn."
+        up = self.activation(at, h @ p[at + "up.weight"] + p[at + "up.bias"], step)
+        down = up @ p[at + "down.weight"] + p[at + "down.bias"]
+        return self.dropout(at + "dropout", down, step)
+
+    def activation(self, at, x, step):
+        return self.dropout(at + "activation_dropout", F.relu(x), step)
+
+    def positions(self, sequence):
+        """Sinusoids (Vaswani et al. 2017, section 3.5)."""
+        hidden = self.model["hidden"]
+        table = torch.zeros(sequence, hidden, dtype=torch.float64)
+        position = torch.arange(sequence, dtype=torch.float64)
+        for even in range(0, hidden, 2):
+            angle = position / 10000 ** (even / hidden)
+            table[:, even] = torch.sin(angle)
+            table[:, even + 1] = torch.cos(angle)
+        return table.to(self.dtype)
+
+    def attention(self, at, h):
+        p, sequence = self.parameters, h.shape[1]
+        qkv = torch.einsum("bsk,ktnd->tbnsd", h, p[at + "qkv.weight"])
+        q, k, v = qkv + p[at + "qkv.bias"][:, None, :, None, :]
+        scores = q @ k.transpose(-1, -2) / math.sqrt(self.head)
+        future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        return torch.einsum("bnsd,ndh->bsh", y, p[at + "out.weight"]) + p[at + "out.bias"]
+
+    def norm(self, at, h):
+        weight, bias = self.parameters[at + ".weight"], self.parameters[at + ".bias"]
+        return F.layer_norm(h, (self.model["hidden"],), weight, bias, eps=1e-5)
+
+    def dropout(self, name, h, step):
+        rate = self.model["dropout"]
+        keep = uniform(self.seed, "dropout/" + name, step, tuple(h.shape)) >= rate
+        return h * torch.tensor(keep, dtype=self.dtype) / (1 - rate)
+
+
+class Gpt(Bert):
+    """GPT-2: pre-norm blocks with GELU (tanh form), learned positions, a last layer norm, and a
+    head whose weight is the embedding."""
+
+    DEVIATION = 0.02
+
+    def create_normal(self, name, shape, deviation):
+        data = np.float32(deviation) * normal(self.seed, "init/" + name, 0, shape)
+        self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
+
+    def before_residual(self):
+        return self.DEVIATION / math.sqrt(2 * self.model["layers"])
+
+    def create_parameters(self):
+        hidden, heads, vocab = (self.model[k] for k in ("hidden", "heads", "vocab"))
+        self.create_normal("embedding.weight", (vocab, hidden), self.DEVIATION)
+        self.create_normal("positions.weight", (self.model["sequence"], hidden), self.DEVIATION)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            self.create_norm(at + "norm1")
+            self.create_normal(at + "attention.qkv.weight", (hidden, 3, heads, self.head),
+                               self.DEVIATION)
+            self.create(at + "attention.qkv.bias", (3, heads, self.head))
+            self.create_normal(at + "attention.out.weight", (heads, self.head, hidden),
+                               self.before_residual())
+            self.create(at + "attention.out.bias", (hidden,))
+            self.create_norm(at + "norm2")
+            self.create_feed_forward(layer)
+        self.create_norm("norm")
+
+    def create_norm(self, name):
+        self.create(name + ".weight", (self.model["hidden"],), value=1.0)
+        self.create(name + ".bias", (self.model["hidden"],))
+
+    def create_inner(self, name, weight, bias=None):
+        last = name.endswith(".down")
+        self.create_normal(name + ".weight", weight,
+                           self.before_residual() if last else self.DEVIATION)
+        if bias is not None:
+            self.create(name + ".bias", bias)
+
+    def loss(self, tokens, targets, step):
+        p = self.parameters
+        h = p["embedding.weight"][tokens] + p["positions.weight"]
+        h = self.dropout("embedding.dropout", h, step)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            out = self.attention(at + "attention.", self.norm(at + "norm1", h))
+            h = h + self.dropout(at + "attention.dropout", out, step)
+            h = h + self.feed_forward(layer, self.norm(at + "norm2", h), step)
+        logits = self.norm("norm", h) @ p["embedding.weight"].T
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def activation(self, at, x, step):
+        return F.gelu(x, approximate="tanh")
+
+
+class Experts:
+    """Before a family among a class's bases: every so many blocks have experts. GShard (Lepikhin
+    et al. 2020) with the router top2, Switch (Fedus et al. 2021) with top1, both without
+    auxiliary loss."""
+
+    # Logits that differ by less could be ordered otherwise in float32: the golden values of such
+    # a deck would depend on rounding.
+    MARGIN = 1e-3
+
+    def __init__(self, model, seed, dtype):
+        moe = model["moe"]
+        self.experts, self.every = moe["experts"], moe["every"]
+        self.choices = {"top1": 1, "top2": 2}[moe["router"]]
+        slots = math.ceil(moe["capacity_factor"] * self.choices * model["sequence"] / self.experts)
+        self.capacity = min(max(slots, 1), model["sequence"])
+        self.loads = []  # of the last step, by layer with experts: [2, experts]
+        super().__init__(model, seed, dtype)
+
+    def create_feed_forward(self, layer):
+        if (layer + 1) % self.every != 0:
+            super().create_feed_forward(layer)
+            return
+        hidden, ffn, experts = self.model["hidden"], self.model["ffn"], self.experts
+        at = f"layers.{layer}.moe."
+        self.create_inner(at + "router", (hidden, experts))
+        self.create_inner(at + "experts.up", (experts, hidden, ffn), (experts, ffn))
+        self.create_inner(at + "experts.down", (experts, ffn, hidden), (experts, hidden))
+
+    def loss(self, tokens, targets, step):
+        self.loads = []
+        return super().loss(tokens, targets, step)
+
+    def feed_forward(self, layer, h, step):
+        if (layer + 1) % self.every != 0:
+            return super().feed_forward(layer, h, step)
+        p, at = self.parameters, f"layers.{layer}.moe."
+        batch, _, hidden = h.shape
+        logits = h @ p[at + "router.weight"]
+        chosen, slots = self.route(logits.detach())
+        gates = logits.softmax(-1).gather(-1, chosen)
+        if self.choices == 2:
+            gates = gates / gates.sum(-1, keepdim=True)
+
+        # Of every choice that was kept: its sequence, position and number, and its row.
+        b, s, c = (slots < self.capacity).nonzero(as_tuple=True)
+        row = (b, chosen[b, s, c], slots[b, s, c])
+        buffer = torch.zeros(batch, self.experts, self.capacity, hidden, dtype=self.dtype)
+        buffer = buffer.index_put(row, h[b, s])
+        used = torch.zeros(batch, self.experts, self.capacity, 1, dtype=self.dtype)
+        used[row] = 1.0
+
+        up = torch.einsum("bech,ehf->becf", buffer, p[at + "experts.up.weight"])
+        up = self.activation(at, (up + p[at + "experts.up.bias"][:, None, :]) * used, step)
+        down = torch.einsum("becf,efh->bech", up, p[at + "experts.down.weight"])
+        down = down + p[at + "experts.down.bias"][:, None, :]
+        y = torch.zeros_like(h).index_put((b, s), gates[b, s, c][:, None] * down[row],
+                                          accumulate=True)
+        return self.dropout(at + "dropout", y, step)
+
+    def route(self, logits):
+        """The experts that tokens choose and the slots that the choices ask for, both [batch,
+        sequence, choices]; a slot beyond the capacity is not had. All first choices of a
+        sequence, by position, come before all second choices."""
+        values, order = logits.sort(dim=-1, descending=True, stable=True)
+        gaps = values[..., :self.choices] - values[..., 1:self.choices + 1]
+        assert gaps.min() > self.MARGIN, f"logits {gaps.min():.1e} apart: change the seed"
+        chosen = order[..., :self.choices]
+        queue = F.one_hot(chosen.transpose(1, 2).flatten(1), self.experts)  # by priority
+        places = ((queue.cumsum(1) - 1) * queue).sum(-1)
+        slots = places.unflatten(1, (self.choices, -1)).transpose(1, 2)
+        dropped = (queue * (places >= self.capacity)[..., None]).sum((0, 1))
+        self.loads.append(torch.stack([queue.sum((0, 1)), dropped]))
+        return chosen, slots
+
+
+class BertMoe(Experts, Bert):
+    pass
+
+
+class GptMoe(Experts, Gpt):
+    pass
+
+
+FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe)}  # dense, with experts

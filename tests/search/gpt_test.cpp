@@ -1,0 +1,132 @@
+// A parameter that two operations read: GPT's head is its embedding. It is one parameter under
+// every named strategy, and the search takes it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cost/roofline.h"
+#include "models/transformer.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "search/build_problem.h"
+#include "search/named.h"
+#include "search/search.h"
+#include "sharding/read_strategy.h"
+
+namespace hidup {
+namespace {
+
+const Mesh kTwo = {{"ranks", 2}};
+
+Graph model() {
+  Deck deck;
+  deck.model = {.family = "gpt", .layers = 2, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
+  deck.train.batch = 5;
+  return build_model(deck, 31);
+}
+
+LoweringOptions lowering() {
+  return {.bucket_bytes = 1,  // every gradient goes as soon as it is complete
+          .clip_norm = 1.0,
+          .optimizer = {{"beta1", 0.9},
+                        {"beta2", 0.999},
+                        {"epsilon", 1e-8},
+                        {"weight_decay", 0.1},
+                        {"decoupled", 1.0}}};
+}
+
+CostModel costs(double bandwidth) {
+  return CostModel(roofline_profile(
+      kTwo, {.flops = 1e10, .memory_bandwidth = 1e10, .links = {{bandwidth, 1e-6}}}));
+}
+
+// The collectives of a phase that the table or its gradient goes through.
+std::vector<std::string> collectives_of_table(const Program& program, Phase phase) {
+  const auto of_table = [&](ValueId id) {
+    return program.value(id).name.starts_with("embedding.weight");
+  };
+  std::vector<std::string> found;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == phase && !collective_of(instruction.opcode).empty() &&
+        std::ranges::any_of(instruction.inputs, of_table)) {
+      found.emplace_back(name_of(instruction.opcode));
+    }
+  }
+  return found;
+}
+
+struct Expected {
+  const char* strategy;
+  std::vector<std::string> forward, backward;
+  const char* storage;
+};
+
+// It is gathered once, and its gradient, of both operations, sent once.
+TEST(TiedHead, MovesOnceUnderEveryStrategy) {
+  const Graph graph = model();
+  const TensorId table = graph.find("embedding.weight");
+  const std::vector<Expected> all = {
+      {"dp", {}, {"all_reduce"}, "R"},
+      {"zero1", {}, {"reduce_scatter"}, "R"},
+      {"fsdp", {"all_gather"}, {"reduce_scatter"}, "S(0)"},
+      {"ep-deepspeed", {}, {"all_reduce"}, "R"},
+      {"ep-fastmoe", {}, {"all_reduce"}, "R"},
+      {"megatron", {}, {}, "S(0)"},  // by vocabulary for both
+      {"megatron-sp", {}, {}, "S(0)"},
+      {"ps", {"broadcast"}, {"reduce_scatter"}, "S(0)@0"},
+  };
+  for (const Expected& expected : all) {
+    const Strategy strategy = named_strategy(expected.strategy, graph, kTwo);
+    const auto stored = std::ranges::find(strategy.parameters, table, &ParameterStrategy::tensor);
+    EXPECT_EQ(to_string(stored->storage), expected.storage) << expected.strategy;
+    const Program program = lower(graph, strategy, lowering());
+    EXPECT_EQ(collectives_of_table(program, Phase::forward), expected.forward) << expected.strategy;
+    EXPECT_EQ(collectives_of_table(program, Phase::backward), expected.backward)
+        << expected.strategy;
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << expected.strategy;
+    }
+    const std::string text = print_strategy(graph, strategy);
+    EXPECT_EQ(print_strategy(graph, parse_strategy(graph, kTwo, text, "file")), text);
+  }
+}
+
+// The head says where the table is stored, and is charged for it; the embedding is not.
+TEST(TiedHead, IsChargedOnce) {
+  const Graph graph = model();
+  const BuiltProblem built = build_problem(graph, kTwo, costs(1e9), {});
+  const auto charged = [&](const char* name) {
+    const auto op = static_cast<size_t>(graph.tensor(graph.find(name)).producer);
+    return std::ranges::any_of(built.problem.choices_of(op).choices, [](const Choice& choice) {
+      return choice.gather_s + choice.sync_s + choice.step_s + choice.persistent_bytes > 0.0;
+    });
+  };
+  EXPECT_TRUE(charged("head"));
+  EXPECT_FALSE(charged("embedding"));
+  const std::vector<int> first_choices(graph.ops().size(), 0);
+  const Strategy strategy = to_strategy(graph, kTwo, built, {first_choices, {}});
+  int parameters = 0;
+  for (const Tensor& tensor : graph.tensors()) {
+    parameters += tensor.role == Tensor::Role::parameter ? 1 : 0;
+  }
+  EXPECT_EQ(strategy.parameters.size(), static_cast<size_t>(parameters));
+}
+
+// Not slower than the named strategies, and right whatever the two operations' rules want.
+TEST(TiedHead, IsSearched) {
+  const Graph graph = model();
+  for (const double bandwidth : {1e6, 1e9, 1e12}) {
+    const SearchOutcome outcome =
+        search_strategy(graph, kTwo, costs(bandwidth), {.lowering = lowering()});
+    for (const Candidate& candidate : outcome.candidates) {
+      EXPECT_LE(outcome.seconds, candidate.seconds);
+      const Program program = lower(graph, candidate.strategy, lowering());
+      for (int64_t rank = 0; rank < 2; ++rank) {
+        EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << candidate.strategy.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup
