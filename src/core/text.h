@@ -12,6 +12,10 @@ namespace hidup {
 // most a third of the longer word, and at least 1, may differ), or "" if none is close.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
+// Whether the whole text is like the pattern, in which * stands for any text, also none, and ? for
+// any character.
+bool matches(std::string_view pattern, std::string_view text);
+
 // FNV-1a, 64 bits: the hash that names graphs, strategies and random streams.
 constexpr uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL) {
   for (const char c : text) {

@@ -39,7 +39,8 @@ class ProfileReader {
   explicit ProfileReader(const std::string& source) { problems_.add_source(source); }
 
   Profile read(const std::string& text) {
-    const YamlNode root = parse_yaml_map(text, "a profile", problems_);
+    const YamlNode root =
+        parse_yaml_map(text, "a profile: a map that begins with format_version", problems_);
     const YamlFields fields =
         fields_of(root,
                   {"format_version", "build", "device", "libraries", "mesh", "hosts", "model",

@@ -36,4 +36,21 @@ std::string batch_obstacle(const Graph& graph) {
   return "";
 }
 
+Graph with_batch(const Graph& graph, int64_t batch) {
+  Graph other(graph.name());
+  for (const Tensor& tensor : graph.tensors()) {  // in the same order: the numbers are the same
+    if (tensor.role == Tensor::Role::input) {
+      Shape shape = tensor.shape;
+      shape.at(0) = batch;
+      other.add_input(tensor.name, tensor.dtype, shape);
+    } else if (tensor.role == Tensor::Role::parameter) {
+      other.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay);
+    } else {
+      const Op& op = graph.op(tensor.producer);
+      other.add_op(op.kind, tensor.name, op.inputs, op.attributes);
+    }
+  }
+  return other;
+}
+
 }  // namespace hidup

@@ -15,4 +15,7 @@ int64_t batch_of(const Graph& graph);
 // and tables only.
 std::string batch_obstacle(const Graph& graph);
 
+// The same graph for so many sequences of a step. Where the batch can be split only.
+Graph with_batch(const Graph& graph, int64_t batch);
+
 }  // namespace hidup

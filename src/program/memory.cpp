@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <string_view>
 
+#include "core/check.h"
 #include "core/units.h"
 #include "program/access.h"
 #include "program/occupied.h"
@@ -148,6 +150,24 @@ class Planner {
   std::vector<const ByteRanges*> in_the_way_;
 };
 
+std::string_view name_of(Value::Role role) {
+  switch (role) {
+    case Value::Role::input:
+      return "input";
+    case Value::Role::parameter:
+      return "parameter";
+    case Value::Role::gradient:
+      return "gradient";
+    case Value::Role::optimizer_state:
+      return "optimizer state";
+    case Value::Role::result:
+      return "result";
+    case Value::Role::activation:
+      return "activation";
+  }
+  fail(ExitCode::internal, "a value of unknown role");
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const Program& program, int64_t rank) {
@@ -168,8 +188,8 @@ std::string largest_values(const Program& program, const MemoryPlan& plan, size_
   order.resize(std::min(count, order.size()));
   std::string text;
   for (const size_t v : order) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", program.values[v].name,
-                        format_bytes(plan.sizes[v]));
+    text += fmt::format("{}{} {} ({})", text.empty() ? "" : ", ", program.values[v].name,
+                        format_bytes(plan.sizes[v]), name_of(program.values[v].role));
   }
   return text;
 }

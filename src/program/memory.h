@@ -31,7 +31,7 @@ MemoryPlan plan_memory(const Program& program, int64_t rank);
 // "15.84 MiB per rank: parameters 1.76 MiB, ..."
 std::string describe(const MemoryPlan& plan);
 
-// The largest values of a rank, for messages about memory.
+// The largest values of a rank, for messages about memory: "head.weight 2.1 MiB (parameter), ...".
 std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count);
 
 }  // namespace hidup

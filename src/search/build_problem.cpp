@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "search/ways.h"
 
 namespace hidup {
 namespace {
@@ -39,20 +41,9 @@ class Key {
   std::string text_;
 };
 
-// All combinations of a rule per axis.
-std::vector<OpStrategy> all_ways(const std::vector<Rule>& rules, const Mesh& mesh) {
-  std::vector<OpStrategy> ways(1);
-  for (const Axis& axis : mesh) {
-    std::vector<OpStrategy> longer;
-    for (const OpStrategy& shorter : ways) {
-      for (size_t r = 0; r < (axis.size > 1 ? rules.size() : 1); ++r) {
-        longer.push_back(shorter);
-        longer.back().rules.push_back(rules[r]);
-      }
-    }
-    ways = std::move(longer);
-  }
-  return ways;
+void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
+  parameter.storage = hint.storage.value_or(parameter.storage);
+  parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
 }
 
 // The dimension in which a parameter is stored in parts: the first that every rank gets a part of,
@@ -63,18 +54,24 @@ Placement storage_shard(const Shape& shape, int64_t ranks) {
   return Placement::shard(static_cast<int>(dim - shape.begin()));
 }
 
+const Hints kNoHints;
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
       : graph_(graph),
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
+        same_rules_(options.same_rules),
+        shard_storage_(options.shard_storage),
+        hints_(options.hints != nullptr ? *options.hints : kNoHints),
         kept_(graph.tensors().size()),
         owner_(graph.tensors().size(), -1) {
     built_.problem.microbatches = options.microbatches;
     built_.problem.memory_limit = options.memory_limit;
     built_.problem.interference = costs_.interference();
     built_.problem.base_s = costs.overhead_s();
+    built_.defer_gradients = hints_.defer_gradients.value_or(false);
   }
 
   BuiltProblem build() {
@@ -150,6 +147,7 @@ class Builder {
     }
     key.add(graph_.tensor(self.output), true);
     key.add(is_kept(self.output));
+    add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
       add_kind(op);
@@ -157,11 +155,26 @@ class Builder {
     return at->second;
   }
 
+  void add_hints(OpId op, Key& key) const {
+    if (const OperationHint* hint = hints_.of_operation(op)) {
+      for (const std::optional<Rule>& rule : *hint) {
+        key.add(rule ? rule->name : "");
+      }
+    }
+    for (const TensorId input : graph_.op(op).inputs) {
+      if (const ParameterHint* hint = hints_.of_parameter(input)) {
+        key.add(hint->storage ? to_string(*hint->storage) : "");
+        key.add(hint->optimizer_state ? to_string(*hint->optimizer_state) : "");
+      }
+    }
+  }
+
   void add_kind(OpId op) {
     const Op& self = graph_.op(op);
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
-    for (OpStrategy& ways : all_ways(rules_of(graph_, op), mesh_)) {
+    for (const OpStrategy& ways :
+         ways_of(graph_, op, mesh_, hints_.of_operation(op), same_rules_)) {
       Choice base = costs_.operation(op, ways);
       base.output = layout_number(output_layout(ways));
       if (is_kept(self.output)) {
@@ -202,19 +215,37 @@ class Builder {
         as_used.inputs.push_back(i);
       }
     }
+    std::vector<ChoiceMeaning> all = {as_used};
     ChoiceMeaning state_sharded = as_used;
     bool any = false;
     for (ParameterLayouts& parameter : state_sharded.parameters) {
       any |= shard(parameter);
     }
-    if (!any) {
-      return {as_used};
+    if (any && shard_storage_) {
+      ChoiceMeaning all_sharded = state_sharded;
+      for (ParameterLayouts& parameter : all_sharded.parameters) {
+        parameter.storage = parameter.optimizer_state;
+      }
+      all.insert(all.end(), {std::move(state_sharded), std::move(all_sharded)});
     }
-    ChoiceMeaning all_sharded = state_sharded;
-    for (ParameterLayouts& parameter : all_sharded.parameters) {
-      parameter.storage = parameter.optimizer_state;
+    return hints_.parameters.empty() ? all : hinted(all);
+  }
+
+  // The same with the layouts that are decided, each once.
+  std::vector<ChoiceMeaning> hinted(const std::vector<ChoiceMeaning>& all) const {
+    std::vector<ChoiceMeaning> different;
+    for (ChoiceMeaning meaning : all) {
+      for (ParameterLayouts& parameter : meaning.parameters) {
+        apply(*hints_.of_parameter(parameter.tensor), parameter);
+      }
+      const bool known = std::ranges::any_of(different, [&](const ChoiceMeaning& other) {
+        return other.parameters == meaning.parameters;
+      });
+      if (!known) {
+        different.push_back(std::move(meaning));
+      }
     }
-    return {as_used, state_sharded, all_sharded};
+    return different;
   }
 
   // Shards the optimizer's state on the axes where every rank would have all of it.
@@ -246,26 +277,51 @@ class Builder {
     return at->second;
   }
 
-  // A reshard between any two layouts that fit the tensor.
+  // In which layouts the operations that write a tensor of the problem write it, and in which those
+  // that read it want it and give its gradient.
+  struct Uses {
+    std::set<int> written, wanted, given;
+  };
+  std::vector<Uses> uses() const {
+    const Problem& problem = built_.problem;
+    std::vector<Uses> all(first_of_.size());
+    for (const SearchOp& op : problem.ops) {
+      const OpChoices& kind = problem.kinds[index(op.kind)];
+      for (const Choice& choice : kind.choices) {
+        all[index(kind.tensor)].written.insert(choice.output);
+        for (size_t i = 0; i < choice.inputs.size(); ++i) {
+          Uses& read = all[index(problem.choices_of(index(op.inputs[i])).tensor)];
+          read.wanted.insert(choice.inputs[i].wants);
+          if (choice.inputs[i].gives >= 0) {
+            read.given.insert(choice.inputs[i].gives);
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  // The reshards that can occur.
   void fill_tensors() {
-    for (const TensorId id : first_of_) {
+    const std::vector<Uses> all = uses();
+    for (size_t t = 0; t < first_of_.size(); ++t) {
+      const TensorId id = first_of_[t];
       TensorCosts costs;
-      for (const Layout& written : layouts_) {
-        for (const Layout& read : layouts_) {
-          const bool possible = fits(id, written) && fits(id, read);
-          costs.forward.push_back(possible ? costs_.reshard(id, written, read, is_kept(id))
-                                           : Reshard{});
-          costs.backward.push_back(
-              possible ? costs_.reshard(id, read, gradient_of_all(written), false) : Reshard{});
+      costs.forward.resize(layouts_.size() * layouts_.size());
+      costs.backward = costs.forward;
+      for (const int written : all[t].written) {
+        const Layout& layout = layouts_[index(written)];
+        for (const int read : all[t].wanted) {
+          costs.forward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layout, layouts_[index(read)], is_kept(id));
+        }
+        for (const int read : all[t].given) {
+          costs.backward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layouts_[index(read)], gradient_of_all(layout), false);
         }
       }
       built_.problem.tensors.push_back(std::move(costs));
     }
-  }
-  bool fits(TensorId id, const Layout& layout) const {
-    const Shape& shape = graph_.tensor(id).shape;
-    return std::ranges::all_of(
-        layout, [&](const Placement& p) { return !p.is_shard() || index(p.dim) < shape.size(); });
   }
   static Layout gradient_of_all(Layout layout) {
     std::ranges::transform(layout, layout.begin(), gradient_of);
@@ -275,6 +331,8 @@ class Builder {
   const Graph& graph_;
   const Mesh& mesh_;
   RuleCosts costs_;
+  bool same_rules_, shard_storage_;
+  const Hints& hints_;
   BuiltProblem built_;
   std::vector<bool> kept_;
   std::vector<OpId> owner_;
@@ -293,7 +351,10 @@ BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel
 
 Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
                      const Plan& plan) {
-  Strategy strategy{.name = "search", .mesh = mesh, .microbatches = built.problem.microbatches};
+  Strategy strategy{.name = "search",
+                    .mesh = mesh,
+                    .microbatches = built.problem.microbatches,
+                    .defer_gradients = built.defer_gradients};
   std::map<TensorId, ParameterStrategy> parameters;
   for (size_t op = 0; op < plan.choices.size(); ++op) {
     const auto kind = static_cast<size_t>(built.problem.ops[op].kind);

@@ -7,6 +7,7 @@
 
 #include "search/problem.h"
 #include "search/rule_costs.h"
+#include "sharding/hints.h"
 
 namespace hidup {
 
@@ -14,6 +15,9 @@ struct BuildOptions {
   int microbatches = 1;
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
+  bool same_rules = false;       // an operation has the same rule on all axes
+  bool shard_storage = true;     // parameters may be stored in more parts than they are used in
+  const Hints* hints = nullptr;  // what is decided already
 };
 
 // What a choice of the problem says: a rule per axis, and where the parameters are stored that the
@@ -28,10 +32,12 @@ struct ChoiceMeaning {
 struct BuiltProblem {
   Problem problem;
   std::vector<std::vector<ChoiceMeaning>> meanings;  // per kind and choice
+  bool defer_gradients = false;                      // of the strategy; the times take no notice
 };
 
 // Every rule of every operation on every axis; parameters stored as they are used, with the state
-// of the optimizer sharded, or sharded themselves. Operations of equal kind, shapes and attributes
+// of the optimizer sharded, or sharded themselves; of all that, what the hints leave (their layouts
+// of parameters may be others). Operations of equal kind, shapes and attributes
 // share what is computed for them.
 // Throws Error(usage) where the mesh has more axes than layouts can be numbered for.
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,

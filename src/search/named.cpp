@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "search/min_comm.h"
 
 namespace hidup {
 namespace {
@@ -25,6 +26,7 @@ constexpr std::array kStrategies = {
     NamedStrategy{"megatron", "tensor parallel"},
     NamedStrategy{"megatron-sp", "tensor parallel, the rest parallel along the sequence"},
     NamedStrategy{"ps", "parameter server on the first rank"},
+    NamedStrategy{"min-comm", "the least communication volume, overlap left out of account"},
 };
 
 // What an operation does in the strategies that cut the batch.
@@ -176,6 +178,9 @@ void check_strategy_name(std::string_view name) {
 
 Strategy named_strategy(std::string_view name, const Graph& graph, const Mesh& mesh) {
   check_strategy_name(name);
+  if (name == "min-comm") {
+    return least_communication(graph, mesh);
+  }
   Strategy strategy{.name = std::string(name), .mesh = mesh};
   const bool tensor_parallel = name.starts_with("megatron");
   std::optional<TensorParallel> megatron;

@@ -31,6 +31,12 @@ struct NamedStrategy {
 //              (Korthikanti et al. 2022)
 // ps           parameter server: parameters and their update on the first rank of the axis, which
 //              broadcasts them and receives the sum of the gradients (Li et al. 2014)
+// min-comm     of all rules those by which a rank sends the fewest bytes in a step, each collective
+//              counted as a ring; at equal volume those of the least computation and memory. It is
+//              what searches look for that leave overlap out of account (FlexFlow, Jia et al. 2019;
+//              Alpa, Zheng et al. 2022). As there computation must be divided: a rule by which the
+//              first rank computes the whole of a product (matmul, attention) counts only where no
+//              other is left. Otherwise replicating everything would need no message at all
 std::span<const NamedStrategy> named_strategies();
 // Throws Error(usage) with the known names, and the nearest, if there is no strategy of that name.
 void check_strategy_name(std::string_view name);

@@ -17,6 +17,8 @@ struct ParameterLayouts {
   TensorId tensor = -1;
   Layout storage;
   Layout optimizer_state;
+
+  bool operator==(const ParameterLayouts&) const = default;
 };
 
 class RuleCosts {

@@ -1,15 +1,17 @@
 #include "search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "core/check.h"
 #include "core/units.h"
-#include "graph/batch.h"
 #include "search/build_problem.h"
+#include "search/by_axes.h"
 #include "search/estimate.h"
 #include "search/improve.h"
+#include "search/memory_limit.h"
 #include "search/named.h"
 #include "search/parallel.h"
 #include "search/repeats.h"
@@ -25,19 +27,17 @@ class Search {
  public:
   Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
       : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {
-    const int64_t batch = batch_obstacle(graph).empty() ? batch_of(graph) : 1;
-    for (const int count : options.microbatches) {
-      if (count == 1 || count <= batch) {
-        solutions_.push_back({.microbatches = count});
-      }
+    for (const int count : microbatches_of(graph, options)) {
+      solutions_.push_back({.microbatches = count});
     }
-    check(!solutions_.empty(), "a search without microbatches");
   }
 
   SearchOutcome run() {
     in_parallel(solutions_.size(), options_.threads, [&](size_t s) { solve_for(solutions_[s]); });
-    signatures_ = signatures_of(solutions_[0].built.problem);
-    excerpts_ = excerpts_of(graph_, signatures_);
+    if (one_axis()) {
+      signatures_ = signatures_of(solutions_[0].built.problem);
+      excerpts_ = excerpts_of(graph_, signatures_);
+    }
     add_plans();
     simulate_from(0);
     add_variations();
@@ -54,6 +54,7 @@ class Search {
     int microbatches = 1;
     BuiltProblem built;
     DynamicResult found;
+    AxesResult by_axes;  // instead, on a mesh of several axes
   };
   // A candidate, and what is simulated of it.
   struct Entry {
@@ -62,15 +63,22 @@ class Search {
     StrategyParts parts;
     const Solution* solution = nullptr;  // and the plan of it; none: a named strategy
     const FoundPlan* plan = nullptr;
+    Strategy by_axes;  // the strategy instead
   };
+  bool one_axis() const { return axes_in_use(mesh_) <= 1; }
 
   void solve_for(Solution& solution) {
-    solution.built = build_problem(
-        graph_, mesh_, costs_,
-        {.microbatches = solution.microbatches,
-         .bucket_bytes = options_.lowering.bucket_bytes,
-         .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
-                                                   : std::numeric_limits<double>::infinity()});
+    const BuildOptions build = {.microbatches = solution.microbatches,
+                                .bucket_bytes = options_.lowering.bucket_bytes,
+                                .memory_limit = options_.memory_limit > 0
+                                                    ? static_cast<double>(options_.memory_limit)
+                                                    : std::numeric_limits<double>::infinity(),
+                                .hints = &options_.hints};
+    if (!one_axis()) {
+      solution.by_axes = search_by_axes(graph_, mesh_, costs_, build, options_.effort);
+      return;
+    }
+    solution.built = build_problem(graph_, mesh_, costs_, build);
     solution.found = solve(solution.built.problem, options_.effort);
   }
 
@@ -78,30 +86,50 @@ class Search {
   void add_plans() {
     struct Found {
       const Solution* solution;
+      double seconds;
       const FoundPlan* plan;
+      const FoundStrategy* by_axes;
       bool best;
     };
     std::vector<Found> found;
     double bound = std::numeric_limits<double>::infinity();
     for (const Solution& solution : solutions_) {
       const std::vector<FoundPlan>& plans = solution.found.plans;
-      bound = std::min(bound, solution.found.lower_bound);
+      const std::vector<FoundStrategy>& strategies = solution.by_axes.found;
+      bound =
+          std::min(bound, one_axis() ? solution.found.lower_bound : solution.by_axes.lower_bound);
       for (size_t p = 0; p < std::min(plans.size(), options_.simulated); ++p) {
-        found.push_back({&solution, &plans[p], p == 0});
+        found.push_back({&solution, plans[p].cost.seconds, &plans[p], nullptr, p == 0});
+      }
+      for (size_t p = 0; p < std::min(strategies.size(), options_.simulated); ++p) {
+        found.push_back({&solution, strategies[p].objective_s, nullptr, &strategies[p], p == 0});
       }
     }
-    const auto seconds = [](const Found& f) { return f.plan->cost.seconds; };
-    std::ranges::stable_sort(found, {}, seconds);
-    outcome_.objective_s = found.empty() ? 0.0 : seconds(found[0]);
+    std::ranges::stable_sort(found, {}, &Found::seconds);
+    outcome_.objective_s = found.empty() ? 0.0 : found[0].seconds;
     outcome_.lower_bound_s = bound;
-    outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
     size_t others = 0;
     for (const Found& each : found) {
       if (each.best || ++others < options_.simulated) {
-        add_plan(*each.solution, *each.plan);
+        if (each.plan != nullptr) {
+          add_plan(*each.solution, *each.plan);
+        } else {
+          Entry& entry = entries_.emplace_back();
+          entry.by_axes = each.by_axes->strategy;
+          entry.parts = parts_of(graph_, {}, entry.by_axes);
+          entry.candidate.objective_s = each.seconds;
+          check_hints(entry, entry.by_axes);
+        }
       }
     }
     plans_ = entries_.size();
+  }
+
+  void check_hints(Entry& entry, const Strategy& strategy) const {
+    if (!options_.hints.empty()) {
+      entry.candidate.reason = broken_hint(graph_, options_.hints, strategy);
+      entry.candidate.feasible = entry.candidate.reason.empty();
+    }
   }
 
   void add_plan(const Solution& solution, const FoundPlan& found) {
@@ -115,6 +143,7 @@ class Search {
     const Strategy strategy = to_strategy(graph_, mesh_, solution.built, found.plan);
     entry.parts = parts_of(graph_, entry.excerpts, strategy);
     entry.candidate = {.approximate = !entry.excerpts.empty(), .objective_s = found.cost.seconds};
+    check_hints(entry, strategy);
     entry.solution = &solution;
     entry.plan = &found;
   }
@@ -126,7 +155,7 @@ class Search {
     }
     const auto best = std::ranges::min_element(
         entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
-    if (best->candidate.approximate) {
+    if (best->candidate.approximate || best->plan == nullptr) {
       return;  // too many operations
     }
     const Solution& solution = *best->solution;
@@ -145,6 +174,10 @@ class Search {
     }
     for (const NamedStrategy& named : named_strategies()) {
       const StrategyParts parts = named_parts(graph_, excerpts_, named.name, mesh_, 1);
+      Strategy whole;  // as far as hints have to be kept
+      if (!options_.hints.empty()) {
+        whole = named_strategy(named.name, graph_, mesh_);
+      }
       for (const Solution& solution : solutions_) {
         const double objective = objective_of(parts, solution);
         if (!options_.baselines && objective > kOptimism * best) {
@@ -156,12 +189,17 @@ class Search {
         for (StrategyParts::Part& part : entry.parts.parts) {
           part.strategy.microbatches = solution.microbatches;
         }
+        whole.microbatches = solution.microbatches;
+        check_hints(entry, whole);
       }
     }
   }
 
   // 0 where the search does not know the strategy's rules.
   double objective_of(const StrategyParts& parts, const Solution& solution) const {
+    if (!one_axis()) {
+      return 0.0;
+    }
     double seconds = 0.0;
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const StrategyParts::Part& part = parts.parts[p];
@@ -179,34 +217,68 @@ class Search {
   void simulate_from(size_t first) {
     in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
       Entry& entry = entries_[first + e];
+      if (!entry.candidate.feasible) {
+        return;
+      }
       const Prediction prediction = simulated(entry.parts, costs_, options_.lowering);
       entry.candidate.seconds = prediction.iteration_s;
       entry.candidate.busy = prediction.busy;
     });
   }
 
-  bool fits(const Entry& entry) const {
-    return options_.memory_limit <= 0 || entry.candidate.memory_bytes <= options_.memory_limit;
+  void plan_memory(Entry& entry) const {
+    Candidate& candidate = entry.candidate;
+    if (!candidate.feasible) {
+      return;
+    }
+    candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
+      candidate.feasible = false;
+      candidate.reason =
+          fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
+                      format_bytes(options_.memory_limit));
+    }
+  }
+
+  template <typename Items, typename Of>
+  static void rank(Items& items, Of candidate_of) {
+    std::ranges::stable_sort(items, {}, [&](const auto& item) {
+      const Candidate& candidate = candidate_of(item);
+      return std::pair(!candidate.feasible, candidate.seconds);
+    });
   }
 
   void plan_memory_of_the_fastest() {
-    std::ranges::stable_sort(entries_, {},
-                             [](const Entry& entry) { return entry.candidate.seconds; });
+    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
     const size_t at_once = options_.baselines ? entries_.size() : 1;
     for (size_t planned = 0; planned < entries_.size(); planned += at_once) {
-      in_parallel(at_once, options_.threads, [&](size_t e) {
-        Entry& entry = entries_[planned + e];
-        entry.candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
-      });
-      if (fits(entries_[planned])) {
+      in_parallel(at_once, options_.threads, [&](size_t e) { plan_memory(entries_[planned + e]); });
+      if (entries_[planned].candidate.feasible) {
         break;
       }
     }
   }
 
+  // The search estimates memory: what it found too large may fit.
+  void add_most_frugal() {
+    FrugalStrategy frugal = most_frugal_strategy(graph_, mesh_, costs_, options_);
+    if (frugal.bytes > options_.memory_limit) {
+      fail_infeasible(graph_, mesh_, costs_, options_, frugal);
+    }
+    const size_t first = entries_.size();
+    Entry& entry = entries_.emplace_back();
+    entry.by_axes = std::move(frugal.strategy);
+    entry.parts = parts_of(graph_, {}, entry.by_axes);
+    simulate_from(first);
+    plan_memory(entry);
+  }
+
   Strategy whole_strategy(const Entry& entry) const {
     if (entry.plan != nullptr) {
       return to_strategy(graph_, mesh_, entry.solution->built, entry.plan->plan);
+    }
+    if (!entry.by_axes.ops.empty()) {
+      return entry.by_axes;
     }
     const Strategy& part = entry.parts.parts[0].strategy;
     Strategy strategy = excerpts_.empty() ? part : named_strategy(part.name, graph_, mesh_);
@@ -219,23 +291,24 @@ class Search {
   }
 
   void finish() {
-    int64_t least = std::numeric_limits<int64_t>::max();
-    for (Entry& entry : entries_) {
-      const bool planned = entry.candidate.memory_bytes > 0;
-      least = planned ? std::min(least, entry.candidate.memory_bytes) : least;
-      if (fits(entry)) {
-        const bool whole =
-            options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
-        entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
-        outcome_.candidates.push_back(std::move(entry.candidate));
-      }
+    const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
+    if (std::ranges::none_of(entries_, feasible)) {
+      add_most_frugal();
     }
-    if (outcome_.candidates.empty()) {
-      fail(ExitCode::usage, "no strategy fits in {} per rank: the most frugal needs {}",
-           format_bytes(options_.memory_limit), format_bytes(least));
+    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
+    for (Entry& entry : entries_) {
+      const bool whole =
+          options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
+      entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
+      outcome_.candidates.push_back(std::move(entry.candidate));
     }
     outcome_.strategy = outcome_.candidates[0].strategy;
     outcome_.seconds = outcome_.candidates[0].seconds;
+    if (outcome_.objective_s == 0.0) {  // no plan fits by its own estimate of memory
+      outcome_.objective_s = outcome_.seconds;
+    }
+    const double bound = outcome_.lower_bound_s;
+    outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
   }
 
   const Graph& graph_;

@@ -59,8 +59,7 @@ YamlNode parse_yaml_map(const std::string& text, const std::string& what, Proble
     problems.add({0, problem.line, problem.column}, problem.message);
   }
   if (problems.empty() && root.kind != YamlNode::Kind::map) {
-    problems.add({0, root.line, root.column},
-                 fmt::format("expected {}: a map that begins with format_version", what));
+    problems.add({0, root.line, root.column}, fmt::format("expected {}", what));
   }
   problems.throw_if_any();
   return root;

@@ -21,7 +21,7 @@ YamlFields fields_of(const YamlNode& map, std::initializer_list<const char*> kno
                      std::initializer_list<const char*> optional, Problems& problems);
 
 // The tree of a text that must be a map. Throws the problems of one that is malformed or not a
-// map; `what`: "a strategy".
+// map; `what`: "a strategy: a map that begins with format_version".
 YamlNode parse_yaml_map(const std::string& text, const std::string& what, Problems& problems);
 
 // A finite number, or a whole one, that is not negative: 0 where it is not, which is a problem.

@@ -18,7 +18,8 @@ import numpy
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TESTBED = SOURCE / "jobs" / "testbed"
-STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps"]
+STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
+              "min-comm"]
 DECK = SOURCE / "inputs" / "models" / "tiny.yaml"
 SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequence": 96,
          "train.batch": 16, "train.warmup_steps": 0, "train.steps": 12,

@@ -43,5 +43,16 @@ TEST(Batch, CannotBeSplitWhereItIsNotTheFirstDimension) {
   EXPECT_EQ(batch_obstacle(graph), "dimension 0 of y is not the batch");
 }
 
+TEST(Batch, OfAnotherSize) {
+  const Graph graph = graph_of(
+      "x = embedding(tokens, table)\nparameter w : f32[8, 8] = uniform(0.5) decay\n"
+      "z = dropout(x) {p=0.25}\ny = matmul(z, w)\n");
+  const Graph half = with_batch(graph, 2);
+  EXPECT_EQ(batch_of(half), 2);
+  EXPECT_EQ(half.tensor(half.find("y")).shape, (Shape{2, 6, 8}));
+  EXPECT_EQ(half.find("w"), graph.find("w"));
+  EXPECT_EQ(print_graph(with_batch(half, 4)), print_graph(graph));
+}
+
 }  // namespace
 }  // namespace hidup

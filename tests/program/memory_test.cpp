@@ -96,6 +96,7 @@ TEST(MemoryPlan, NamesTheLargest) {
   const std::string text = largest_values(program, plan_memory(program, 0), 2);
   EXPECT_NE(text.find("layers."), std::string::npos) << text;
   EXPECT_EQ(std::ranges::count(text, ','), 1);
+  EXPECT_NE(text.find(" KiB (activation)"), std::string::npos) << text;
 }
 
 }  // namespace

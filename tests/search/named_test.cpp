@@ -224,6 +224,9 @@ TEST(Memory, OfParametersIsWhatTheStrategyStores) {
     const Graph graph = model(experts);
     for (const NamedStrategy& named : named_strategies()) {
       const std::string name(named.name);
+      if (name == "min-comm") {
+        continue;  // what it stores depends on the sizes: min_comm_test.cpp
+      }
       for (const int64_t ranks : {2, 3}) {
         const Program program = program_of(graph, name, {{"ranks", ranks}}, kOneBucket);
         for (int64_t rank = 0; rank < ranks; ++rank) {
@@ -364,7 +367,7 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
   for (const auto& [name, hint] : hints) {
     const std::string expected = fmt::format(
         "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, "
-        "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps",
+        "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, min-comm",
         name, hint);
     try {
       named_strategy(name, graph, {{"ranks", 2}});

@@ -1,0 +1,161 @@
+#include "search/by_axes.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "search/additive.h"
+#include "search/ways.h"
+
+namespace hidup {
+namespace {
+
+constexpr int kMostRounds = 3;
+constexpr double kBetter = 1e-3;  // what another round is worth: a part of the time
+
+class AxesSearch {
+ public:
+  AxesSearch(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+             const BuildOptions& build, const DynamicOptions& effort)
+      : graph_(graph), mesh_(mesh), costs_(costs), build_(build), effort_(effort) {
+    effort_.bounds = 0;  // those of an axis alone say nothing about the mesh
+    if (build.hints != nullptr) {
+      hints_ = *build.hints;
+    }
+    hints_.ops.resize(graph.ops().size(), OperationHint(mesh.size()));
+  }
+
+  AxesResult run() {
+    build_.same_rules = true;
+    const FoundStrategy alike = solve_with(hints_);
+    build_.same_rules = false;
+    keep(alike);
+    keep(descend(alike));
+    keep(descend({without_work(), kNever}));
+    std::ranges::stable_sort(result_.found, {}, &FoundStrategy::objective_s);
+    result_.lower_bound = least_computation();
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  // Axis by axis from a strategy, innermost (the fastest links) first, until no axis gains.
+  FoundStrategy descend(FoundStrategy best) {
+    FoundStrategy now = best;
+    size_t idle = 0;  // axes in a row that gained nothing
+    for (int round = 0; round < kMostRounds && idle < axes_in_use(mesh_); ++round) {
+      for (size_t axis = mesh_.size(); axis-- > 0 && idle < axes_in_use(mesh_);) {
+        if (mesh_[axis].size == 1) {
+          continue;
+        }
+        now = solve_with(all_but(axis, now.strategy));
+        const bool gained = now.objective_s < best.objective_s * (1.0 - kBetter);
+        // This axis itself gains nothing more until another one does.
+        idle = gained ? 1 : idle + 1;
+        if (now.objective_s < best.objective_s) {
+          best = now;
+        }
+      }
+    }
+    return best.objective_s < kNever ? best : now;
+  }
+
+  // The rules of the strategy on the other axes, what the person asks for on this one.
+  Hints all_but(size_t free, const Strategy& strategy) const {
+    Hints hints = hints_;
+    for (size_t op = 0; op < strategy.ops.size(); ++op) {
+      for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+        if (axis != free) {
+          hints.ops[op][axis] = strategy.ops[op].rules[axis];
+        }
+      }
+    }
+    return hints;
+  }
+
+  // The best one; where nothing fits in the memory that which needs least of it, for another axis
+  // may help.
+  FoundStrategy solve_with(const Hints& hints) {
+    BuildOptions build = build_;
+    build.hints = &hints;
+    const BuiltProblem built = build_problem(graph_, mesh_, costs_, build);
+    if (kinds_.empty()) {
+      for (const SearchOp& op : built.problem.ops) {
+        kinds_.push_back(op.kind);
+      }
+    }
+    const DynamicResult solved = solve(built.problem, effort_);
+    if (solved.plans.empty()) {
+      return {to_strategy(graph_, mesh_, built, most_frugal_plan(built.problem)), kNever};
+    }
+    return {to_strategy(graph_, mesh_, built, solved.plans[0].plan), solved.plans[0].cost.seconds};
+  }
+
+  void keep(FoundStrategy found) {
+    const bool known = std::ranges::any_of(result_.found, [&](const FoundStrategy& other) {
+      return strategy_hash(graph_, other.strategy) == strategy_hash(graph_, found.strategy);
+    });
+    if (!known && found.objective_s < kNever) {
+      result_.found.push_back(std::move(found));
+    }
+  }
+
+  // Every rank computes everything, but for what the hints say.
+  Strategy without_work() const {
+    Strategy strategy{.mesh = mesh_};
+    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
+      const Rule replicate = find_rule(graph_, op, "replicate");
+      OpStrategy ways;
+      for (const std::optional<Rule>& hint : *hints_.of_operation(op)) {
+        ways.rules.push_back(hint.value_or(replicate));
+      }
+      strategy.ops.push_back(std::move(ways));
+    }
+    return strategy;
+  }
+
+  // Of every operation for itself.
+  double least_computation() const {
+    const RuleCosts rules(graph_, mesh_, costs_, build_.microbatches, build_.bucket_bytes);
+    std::map<int, double> least;  // per kind
+    double seconds = costs_.overhead_s();
+    for (size_t op = 0; op < kinds_.size(); ++op) {
+      const auto [at, is_new] = least.try_emplace(kinds_[op], kNever);
+      if (is_new) {
+        const auto id = static_cast<OpId>(op);
+        for (const OpStrategy& ways : ways_of(graph_, id, mesh_, hints_.of_operation(id), false)) {
+          const Choice choice = rules.operation(id, ways);
+          at->second = std::min(at->second, choice.forward_compute_s + choice.backward_compute_s);
+        }
+      }
+      seconds += build_.microbatches * at->second;
+    }
+    return seconds;
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const CostModel& costs_;
+  BuildOptions build_;
+  DynamicOptions effort_;
+  Hints hints_;             // of the person
+  std::vector<int> kinds_;  // per operation: those of a kind are alike, and so are their hints
+  AxesResult result_;
+};
+
+}  // namespace
+
+size_t axes_in_use(const Mesh& mesh) {
+  return static_cast<size_t>(
+      std::ranges::count_if(mesh, [](const Axis& axis) { return axis.size > 1; }));
+}
+
+AxesResult search_by_axes(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                          const BuildOptions& build, const DynamicOptions& effort) {
+  return AxesSearch(graph, mesh, costs, build, effort).run();
+}
+
+}  // namespace hidup

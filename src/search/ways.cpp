@@ -1,0 +1,59 @@
+#include "search/ways.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace hidup {
+namespace {
+
+// The rules of every axis; those that the hint decides.
+std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, const Mesh& mesh,
+                                              const OperationHint* hint) {
+  std::vector<std::vector<Rule>> allowed(mesh.size(), rules);
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (hint != nullptr && (*hint)[axis]) {
+      allowed[axis] = {*(*hint)[axis]};
+    } else if (mesh[axis].size == 1) {
+      allowed[axis].resize(1);
+    }
+  }
+  return allowed;
+}
+
+// All combinations of a rule per axis.
+std::vector<OpStrategy> all_ways(const std::vector<std::vector<Rule>>& allowed) {
+  std::vector<OpStrategy> ways(1);
+  for (const std::vector<Rule>& rules : allowed) {
+    std::vector<OpStrategy> longer;
+    for (const OpStrategy& shorter : ways) {
+      for (const Rule& rule : rules) {
+        longer.push_back(shorter);
+        longer.back().rules.push_back(rule);
+      }
+    }
+    ways = std::move(longer);
+  }
+  return ways;
+}
+
+// Every rule on all axes that have a choice.
+std::vector<OpStrategy> same_ways(const std::vector<std::vector<Rule>>& allowed) {
+  const size_t most = std::ranges::max(allowed, {}, &std::vector<Rule>::size).size();
+  std::vector<OpStrategy> ways(most);
+  for (size_t r = 0; r < most; ++r) {
+    for (const std::vector<Rule>& rules : allowed) {
+      ways[r].rules.push_back(rules[rules.size() == 1 ? 0 : r]);
+    }
+  }
+  return ways;
+}
+
+}  // namespace
+
+std::vector<OpStrategy> ways_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                const OperationHint* hint, bool same_rules) {
+  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint);
+  return same_rules ? same_ways(allowed) : all_ways(allowed);
+}
+
+}  // namespace hidup

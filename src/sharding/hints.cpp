@@ -1,0 +1,213 @@
+#include "sharding/hints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text.h"
+#include "graph/batch.h"
+#include "sharding/strategy_fields.h"
+
+namespace hidup {
+namespace {
+
+using Kind = YamlNode::Kind;
+
+class HintsReader : private StrategyFields {
+ public:
+  using StrategyFields::StrategyFields;
+
+  Hints read(const std::string& text) {
+    const YamlNode root = parse_yaml_map(
+        text, "hints: a map of microbatches, gradients, operations or parameters", problems());
+    const YamlFields fields =
+        fields_of(root, {},
+                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
+                   "operations", "parameters", "stages", "predicted"});
+    read_head(fields);
+    problems().throw_if_any();  // what follows would only repeat it
+    for (const YamlNode& node : entries(fields.at("operations"), "operations")) {
+      read_operation(node);
+    }
+    for (const YamlNode& node : entries(fields.at("parameters"), "parameters")) {
+      read_parameter(node);
+    }
+    problems().throw_if_any();
+    return std::move(hints_);
+  }
+
+ private:
+  static bool is_given(const YamlNode& node) { return node.kind != Kind::null; }
+
+  void read_head(const YamlFields& fields) {
+    if (is_given(fields.at("format_version"))) {
+      check_version(fields.at("format_version"));
+    }
+    if (is_given(fields.at("graph_hash"))) {
+      check_graph(fields.at("graph_hash"));
+    }
+    if (is_given(fields.at("mesh"))) {
+      check_mesh(fields.at("mesh"));
+    }
+    const YamlNode& microbatches = fields.at("microbatches");
+    if (is_given(microbatches)) {
+      hints_.microbatches = read_microbatches(microbatches);
+      if (const int64_t batch = batch_of(graph());
+          *hints_.microbatches > std::max<int64_t>(batch, 1)) {
+        report(microbatches, fmt::format("microbatches: expected at most {}, the sequences of a "
+                                         "step, found {}",
+                                         batch, *hints_.microbatches));
+      }
+    }
+    if (is_given(fields.at("gradients"))) {
+      hints_.defer_gradients = read_deferred(fields.at("gradients"));
+    }
+  }
+
+  std::vector<YamlNode> entries(const YamlNode& node, std::string_view key) {
+    if (is_given(node) && node.kind != Kind::list) {
+      report(node, fmt::format("{}: expected a list", key));
+      return {};
+    }
+    return node.values;
+  }
+
+  // The places of the names that it is or, as a pattern, matches. Reports where there are none.
+  std::vector<size_t> chosen(const YamlNode& node, const YamlNode& name, std::string_view key,
+                             std::string_view what, const std::vector<std::string>& names) {
+    std::vector<size_t> places;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (name.kind == Kind::scalar && !names[i].empty() && matches(name.text, names[i])) {
+        places.push_back(i);
+      }
+    }
+    if (places.empty()) {
+      const std::string hint = is_given(name) ? nearest(name.text, names) : "";
+      report(is_given(name) ? name : node,
+             fmt::format("{}: expected {} of the graph, or a pattern (*, ?) of some; found {}{}",
+                         key, what, name.text.empty() ? "nothing" : name.text,
+                         hint.empty() ? "" : fmt::format(": did you mean {}?", hint)));
+    }
+    return places;
+  }
+
+  void read_operation(const YamlNode& node) {
+    const YamlFields fields = fields_of(node, {}, {"op", "rule", "inputs", "outputs"});
+    std::vector<std::string> names;
+    names.reserve(graph().ops().size());
+    for (OpId op = 0; op < static_cast<OpId>(graph().ops().size()); ++op) {
+      names.push_back(graph().op_name(op));
+    }
+    const std::vector<size_t> ops = chosen(node, fields.at("op"), "op", "an operation", names);
+    const YamlNode& rules = fields.at("rule");
+    if (ops.empty() || !is_given(rules) || !check_rules(rules, fields.at("op").text)) {
+      return;
+    }
+    hints_.ops.resize(names.size(), OperationHint(mesh().size()));
+    for (const size_t op : ops) {
+      if (!pin_operation(fields, rules, static_cast<OpId>(op))) {
+        return;  // the others would mostly repeat it
+      }
+    }
+  }
+
+  bool pin_operation(const YamlFields& fields, const YamlNode& rules, OpId op) {
+    OperationHint& hint = hints_.ops[static_cast<size_t>(op)];
+    OpStrategy whole;
+    for (size_t axis = 0; axis < mesh().size(); ++axis) {
+      if (!is_given(rules.values[axis])) {
+        continue;
+      }
+      const std::optional<Rule> rule = read_rule(rules.values[axis], op);
+      if (!rule) {
+        return false;
+      }
+      hint[axis] = rule;
+      whole.rules.push_back(*rule);
+    }
+    if (whole.rules.size() == mesh().size()) {
+      check_placements(fields, op, whole);
+    }
+    return true;
+  }
+
+  void read_parameter(const YamlNode& node) {
+    const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state"});
+    std::vector<std::string> names;
+    names.reserve(graph().tensors().size());
+    for (const Tensor& tensor : graph().tensors()) {
+      names.push_back(tensor.role == Tensor::Role::parameter ? tensor.name : "");
+    }
+    const std::vector<size_t> tensors =
+        chosen(node, fields.at("name"), "name", "a parameter", names);
+    if (!tensors.empty()) {
+      hints_.parameters.resize(names.size());
+    }
+    for (const size_t tensor : tensors) {
+      ParameterHint& hint = hints_.parameters[tensor];
+      pin_layout(fields, "storage", tensor, hint.storage);
+      pin_layout(fields, "optimizer_state", tensor, hint.optimizer_state);
+    }
+  }
+
+  void pin_layout(const YamlFields& fields, const std::string& key, size_t tensor,
+                  std::optional<Layout>& hint) {
+    if (is_given(fields.at(key))) {
+      hint = read_storage(fields.at(key), graph().tensors()[tensor], key);
+    }
+  }
+
+  Hints hints_;
+};
+
+std::string broken_layout(const std::string& name, std::string_view key,
+                          const std::optional<Layout>& hint, const Layout& found) {
+  return !hint || *hint == found ? ""
+                                 : fmt::format("the hints ask for the {} {} of {}, not {}", key,
+                                               print_layout(*hint), name, print_layout(found));
+}
+
+}  // namespace
+
+std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy) {
+  if (hints.microbatches && *hints.microbatches != strategy.microbatches) {
+    return fmt::format("the hints ask for {} microbatches, not {}", *hints.microbatches,
+                       strategy.microbatches);
+  }
+  if (hints.defer_gradients && *hints.defer_gradients != strategy.defer_gradients) {
+    return fmt::format("the hints ask for {} gradients",
+                       *hints.defer_gradients ? "deferred" : "overlapped");
+  }
+  for (size_t op = 0; op < hints.ops.size(); ++op) {
+    for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
+      const std::optional<Rule>& hint = hints.ops[op][axis];
+      const std::string& rule = strategy.ops.at(op).rules.at(axis).name;
+      if (hint && hint->name != rule) {
+        return fmt::format("the hints ask for {} by {}, not {}",
+                           graph.op_name(static_cast<OpId>(op)), hint->name, rule);
+      }
+    }
+  }
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    if (const ParameterHint* hint = hints.of_parameter(parameter.tensor)) {
+      const std::string& name = graph.tensor(parameter.tensor).name;
+      std::string broken = broken_layout(name, "storage", hint->storage, parameter.storage);
+      if (broken.empty()) {
+        broken = broken_layout(name, "optimizer state", hint->optimizer_state,
+                               parameter.optimizer_state);
+      }
+      if (!broken.empty()) {
+        return broken;
+      }
+    }
+  }
+  return "";
+}
+
+Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,
+                 const std::string& source) {
+  return HintsReader(graph, mesh, source).read(text);
+}
+
+}  // namespace hidup

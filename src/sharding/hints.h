@@ -1,0 +1,52 @@
+// What a person has decided of a strategy; the search decides the rest.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// A rule per axis of the mesh; none where it is free.
+using OperationHint = std::vector<std::optional<Rule>>;
+
+struct ParameterHint {
+  std::optional<Layout> storage;
+  std::optional<Layout> optimizer_state;
+};
+
+struct Hints {
+  std::optional<int> microbatches;
+  std::optional<bool> defer_gradients;
+  std::vector<OperationHint> ops;         // in graph order, or none at all
+  std::vector<ParameterHint> parameters;  // per tensor of the graph, or none at all
+
+  bool empty() const {
+    return !microbatches && !defer_gradients && ops.empty() && parameters.empty();
+  }
+  const OperationHint* of_operation(OpId op) const {
+    return ops.empty() ? nullptr : &ops.at(static_cast<size_t>(op));
+  }
+  const ParameterHint* of_parameter(TensorId id) const {
+    return parameters.empty() ? nullptr : &parameters.at(static_cast<size_t>(id));
+  }
+};
+
+// The first hint that the strategy does not keep: "the hints ask for layers.0.ffn.up by column, not
+// batch"; empty where it keeps all of them.
+std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy);
+
+// Hints from a strategy file of which any part may be missing: whole keys, operations, parameters,
+// an operation's rule on an axis ([batch, ~]). `op` and `name` may stand for several: * is any
+// text, ? any character ("layers.*.ffn.up"). Later entries overrule earlier ones. The name of the
+// strategy, its stages and its prediction are ignored; graph_hash and mesh, where they are there,
+// must be those of the search. Throws one Error(usage) with a line "SOURCE:LINE:COLUMN: ..." per
+// problem: names that the graph does not have (with the nearest), illegal rules (with the operation
+// and its legal ones), layouts that do not fit the parameter or the mesh, more microbatches than
+// sequences.
+Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,
+                 const std::string& source);
+
+}  // namespace hidup

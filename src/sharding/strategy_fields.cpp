@@ -1,0 +1,166 @@
+#include "sharding/strategy_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <vector>
+
+#include "core/text.h"
+#include "graph/batch.h"
+#include "graph/text.h"
+
+namespace hidup {
+
+using Kind = YamlNode::Kind;
+
+void StrategyFields::expect_text(const YamlNode& node, std::string_view key,
+                                 const std::string& wanted, std::string_view why) {
+  if (node.kind != Kind::scalar || node.text != wanted) {
+    report(node, fmt::format("{}: expected {}, found {}{}", key, wanted,
+                             node.kind == Kind::scalar ? node.text : "something else", why));
+  }
+}
+
+void StrategyFields::check_graph(const YamlNode& node) {
+  expect_text(node, "graph_hash", fmt::format("{:016x}", graph_hash(graph_)),
+              ": the strategy was made for another graph (model sizes, batch or vocabulary)");
+}
+
+void StrategyFields::check_mesh(const YamlNode& node) {
+  std::vector<std::string> found;
+  for (const YamlNode& axis : node.values) {
+    const YamlFields fields = fields_of(axis, {"name", "size"});
+    found.push_back(fmt::format("{}={}", fields.at("name").text, fields.at("size").text));
+  }
+  std::vector<std::string> wanted;
+  for (const Axis& axis : mesh_) {
+    wanted.push_back(fmt::format("{}={}", axis.name, axis.size));
+  }
+  if (node.kind != Kind::list || found != wanted) {
+    report(node, fmt::format("mesh: expected {} of the cluster and its ranks, found {}",
+                             fmt::join(wanted, " "), fmt::join(found, " ")));
+  }
+}
+
+int StrategyFields::read_microbatches(const YamlNode& node) {
+  int microbatches = 1;
+  const char* end_of_text = node.text.data() + node.text.size();
+  const auto [end, status] = std::from_chars(node.text.data(), end_of_text, microbatches);
+  if (status != std::errc() || end != end_of_text || microbatches < 1) {
+    report(node, "microbatches: expected a whole number of at least 1");
+    return 1;
+  }
+  if (const std::string obstacle = batch_obstacle(graph_); microbatches > 1 && !obstacle.empty()) {
+    report(node,
+           fmt::format("microbatches: the batch of this graph cannot be split: {}", obstacle));
+    return 1;
+  }
+  return microbatches;
+}
+
+bool StrategyFields::read_deferred(const YamlNode& node) {
+  if (node.text != "overlapped" && node.text != "deferred") {
+    report(node, "gradients: expected overlapped or deferred");
+  }
+  return node.text == "deferred";
+}
+
+bool StrategyFields::check_rules(const YamlNode& node, std::string_view op) {
+  if (node.kind == Kind::list && node.values.size() == mesh_.size()) {
+    return true;
+  }
+  report(node,
+         fmt::format("{}: rule: expected a list of {} rule(s), one per axis", op, mesh_.size()));
+  return false;
+}
+
+std::optional<Rule> StrategyFields::read_rule(const YamlNode& node, OpId id) {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules_of(graph_, id)) {
+    if (rule.name == node.text) {
+      return rule;
+    }
+    names.push_back(rule.name);
+  }
+  const std::string hint = nearest(node.text, names);
+  report(node, fmt::format("{} cannot be sharded by {}{}; legal rules: {}", graph_.op_name(id),
+                           node.text.empty() ? "nothing" : node.text,
+                           hint.empty() ? "" : fmt::format(": did you mean {}?", hint),
+                           fmt::join(names, ", ")));
+  return std::nullopt;
+}
+
+void StrategyFields::check_placements(const YamlFields& fields, OpId id, const OpStrategy& op) {
+  std::vector<Layout> inputs;
+  for (size_t i = 0; i < graph_.op(id).inputs.size(); ++i) {
+    inputs.push_back(input_layout(op, i));
+  }
+  compare(fields.at("inputs"), "inputs", id, op, inputs);
+  compare(fields.at("outputs"), "outputs", id, op, {output_layout(op)});
+}
+
+void StrategyFields::compare(const YamlNode& node, std::string_view key, OpId id,
+                             const OpStrategy& op, const std::vector<Layout>& wanted) {
+  if (node.kind == Kind::null) {
+    return;
+  }
+  std::vector<Layout> found;
+  for (const YamlNode& layout : node.values) {
+    found.push_back(read_layout(layout, fmt::format("{}: {}", graph_.op_name(id), key)));
+  }
+  if (found == wanted) {
+    return;
+  }
+  std::vector<std::string> texts;
+  texts.reserve(wanted.size());
+  for (const Layout& layout : wanted) {
+    texts.push_back(print_layout(layout));
+  }
+  std::vector<std::string> rules;
+  for (const Rule& rule : op.rules) {
+    rules.push_back(rule.name);
+  }
+  report(node,
+         fmt::format("{}: the rule {} has the {} [{}]; change the rule, and leave inputs "
+                     "and outputs out or make them the rule's",
+                     graph_.op_name(id), fmt::join(rules, ", "), key, fmt::join(texts, ", ")));
+}
+
+Layout StrategyFields::read_layout(const YamlNode& node, const std::string& what) {
+  Layout layout;
+  for (const YamlNode& item : node.values) {
+    const std::optional<Placement> placement = parse_placement(item.text);
+    if (!placement) {
+      report(item, fmt::format("{}: expected R, S(dimension) or P, found {}", what,
+                               item.text.empty() ? "nothing" : item.text));
+    }
+    layout.push_back(placement.value_or(Placement::replicate()));
+  }
+  if (node.kind != Kind::list || layout.size() != mesh_.size()) {
+    report(node,
+           fmt::format("{}: expected a list of {} placement(s), one per axis", what, mesh_.size()));
+    layout.assign(mesh_.size(), Placement::replicate());
+  }
+  return layout;
+}
+
+Layout StrategyFields::read_storage(const YamlNode& node, const Tensor& tensor,
+                                    std::string_view key) {
+  const std::string what = fmt::format("{}: {}", tensor.name, key);
+  Layout layout = read_layout(node, what);
+  for (const Placement& placement : layout) {
+    const bool fits =
+        placement.is_replicate() ||
+        (placement.is_shard() && placement.dim < static_cast<int>(tensor.shape.size()));
+    if (!fits) {
+      report(node,
+             fmt::format("{} cannot be {}: a parameter of {} dimension(s) is stored R or "
+                         "S(0) to S({})",
+                         what, to_string(placement), tensor.shape.size(), tensor.shape.size() - 1));
+    }
+  }
+  return layout;
+}
+
+}  // namespace hidup

@@ -1,0 +1,58 @@
+// What strategy files and files of hints have in common; for their readers only.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "sharding/strategy.h"
+#include "yaml/fields.h"
+
+namespace hidup {
+
+// Reads and checks a key's value each, against a graph and a mesh, and collects the problems.
+class StrategyFields {
+ public:
+  StrategyFields(const Graph& graph, const Mesh& mesh, const std::string& source)
+      : graph_(graph), mesh_(mesh) {
+    problems_.add_source(source);
+  }
+
+  const Graph& graph() const { return graph_; }
+  const Mesh& mesh() const { return mesh_; }
+  Problems& problems() { return problems_; }
+
+  void report(const YamlNode& node, const std::string& message) {
+    problems_.add({0, node.line, node.column}, message);
+  }
+  YamlFields fields_of(const YamlNode& map, std::initializer_list<const char*> known,
+                       std::initializer_list<const char*> optional = {}) {
+    return hidup::fields_of(map, known, optional, problems_);
+  }
+
+  void check_version(const YamlNode& node) { expect_text(node, "format_version", "1", ""); }
+  void check_graph(const YamlNode& node);
+  void check_mesh(const YamlNode& node);
+  int read_microbatches(const YamlNode& node);  // 1 where it reports a problem
+  bool read_deferred(const YamlNode& node);
+  // Whether it is a list of that many rules, one per axis.
+  bool check_rules(const YamlNode& node, std::string_view op);
+  std::optional<Rule> read_rule(const YamlNode& node, OpId id);
+  // `inputs` and `outputs`, where they are there, must be the rules'.
+  void check_placements(const YamlFields& fields, OpId id, const OpStrategy& op);
+  Layout read_storage(const YamlNode& node, const Tensor& tensor, std::string_view key);
+
+ private:
+  void expect_text(const YamlNode& node, std::string_view key, const std::string& wanted,
+                   std::string_view why);
+  void compare(const YamlNode& node, std::string_view key, OpId id, const OpStrategy& op,
+               const std::vector<Layout>& wanted);
+  Layout read_layout(const YamlNode& node, const std::string& what);
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  Problems problems_;
+};
+
+}  // namespace hidup

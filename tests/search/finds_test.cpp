@@ -1,0 +1,107 @@
+// The search finds by itself what people found: pairs of settings that differ in one number, with a
+// known strategy the best in the one and not in the other.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "setting.h"
+
+namespace hidup {
+namespace {
+
+// Whether all operations of the kind are computed by one of the rules.
+bool all_by(const Graph& graph, const Strategy& strategy, OpKind kind,
+            const std::vector<std::string>& rules) {
+  bool all = true;
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    all &= graph.ops()[op].kind != kind ||
+           std::ranges::find(rules, strategy.ops[op].rules.at(0).name) != rules.end();
+  }
+  return all;
+}
+
+bool is_data_parallel(const Strategy& strategy) {
+  return std::ranges::all_of(strategy.ops,
+                             [](const OpStrategy& op) { return op.rules.at(0).name == "batch"; });
+}
+
+bool is_expert_parallel(const Graph& graph, const Strategy& strategy) {
+  return all_by(graph, strategy, OpKind::expert_matmul, {"expert"}) &&
+         all_by(graph, strategy, OpKind::route, {"batch"});
+}
+
+// The heads of an attention and the rows behind them, columns of one product and rows of the next.
+bool is_tensor_parallel(const Graph& graph, const Strategy& strategy) {
+  const auto rule = [&](const std::string& op) {
+    const Tensor& output = graph.tensor(graph.find(op));
+    return strategy.ops.at(static_cast<size_t>(output.producer)).rules.at(0).name;
+  };
+  bool all = true;
+  for (const std::string layer : {"layers.0.", "layers.1."}) {
+    all &= rule(layer + "attention.qkv") == "column(1)" && rule(layer + "attention") == "head" &&
+           rule(layer + "attention.out") == "row(0)" && rule(layer + "ffn.up") == "column" &&
+           rule(layer + "ffn.down") == "row";
+  }
+  return all;
+}
+
+// The part of the parameters' elements that the first rank stores.
+double stored_part(const Graph& graph, const Strategy& strategy) {
+  double stored = 0.0;
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    const Region region =
+        region_of(graph.tensor(parameter.tensor).shape, parameter.storage, strategy.mesh, 0);
+    stored += static_cast<double>(elements(shape_of(region)));
+  }
+  return stored / static_cast<double>(graph.parameter_count());
+}
+
+// The best feasible strategy that has no name.
+Candidate own_of(const SearchOutcome& outcome) {
+  const auto own = std::ranges::find_if(outcome.candidates, [](const Candidate& candidate) {
+    return candidate.feasible && candidate.strategy.name == "search";
+  });
+  EXPECT_NE(own, outcome.candidates.end());
+  return own == outcome.candidates.end() ? Candidate{} : *own;
+}
+
+TEST(Finds, DataParallelismOnOneFastMachine) {
+  Setting setting = small_setting();
+  setting.machine.links[0].bandwidth = 1e11;
+  EXPECT_TRUE(is_data_parallel(setting.search().strategy));
+  setting.machine.links[0].bandwidth = 1e8;  // gradients take longer than all computation
+  EXPECT_FALSE(is_data_parallel(setting.search().strategy));
+}
+
+TEST(Finds, ExpertParallelismOverSlowLinks) {
+  Setting setting = small_setting(4);
+  setting.machine.links[0].bandwidth = 1e9;
+  EXPECT_TRUE(is_expert_parallel(setting.graph(), own_of(setting.search()).strategy));
+  setting.machine.links[0].bandwidth = 1e11;
+  EXPECT_FALSE(is_expert_parallel(setting.graph(), own_of(setting.search()).strategy));
+}
+
+TEST(Finds, MegatronsPairsWhereTheBatchIsTiny) {
+  Setting setting = small_setting();
+  setting.deck.model.hidden = 512;
+  setting.deck.model.ffn = 2048;
+  setting.machine.links[0].latency_s = 1e-6;
+  setting.deck.train.batch = 1;
+  EXPECT_TRUE(is_tensor_parallel(setting.graph(), own_of(setting.search()).strategy));
+  setting.deck.train.batch = 64;
+  EXPECT_FALSE(is_tensor_parallel(setting.graph(), own_of(setting.search()).strategy));
+}
+
+TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
+  Setting setting = small_setting();
+  setting.deck.train.batch = 8;
+  EXPECT_EQ(stored_part(setting.graph(), setting.search().strategy), 1.0);
+  setting.options.memory_limit = 3'000'000;
+  const Candidate tight = own_of(setting.search());
+  EXPECT_LT(stored_part(setting.graph(), tight.strategy), 0.5);
+  EXPECT_LE(tight.memory_bytes, setting.options.memory_limit);
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,157 @@
+// Memory that does not suffice: what the error says, and that its advice is true.
+#include "search/memory_limit.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "core/check.h"
+#include "core/units.h"
+#include "program/memory.h"
+#include "search/named.h"
+#include "setting.h"
+
+namespace hidup {
+namespace {
+
+int64_t most_frugal_bytes(const Setting& setting) {
+  return most_frugal_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options)
+      .bytes;
+}
+
+// The message of the error that the search ends in; empty where it ends well.
+std::string message_of(const Setting& setting) {
+  try {
+    setting.search();
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    return error.what();
+  }
+}
+
+// The first number behind the text; -1 where it is not in the message.
+int64_t number_behind(const std::string& message, const std::string& text) {
+  std::smatch match;
+  return std::regex_search(message, match, std::regex(text + "(\\d+)")) ? std::stoll(match[1]) : -1;
+}
+
+TEST(MemoryLimit, TheMostFrugalNeedsNoMoreThanAnyNamedStrategy) {
+  for (const int64_t experts : {0, 4}) {
+    const Setting setting = small_setting(experts);
+    const Graph graph = setting.graph();
+    const FrugalStrategy frugal =
+        most_frugal_strategy(graph, setting.mesh, setting.costs(), setting.options);
+    const auto bytes = [&](const Strategy& strategy) {
+      return plan_memory(lower(graph, strategy, setting.options.lowering), 0).bytes;
+    };
+    EXPECT_EQ(frugal.bytes, bytes(frugal.strategy));
+    for (const NamedStrategy& named : named_strategies()) {
+      EXPECT_LE(frugal.bytes, bytes(named_strategy(named.name, graph, setting.mesh)));
+    }
+  }
+}
+
+TEST(MemoryLimit, WhatJustFitsIsFound) {
+  for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
+    Setting setting = small_setting();
+    setting.mesh = mesh;
+    setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
+    setting.options.memory_limit = most_frugal_bytes(setting);
+    const SearchOutcome outcome = setting.search();
+    EXPECT_LE(outcome.candidates[0].memory_bytes, setting.options.memory_limit);
+    EXPECT_GE(outcome.gap, 0.0);
+    setting.options.memory_limit -= 1;
+    EXPECT_NE(message_of(setting), "");
+  }
+}
+
+TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
+  Setting setting = small_setting();
+  setting.options.memory_limit = 5'200'000;
+  const SearchOutcome outcome = setting.search();
+  bool feasible = true;  // these come first
+  int others = 0;
+  for (const Candidate& candidate : outcome.candidates) {
+    EXPECT_TRUE(feasible || !candidate.feasible);
+    feasible = candidate.feasible;
+    EXPECT_EQ(candidate.feasible, candidate.memory_bytes <= setting.options.memory_limit);
+    EXPECT_GT(candidate.seconds, 0.0);
+    EXPECT_GT(candidate.busy.compute_s, 0.0);
+    EXPECT_EQ(candidate.reason,
+              candidate.feasible
+                  ? ""
+                  : fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
+                                format_bytes(setting.options.memory_limit)));
+    others += candidate.feasible ? 0 : 1;
+  }
+  EXPECT_GT(others, 0);
+  for (const NamedStrategy& named : named_strategies()) {
+    EXPECT_TRUE(std::ranges::any_of(outcome.candidates, [&](const Candidate& candidate) {
+      return candidate.strategy.name == named.name;
+    })) << named.name;
+  }
+}
+
+TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
+  Setting setting = small_setting();
+  const int64_t needed = most_frugal_bytes(setting);
+  Setting smaller = setting;
+  smaller.deck.train.batch = setting.deck.train.batch / 4;
+  setting.options.memory_limit = most_frugal_bytes(smaller);
+  const std::string message = message_of(setting);
+  EXPECT_NE(message.find(fmt::format("no strategy fits in {} per rank",
+                                     format_bytes(setting.options.memory_limit))),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find(fmt::format("needs {}, {} too much", format_bytes(needed),
+                                     format_bytes(needed - setting.options.memory_limit))),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("its largest tensors on a rank: "), std::string::npos) << message;
+  EXPECT_NE(message.find("(activation)"), std::string::npos) << message;
+
+  // Its advice is right, and is the nearest of its kind.
+  const int64_t batch = number_behind(message, "train.batch ");
+  EXPECT_EQ(batch, setting.deck.train.batch / 4) << message;
+  smaller = setting;
+  smaller.deck.train.batch = batch;
+  EXPECT_EQ(message_of(smaller), "");
+  smaller.deck.train.batch = 2 * batch;
+  EXPECT_NE(message_of(smaller), "");
+  const int64_t ranks = number_behind(message, "axis ranks: ");
+  ASSERT_GT(ranks, 4) << message;
+  Setting larger = setting;
+  larger.mesh[0].size = ranks;
+  EXPECT_EQ(message_of(larger), "");
+  larger.mesh[0].size = ranks / 2;
+  EXPECT_NE(message_of(larger), "");
+}
+
+TEST(MemoryLimit, TheErrorSaysThatNothingWouldDo) {
+  Setting setting = small_setting();
+  setting.options.memory_limit = 1000;
+  const std::string message = message_of(setting);
+  EXPECT_NE(
+      message.find("neither a smaller batch nor more microbatches nor 64 times as many ranks"),
+      std::string::npos)
+      << message;
+  EXPECT_EQ(message.find("train.batch"), std::string::npos) << message;
+}
+
+TEST(MemoryLimit, HintsMayBeWhyNothingFits) {
+  Setting setting = small_setting();
+  setting.options.memory_limit = most_frugal_bytes(setting) + 100'000;
+  EXPECT_EQ(message_of(setting), "");
+  setting.options.hints =
+      read_hints(setting.graph(), setting.mesh,
+                 "parameters: [{name: '*', storage: [R], optimizer_state: [R]}]", "h.yaml");
+  const std::string message = message_of(setting);
+  EXPECT_NE(message.find("no strategy that keeps the hints fits in"), std::string::npos) << message;
+  EXPECT_NE(message.find("without the hints it fits with"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace hidup
