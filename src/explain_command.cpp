@@ -223,7 +223,7 @@ int explain(const ExplainOptions& options) {
   const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
   const CostModel costs(profile);
   const SearchOutcome found =
-      search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints);
+      search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints, true);
   Strategy strategy = options.strategy == kSearch ? found.strategy
                                                   : choose_strategy(options.strategy, subject.deck,
                                                                     subject.graph, subject.mesh);

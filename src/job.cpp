@@ -71,7 +71,7 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
          "bandwidth of every axis of cluster.mesh; or name a strategy");
   }
   const double began = monotonic_seconds();
-  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs), hints);
+  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs), hints, false);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
             format_seconds(found.seconds), format_seconds(seconds));

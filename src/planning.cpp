@@ -75,9 +75,10 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 }
 
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                         const CostModel& costs, const std::string& hints) {
+                         const CostModel& costs, const std::string& hints, bool baselines) {
   SearchOptions options{.memory_limit = deck.cluster.device_memory.value_or(0),
-                        .lowering = lowering_options(deck)};
+                        .lowering = lowering_options(deck),
+                        .baselines = baselines};
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_text_file(hints, "hints"), hints);
   }

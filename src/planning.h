@@ -44,10 +44,10 @@ void check_strategy_choice(const std::string& name_or_file);
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh);
 
-// The search that the decks ask for. `hints`: a file (sharding/hints.h), or empty.
-// Throws as read_hints() and search_strategy() do, and Error(file).
+// The search that the decks ask for. `hints`: a file (sharding/hints.h), or empty; `baselines`: see
+// SearchOptions. Throws as read_hints() and search_strategy() do, and Error(file).
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                         const CostModel& costs, const std::string& hints);
+                         const CostModel& costs, const std::string& hints, bool baselines);
 
 // A step before it runs.
 struct Forecast {

@@ -31,7 +31,8 @@ int search(const SearchCommandOptions& options) {
   }
   const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
   const CostModel costs(profile);
-  SearchOutcome found = search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints);
+  SearchOutcome found = search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints,
+                                   options.baselines);
   const double seconds = monotonic_seconds() - began;
 
   Strategy& strategy = found.strategy;

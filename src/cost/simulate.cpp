@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "core/check.h"
 
@@ -64,8 +65,11 @@ class Simulation {
       ranks_.push_back(make_rank(last));
     }
     for (size_t i = 0; i < program.instructions.size(); ++i) {
-      order_[static_cast<size_t>(program.instructions[i].stream)].push_back(static_cast<int>(i));
+      const Instruction& instruction = program.instructions[i];
+      order_[static_cast<size_t>(instruction.stream)].push_back(static_cast<int>(i));
+      communicates_.push_back(!collective_of(instruction.opcode).empty());
     }
+    rests_.resize(ranks_.size());
   }
 
   Prediction run() {
@@ -99,8 +103,13 @@ class Simulation {
     double left = 1.0;
   };
   struct Rank {
-    std::vector<Duration> durations;
+    std::vector<int> alike;           // per instruction: its place in
+    std::vector<Duration> durations;  // of all that are alike
     std::vector<Interval> times;
+
+    const Duration& duration(int instruction) const {
+      return durations[static_cast<size_t>(alike[static_cast<size_t>(instruction)])];
+    }
     std::vector<bool> done;
     std::array<StreamState, kStreams> streams;
   };
@@ -110,8 +119,11 @@ class Simulation {
   Rank make_rank(int64_t id) const {
     Rank rank;
     const size_t count = program_.instructions.size();
-    rank.durations.reserve(count);
-    for (const Instruction& instruction : program_.instructions) {
+    AlikeInstructions alike = alike_instructions(program_, id);
+    rank.alike = std::move(alike.number);
+    rank.durations.reserve(alike.first.size());
+    for (const int first : alike.first) {
+      const Instruction& instruction = program_.instructions[static_cast<size_t>(first)];
       rank.durations.push_back(duration_of(program_, costs_, instruction, id));
     }
     rank.times.resize(count);
@@ -142,7 +154,7 @@ class Simulation {
 
   // Collectives begin when all ranks have come; slices of the stream of communication do not wait.
   bool all_have_come(int instruction) const {
-    return collective_of(program_.instructions[static_cast<size_t>(instruction)].opcode).empty() ||
+    return !communicates_[static_cast<size_t>(instruction)] ||
            std::ranges::all_of(ranks_, [&](const Rank& rank) {
              const StreamState& comm = rank.streams[kComm];
              return comm.running && current(comm, kComm) == instruction;
@@ -152,23 +164,20 @@ class Simulation {
   // Seconds that the rest of what the stream does takes at the present pace.
   double rest_of(const Rank& rank, size_t stream) const {
     const StreamState& state = rank.streams[stream];
-    const auto i = static_cast<size_t>(current(state, stream));
-    const Duration& duration = rank.durations[i];
+    const Duration& duration = rank.duration(current(state, stream));
     const StreamState& other = rank.streams[1 - stream];
     if (stream == kComm) {
       return state.left * (other.running ? duration.beside_s : duration.alone_s);
     }
     const int message = current(other, kComm);
     const bool slowed = other.running && all_have_come(message);
-    return state.left * duration.alone_s *
-           (slowed ? rank.durations[static_cast<size_t>(message)].slowdown : 1.0);
+    return state.left * duration.alone_s * (slowed ? rank.duration(message).slowdown : 1.0);
   }
 
   // The same, of a collective on the slowest rank; never while it waits for a rank.
   double common_rest(const Rank& rank, size_t stream) const {
     const int i = current(rank.streams[stream], stream);
-    if (stream == kCompute ||
-        collective_of(program_.instructions[static_cast<size_t>(i)].opcode).empty()) {
+    if (stream == kCompute || !communicates_[static_cast<size_t>(i)]) {
       return rest_of(rank, stream);
     }
     if (!all_have_come(i)) {
@@ -184,13 +193,12 @@ class Simulation {
   // To the next moment at which something begins or ends. False when all is done.
   bool advance() {
     double next = kNever;
-    std::vector<std::array<double, kStreams>> rests(ranks_.size());
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (size_t s = 0; s < kStreams; ++s) {
         StreamState& state = ranks_[r].streams[s];
         if (state.running) {
-          rests[r][s] = common_rest(ranks_[r], s);
-          next = rests[r][s] == kNever ? next : std::min(next, now_ + rests[r][s]);
+          rests_[r][s] = common_rest(ranks_[r], s);
+          next = rests_[r][s] == kNever ? next : std::min(next, now_ + rests_[r][s]);
         } else {
           state.begin = begin_of(ranks_[r], s);
           next = std::min(next, std::max(state.begin, now_));
@@ -204,7 +212,7 @@ class Simulation {
     now_ = next;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (size_t s = 0; s < kStreams; ++s) {
-        step(ranks_[r], s, rests[r][s], passed);
+        step(ranks_[r], s, rests_[r][s], passed);
       }
     }
     return true;
@@ -247,7 +255,9 @@ class Simulation {
   const Program& program_;
   const CostModel& costs_;
   std::array<std::vector<int>, kStreams> order_;
+  std::vector<bool> communicates_;  // per instruction
   std::vector<Rank> ranks_;
+  std::vector<std::array<double, kStreams>> rests_;  // per rank, of what its streams do
   double now_ = 0.0;
 };
 

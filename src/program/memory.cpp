@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string_view>
 
 #include "core/check.h"
 #include "core/units.h"
 #include "program/access.h"
+#include "program/occupied.h"
 
 namespace hidup {
 namespace {
@@ -17,13 +19,60 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kValueAlignment - 1) / kValueAlignment * kValueAlignment;
 }
 
+// When the values live, in moments: the instructions of a stream, from 0.
+class Lifetimes {
+ public:
+  explicit Lifetimes(const Program& program)
+      : program_(program), accesses_(accesses_of(program)), before_(program) {
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      order_[stream_of(static_cast<int>(i))].push_back(static_cast<int>(i));
+    }
+  }
+
+  size_t moments(size_t stream) const { return order_[stream].size(); }
+  bool is_used(size_t value) const { return !accesses_[value].empty(); }
+  int first_use(size_t value) const { return accesses_[value].front().instruction; }
+  size_t stream_of(int instruction) const {
+    return static_cast<size_t>(program_.instructions[static_cast<size_t>(instruction)].stream);
+  }
+  // The stream's first moment that is not before the instruction in the list.
+  size_t moment_of(int instruction, size_t stream) const {
+    const auto at = std::ranges::lower_bound(order_[stream], instruction);
+    return static_cast<size_t>(at - order_[stream].begin());
+  }
+  // The stream's first moment that comes after all uses of the value, whatever the timing.
+  size_t end(size_t value, size_t stream) const {
+    std::array<int, kStreams> last;
+    last.fill(-1);
+    for (const Access& use : accesses_[value]) {
+      last[stream_of(use.instruction)] = use.instruction;
+    }
+    const auto lives = [&](int instruction) {
+      return std::ranges::any_of(last,
+                                 [&](int use) { return use >= 0 && !before_(use, instruction); });
+    };
+    const auto at = std::ranges::partition_point(order_[stream], lives);
+    return static_cast<size_t>(at - order_[stream].begin());
+  }
+
+ private:
+  const Program& program_;
+  std::vector<std::vector<Access>> accesses_;
+  HappensBefore before_;
+  std::array<std::vector<int>, kStreams> order_;  // per stream: its instructions
+};
+
 class Planner {
  public:
-  Planner(const Program& program, int64_t rank)
-      : program_(program), accesses_(accesses_of(program)), before_(program) {
+  Planner(const Program& program, int64_t rank) : program_(program), lifetimes_(program) {
     plan_.offsets.assign(program.values.size(), 0);
+    plan_.sizes.reserve(program.values.size());
     for (size_t v = 0; v < program.values.size(); ++v) {
       plan_.sizes.push_back(program.local_bytes(static_cast<ValueId>(v), rank));
+    }
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      living_.emplace_back(lifetimes_.moments(stream));
+      born_.emplace_back(lifetimes_.moments(stream));
     }
   }
 
@@ -54,45 +103,51 @@ class Planner {
   void place_activations() {
     std::vector<size_t> order;
     for (size_t v = 0; v < program_.values.size(); ++v) {
-      if (!program_.values[v].persistent() && !accesses_[v].empty()) {
+      if (!program_.values[v].persistent() && lifetimes_.is_used(v)) {
         order.push_back(v);
       }
     }
     std::ranges::stable_sort(order, std::greater<>(), [&](size_t v) { return plan_.sizes[v]; });
     const int64_t start = plan_.bytes;
-    std::vector<size_t> placed;  // by offset
     for (const size_t v : order) {
-      int64_t offset = start;
-      for (const size_t other : placed) {
-        if (plan_.offsets[other] >= offset + aligned(plan_.sizes[v])) {
-          break;
-        }
-        if (!ordered(v, other)) {
-          offset = std::max(offset, plan_.offsets[other] + aligned(plan_.sizes[other]));
-        }
-      }
-      plan_.offsets[v] = offset;
-      plan_.bytes = std::max(plan_.bytes, offset + aligned(plan_.sizes[v]));
-      const auto at = std::ranges::upper_bound(placed, offset, std::less<>(),
-                                               [&](size_t p) { return plan_.offsets[p]; });
-      placed.insert(at, v);
+      place(v, start);
     }
     plan_.activation_bytes = plan_.bytes - start;
   }
 
-  bool ordered(size_t a, size_t b) const { return dies_before(a, b) || dies_before(b, a); }
-
-  // Every use of a happens before the first use of b.
-  bool dies_before(size_t a, size_t b) const {
-    const int first = accesses_[b].front().instruction;
-    return std::ranges::all_of(accesses_[a],
-                               [&](const Access& use) { return before_(use.instruction, first); });
+  // Of two values one may lie where the other does if its first use comes after all uses of that.
+  // So in the way are values that live when this one is first used, and those that are first used
+  // while this one lives.
+  void place(size_t v, int64_t start) {
+    const int first = lifetimes_.first_use(v);
+    const size_t own = lifetimes_.stream_of(first);
+    const size_t born = lifetimes_.moment_of(first, own);
+    in_the_way_.clear();
+    living_[own].append_at(born, in_the_way_);
+    struct Span {
+      size_t begin = 0, end = 0;
+    };
+    std::array<Span, kStreams> spans;
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      spans[stream] = {lifetimes_.moment_of(first, stream), lifetimes_.end(v, stream)};
+      born_[stream].append_during(spans[stream].begin, spans[stream].end, in_the_way_);
+    }
+    const int64_t size = aligned(plan_.sizes[v]);
+    const int64_t offset = free_of_all(in_the_way_, start, size);
+    plan_.offsets[v] = offset;
+    plan_.bytes = std::max(plan_.bytes, offset + size);
+    born_[own].add_at(born, offset, offset + size);
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      living_[stream].add_during(spans[stream].begin, spans[stream].end, offset, offset + size);
+    }
   }
 
   const Program& program_;
-  std::vector<std::vector<Access>> accesses_;
-  HappensBefore before_;
+  Lifetimes lifetimes_;
   MemoryPlan plan_;
+  // Per stream: what values take that live at a moment; and that are first used at a moment.
+  std::vector<OccupiedBytes> living_, born_;
+  std::vector<const ByteRanges*> in_the_way_;
 };
 
 std::string_view name_of(Value::Role role) {

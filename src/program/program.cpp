@@ -95,7 +95,7 @@ int64_t Program::local_bytes(ValueId id, int64_t rank) const {
     }
     return bytes;
   }
-  return elements(local_shape(id, rank)) * size_of(value(id).dtype);
+  return region(id, rank).elements() * size_of(value(id).dtype);
 }
 
 }  // namespace hidup

@@ -1,6 +1,8 @@
 #include "program/work.h"
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
 
 #include "graph/operation.h"
 
@@ -178,7 +180,81 @@ void for_values(const Program& program, const std::vector<ValueId>& values, Use 
   }
 }
 
+// Numbers what is equal alike, from 0.
+class Numbers {
+ public:
+  template <typename Part>
+  void add(const Part& part) {
+    key_.append(reinterpret_cast<const char*>(&part), sizeof(part));
+  }
+  void add(const std::string& text) {
+    add(text.size());
+    key_ += text;
+  }
+  // Of what has been added since the last call.
+  int take() {
+    const int number = numbers_.try_emplace(key_, static_cast<int>(numbers_.size())).first->second;
+    key_.clear();
+    return number;
+  }
+  int count() const { return static_cast<int>(numbers_.size()); }
+
+ private:
+  std::string key_;
+  std::unordered_map<std::string, int> numbers_;
+};
+
+// Per value: by what its rank has of it.
+std::vector<int> alike_values(const Program& program, int64_t rank) {
+  std::vector<int> alike;
+  alike.reserve(program.values.size());
+  Numbers numbers;
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    const Value& value = program.value(id);
+    numbers.add(value.dtype);
+    numbers.add(value.holds.size());
+    if (value.holds.empty()) {
+      const Region region = program.region(id, rank);
+      for (int d = 0; d < region.dims; ++d) {
+        numbers.add(region.extent[d]);
+      }
+    } else {
+      numbers.add(program.local_bytes(id, rank));
+    }
+    alike.push_back(numbers.take());
+  }
+  return alike;
+}
+
 }  // namespace
+
+AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
+  const std::vector<int> values = alike_values(program, rank);
+  AlikeInstructions alike;
+  alike.number.reserve(program.instructions.size());
+  Numbers numbers;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    numbers.add(instruction.opcode);
+    numbers.add(instruction.axis);
+    numbers.add(instruction.attributes.size());
+    for (const auto& [name, attribute] : instruction.attributes) {
+      numbers.add(name);
+      numbers.add(attribute);
+    }
+    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+      numbers.add(operands->size());
+      for (const ValueId operand : *operands) {
+        numbers.add(values[static_cast<size_t>(operand)]);
+      }
+    }
+    alike.number.push_back(numbers.take());
+    if (numbers.count() > static_cast<int>(alike.first.size())) {
+      alike.first.push_back(static_cast<int>(i));
+    }
+  }
+  return alike;
+}
 
 bool is_product(Opcode opcode) {
   switch (opcode) {
@@ -216,10 +292,16 @@ Work work_of(const Program& program, const Instruction& instruction, int64_t ran
 }
 
 void estimate_work(Program& program) {
-  for (Instruction& instruction : program.instructions) {
-    const Work work = work_of(program, instruction, 0);
-    instruction.flops = work.flops;
-    instruction.bytes = work.bytes;
+  const AlikeInstructions alike = alike_instructions(program, 0);
+  std::vector<Work> works;
+  works.reserve(alike.first.size());
+  for (const int first : alike.first) {
+    works.push_back(work_of(program, program.instructions[static_cast<size_t>(first)], 0));
+  }
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Work& work = works[static_cast<size_t>(alike.number[i])];
+    program.instructions[i].flops = work.flops;
+    program.instructions[i].bytes = work.bytes;
   }
 }
 

@@ -20,6 +20,14 @@ struct Work {
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 
+// Instructions that do the same on a rank: one operation with one set of attributes, along one
+// axis, on operands whose parts have the same sizes. Programs repeat themselves, so few differ.
+struct AlikeInstructions {
+  std::vector<int> number;  // per instruction
+  std::vector<int> first;   // per number: the first such instruction
+};
+AlikeInstructions alike_instructions(const Program& program, int64_t rank);
+
 // Whether the time of the instruction grows with its flops (a product) rather than its bytes.
 bool is_product(Opcode opcode);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/improve.h"
 #include "search/relax.h"
 #include "search/sweep.h"
 
@@ -12,6 +13,12 @@ namespace {
 constexpr double kRounding = 1e-9;  // by which sums in another order may differ
 constexpr int kMostPrices = 40;     // of memory
 constexpr double kNearPrices = 1.02;
+constexpr size_t kMostCertified = 300;  // operations
+constexpr size_t kMostStates = 200;
+constexpr size_t kWider = 3;
+constexpr double kCertified = 0.02;  // the gap that is small enough
+constexpr double kNearBound = 0.002;
+constexpr size_t kEvaluations = 150000;  // of operations, to improve plans
 
 // What no plan can do without: every operation's computation, in all microbatches.
 double compute_bound(const Problem& problem) {
@@ -75,6 +82,14 @@ class Solver {
     if (options_.width > 0) {
       relax();
     }
+    if (options_.width > 0 && !is_close(options_.gap)) {
+      for (FoundPlan& found : crossed(problem_, result_.plans, kEvaluations)) {
+        add(std::move(found));
+      }
+    }
+    if (options_.width > 0 && options_.wide > options_.width) {
+      certify();
+    }
     std::ranges::stable_sort(result_.plans, {},
                              [](const FoundPlan& found) { return found.cost.seconds; });
     if (!result_.plans.empty()) {  // sums in another order may differ
@@ -87,7 +102,11 @@ class Solver {
   // Whether the best plan of a sweep fits in the memory.
   bool sweep(const Limits& limits) {
     Sweep sweep(problem_, limits);
-    sweep.run();
+    if (!sweep.run()) {
+      too_many_states_ = true;
+      return false;
+    }
+    too_many_states_ |= sweep.most_states() > kMostStates;
     result_.expanded = std::max(result_.expanded, sweep.expanded());
     result_.largest_front = std::max(result_.largest_front, sweep.largest_front());
     const std::vector<Plan> plans = sweep.plans();
@@ -110,16 +129,24 @@ class Solver {
     return fits;
   }
 
-  // Means of computation and communication bound the time of every plan, whether it fits or not. By
-  // bisection towards those of the best plan for the last mean, where the two are equal.
+  // Means of computation and communication bound the time of every plan, whether it fits or not.
+  // The best mean by cutting planes (Kelley, 1960): a plan's own mean, linear in the weights, is
+  // more than the least; where the least of all known plans' means is greatest comes the next try.
   void relax() {
     if (result_.plans.empty()) {
       return;
     }
-    const Weights slope = slope_of(problem_, result_.plans[0].plan);
-    Weights weights{slope.forward > 0.0 ? 1.0 : 0.0, slope.backward > 0.0 ? 1.0 : 0.0};
-    double step = 0.5;
-    for (int i = 0; i < options_.bounds && !is_close(); ++i, step /= 2.0) {
+    const std::vector<int> quiet = quiet_choices(problem_);
+    consider({quiet, needed_starts(problem_, quiet)});
+    std::vector<Line> lines = {line_of(problem_, quiet)};
+    for (const FoundPlan& found : result_.plans) {
+      lines.push_back(line_of(problem_, found.plan.choices));
+    }
+    for (int i = 0; i < options_.bounds && !is_close(options_.gap); ++i) {
+      const Weights weights = highest(lines);
+      if (least(lines, weights) <= (1.0 + kNearBound) * result_.lower_bound) {
+        break;
+      }
       const Problem relaxed = without_overlap(problem_, weights);
       Sweep sweep(relaxed, {.width = 1, .additive = true});
       sweep.run();
@@ -127,20 +154,28 @@ class Solver {
       result_.lower_bound = std::max(result_.lower_bound, bound - kRounding * std::abs(bound));
       Plan plan = std::move(sweep.plans().at(0));
       plan.starts = needed_starts(problem_, plan.choices);
-      const Weights towards = slope_of(problem_, plan);
+      lines.push_back(line_of(problem_, plan.choices));
       consider(plan);
-      const auto move = [step](double weight, double slope_there) {
-        return std::clamp(weight + (slope_there > 0.0 ? step : -step), 0.0, 1.0);
-      };
-      weights = {move(weights.forward, towards.forward), move(weights.backward, towards.backward)};
     }
   }
 
-  bool is_close() const {
+  // A wide front without any guess is a bound of its own, where states are few enough.
+  void certify() {
+    for (const size_t width : {options_.wide, kWider * options_.wide}) {
+      if (problem_.ops.size() <= kMostCertified && !too_many_states_ && !is_close(kCertified)) {
+        sweep({.width = width, .states = kMostStates, .certain = true});
+      }
+    }
+  }
+
+  bool is_close(double gap) const {
+    if (result_.plans.empty()) {
+      return true;
+    }
     const double best = std::ranges::min(result_.plans, {}, [](const FoundPlan& p) {
                           return p.cost.seconds;
                         }).cost.seconds;
-    return best <= (1.0 + options_.gap) * result_.lower_bound;
+    return best <= (1.0 + gap) * result_.lower_bound;
   }
 
   // Adds the plan if it fits.
@@ -186,6 +221,7 @@ class Solver {
 
   const Problem& problem_;
   const DynamicOptions& options_;
+  bool too_many_states_ = false;  // to certify
   DynamicResult result_;
 };
 

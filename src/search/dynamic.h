@@ -17,10 +17,11 @@
 namespace hidup {
 
 struct DynamicOptions {
-  size_t width = 2;     // plans that a state keeps; 0: all that are not dominated, the exact search
-  size_t states = 200;  // states that are kept; 0: all
-  int bounds = 4;       // means of computation and communication that are tried for the bound,
-  double gap = 0.005;   // unless the best plan's time is above it by no more than this part
+  size_t width = 2;    // plans that a state keeps; 0: all that are not dominated, the exact search
+  size_t states = 40;  // states that are kept; 0: all
+  size_t wide = 20;    // plans of a state in a last sweep, which bounds the time, of small problems
+  int bounds = 4;      // means of computation and communication that are tried for the bound,
+  double gap = 0.005;  // unless the best plan's time is above it by no more than this part
 };
 
 struct FoundPlan {

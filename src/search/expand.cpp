@@ -66,7 +66,11 @@ void add(Addition& sum, const Addition& other) {
 }  // namespace
 
 Expander::Expander(const Problem& problem, const Limits& limits)
-    : problem_(problem), limits_(limits), turns_(problem), liveness_(liveness_of(problem)) {
+    : problem_(problem),
+      limits_(limits),
+      forward_turns_(problem, true),
+      backward_turns_(problem, false),
+      liveness_(liveness_of(problem)) {
   find_usable();
   find_needs();
 }
@@ -121,7 +125,8 @@ void Expander::find_needs() {
 }
 
 Comparison Expander::comparison(size_t op) const {
-  return {.turns = turns_,
+  return {.forward_turns = forward_turns_,
+          .backward_turns = backward_turns_,
           .forward = needs_[op + 1].forward,
           .backward = needs_[op + 1].backward,
           .bytes = limits_.memory};
@@ -175,47 +180,101 @@ std::vector<Expander::Move> Expander::moves_of(size_t op) const {
   return moves;
 }
 
-std::vector<Expander::Transition> Expander::transitions(size_t op, const States& before,
-                                                        States& after) {
-  const std::vector<ReadTensor>& read = liveness_.read[op];
-  const std::vector<int>& choices = usable(op);
-  std::vector<Changes> changes;
-  changes.reserve(read.size());
-  for (const ReadTensor& tensor : read) {
-    changes.push_back(changes_of(op, tensor, before));
+Expander::Steps Expander::steps_of(size_t op, const States& before) {
+  Steps steps{.choices = usable(op), .moves = moves_of(op)};
+  for (const ReadTensor& tensor : liveness_.read[op]) {
+    steps.changes.push_back(changes_of(op, tensor, before));
   }
-  std::vector<StatusId> outputs;
-  outputs.reserve(choices.size());
-  for (const int c : choices) {
-    outputs.push_back(statuses_.id_of(
+  for (const int c : steps.choices) {
+    steps.outputs.push_back(statuses_.id_of(
         {.layout = problem_.choices_of(op).choices[static_cast<size_t>(c)].output}));
   }
-  const std::vector<Move> moves = moves_of(op);
-  std::vector<Transition> transitions;
-  transitions.reserve(before.size() * choices.size());
-  std::vector<const Change*> rows(read.size());  // of the state, for the first choice
-  std::vector<StatusId> key(moves.size());
+  return steps;
+}
+
+// Calls visit(state, place of the choice, the changes of what is read, the next state).
+template <typename Visit>
+void Expander::for_steps(size_t op, const Steps& steps, const States& before, States& after,
+                         Visit visit) const {
+  const std::vector<ReadTensor>& read = liveness_.read[op];
+  const size_t count = steps.choices.size();
+  std::vector<const Change*> rows(read.size());
+  std::vector<StatusId> key(steps.moves.size());
   for (size_t state = 0; state < before.size(); ++state) {
     const StatusId* statuses = before.key(state);
     for (size_t r = 0; r < read.size(); ++r) {
-      const int32_t row = changes[r].row_of[statuses[read[r].slot]];
-      rows[r] = changes[r].changes.data() + static_cast<size_t>(row) * choices.size();
+      const Changes& changes = steps.changes[r];
+      const int32_t row = changes.row_of[statuses[read[r].slot]];
+      rows[r] = changes.changes.data() + static_cast<size_t>(row) * count;
     }
-    for (size_t c = 0; c < choices.size(); ++c) {
-      Transition transition{.from = static_cast<uint32_t>(state), .choice = choices[c]};
-      for (const Change* row : rows) {
-        add(transition.addition, row[c].addition);
+    for (size_t c = 0; c < count; ++c) {
+      for (size_t m = 0; m < steps.moves.size(); ++m) {
+        const Move& move = steps.moves[m];
+        key[m] = move.from == Move::From::state  ? statuses[move.slot]
+                 : move.from == Move::From::read ? rows[move.slot][c].status
+                                                 : steps.outputs[c];
       }
-      for (size_t m = 0; m < moves.size(); ++m) {
-        key[m] = moves[m].from == Move::From::state  ? statuses[moves[m].slot]
-                 : moves[m].from == Move::From::read ? rows[moves[m].slot][c].status
-                                                     : outputs[c];
-      }
-      transition.to = after.find_or_add(key.data());
-      transitions.push_back(transition);
+      visit(state, c, rows, after.find_or_add(key.data()));
     }
   }
+}
+
+std::vector<Expander::Transition> Expander::transitions(size_t op, const States& before,
+                                                        States& after) {
+  const Steps steps = steps_of(op, before);
+  std::vector<Transition> transitions;
+  transitions.reserve(before.size() * steps.choices.size());
+  for_steps(op, steps, before, after,
+            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
+              Transition transition{
+                  .from = static_cast<uint32_t>(state), .to = to, .choice = steps.choices[c]};
+              for (const Change* row : rows) {
+                add(transition.addition, row[c].addition);
+              }
+              transitions.push_back(transition);
+            });
   return transitions;
+}
+
+// Where costs just add up a state needs only its fastest plan.
+Front Expander::expand_additive(size_t op, const Front& before) {
+  Steps steps = steps_of(op, before.states);
+  const auto seconds_of = [this](const Addition& a) {
+    return a.forward_comm + a.forward_compute + a.backward_comm + a.backward_compute +
+           limits_.price * a.bytes;
+  };
+  std::vector<double> own;
+  for (const int c : steps.choices) {
+    const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+    own.push_back(choice.forward_comm_s + choice.forward_compute_s + choice.backward_comm_s +
+                  choice.backward_compute_s + choice.gather_s + choice.sync_s + choice.step_s +
+                  limits_.price * (choice.persistent_bytes + choice.saved_bytes));
+  }
+  for (Changes& changes : steps.changes) {
+    for (Change& change : changes.changes) {
+      change.seconds = seconds_of(change.addition);
+    }
+  }
+  Front front(liveness_.live[op + 1].size());
+  for_steps(op, steps, before.states, front.states,
+            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
+              double seconds = before.members[state].seconds + own[c];
+              for (const Change* row : rows) {
+                seconds += row[c].seconds;
+              }
+              if (to == front.members.size()) {
+                front.members.emplace_back();
+              } else if (front.members[to].seconds <= seconds) {
+                return;
+              }
+              front.members[to] = {.seconds = seconds,
+                                   .parent = static_cast<uint32_t>(state),
+                                   .choice = steps.choices[c]};
+            });
+  front.begin.resize(front.members.size() + 1);
+  std::iota(front.begin.begin(), front.begin.end(), uint32_t{0});
+  drop_convertible(op, front);
+  return front;
 }
 
 // False if the plan needs too much memory.
@@ -232,24 +291,26 @@ bool Expander::go_on(size_t op, const Transition& transition, const Member& befo
   after.seconds += choice.step_s + limits_.price * bytes;
   const double forward = reshards.forward_comm + choice.forward_comm_s;
   const double backward = reshards.backward_comm + choice.backward_comm_s;
-  if (forward > 0.0 || backward > 0.0) {
-    exposed_forward_ |= !after.forward.hides(std::min(after.forward.open, forward));
-    exposed_backward_ |= !after.backward.hides(std::min(after.backward.open, backward));
-    after.seconds += after.forward.start_stage(forward, turns_);
-    after.seconds += after.backward.start_stage(backward, turns_);
-  }
+  exposed_forward_ |= !after.forward.hides(std::min(after.forward.open, forward));
+  after.seconds += after.forward.communicate(forward, forward_turns_);
   exposed_forward_ |= !after.forward.hides(choice.gather_s);
+  after.seconds += after.forward.message(choice.gather_s, forward_turns_);
+  after.seconds +=
+      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, forward_turns_);
+
   exposed_backward_ |= !after.backward.hides(choice.sync_s);
-  after.seconds += after.forward.message(choice.gather_s, turns_);
-  after.seconds += after.backward.message(choice.sync_s, turns_);
-  after.seconds +=
-      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, turns_);
-  after.seconds +=
-      after.backward.compute(choice.backward_compute_s + reshards.backward_compute, turns_);
+  after.seconds += after.backward.message(choice.sync_s, backward_turns_);
+  exposed_backward_ |= !after.backward.hides(std::min(after.backward.open, backward));
+  after.seconds += after.backward.communicate(backward, backward_turns_);
+  after.seconds += after.backward.compute(choice.backward_compute_s + reshards.backward_compute,
+                                          backward_turns_);
   return true;
 }
 
 Front Expander::expand(size_t op, const Front& before) {
+  if (limits_.additive) {
+    return expand_additive(op, before);
+  }
   Front front(liveness_.live[op + 1].size());
   const std::vector<Transition> all = transitions(op, before.states, front.states);
   // The transitions to a state one behind the other.
@@ -282,82 +343,11 @@ Front Expander::expand(size_t op, const Front& before) {
     front.members.insert(front.members.end(), members.begin(), members.end());
     front.begin.push_back(static_cast<uint32_t>(front.members.size()));
   }
-  if (limits_.additive) {
-    drop_convertible(op, front);
-  }
+  most_states_ = std::max(most_states_, front.states.size());
   if (limits_.states > 0 && front.states.size() > limits_.states) {
     drop_states(front);
   }
   return front;
-}
-
-Front Expander::with_states(const Front& front, const std::vector<bool>& kept) {
-  Front result(front.states.tensors());
-  for (size_t state = 0; state < kept.size(); ++state) {
-    if (kept[state]) {
-      result.states.find_or_add(front.states.key(state));
-      result.members.insert(result.members.end(), front.members.begin() + front.begin[state],
-                            front.members.begin() + front.begin[state + 1]);
-      result.begin.push_back(static_cast<uint32_t>(result.members.size()));
-    }
-  }
-  return result;
-}
-
-void Expander::drop_states(Front& front) {
-  dropped_states_ = true;
-  std::vector<double> best(front.states.size(), std::numeric_limits<double>::infinity());
-  for (size_t state = 0; state < best.size(); ++state) {
-    if (front.begin[state] < front.begin[state + 1]) {
-      best[state] = front.members[front.begin[state]].seconds;
-    }
-  }
-  std::vector<double> sorted = best;
-  const auto last = sorted.begin() + static_cast<ptrdiff_t>(limits_.states) - 1;
-  std::ranges::nth_element(sorted, last);
-  std::vector<bool> kept(best.size());
-  size_t count = 0;
-  for (size_t state = 0; state < best.size() && count < limits_.states; ++state) {
-    kept[state] = best[state] <= *last;
-    count += kept[state] ? 1 : 0;
-  }
-  front = with_states(front, kept);
-}
-
-void Expander::drop_convertible(size_t op, Front& front) const {
-  constexpr size_t kTried = 8;  // fastest states
-  const size_t count = front.states.size();
-  const auto seconds = [&](size_t state) { return front.members[front.begin[state]].seconds; };
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
-  const size_t tried = std::min(kTried, count);
-  std::ranges::partial_sort(order, order.begin() + static_cast<ptrdiff_t>(tried), {}, seconds);
-  std::vector<bool> kept(count, true);
-  const std::vector<size_t>& live = liveness_.live[op + 1];
-  for (size_t t = 0; t < tried; ++t) {
-    const size_t fast = order[t];
-    if (!kept[fast]) {
-      continue;
-    }
-    constexpr double kUnknown = -1.0;
-    std::vector<std::vector<double>> known(live.size(),
-                                           std::vector<double>(statuses_.size(), kUnknown));
-    for (size_t state = 0; state < count; ++state) {
-      double total = seconds(fast) - seconds(state);
-      for (size_t slot = 0; slot < live.size() && total <= 0.0; ++slot) {
-        const StatusId status = front.states.key(state)[slot];
-        double& cost = known[slot][status];
-        if (cost == kUnknown) {
-          cost =
-              conversion(problem_.tensor_of(live[slot]), problem_, liveness_.later[op + 1][slot],
-                         statuses_[front.states.key(fast)[slot]], statuses_[status], limits_.price);
-        }
-        total += cost;
-      }
-      kept[state] = kept[state] && (state == fast || total > 0.0);
-    }
-  }
-  front = with_states(front, kept);
 }
 
 }  // namespace hidup

@@ -29,6 +29,7 @@ struct Limits {
   size_t states = 0;      // 0: all
   bool memory = false;    // Problem::memory_limit holds for every plan
   double price = 0.0;     // seconds per byte
+  bool certain = false;   // ends where a state would be dropped, and guesses nothing
   bool additive = false;  // nothing overlaps and nothing waits to be hidden: see relax.h
 };
 
@@ -46,6 +47,7 @@ class Expander {
   bool exposed_backward() const { return exposed_backward_; }
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
   bool dropped_states() const { return dropped_states_; }
+  size_t most_states() const { return most_states_; }  // before any were dropped
 
  private:
   // From a state to a state, by a choice.
@@ -58,6 +60,7 @@ class Expander {
   struct Change {
     StatusId status = 0;
     Addition addition;
+    double seconds = 0.0;  // of all of it, of an additive problem
   };
   // Of one tensor that the operation reads: [status, choice]; rows of the statuses that occur.
   struct Changes {
@@ -70,6 +73,14 @@ class Expander {
     enum class From { state, read, output } from = From::state;
   };
 
+  // What becomes of all tensors by every choice.
+  struct Steps {
+    const std::vector<int>& choices;
+    std::vector<Move> moves;
+    std::vector<Changes> changes;   // per tensor that the operation reads
+    std::vector<StatusId> outputs;  // per choice
+  };
+
   const std::vector<int>& usable(size_t op) const {
     return usable_[static_cast<size_t>(problem_.ops[op].kind)];
   }
@@ -78,6 +89,11 @@ class Expander {
   Comparison comparison(size_t op) const;
   Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
   std::vector<Move> moves_of(size_t op) const;
+  Steps steps_of(size_t op, const States& before);
+  template <typename Visit>
+  void for_steps(size_t op, const Steps& steps, const States& before, States& after,
+                 Visit visit) const;
+  Front expand_additive(size_t op, const Front& before);
   std::vector<Transition> transitions(size_t op, const States& before, States& after);
   bool go_on(size_t op, const Transition& transition, const Member& before, Member& after);
   void drop_states(Front& front);
@@ -87,7 +103,7 @@ class Expander {
 
   const Problem& problem_;
   const Limits limits_;
-  const Turns turns_;
+  const Turns forward_turns_, backward_turns_;
   const Liveness liveness_;
   Statuses statuses_;
   std::vector<std::vector<int>> usable_;  // per kind: choices that none is better than in all
@@ -97,6 +113,7 @@ class Expander {
   };
   std::vector<Needs> needs_;  // per operation: of those behind it
   bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
+  size_t most_states_ = 0;
 };
 
 }  // namespace hidup

@@ -80,8 +80,8 @@ double deficit(const Member& a, const Member& b, const Comparison& by) {
   if (by.bytes && a.bytes > b.bytes) {
     return std::numeric_limits<double>::infinity();
   }
-  return a.seconds - b.seconds + advantage(b.forward, a.forward, by.forward, by.turns) +
-         advantage(b.backward, a.backward, by.backward, by.turns);
+  return a.seconds - b.seconds + advantage(b.forward, a.forward, by.forward, by.forward_turns) +
+         advantage(b.backward, a.backward, by.backward, by.backward_turns);
 }
 
 void reduce(std::vector<Member>& members, size_t width, const Comparison& by) {

@@ -22,7 +22,7 @@ struct Member {
 
 // What members are compared by.
 struct Comparison {
-  Turns turns;
+  Turns forward_turns, backward_turns;
   LaneNeeds forward, backward;
   bool bytes = false;  // they count: one with more of them never stands for one with less
 };

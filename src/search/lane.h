@@ -8,11 +8,14 @@
 
 namespace hidup {
 
-// How microbatches take turns.
+// How microbatches take turns in a pass.
 struct Turns {
-  explicit Turns(const Problem& problem)
-      : count(problem.microbatches - 1), interference(problem.interference) {}
-  double count;  // of the turns in which one microbatch computes while another communicates
+  Turns(const Problem& problem, bool is_forward)
+      : count(problem.microbatches - 1),
+        hiding(is_forward ? 0.0 : count),
+        interference(problem.interference) {}
+  double count;   // of the turns in which one microbatch computes while another communicates
+  double hiding;  // of them: those whose computation hides messages of the step
   double interference;
 };
 
@@ -29,16 +32,20 @@ struct Lane {
   bool hides(double seconds) const { return seconds <= idle(); }
 
   // Each returns the seconds that it adds.
-  double start_stage(double comm, const Turns& turns) {
-    if (turns.count == 0.0) {
-      return comm;
+  double communicate(double seconds, const Turns& turns) {
+    if (seconds <= 0.0) {
+      return 0.0;
     }
-    const double claimed = std::min(open, comm);
+    if (turns.count == 0.0) {
+      spare = 0.0;
+      return seconds;
+    }
+    const double claimed = std::min(open, seconds);
     const double missing = std::max(0.0, claimed - idle());
-    spare = std::max(0.0, idle() - claimed);
+    spare = std::max(0.0, std::min(idle(), open) - seconds);
     open = 0.0;
-    room = comm;
-    return comm - claimed + turns.interference * claimed + turns.count * comm +
+    room = seconds;
+    return seconds - claimed + turns.interference * claimed + turns.count * seconds +
            (1.0 - turns.interference) * missing;
   }
   double compute(double seconds, const Turns& turns) {
@@ -49,7 +56,7 @@ struct Lane {
     const double hidden = std::min(seconds, room);
     open += seconds;
     room -= hidden;
-    spare += turns.count * (seconds - hidden);
+    spare += turns.hiding * (seconds - hidden);
     return seconds + turns.count * (seconds - hidden + turns.interference * hidden);
   }
   double message(double seconds, const Turns& turns) {
@@ -68,13 +75,13 @@ struct LaneNeeds {
 
 // A bound of the seconds that a plan in lane b can yet gain on one in lane a, whatever comes. Of
 // idle time lane a can use what it lacks for the messages to come; of `open` no more than the
-// longest communication.
+// longest communication, and for these messages what that leaves.
 inline double advantage(const Lane& b, const Lane& a, const LaneNeeds& needs, const Turns& turns) {
   const auto excess = [](double x, double y, double most) {
     return std::max(0.0, std::min(x, most) - std::min(y, most));
   };
   const double idle = std::max(0.0, std::min(b.idle() - a.idle(), needs.messages - a.spare));
-  const double open = excess(b.open, a.open, needs.largest_comm);
+  const double open = excess(b.open, a.open, needs.largest_comm + needs.messages);
   const double room = excess(b.room, a.room, needs.compute);
   return (1.0 - turns.interference) * (idle + open + turns.count * room);
 }

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -52,6 +54,14 @@ class TensorParallel {
   TensorParallel(const Graph& graph, bool along_sequence)
       : graph_(graph), rest_(along_sequence ? "sequence" : "replicate") {
     columns_.assign(graph.tensors().size(), "");
+    feeds_route_.assign(graph.tensors().size(), false);
+    for (const Op& op : graph.ops()) {
+      for (const TensorId input : op.inputs) {
+        if (op.kind == OpKind::route) {
+          feeds_route_[static_cast<size_t>(input)] = true;
+        }
+      }
+    }
     for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
       rules_.push_back(rule_of(id));
     }
@@ -84,7 +94,7 @@ class TensorParallel {
         if (!before.empty()) {
           return has_rule(id, "row(0)") ? "row(0)" : "row";  // of heads, or of columns
         }
-        if (feeds(op.output, OpKind::route)) {
+        if (feeds_route_[static_cast<size_t>(op.output)]) {
           return rest(id);  // a router is small
         }
         return cut(id, columns_rule(op));
@@ -114,15 +124,11 @@ class TensorParallel {
     const size_t columns = graph_.tensor(op.output).shape.size() - leading;
     return columns == 1 ? "column" : fmt::format("column({})", columns - 2);
   }
-  bool feeds(TensorId id, OpKind kind) const {
-    return std::ranges::any_of(graph_.ops(), [&](const Op& op) {
-      return op.kind == kind && std::ranges::find(op.inputs, id) != op.inputs.end();
-    });
-  }
 
   const Graph& graph_;
   std::string rest_;
   std::vector<std::string> columns_;  // per tensor: the rule that cut it, if it is cut
+  std::vector<bool> feeds_route_;     // per tensor
   std::vector<std::string> rules_;
 };
 
@@ -133,19 +139,24 @@ Placement storage_shard(const Shape& shape, int64_t ranks) {
   return Placement::shard(static_cast<int>(dim - shape.begin()));
 }
 
-// Where each parameter lies as its operation uses it: nothing is gathered.
-Layout layout_in_use(const Graph& graph, const Strategy& strategy, TensorId id) {
+// Per parameter, where it lies as the first operation that reads it uses it: nothing is gathered.
+std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy) {
+  std::vector<Layout> layouts(graph.tensors().size());
   for (size_t op = 0; op < strategy.ops.size(); ++op) {
     const std::vector<TensorId>& inputs = graph.ops()[op].inputs;
-    const auto found = std::ranges::find(inputs, id);
-    if (found != inputs.end()) {
-      Layout layout = input_layout(strategy.ops[op], static_cast<size_t>(found - inputs.begin()));
-      std::ranges::replace_if(
-          layout, [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
-      return layout;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto id = static_cast<size_t>(inputs[i]);
+      if (graph.tensors()[id].role == Tensor::Role::parameter && layouts[id].empty()) {
+        layouts[id] = input_layout(strategy.ops[op], i);
+        std::ranges::replace_if(
+            layouts[id], [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
+      }
     }
   }
-  return Layout(strategy.mesh.size(), Placement::replicate());
+  for (Layout& layout : layouts) {  // of parameters that nobody reads
+    layout.resize(strategy.mesh.size(), Placement::replicate());
+  }
+  return layouts;
 }
 
 }  // namespace
@@ -172,19 +183,23 @@ Strategy named_strategy(std::string_view name, const Graph& graph, const Mesh& m
   }
   Strategy strategy{.name = std::string(name), .mesh = mesh};
   const bool tensor_parallel = name.starts_with("megatron");
-  const TensorParallel megatron(graph, name == "megatron-sp");
+  std::optional<TensorParallel> megatron;
+  if (tensor_parallel) {
+    megatron.emplace(graph, name == "megatron-sp");
+  }
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
-    const std::string_view rule = tensor_parallel           ? megatron(op)
+    const std::string_view rule = tensor_parallel           ? (*megatron)(op)
                                   : name.starts_with("ep-") ? expert_parallel(graph, op)
                                                             : data_parallel(graph, op);
     strategy.ops.push_back({std::vector<Rule>(mesh.size(), find_rule(graph, op, rule))});
   }
   strategy.defer_gradients = name == "ep-fastmoe";
+  std::vector<Layout> in_use = layouts_in_use(graph, strategy);
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     if (graph.tensor(id).role != Tensor::Role::parameter) {
       continue;
     }
-    ParameterStrategy parameter{id, layout_in_use(graph, strategy, id), {}};
+    ParameterStrategy parameter{id, std::move(in_use[static_cast<size_t>(id)]), {}};
     if (name == "ps") {
       parameter.storage.assign(mesh.size(), Placement::on_first_rank());
     }

@@ -81,30 +81,39 @@ class Charges {
 // The time of one pass, operation by operation.
 class Pass {
  public:
-  explicit Pass(const Problem& problem)
-      : turns_(problem.microbatches - 1), interference_(problem.interference) {}
+  Pass(const Problem& problem, bool forward)
+      : turns_(problem.microbatches - 1),
+        further_(forward ? 0.0 : turns_),
+        interference_(problem.interference) {}
 
-  void start_stage(double comm) {
+  void communicate(double comm) {
+    if (comm <= 0.0) {
+      return;
+    }
     seconds_ += turns_ * overlap(compute_, comm_);
     if (turns_ == 0) {
       seconds_ += compute_ + comm;
+      idle_ = 0.0;
     } else {
       seconds_ += overlap(compute_, comm);
       const double claimed = std::min(compute_, comm);
       seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
-      idle_ = std::max(0.0, idle_ - claimed);
+      idle_ = std::max(0.0, std::min(idle_, compute_) - comm);
     }
     compute_ = 0.0;
     comm_ = comm;
   }
 
-  void operation(const PassTimes& times) {
-    const double hidden = std::min(times.message, idle_);
-    seconds_ += times.message - hidden + interference_ * hidden;
+  void message(double seconds) {
+    const double hidden = std::min(seconds, idle_);
+    seconds_ += seconds - hidden + interference_ * hidden;
     idle_ -= hidden;
+  }
+
+  void compute(double seconds) {
     const double excess = std::max(0.0, compute_ - comm_);
-    compute_ += times.compute;
-    idle_ += times.compute + turns_ * (std::max(0.0, compute_ - comm_) - excess);
+    compute_ += seconds;
+    idle_ += seconds + further_ * (std::max(0.0, compute_ - comm_) - excess);
   }
 
   double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
@@ -114,7 +123,8 @@ class Pass {
     return std::max(x, y) + interference_ * std::min(x, y);
   }
 
-  double turns_;  // in which one microbatch computes while another communicates
+  double turns_;    // in which one microbatch computes while another communicates
+  double further_;  // of them: those that hide messages
   double interference_;
   double seconds_ = 0.0;               // of closed stages, and messages
   double compute_ = 0.0, comm_ = 0.0;  // of the open stage
@@ -186,21 +196,23 @@ void check_problem(const Problem& problem) {
 }
 
 Evaluation evaluate(const Problem& problem, const Plan& plan) {
-  check(plan.starts.size() == problem.ops.size(), "a plan of another problem");
+  check(plan.starts == needed_starts(problem, plan.choices), "a plan with other stages");
+  return evaluate(problem, plan.choices);
+}
+
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices) {
   Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
-  Charges charges(problem, plan.choices);
-  Pass forward(problem);
-  Pass backward(problem);
+  Charges charges(problem, choices);
+  Pass forward(problem, true);
+  Pass backward(problem, false);
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     const OpTimes times = charges.next(op);
-    if (plan.starts[op]) {
-      forward.start_stage(times.forward.comm);
-      backward.start_stage(times.backward.comm);
-    } else {
-      check(!times.communicates(), "operation {} communicates inside a stage", op);
-    }
-    forward.operation(times.forward);
-    backward.operation(times.backward);
+    forward.communicate(times.forward.comm);
+    forward.message(times.forward.message);
+    forward.compute(times.forward.compute);
+    backward.message(times.backward.message);
+    backward.communicate(times.backward.comm);
+    backward.compute(times.backward.compute);
     total.seconds += times.step;
     total.bytes += times.bytes;
   }

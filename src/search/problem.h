@@ -86,7 +86,7 @@ void check_problem(const Problem& problem);
 
 struct Plan {
   std::vector<int> choices;  // per operation
-  std::vector<bool> starts;  // per operation: whether a stage starts with it
+  std::vector<bool> starts;  // per operation: whether a stage starts with it; needed_starts()
 };
 
 struct Evaluation {
@@ -94,9 +94,9 @@ struct Evaluation {
   double bytes = 0.0;
 };
 
-// The predicted time of a step. A stage is communication, then computation (HiDup, section 4); an
-// operation that communicates in either pass must start one, for the program cuts there
-// (program/duplex.cpp); others may.
+// The predicted time of a step. A stage is communication, then computation (HiDup, section 4): in
+// each pass one starts with every operation that communicates in it, for the program cuts there
+// (program/duplex.cpp).
 //
 // Reshards: a tensor is brought to a layout once for all that want it there, at the first of them;
 // likewise its gradient's sums. A reader's reshards belong to its stage in both passes.
@@ -112,16 +112,25 @@ struct Evaluation {
 // halves, so that again C' meets the P' of its own stage and of the one before (in graph order).
 //
 // Parameter gathers and gradient synchronization happen once a step, in the time in which the
-// communication stream would be idle: a gather in that of operations before it (it can come early),
-// a synchronization likewise (their backward pass comes later). Hidden seconds cost `interference`
-// each, others are added. The idle time of an operation's computation dt is (k - 1) times what of
-// it exceeds the open stage's C, and dt; the start of the next stage claims min(P, C) of the
-// latter. Claimed time that a message has already used is added.
+// communication stream would be idle. It sends in order, so a message that is not through when the
+// next communication of the pass is due delays that: it hides only behind operations before it (in
+// graph order; the backward pass of these comes later) up to the communication that starts the open
+// stage. The first microbatch waits for gathers while the others have not begun: one microbatch's
+// computation hides them. Synchronization is sent after the last one's, and each bucket ends a
+// stage: all microbatches' hides it, (k - 1) times as far as it exceeds the stage's C. What the
+// start of a stage leaves of the computation before it, min(idle, debt) - C, remains. Hidden
+// seconds cost `interference` each, others are added; likewise those of C that should hide behind
+// the debt while a message still does. Within an operation a gather comes after the communication,
+// and a synchronization, which the weights' gradients precede, before it (in graph order).
 //
-// Throws Error(internal) for a plan that does not fit or starts no stage where it must.
+// Measured against the simulation of what lower() writes: tests/bench/README.md.
+//
+// Throws Error(internal) for a plan that does not fit or has other stages than it needs.
 Evaluation evaluate(const Problem& problem, const Plan& plan);
+// With the stages that the choices need.
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices);
 
-// The stages that such choices need; a further one never makes a step shorter.
+// The operations that communicate in either pass.
 std::vector<bool> needed_starts(const Problem& problem, const std::vector<int>& choices);
 
 }  // namespace hidup

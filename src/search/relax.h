@@ -1,6 +1,8 @@
 // Bounds of the search problem from problems in which nothing overlaps.
 #pragma once
 
+#include <vector>
+
 #include "search/problem.h"
 
 namespace hidup {
@@ -17,8 +19,18 @@ struct Weights {
 // as a part of the step. Its best plan takes no more time than that of the given problem.
 Problem without_overlap(const Problem& problem, const Weights& weights);
 
-// By how much the bound of a plan's time grows with either weight: by its computation, less its
-// communication.
-Weights slope_of(const Problem& problem, const Plan& plan);
+// Choices of little communication: operation by operation those that add the least.
+std::vector<int> quiet_choices(const Problem& problem);
+
+// The mean of a plan, in the weights: at + forward * weights.forward + backward * weights.backward.
+struct Line {
+  double at = 0.0;
+  double forward = 0.0, backward = 0.0;
+};
+Line line_of(const Problem& problem, const std::vector<int>& choices);
+
+// Of several lines: the least, and (on a grid) the weights where that is greatest.
+double least(const std::vector<Line>& lines, const Weights& weights);
+Weights highest(const std::vector<Line>& lines);
 
 }  // namespace hidup

@@ -45,6 +45,10 @@ std::vector<Repeat> find_repeats(const std::vector<uint64_t>& sequence) {
   return repeats;
 }
 
+uint64_t combined(uint64_t signature, uint64_t number) {
+  return mix(signature, number);
+}
+
 std::vector<uint64_t> signatures_of(const Problem& problem) {
   const size_t count = problem.ops.size();
   std::vector<uint64_t> signatures(count);

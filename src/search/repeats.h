@@ -23,5 +23,7 @@ std::vector<Repeat> find_repeats(const std::vector<uint64_t>& sequence);
 // how far before them what they read was written and in which choices, and who else reads it, and
 // how far behind them their output is read.
 std::vector<uint64_t> signatures_of(const Problem& problem);
+// One that says that much more.
+uint64_t combined(uint64_t signature, uint64_t number);
 
 }  // namespace hidup

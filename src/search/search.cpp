@@ -7,133 +7,320 @@
 #include <utility>
 
 #include "core/units.h"
-#include "program/memory.h"
 #include "search/build_problem.h"
 #include "search/by_axes.h"
+#include "search/estimate.h"
+#include "search/improve.h"
 #include "search/memory_limit.h"
 #include "search/named.h"
+#include "search/parallel.h"
+#include "search/repeats.h"
 
 namespace hidup {
 namespace {
 
+// The simulation never takes a step to be so much shorter than the objective does: a named strategy
+// whose objective is longer by more than this cannot win.
+constexpr double kOptimism = 1.1;
+
 class Search {
  public:
   Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
-      : graph_(graph),
-        mesh_(mesh),
-        costs_(costs),
-        options_(options),
-        microbatches_(microbatches_of(graph, options)) {}
+      : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {
+    for (const int count : microbatches_of(graph, options)) {
+      solutions_.push_back({.microbatches = count});
+    }
+  }
 
   SearchOutcome run() {
-    for (const int microbatches : microbatches_) {
-      solve_for(microbatches);
+    in_parallel(solutions_.size(), options_.threads, [&](size_t s) { solve_for(solutions_[s]); });
+    if (one_axis()) {
+      signatures_ = signatures_of(solutions_[0].built.problem);
+      excerpts_ = excerpts_of(graph_, signatures_);
     }
-    simulate_plans();
-    for (const NamedStrategy& named : named_strategies()) {
-      Strategy strategy = named_strategy(named.name, graph_, mesh_);
-      for (const int microbatches : microbatches_) {
-        strategy.microbatches = microbatches;
-        simulate_candidate({.strategy = strategy});
-      }
-    }
-    if (std::ranges::none_of(outcome_.candidates, &Candidate::feasible)) {
-      try_most_frugal();
-    }
-    rank_candidates();
-    outcome_.strategy = outcome_.candidates[0].strategy;
-    outcome_.seconds = outcome_.candidates[0].seconds;
-    if (plans_.empty()) {  // by its own estimate of memory
-      outcome_.objective_s = outcome_.seconds;
-    }
-    outcome_.lower_bound_s = bound_;
-    outcome_.gap = bound_ > 0.0 ? outcome_.objective_s / bound_ - 1.0 : 0.0;
+    add_plans();
+    simulate_from(0);
+    add_variations();
+    add_named();
+    simulate_from(plans_);
+    plan_memory_of_the_fastest();
+    finish();
     return std::move(outcome_);
   }
 
  private:
-  void solve_for(int microbatches) {
-    const BuildOptions build = {.microbatches = microbatches,
+  // Of one number of microbatches.
+  struct Solution {
+    int microbatches = 1;
+    BuiltProblem built;
+    DynamicResult found;
+    AxesResult by_axes;  // instead, on a mesh of several axes
+  };
+  // A candidate, and what is simulated of it.
+  struct Entry {
+    Candidate candidate;
+    std::vector<Excerpt> excerpts;  // of its own
+    StrategyParts parts;
+    const Solution* solution = nullptr;  // and the plan of it; none: a named strategy
+    const FoundPlan* plan = nullptr;
+    Strategy by_axes;  // the strategy instead
+  };
+  bool one_axis() const { return axes_in_use(mesh_) <= 1; }
+
+  void solve_for(Solution& solution) {
+    const BuildOptions build = {.microbatches = solution.microbatches,
                                 .bucket_bytes = options_.lowering.bucket_bytes,
                                 .memory_limit = options_.memory_limit > 0
                                                     ? static_cast<double>(options_.memory_limit)
                                                     : std::numeric_limits<double>::infinity(),
                                 .hints = &options_.hints};
-    if (axes_in_use(mesh_) > 1) {
-      const AxesResult found = search_by_axes(graph_, mesh_, costs_, build, options_.effort);
-      bound_ = std::min(bound_, found.lower_bound);
-      for (size_t p = 0; p < std::min(found.found.size(), options_.simulated); ++p) {
-        plans_.push_back(
-            {.strategy = found.found[p].strategy, .objective_s = found.found[p].objective_s});
-      }
+    if (!one_axis()) {
+      solution.by_axes = search_by_axes(graph_, mesh_, costs_, build, options_.effort);
       return;
     }
-    const BuiltProblem built = build_problem(graph_, mesh_, costs_, build);
-    const DynamicResult found = solve(built.problem, options_.effort);
-    bound_ = std::min(bound_, found.lower_bound);
-    const size_t count = std::min(found.plans.size(), options_.simulated);
-    for (size_t p = 0; p < count; ++p) {
-      plans_.push_back({.strategy = to_strategy(graph_, mesh_, built, found.plans[p].plan),
-                        .objective_s = found.plans[p].cost.seconds});
-    }
+    solution.built = build_problem(graph_, mesh_, costs_, build);
+    solution.found = solve(solution.built.problem, options_.effort);
   }
 
-  // The best for every number of microbatches, and the best of the others.
-  void simulate_plans() {
-    std::ranges::stable_sort(plans_, {}, &Candidate::objective_s);
-    outcome_.objective_s = plans_.empty() ? 0.0 : plans_[0].objective_s;
-    std::vector<int> tried;
+  // The best plan for every number of microbatches, and the best of the others.
+  void add_plans() {
+    struct Found {
+      const Solution* solution;
+      double seconds;
+      const FoundPlan* plan;
+      const FoundStrategy* by_axes;
+      bool best;
+    };
+    std::vector<Found> found;
+    double bound = std::numeric_limits<double>::infinity();
+    for (const Solution& solution : solutions_) {
+      const std::vector<FoundPlan>& plans = solution.found.plans;
+      const std::vector<FoundStrategy>& strategies = solution.by_axes.found;
+      bound =
+          std::min(bound, one_axis() ? solution.found.lower_bound : solution.by_axes.lower_bound);
+      for (size_t p = 0; p < std::min(plans.size(), options_.simulated); ++p) {
+        found.push_back({&solution, plans[p].cost.seconds, &plans[p], nullptr, p == 0});
+      }
+      for (size_t p = 0; p < std::min(strategies.size(), options_.simulated); ++p) {
+        found.push_back({&solution, strategies[p].objective_s, nullptr, &strategies[p], p == 0});
+      }
+    }
+    std::ranges::stable_sort(found, {}, &Found::seconds);
+    outcome_.objective_s = found.empty() ? 0.0 : found[0].seconds;
+    outcome_.lower_bound_s = bound;
     size_t others = 0;
-    for (Candidate& plan : plans_) {
-      const bool first = std::ranges::find(tried, plan.strategy.microbatches) == tried.end();
-      if (first || ++others < options_.simulated) {
-        tried.push_back(plan.strategy.microbatches);
-        simulate_candidate(std::move(plan));
+    for (const Found& each : found) {
+      if (each.best || ++others < options_.simulated) {
+        if (each.plan != nullptr) {
+          add_plan(*each.solution, *each.plan);
+        } else {
+          Entry& entry = entries_.emplace_back();
+          entry.by_axes = each.by_axes->strategy;
+          entry.parts = parts_of(graph_, {}, entry.by_axes);
+          entry.candidate.objective_s = each.seconds;
+          check_hints(entry, entry.by_axes);
+        }
+      }
+    }
+    plans_ = entries_.size();
+  }
+
+  void check_hints(Entry& entry, const Strategy& strategy) const {
+    if (!options_.hints.empty()) {
+      entry.candidate.reason = broken_hint(graph_, options_.hints, strategy);
+      entry.candidate.feasible = entry.candidate.reason.empty();
+    }
+  }
+
+  void add_plan(const Solution& solution, const FoundPlan& found) {
+    // Blocks are equal for this plan where they are computed alike.
+    std::vector<uint64_t> signatures = signatures_;
+    for (size_t op = 0; op < signatures.size(); ++op) {
+      signatures[op] = combined(signatures[op], static_cast<uint64_t>(found.plan.choices[op]));
+    }
+    Entry& entry = entries_.emplace_back();
+    entry.excerpts = excerpts_of(graph_, signatures);
+    const Strategy strategy = to_strategy(graph_, mesh_, solution.built, found.plan);
+    entry.parts = parts_of(graph_, entry.excerpts, strategy);
+    entry.candidate = {.approximate = !entry.excerpts.empty(), .objective_s = found.cost.seconds};
+    check_hints(entry, strategy);
+    entry.solution = &solution;
+    entry.plan = &found;
+  }
+
+  // The objective cannot tell plans apart that are nearly as good; the simulation can.
+  void add_variations() {
+    if (entries_.empty() || options_.variations == 0) {
+      return;
+    }
+    const auto best = std::ranges::min_element(
+        entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
+    if (best->candidate.approximate || best->plan == nullptr) {
+      return;  // too many operations
+    }
+    const Solution& solution = *best->solution;
+    variations_ = variations(solution.built.problem, best->plan->plan, options_.variations);
+    for (const FoundPlan& found : variations_) {
+      add_plan(solution, found);
+    }
+    simulate_from(plans_);
+    plans_ = entries_.size();
+  }
+
+  void add_named() {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Entry& entry : entries_) {
+      best = std::min(best, entry.candidate.seconds);
+    }
+    for (const NamedStrategy& named : named_strategies()) {
+      const StrategyParts parts = named_parts(graph_, excerpts_, named.name, mesh_, 1);
+      Strategy whole;  // as far as hints have to be kept
+      if (!options_.hints.empty()) {
+        whole = named_strategy(named.name, graph_, mesh_);
+      }
+      for (const Solution& solution : solutions_) {
+        const double objective = objective_of(parts, solution);
+        if (!options_.baselines && objective > kOptimism * best) {
+          continue;
+        }
+        Entry& entry = entries_.emplace_back();
+        entry.candidate = {.approximate = !excerpts_.empty(), .objective_s = objective};
+        entry.parts = parts;
+        for (StrategyParts::Part& part : entry.parts.parts) {
+          part.strategy.microbatches = solution.microbatches;
+        }
+        whole.microbatches = solution.microbatches;
+        check_hints(entry, whole);
       }
     }
   }
 
-  void simulate_candidate(Candidate candidate) {
-    candidate.reason = broken_hint(graph_, options_.hints, candidate.strategy);
-    candidate.feasible = candidate.reason.empty();
-    if (candidate.feasible) {
-      const Program program = lower(graph_, candidate.strategy, options_.lowering);
-      candidate.memory_bytes = plan_memory(program, 0).bytes;  // the first rank's parts are largest
-      const Prediction prediction = simulate(program, costs_);
-      candidate.seconds = prediction.iteration_s;
-      candidate.busy = prediction.busy;
-      if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
-        candidate.feasible = false;
-        candidate.reason =
-            fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
-                        format_bytes(options_.memory_limit));
+  // 0 where the search does not know the strategy's rules.
+  double objective_of(const StrategyParts& parts, const Solution& solution) const {
+    if (!one_axis()) {
+      return 0.0;
+    }
+    double seconds = 0.0;
+    for (size_t p = 0; p < parts.parts.size(); ++p) {
+      const StrategyParts::Part& part = parts.parts[p];
+      const Problem& whole = solution.built.problem;
+      const Problem problem = excerpts_.empty() ? whole : excerpt_of(whole, excerpts_[p]);
+      const auto choices = choices_of(*part.graph, problem, solution.built, part.strategy);
+      if (!choices) {
+        return 0.0;
+      }
+      seconds += part.weight * evaluate(problem, *choices).seconds;
+    }
+    return seconds;
+  }
+
+  void simulate_from(size_t first) {
+    in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
+      Entry& entry = entries_[first + e];
+      if (!entry.candidate.feasible) {
+        return;
+      }
+      const Prediction prediction = simulated(entry.parts, costs_, options_.lowering);
+      entry.candidate.seconds = prediction.iteration_s;
+      entry.candidate.busy = prediction.busy;
+    });
+  }
+
+  void plan_memory(Entry& entry) const {
+    Candidate& candidate = entry.candidate;
+    if (!candidate.feasible) {
+      return;
+    }
+    candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
+      candidate.feasible = false;
+      candidate.reason =
+          fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
+                      format_bytes(options_.memory_limit));
+    }
+  }
+
+  template <typename Items, typename Of>
+  static void rank(Items& items, Of candidate_of) {
+    std::ranges::stable_sort(items, {}, [&](const auto& item) {
+      const Candidate& candidate = candidate_of(item);
+      return std::pair(!candidate.feasible, candidate.seconds);
+    });
+  }
+
+  void plan_memory_of_the_fastest() {
+    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
+    const size_t at_once = options_.baselines ? entries_.size() : 1;
+    for (size_t planned = 0; planned < entries_.size(); planned += at_once) {
+      in_parallel(at_once, options_.threads, [&](size_t e) { plan_memory(entries_[planned + e]); });
+      if (entries_[planned].candidate.feasible) {
+        break;
       }
     }
-    outcome_.candidates.push_back(std::move(candidate));
   }
 
   // The search estimates memory: what it found too large may fit.
-  void try_most_frugal() {
+  void add_most_frugal() {
     FrugalStrategy frugal = most_frugal_strategy(graph_, mesh_, costs_, options_);
     if (frugal.bytes > options_.memory_limit) {
       fail_infeasible(graph_, mesh_, costs_, options_, frugal);
     }
-    simulate_candidate({.strategy = std::move(frugal.strategy)});
+    const size_t first = entries_.size();
+    Entry& entry = entries_.emplace_back();
+    entry.by_axes = std::move(frugal.strategy);
+    entry.parts = parts_of(graph_, {}, entry.by_axes);
+    simulate_from(first);
+    plan_memory(entry);
   }
 
-  void rank_candidates() {
-    std::ranges::stable_sort(outcome_.candidates, {}, [](const Candidate& candidate) {
-      return std::pair(!candidate.feasible, candidate.seconds);
-    });
+  Strategy whole_strategy(const Entry& entry) const {
+    if (entry.plan != nullptr) {
+      return to_strategy(graph_, mesh_, entry.solution->built, entry.plan->plan);
+    }
+    if (!entry.by_axes.ops.empty()) {
+      return entry.by_axes;
+    }
+    const Strategy& part = entry.parts.parts[0].strategy;
+    Strategy strategy = excerpts_.empty() ? part : named_strategy(part.name, graph_, mesh_);
+    strategy.microbatches = part.microbatches;
+    return strategy;
+  }
+  static Strategy label_of(const Entry& entry) {
+    const Strategy& part = entry.parts.parts[0].strategy;
+    return {.name = part.name, .mesh = part.mesh, .microbatches = part.microbatches};
+  }
+
+  void finish() {
+    const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
+    if (std::ranges::none_of(entries_, feasible)) {
+      add_most_frugal();
+    }
+    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
+    for (Entry& entry : entries_) {
+      const bool whole =
+          options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
+      entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
+      outcome_.candidates.push_back(std::move(entry.candidate));
+    }
+    outcome_.strategy = outcome_.candidates[0].strategy;
+    outcome_.seconds = outcome_.candidates[0].seconds;
+    if (outcome_.objective_s == 0.0) {  // no plan fits by its own estimate of memory
+      outcome_.objective_s = outcome_.seconds;
+    }
+    const double bound = outcome_.lower_bound_s;
+    outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
   }
 
   const Graph& graph_;
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
-  std::vector<int> microbatches_;
-  std::vector<Candidate> plans_;
-  double bound_ = std::numeric_limits<double>::infinity();
+  std::vector<Solution> solutions_;
+  std::vector<uint64_t> signatures_;
+  std::vector<Excerpt> excerpts_;  // in which all blocks are equal
+  std::vector<Entry> entries_;
+  std::vector<FoundPlan> variations_;
+  size_t plans_ = 0;  // entries; named strategies are behind them
   SearchOutcome outcome_;
 };
 

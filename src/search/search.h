@@ -20,7 +20,10 @@ struct SearchOptions {
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   Hints hints;               // kept by every strategy that is found; see hints.h
   LoweringOptions lowering;
-  size_t simulated = 3;  // plans of the search that are simulated; the named strategies all are
+  size_t simulated = 3;   // plans of the search that are simulated
+  size_t variations = 6;  // of the fastest of them, if its graph is not deep: simulated too
+  bool baselines = true;  // all named strategies are simulated; else those that may be faster
+  size_t threads = 2;
 };
 
 // A strategy as the simulation sees it.
@@ -28,7 +31,8 @@ struct Candidate {
   Strategy strategy;
   double seconds = 0.0;      // of a step, simulated; not where it does not keep the hints
   BusyTimes busy;            // of that step
-  int64_t memory_bytes = 0;  // of the rank that needs most
+  int64_t memory_bytes = 0;  // of the rank that needs most; 0 where nobody asked, see below
+  bool approximate = false;  // seconds, busy and bytes are those of a deep graph: excerpt.h
   double objective_s = 0.0;  // what the search expected (problem.h); of named strategies: 0
   bool feasible = true;      // it keeps the hints and fits in the memory
   std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
@@ -45,10 +49,12 @@ struct SearchOutcome {
 
 // The fastest by simulation of the best plans that the dynamic programming finds and the named
 // strategies, each with every number of microbatches: never one that is predicted slower than any
-// of these. Needs no ranks and no devices.
-// Throws Error(infeasible) where none fits in the memory, with what the most frugal needs and what
-// would help (memory_limit.h); Error(usage) where the hints ask for more microbatches than there
-// are sequences.
+// that has been simulated. Without `baselines` those are left out whose objective is far above the
+// best plan's time, memory is planned for as many candidates, fastest first, as are needed to find
+// one that fits, and of a deep graph the others' strategies have a name and a number of
+// microbatches only. Needs no ranks and no devices. Throws Error(infeasible) where none fits in the
+// memory, with what the most frugal needs and what would help (memory_limit.h); Error(usage) where
+// the hints ask for more microbatches than there are sequences.
 SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options);
 

@@ -1,6 +1,7 @@
 #include "search/states.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "core/check.h"
@@ -159,10 +160,9 @@ double conversion(const TensorCosts& costs, const Problem& problem, const LaterR
       return (done & bit(read)) != 0 ? 0.0
                                      : reshard.comm_s + reshard.compute_s + price * reshard.bytes;
     };
-    for (int read = 0; read < problem.layouts; ++read) {
-      if ((layouts & bit(read)) != 0) {
-        total += std::max(0.0, cost(a.layout, done_a, read) - cost(b.layout, done_b, read));
-      }
+    for (; layouts != 0; layouts &= layouts - 1) {
+      const int read = std::countr_zero(layouts);
+      total += std::max(0.0, cost(a.layout, done_a, read) - cost(b.layout, done_b, read));
     }
   };
   add(costs.forward, later.wants, a.forward, b.forward);

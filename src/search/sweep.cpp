@@ -39,7 +39,7 @@ bool grown_alike(const Front& before, const Front& now, double tolerance, Number
 Sweep::Sweep(const Problem& problem, const Limits& limits)
     : problem_(problem), limits_(limits), expander_(problem, limits), front_(expander_.first()) {}
 
-void Sweep::run() {
+bool Sweep::run() {
   std::vector<Repeat> repeats;
   if (!limits_.memory) {  // which is used up block by block
     repeats = find_repeats(signatures_of(problem_));
@@ -60,6 +60,9 @@ void Sweep::run() {
       }
     }
     front_ = expander_.expand(op, front_);
+    if (limits_.certain && expander_.dropped_states()) {
+      return false;
+    }
     largest_front_ = std::max(largest_front_, front_.members.size());
     trace_of_[op] = traces_.size();
     std::vector<Trace>& trace = traces_.emplace_back();
@@ -69,6 +72,7 @@ void Sweep::run() {
     }
     ++op;
   }
+  return true;
 }
 
 size_t Sweep::skip(const Repeat& repeat, size_t block) {
@@ -83,7 +87,7 @@ size_t Sweep::skip(const Repeat& repeat, size_t block) {
     periods.push_back(period(snapshot, block));
   }
   const bool exact = std::ranges::any_of(periods, &Period::found);
-  if (!exact && limits_.width > 0 && !limits_.additive) {
+  if (!exact && limits_.width > 0 && !limits_.additive && !limits_.certain) {
     periods.push_back(estimate(block));
   }
   for (const Period& found : periods) {

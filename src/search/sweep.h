@@ -14,12 +14,14 @@ class Sweep {
  public:
   Sweep(const Problem& problem, const Limits& limits);
 
+  // False if it has ended early: Limits::certain.
+  bool run();
   // Afterwards:
-  void run();
   std::vector<Plan> plans() const;  // in the order of their priced seconds
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of the priced seconds, if there is one
   size_t expanded() const { return traces_.size(); }
+  size_t most_states() const { return expander_.most_states(); }
   size_t largest_front() const { return largest_front_; }
 
  private:

@@ -7,6 +7,24 @@
 #include "core/check.h"
 
 namespace hidup {
+namespace {
+
+struct Part {
+  int64_t start = 0, extent = 0;
+};
+
+// One of the parts of balanced_offsets().
+Part balanced_part(int64_t extent, int64_t parts, int64_t first, int64_t part) {
+  const int64_t least = extent / parts;
+  const int64_t larger = extent % parts;
+  const int64_t begin = first % parts;  // the larger parts are begin, begin + 1, ... and around
+  const int64_t before = std::clamp<int64_t>(part - begin, 0, larger) +
+                         std::clamp<int64_t>(begin + larger - parts, 0, part);
+  const int64_t turn = (part - begin + parts) % parts;
+  return {part * least + before, least + (turn < larger ? 1 : 0)};
+}
+
+}  // namespace
 
 int64_t ranks_of(const Mesh& mesh) {
   int64_t ranks = 1;
@@ -72,11 +90,12 @@ std::optional<Placement> parse_placement(std::string_view text) {
 }
 
 std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts, int64_t first) {
-  std::vector<int64_t> offsets = {0};
+  std::vector<int64_t> offsets;
+  offsets.reserve(static_cast<size_t>(parts) + 1);
   for (int64_t part = 0; part < parts; ++part) {
-    const int64_t turn = (part - first % parts + parts) % parts;
-    offsets.push_back(offsets.back() + extent / parts + (turn < extent % parts ? 1 : 0));
+    offsets.push_back(balanced_part(extent, parts, first, part).start);
   }
+  offsets.push_back(extent);
   return offsets;
 }
 
@@ -95,21 +114,24 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
     region.start[batch.dim] = batch.start;
     region.global[batch.dim] = batch.global;
   }
-  const std::vector<int64_t> coordinates = coordinates_of(mesh, rank);
+  int64_t inner = ranks_of(mesh);  // ranks that have this axis's coordinate and the outer ones
   for (size_t a = 0; a < mesh.size(); ++a) {
+    inner /= mesh[a].size;
     if (!layout[a].is_shard()) {
       continue;
     }
     const int d = layout[a].dim;
-    check(d >= 0 && d < region.dims, "{} of a tensor of {} dimensions", to_string(layout[a]),
-          region.dims);
-    auto offsets = balanced_offsets(region.extent[d], mesh[a].size, region.start[d]);
-    if (layout[a].first) {
-      std::fill(offsets.begin() + 1, offsets.end(), region.extent[d]);
+    if (d < 0 || d >= region.dims) {
+      fail(ExitCode::internal, "{} of a tensor of {} dimensions", to_string(layout[a]),
+           region.dims);
     }
-    const auto at = static_cast<size_t>(coordinates[a]);
-    region.start[d] += offsets[at];
-    region.extent[d] = offsets[at + 1] - offsets[at];
+    const int64_t coordinate = rank / inner % mesh[a].size;
+    Part part = balanced_part(region.extent[d], mesh[a].size, region.start[d], coordinate);
+    if (layout[a].first) {
+      part = coordinate == 0 ? Part{0, region.extent[d]} : Part{region.extent[d], 0};
+    }
+    region.start[d] += part.start;
+    region.extent[d] = part.extent;
   }
   return region;
 }

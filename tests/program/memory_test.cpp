@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "program/access.h"
 #include "program/verify.h"
 #include "sample.h"
 
@@ -22,6 +23,55 @@ TEST(MemoryPlan, IsRightOnEveryRankAndReusesActivations) {
     EXPECT_LT(plan.activation_bytes, activations);
     EXPECT_EQ(plan.parameter_bytes * 2, plan.optimizer_bytes);
   }
+}
+
+// Greedy by size, the lowest offset that is free, tried one by one.
+std::vector<int64_t> offsets_by_trying(const Program& program, const MemoryPlan& plan) {
+  const auto accesses = accesses_of(program);
+  const HappensBefore before(program);
+  const auto dies_before = [&](size_t a, size_t b) {
+    return std::ranges::all_of(accesses[a], [&](const Access& use) {
+      return before(use.instruction, accesses[b].front().instruction);
+    });
+  };
+  const auto aligned = [](int64_t bytes) {
+    return (bytes + kValueAlignment - 1) / kValueAlignment * kValueAlignment;
+  };
+  std::vector<size_t> order;
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    if (!program.values[v].persistent() && !accesses[v].empty()) {
+      order.push_back(v);
+    }
+  }
+  std::ranges::stable_sort(order, std::greater<>(), [&](size_t v) { return plan.sizes[v]; });
+  std::vector<int64_t> offsets = plan.offsets;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t v = order[i];
+    int64_t offset = plan.bytes - plan.activation_bytes;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t j = 0; j < i; ++j) {
+        const size_t other = order[j];
+        const int64_t end = offsets[other] + aligned(plan.sizes[other]);
+        if (offsets[other] < offset + aligned(plan.sizes[v]) && offset < end &&
+            !dies_before(v, other) && !dies_before(other, v)) {
+          offset = end;
+          moved = true;
+        }
+      }
+    }
+    offsets[v] = offset;
+  }
+  return offsets;
+}
+
+TEST(MemoryPlan, TakesTheLowestPlacesThatAreFree) {
+  for_all_programs(3, [](const Program& program) {
+    for (const int64_t rank : {0, 2}) {
+      const MemoryPlan plan = plan_memory(program, rank);
+      EXPECT_EQ(plan.offsets, offsets_by_trying(program, plan));
+    }
+  });
 }
 
 TEST(MemoryPlan, ARankMayHoldNothing) {

@@ -1,6 +1,8 @@
 // A small model and its data-parallel program, for the tests of this folder.
 #pragma once
 
+#include <functional>
+
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named.h"
@@ -34,6 +36,20 @@ inline Program sample_program(int64_t ranks, int64_t bucket_bytes = 2048, int64_
   const Graph graph = build_model(sample_deck(layers), 31);
   return lower(graph, named_strategy("dp", graph, {{"ranks", ranks}}),
                sample_options(bucket_bytes));
+}
+
+// The programs of all named strategies, with one microbatch and with two, of a model with experts.
+inline void for_all_programs(int64_t ranks, const std::function<void(const Program&)>& use) {
+  Deck deck = sample_deck();
+  deck.model.moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
+  const Graph graph = build_model(deck, 31);
+  for (const NamedStrategy& named : named_strategies()) {
+    for (const int microbatches : {1, 2}) {
+      Strategy strategy = named_strategy(named.name, graph, {{"ranks", ranks}});
+      strategy.microbatches = microbatches;
+      use(lower(graph, strategy, sample_options(2048)));
+    }
+  }
 }
 
 }  // namespace hidup

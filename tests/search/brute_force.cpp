@@ -3,31 +3,12 @@
 #include <algorithm>
 
 namespace hidup {
-namespace {
 
-// Calls `use` with the plan and every further stage from operation `op` on.
-void with_stages(Plan& plan, size_t op, bool all, const std::function<void(const Plan&)>& use) {
-  while (all && op < plan.starts.size() && plan.starts[op]) {
-    ++op;
-  }
-  if (!all || op >= plan.starts.size()) {
-    use(plan);
-    return;
-  }
-  with_stages(plan, op + 1, all, use);
-  plan.starts[op] = true;
-  with_stages(plan, op + 1, all, use);
-  plan.starts[op] = false;
-}
-
-}  // namespace
-
-void for_all_plans(const Problem& problem, bool all_stages,
-                   const std::function<void(const Plan&)>& use) {
+void for_all_plans(const Problem& problem, const std::function<void(const Plan&)>& use) {
   Plan plan{.choices = std::vector<int>(problem.ops.size())};
   while (true) {
     plan.starts = needed_starts(problem, plan.choices);
-    with_stages(plan, 0, all_stages, use);
+    use(plan);
     size_t op = 0;  // count: the choices are digits
     while (op < plan.choices.size() &&
            static_cast<size_t>(++plan.choices[op]) == problem.choices_of(op).choices.size()) {
@@ -39,9 +20,9 @@ void for_all_plans(const Problem& problem, bool all_stages,
   }
 }
 
-std::optional<double> least_seconds(const Problem& problem, bool all_stages) {
+std::optional<double> least_seconds(const Problem& problem) {
   std::optional<double> least;
-  for_all_plans(problem, all_stages, [&](const Plan& plan) {
+  for_all_plans(problem, [&](const Plan& plan) {
     const Evaluation cost = evaluate(problem, plan);
     if (cost.bytes <= problem.memory_limit) {
       least = std::min(cost.seconds, least.value_or(cost.seconds));

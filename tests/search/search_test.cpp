@@ -13,12 +13,10 @@
 #include "program/work.h"
 #include "search/build_problem.h"
 #include "search/named.h"
+#include "simple_costs.h"
 
 namespace hidup {
 namespace {
-
-constexpr double kBandwidth = 1e9;    // bytes per second
-constexpr int64_t kBucket = 1 << 16;  // the parameters fill many
 
 Graph model(int64_t layers) {
   Deck deck;
@@ -32,37 +30,6 @@ Graph model(int64_t layers) {
   deck.model.moe = {.experts = 4, .every = 2, .router = "top2", .capacity_factor = 1.25};
   deck.train.batch = 16;
   return build_model(deck, 1000);
-}
-
-// Every product at 10 Gflop/s, everything else at 5 GB/s, messages at 1 GB/s and 20 us.
-CostModel costs(double bandwidth = kBandwidth) {
-  Profile profile;
-  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
-    const auto opcode = static_cast<Opcode>(i);
-    if (!collective_of(opcode).empty() || opcode == Opcode::slice) {
-      CollectiveTimes times{.opcode = opcode};
-      for (double bytes = 64.0; bytes < 1e9; bytes *= 2.0) {
-        const double seconds = 2e-5 + bytes / bandwidth;
-        times.table.push_back({bytes, seconds, seconds, 1.0});
-      }
-      profile.collectives.push_back(std::move(times));
-    }
-    if (collective_of(opcode).empty()) {
-      profile.operations.push_back({.opcode = opcode,
-                                    .work = {.flops = 1e9, .bytes = 1e9, .sizes = {1000, 1000}},
-                                    .seconds = is_product(opcode) ? 0.1 : 0.2});
-    }
-  }
-  return CostModel(profile);
-}
-
-LoweringOptions lowering() {
-  return {.bucket_bytes = kBucket,
-          .optimizer = {{"beta1", 0.9},
-                        {"beta2", 0.999},
-                        {"epsilon", 1e-8},
-                        {"weight_decay", 0.1},
-                        {"decoupled", 1.0}}};
 }
 
 const Mesh kFour = {{"ranks", 4}};
@@ -108,13 +75,13 @@ class NamedStrategies : public testing::TestWithParam<const char*> {};
 // are simulated and planned.
 TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
   const Graph graph = model(2);
-  const CostModel model_costs = costs();
+  const CostModel model_costs = simple_costs();
   for (const int microbatches : {1, 2}) {
     const BuiltProblem built = build_problem(
-        graph, kFour, model_costs, {.microbatches = microbatches, .bucket_bytes = kBucket});
+        graph, kFour, model_costs, {.microbatches = microbatches, .bucket_bytes = kSmallBucket});
     Strategy strategy = named_strategy(GetParam(), graph, kFour);
     strategy.microbatches = microbatches;
-    const Program program = lower(graph, strategy, lowering());
+    const Program program = lower(graph, strategy, simple_lowering());
 
     const std::vector<int> choices = choices_of(graph, built, strategy);
     double forward = 0.0;
@@ -150,22 +117,22 @@ INSTANTIATE_TEST_SUITE_P(All, NamedStrategies,
 TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   for (const double bandwidth : {1e8, 1e9, 1e11}) {
     const Graph graph = model(2);
-    const CostModel model_costs = costs(bandwidth);
+    const CostModel model_costs = simple_costs(bandwidth);
     const SearchOutcome outcome =
-        search_strategy(graph, kFour, model_costs, {.lowering = lowering()});
+        search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
     EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
     EXPECT_GE(outcome.gap, 0.0);
     for (const NamedStrategy& named : named_strategies()) {
       for (const int microbatches : {1, 2, 4}) {
         Strategy strategy = named_strategy(named.name, graph, kFour);
         strategy.microbatches = microbatches;
-        const Program program = lower(graph, strategy, lowering());
+        const Program program = lower(graph, strategy, simple_lowering());
         EXPECT_LE(outcome.seconds, simulate(program, model_costs).iteration_s * (1 + 1e-9))
             << named.name;
       }
     }
     for (const Candidate& candidate : outcome.candidates) {
-      const Program program = lower(graph, candidate.strategy, lowering());
+      const Program program = lower(graph, candidate.strategy, simple_lowering());
       for (int64_t rank = 0; rank < ranks_of(kFour); ++rank) {
         EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
       }
@@ -173,11 +140,44 @@ TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   }
 }
 
+// Neither the number of threads nor what nobody asks for changes what is found.
+TEST(Search, FindsTheSameWithLessEffort) {
+  for (const double bandwidth : {1e8, 1e10}) {
+    const Graph graph = model(2);
+    const CostModel model_costs = simple_costs(bandwidth);
+    SearchOptions options{.lowering = simple_lowering(), .threads = 1};
+    const SearchOutcome all = search_strategy(graph, kFour, model_costs, options);
+    options.threads = 3;
+    const SearchOutcome threads = search_strategy(graph, kFour, model_costs, options);
+    EXPECT_EQ(print_strategy(graph, all.strategy), print_strategy(graph, threads.strategy));
+    EXPECT_EQ(all.candidates.size(), threads.candidates.size());
+    options.baselines = false;
+    const SearchOutcome few = search_strategy(graph, kFour, model_costs, options);
+    EXPECT_EQ(print_strategy(graph, all.strategy), print_strategy(graph, few.strategy));
+    EXPECT_LT(few.candidates.size(), all.candidates.size());
+    EXPECT_EQ(few.candidates[0].memory_bytes, all.candidates[0].memory_bytes);
+    EXPECT_DOUBLE_EQ(few.gap, all.gap);
+  }
+}
+
+// The search of a deep graph simulates excerpts of it; its program takes what they say.
+TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
+  const Graph graph = model(40);
+  const CostModel model_costs = simple_costs();
+  const SearchOutcome outcome =
+      search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
+  EXPECT_TRUE(outcome.candidates[0].approximate);
+  EXPECT_EQ(outcome.strategy.ops.size(), graph.ops().size());
+  const Program program = lower(graph, outcome.strategy, simple_lowering());
+  EXPECT_NEAR(simulate(program, model_costs).iteration_s, outcome.seconds, 0.01 * outcome.seconds);
+  EXPECT_NO_THROW(verify(program, plan_memory(program, 0)));
+}
+
 // On one rank nothing is communicated, and there is one way.
 TEST(Search, OfOneRankComputesAsOneRankDoes) {
   const Graph graph = model(1);
   const SearchOutcome outcome =
-      search_strategy(graph, {{"ranks", 1}}, costs(), {.lowering = lowering()});
+      search_strategy(graph, {{"ranks", 1}}, simple_costs(), {.lowering = simple_lowering()});
   EXPECT_EQ(outcome.strategy.microbatches, 1);
   for (const OpStrategy& op : outcome.strategy.ops) {
     EXPECT_EQ(op.rules.size(), 1U);
@@ -186,26 +186,27 @@ TEST(Search, OfOneRankComputesAsOneRankDoes) {
 
 TEST(Search, KeepsTheLimitOfMemory) {
   const Graph graph = model(2);
-  const CostModel model_costs = costs();
-  const SearchOutcome free = search_strategy(graph, kFour, model_costs, {.lowering = lowering()});
+  const CostModel model_costs = simple_costs();
+  const SearchOutcome free =
+      search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
   int64_t least = free.candidates[0].memory_bytes;
   for (const Candidate& candidate : free.candidates) {
     least = std::min(least, candidate.memory_bytes);
   }
   const int64_t limit = least + least / 20;
-  const SearchOutcome tight =
-      search_strategy(graph, kFour, model_costs, {.memory_limit = limit, .lowering = lowering()});
+  const SearchOutcome tight = search_strategy(
+      graph, kFour, model_costs, {.memory_limit = limit, .lowering = simple_lowering()});
   for (const Candidate& candidate : tight.candidates) {
     EXPECT_EQ(candidate.feasible, candidate.memory_bytes <= limit);
   }
   EXPECT_TRUE(tight.candidates[0].feasible);
-  EXPECT_THROW(
-      search_strategy(graph, kFour, model_costs, {.memory_limit = 1000, .lowering = lowering()}),
-      Error);
+  EXPECT_THROW(search_strategy(graph, kFour, model_costs,
+                               {.memory_limit = 1000, .lowering = simple_lowering()}),
+               Error);
 }
 
 TEST(Search, EqualLayersShareTheirChoices) {
-  const CostModel model_costs = costs();
+  const CostModel model_costs = simple_costs();
   const BuiltProblem few = build_problem(model(4), kFour, model_costs, {});
   const BuiltProblem many = build_problem(model(40), kFour, model_costs, {});
   EXPECT_EQ(few.problem.kinds.size(), many.problem.kinds.size());

@@ -24,6 +24,25 @@ TEST(BalancedOffsets, DifferByOneAtMost) {
   }
 }
 
+// From part `first` on and around, one more each until nothing is left.
+TEST(BalancedOffsets, GiveTheLargerPartsFromTheFirstOn) {
+  EXPECT_EQ(balanced_offsets(5, 4, 3), (std::vector<int64_t>{0, 1, 2, 3, 5}));
+  for (int64_t extent = 0; extent < 20; ++extent) {
+    for (int64_t parts = 1; parts < 7; ++parts) {
+      for (int64_t first = 0; first < 15; ++first) {
+        std::vector<int64_t> sizes(static_cast<size_t>(parts), extent / parts);
+        for (int64_t more = 0; more < extent % parts; ++more) {
+          ++sizes[static_cast<size_t>((first + more) % parts)];
+        }
+        const std::vector<int64_t> offsets = balanced_offsets(extent, parts, first);
+        for (size_t p = 0; p < sizes.size(); ++p) {
+          EXPECT_EQ(offsets[p + 1] - offsets[p], sizes[p]) << extent << " " << parts << " " << first;
+        }
+      }
+    }
+  }
+}
+
 // Every element of a sharded tensor is on exactly one rank.
 TEST(RegionOf, CoversTheTensorOnce) {
   const Mesh mesh = {{"node", 2}, {"gpu", 3}};

@@ -1,0 +1,94 @@
+#include "program/occupied.h"
+
+#include <algorithm>
+
+namespace hidup {
+namespace {
+
+// Calls visit with the nodes that together are the moments [begin, end).
+template <typename Visit>
+void for_nodes(size_t moments, size_t begin, size_t end, Visit visit) {
+  for (begin += moments, end += moments; begin < end; begin /= 2, end /= 2) {
+    if (begin % 2 == 1) {
+      visit(begin++);
+    }
+    if (end % 2 == 1) {
+      visit(--end);
+    }
+  }
+}
+
+// With all nodes of which the moment is a part.
+template <typename Visit>
+void for_nodes_above(size_t moments, size_t moment, Visit visit) {
+  for (size_t node = moment + moments; node > 0; node /= 2) {
+    visit(node);
+  }
+}
+
+}  // namespace
+
+void ByteRanges::add(int64_t begin, int64_t end) {
+  if (begin >= end) {
+    return;
+  }
+  // Those that overlap or touch become one.
+  const auto first = std::ranges::lower_bound(ranges_, begin, {}, &Range::end);
+  auto last = first;
+  for (; last != ranges_.end() && last->begin <= end; ++last) {
+    begin = std::min(begin, last->begin);
+    end = std::max(end, last->end);
+  }
+  if (first == last) {
+    ranges_.insert(first, {begin, end});
+  } else {
+    *first = {begin, end};
+    ranges_.erase(first + 1, last);
+  }
+}
+
+int64_t ByteRanges::free_from(int64_t at, int64_t bytes) const {
+  auto range = std::ranges::upper_bound(ranges_, at, {}, &Range::end);
+  for (; range != ranges_.end() && range->begin < at + bytes; ++range) {
+    at = range->end;
+  }
+  return at;
+}
+
+void OccupiedBytes::add_during(size_t begin, size_t end, int64_t first_byte, int64_t end_byte) {
+  for_nodes(moments_, begin, end, [&](size_t node) { nodes_[node].add(first_byte, end_byte); });
+}
+
+void OccupiedBytes::append_at(size_t moment, std::vector<const ByteRanges*>& ranges) const {
+  for_nodes_above(moments_, moment, [&](size_t node) {
+    if (!nodes_[node].empty()) {
+      ranges.push_back(&nodes_[node]);
+    }
+  });
+}
+
+void OccupiedBytes::add_at(size_t moment, int64_t first_byte, int64_t end_byte) {
+  for_nodes_above(moments_, moment, [&](size_t node) { nodes_[node].add(first_byte, end_byte); });
+}
+
+void OccupiedBytes::append_during(size_t begin, size_t end,
+                                  std::vector<const ByteRanges*>& ranges) const {
+  for_nodes(moments_, begin, end, [&](size_t node) {
+    if (!nodes_[node].empty()) {
+      ranges.push_back(&nodes_[node]);
+    }
+  });
+}
+
+int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes) {
+  // Around until all of them one behind the other have been passed without moving on.
+  size_t passed = 0;
+  for (size_t i = 0; passed < ranges.size(); i = i + 1 < ranges.size() ? i + 1 : 0) {
+    const int64_t next = ranges[i]->free_from(at, bytes);
+    passed = next == at ? passed + 1 : 1;
+    at = next;
+  }
+  return at;
+}
+
+}  // namespace hidup

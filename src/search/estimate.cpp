@@ -1,0 +1,108 @@
+#include "search/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "program/memory.h"
+#include "search/named.h"
+
+namespace hidup {
+namespace {
+
+// Whether the choice stores the parameters, which the operation is the first to use, alike.
+bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
+  for (size_t p = 0; p < meaning.inputs.size(); ++p) {
+    const TensorId id = op.inputs[meaning.inputs[p]];
+    const auto stored =
+        std::ranges::lower_bound(strategy.parameters, id, {}, &ParameterStrategy::tensor);
+    if (stored == strategy.parameters.end() || stored->tensor != id ||
+        stored->storage != meaning.parameters[p].storage ||
+        stored->optimizer_state != meaning.parameters[p].optimizer_state) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+StrategyParts parts_of(const Graph& graph, const std::vector<Excerpt>& excerpts,
+                       const Strategy& strategy) {
+  StrategyParts result;
+  for (const Excerpt& excerpt : excerpts) {
+    result.parts.push_back({&excerpt.graph, excerpt_of(strategy, excerpt), excerpt.weight});
+  }
+  if (excerpts.empty()) {
+    result.parts.push_back({&graph, strategy});
+  }
+  return result;
+}
+
+StrategyParts named_parts(const Graph& graph, const std::vector<Excerpt>& excerpts,
+                          std::string_view name, const Mesh& mesh, int microbatches) {
+  StrategyParts result;
+  for (const Excerpt& excerpt : excerpts) {
+    result.parts.push_back(
+        {&excerpt.graph, named_strategy(name, excerpt.graph, mesh), excerpt.weight});
+  }
+  if (excerpts.empty()) {
+    result.parts.push_back({&graph, named_strategy(name, graph, mesh)});
+  }
+  for (StrategyParts::Part& part : result.parts) {
+    part.strategy.microbatches = microbatches;
+  }
+  return result;
+}
+
+Prediction simulated(const StrategyParts& parts, const CostModel& costs,
+                     const LoweringOptions& lowering) {
+  Prediction sum;
+  for (const StrategyParts::Part& part : parts.parts) {
+    const Prediction one = simulate(lower(*part.graph, part.strategy, lowering), costs);
+    sum.iteration_s += part.weight * one.iteration_s;
+    sum.busy.compute_s += part.weight * one.busy.compute_s;
+    sum.busy.comm_s += part.weight * one.busy.comm_s;
+    sum.busy.exposed_comm_s += part.weight * one.busy.exposed_comm_s;
+  }
+  return sum;
+}
+
+int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering) {
+  double bytes = 0.0;
+  for (const StrategyParts::Part& part : parts.parts) {
+    const Program program = lower(*part.graph, part.strategy, lowering);
+    bytes += part.weight * static_cast<double>(plan_memory(program, 0).bytes);
+  }
+  return std::llround(bytes);
+}
+
+std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& problem,
+                                           const BuiltProblem& built, const Strategy& strategy) {
+  std::vector<int> choices;
+  std::vector<int> latest(problem.kinds.size());  // per kind, tried first
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const auto kind = static_cast<size_t>(problem.ops[op].kind);
+    const std::vector<ChoiceMeaning>& meanings = built.meanings[kind];
+    const auto computes_so = [&](const ChoiceMeaning& meaning) {
+      return meaning.ways.rules == strategy.ops[op].rules;
+    };
+    const auto is_it = [&](const ChoiceMeaning& meaning) {
+      return computes_so(meaning) && stores_alike(graph.ops()[op], meaning, strategy);
+    };
+    if (!is_it(meanings[static_cast<size_t>(latest[kind])])) {
+      auto found = std::ranges::find_if(meanings, is_it);
+      if (found == meanings.end()) {
+        found = std::ranges::find_if(meanings, computes_so);  // the first storage: as it is used
+      }
+      if (found == meanings.end()) {
+        return std::nullopt;
+      }
+      latest[kind] = static_cast<int>(found - meanings.begin());
+    }
+    choices.push_back(latest[kind]);
+  }
+  return choices;
+}
+
+}  // namespace hidup

@@ -1,0 +1,130 @@
+// Deep graphs by shorter ones, against the whole.
+#include "search/excerpt.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/transformer.h"
+#include "program/memory.h"
+#include "search/estimate.h"
+#include "search/named.h"
+#include "search/repeats.h"
+#include "simple_costs.h"
+
+namespace hidup {
+namespace {
+
+const Mesh kFour = {{"ranks", 4}};
+
+Graph model(int64_t layers, int64_t moe_every) {
+  Deck deck;
+  deck.model = {.family = "bert",
+                .layers = layers,
+                .hidden = 64,
+                .ffn = 256,
+                .heads = 4,
+                .sequence = 32,
+                .dropout = 0.1};
+  if (moe_every > 0) {
+    deck.model.moe = {.experts = 4, .every = moe_every, .router = "top2", .capacity_factor = 1.25};
+  }
+  deck.train.batch = 16;
+  return build_model(deck, 1000);
+}
+
+std::vector<uint64_t> signatures(const Graph& graph) {
+  return signatures_of(build_problem(graph, kFour, simple_costs(), {}).problem);
+}
+
+TEST(Excerpts, ShallowGraphsAreTakenWhole) {
+  for (const int64_t layers : {1, 4, 8}) {
+    EXPECT_TRUE(excerpts_of(model(layers, 2), signatures(model(layers, 2))).empty()) << layers;
+  }
+}
+
+TEST(Excerpts, AreGraphsWithFewerBlocks) {
+  const Graph graph = model(40, 2);
+  const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
+  ASSERT_EQ(excerpts.size(), 2U);
+  double weights = 0.0;
+  double ops = 0.0;
+  double parameters = 0.0;
+  for (const Excerpt& excerpt : excerpts) {
+    const auto layers = static_cast<int64_t>(
+        2 * std::ranges::count(excerpt.graph.ops(), OpKind::combine, &Op::kind));
+    const Graph same = model(layers, 2);
+    EXPECT_EQ(excerpt.graph.ops().size(), same.ops().size());
+    EXPECT_EQ(excerpt.graph.parameter_count(), same.parameter_count());
+    EXPECT_LE(layers, 12);
+    weights += excerpt.weight;
+    ops += excerpt.weight * static_cast<double>(excerpt.graph.ops().size());
+    parameters += excerpt.weight * static_cast<double>(excerpt.graph.parameter_count());
+  }
+  // Lines through what grows evenly meet the whole.
+  EXPECT_NEAR(weights, 1.0, 1e-12);
+  EXPECT_NEAR(ops, static_cast<double>(graph.ops().size()), 1e-6);
+  EXPECT_NEAR(parameters, static_cast<double>(graph.parameter_count()), 1e-3);
+}
+
+// A residual connection over many blocks: these are not alike, and none may be left out in a way
+// that its reader would notice.
+TEST(Excerpts, LeaveOutOnlyBlocksThatNobodyElseReads) {
+  Graph graph("skips");
+  const TensorId tokens = graph.add_input("tokens", DType::i32, {8, 16});
+  const TensorId table = graph.add_parameter("table", {100, 32}, {}, false);
+  TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table});
+  const TensorId first = x;
+  for (int block = 0; block < 400; ++block) {
+    const std::string name = "blocks." + std::to_string(block);
+    const TensorId weight = graph.add_parameter(name + ".weight", {32, 32}, {}, true);
+    const TensorId y = graph.add_op(OpKind::matmul, name, {x, weight}, {{"contract", 1.0}});
+    const TensorId z = graph.add_op(OpKind::relu, name + ".relu", {y});
+    x = graph.add_op(OpKind::add, name + ".sum", {z, block == 200 ? first : x});
+  }
+  const TensorId head = graph.add_parameter("head", {32, 100}, {}, true);
+  const TensorId logits = graph.add_op(OpKind::matmul, "logits", {x, head}, {{"contract", 1.0}});
+  const TensorId targets = graph.add_input("targets", DType::i32, {8, 16});
+  graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
+  const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
+  EXPECT_EQ(excerpts.size(), 3U);  // blocks before the skip, and behind it
+  for (const Excerpt& excerpt : excerpts) {
+    const TensorId skip = excerpt.graph.find("blocks.200.sum");
+    ASSERT_GE(skip, 0);
+    const Op& op = excerpt.graph.op(excerpt.graph.tensor(skip).producer);
+    EXPECT_EQ(excerpt.graph.tensor(op.inputs[1]).name, "embedding");
+  }
+}
+
+class DeepStrategies : public testing::TestWithParam<std::string_view> {};
+
+// What extrapolation may be off by: half a percent of the time, one of the memory.
+TEST_P(DeepStrategies, AreSimulatedByExcerpts) {
+  for (const int64_t moe_every : {0, 2}) {
+    const Graph graph = model(40, moe_every);
+    const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
+    ASSERT_FALSE(excerpts.empty());
+    for (const int microbatches : {1, 2}) {
+      const CostModel costs = simple_costs();
+      const StrategyParts parts = named_parts(graph, excerpts, GetParam(), kFour, microbatches);
+      Strategy strategy = named_strategy(GetParam(), graph, kFour);
+      strategy.microbatches = microbatches;
+      const StrategyParts same = parts_of(graph, excerpts, strategy);
+      const LoweringOptions lowering = simple_lowering();
+      const double seconds = simulated(parts, costs, lowering).iteration_s;
+      EXPECT_DOUBLE_EQ(seconds, simulated(same, costs, lowering).iteration_s);
+      const Program program = lower(graph, strategy, lowering);
+      const double whole = simulate(program, costs).iteration_s;
+      EXPECT_NEAR(seconds, whole, 0.005 * whole) << microbatches;
+      const auto bytes = static_cast<double>(plan_memory(program, 0).bytes);
+      EXPECT_NEAR(static_cast<double>(planned_bytes(parts, lowering)), bytes, 0.01 * bytes);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeepStrategies,
+                         testing::Values("dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe",
+                                         "megatron", "megatron-sp", "ps"));
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,39 @@
+#include "simple_costs.h"
+
+#include <utility>
+
+#include "program/work.h"
+
+namespace hidup {
+
+CostModel simple_costs(double bandwidth) {
+  Profile profile;
+  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
+    const auto opcode = static_cast<Opcode>(i);
+    if (!collective_of(opcode).empty() || opcode == Opcode::slice) {
+      CollectiveTimes times{.opcode = opcode};
+      for (double bytes = 64.0; bytes < 1e9; bytes *= 2.0) {
+        const double seconds = 2e-5 + bytes / bandwidth;
+        times.table.push_back({bytes, seconds, seconds, 1.0});
+      }
+      profile.collectives.push_back(std::move(times));
+    }
+    if (collective_of(opcode).empty()) {
+      profile.operations.push_back({.opcode = opcode,
+                                    .work = {.flops = 1e9, .bytes = 1e9, .sizes = {1000, 1000}},
+                                    .seconds = is_product(opcode) ? 0.1 : 0.2});
+    }
+  }
+  return CostModel(profile);
+}
+
+LoweringOptions simple_lowering() {
+  return {.bucket_bytes = kSmallBucket,
+          .optimizer = {{"beta1", 0.9},
+                        {"beta2", 0.999},
+                        {"epsilon", 1e-8},
+                        {"weight_decay", 0.1},
+                        {"decoupled", 1.0}}};
+}
+
+}  // namespace hidup
