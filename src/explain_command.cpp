@@ -240,7 +240,8 @@ int explain(const ExplainOptions& options) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, step, profile);
+  print_plan(subject, strategy, profile);
+  fmt::print("          {}\n", describe(step.plan));
   report.print();
   fmt::print("\ncandidates\n");
   print_candidates(candidates);

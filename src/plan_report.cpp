@@ -8,14 +8,16 @@
 
 namespace hidup {
 
-void print_plan(const Subject& subject, const Strategy& strategy, const Forecast& step,
-                const Profile& costs) {
+void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs) {
+  const PredictedStep& step = strategy.predicted.value();
   fmt::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
              format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
   fmt::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
-  fmt::print("predicted {}\n", describe(step.prediction));
-  fmt::print("memory    {}\n", describe(step.plan));
   fmt::print("costs     of {}\n", costs.key.device);
+  fmt::print("predicted {}\n",
+             describe({.iteration_s = step.iteration_s,
+                       .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
+  fmt::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
 }
 
 void print_candidates(const std::vector<Candidate>& candidates) {

@@ -11,9 +11,8 @@ namespace hidup {
 
 using Json = nlohmann::ordered_json;
 
-// The strategy, its predicted step and memory, and what the prediction rests on.
-void print_plan(const Subject& subject, const Strategy& strategy, const Forecast& step,
-                const Profile& costs);
+// The strategy, the predicted step and memory that its notes have, and what these rest on.
+void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs);
 // A line per candidate: its step's time, against that of the first one, and why it lost.
 void print_candidates(const std::vector<Candidate>& candidates);
 

@@ -36,9 +36,12 @@ int search(const SearchCommandOptions& options) {
   const double seconds = monotonic_seconds() - began;
 
   Strategy& strategy = found.strategy;
-  const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
-  annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
+  const Candidate& best = found.candidates[0];
+  strategy.predicted = {best.seconds, best.busy.compute_s, best.busy.comm_s,
+                        best.busy.exposed_comm_s, best.memory_bytes};
   if (!options.strategy_out.empty()) {
+    const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
+    annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
     write_text_file(options.strategy_out, print_strategy(subject.graph, strategy), "strategy");
   }
   std::vector<Candidate> baselines;
@@ -57,7 +60,7 @@ int search(const SearchCommandOptions& options) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, step, profile);
+  print_plan(subject, strategy, profile);
   fmt::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
              format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
   print_candidates(baselines);

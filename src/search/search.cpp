@@ -33,11 +33,18 @@ class Search {
   }
 
   SearchOutcome run() {
-    in_parallel(solutions_.size(), options_.threads, [&](size_t s) { solve_for(solutions_[s]); });
     if (one_axis()) {
+      in_parallel(solutions_.size(), options_.threads, [&](size_t s) { build(solutions_[s]); });
       signatures_ = signatures_of(solutions_[0].built.problem);
       excerpts_ = excerpts_of(graph_, signatures_);
     }
+    in_parallel(solutions_.size() + 1, options_.threads, [&](size_t s) {
+      if (s < solutions_.size()) {
+        solve_for(solutions_[s]);
+      } else {
+        prepare_named();
+      }
+    });
     add_plans();
     simulate_from(0);
     add_variations();
@@ -67,19 +74,31 @@ class Search {
   };
   bool one_axis() const { return axes_in_use(mesh_) <= 1; }
 
-  void solve_for(Solution& solution) {
-    const BuildOptions build = {.microbatches = solution.microbatches,
-                                .bucket_bytes = options_.lowering.bucket_bytes,
-                                .memory_limit = options_.memory_limit > 0
-                                                    ? static_cast<double>(options_.memory_limit)
-                                                    : std::numeric_limits<double>::infinity(),
-                                .hints = &options_.hints};
-    if (!one_axis()) {
-      solution.by_axes = search_by_axes(graph_, mesh_, costs_, build, options_.effort);
-      return;
+  BuildOptions build_options(const Solution& solution) const {
+    return {.microbatches = solution.microbatches,
+            .bucket_bytes = options_.lowering.bucket_bytes,
+            .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
+                                                      : std::numeric_limits<double>::infinity(),
+            .hints = &options_.hints};
+  }
+
+  void build(Solution& solution) const {
+    solution.built = build_problem(graph_, mesh_, costs_, build_options(solution));
+  }
+
+  void solve_for(Solution& solution) const {
+    if (one_axis()) {
+      solution.found = solve(solution.built.problem, options_.effort);
+    } else {
+      solution.by_axes =
+          search_by_axes(graph_, mesh_, costs_, build_options(solution), options_.effort);
     }
-    solution.built = build_problem(graph_, mesh_, costs_, build);
-    solution.found = solve(solution.built.problem, options_.effort);
+  }
+
+  void prepare_named() {
+    for (const NamedStrategy& named : named_strategies()) {
+      named_.push_back(named_parts(graph_, excerpts_, named.name, mesh_, 1));
+    }
   }
 
   // The best plan for every number of microbatches, and the best of the others.
@@ -172,11 +191,10 @@ class Search {
     for (const Entry& entry : entries_) {
       best = std::min(best, entry.candidate.seconds);
     }
-    for (const NamedStrategy& named : named_strategies()) {
-      const StrategyParts parts = named_parts(graph_, excerpts_, named.name, mesh_, 1);
+    for (const StrategyParts& parts : named_) {
       Strategy whole;  // as far as hints have to be kept
       if (!options_.hints.empty()) {
-        whole = named_strategy(named.name, graph_, mesh_);
+        whole = named_strategy(parts.parts[0].strategy.name, graph_, mesh_);
       }
       for (const Solution& solution : solutions_) {
         const double objective = objective_of(parts, solution);
@@ -317,7 +335,8 @@ class Search {
   const SearchOptions& options_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
-  std::vector<Excerpt> excerpts_;  // in which all blocks are equal
+  std::vector<Excerpt> excerpts_;     // in which all blocks are equal
+  std::vector<StrategyParts> named_;  // of one microbatch
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
   size_t plans_ = 0;  // entries; named strategies are behind them

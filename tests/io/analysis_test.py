@@ -86,7 +86,8 @@ class Run(unittest.TestCase):
         self.assertEqual(list(program["name"]), ["embed", "embed.grad"])
         self.assertEqual(list(program["microbatch"]), [0, -1])
         self.assertEqual(hidup_timings.read_strategy(self.path),
-                         {"name": "dp", "hash": "89abcdef01234567", "text": "format_version: 1\n"})
+                         {"name": "dp", "hash": "89abcdef01234567", "search_s": 0.0,
+                          "text": "format_version: 1\n"})
         attributes = hidup_timings.read_attributes(self.path)
         self.assertEqual(attributes["model"], "tiny")
         self.assertEqual(list(attributes["hostnames"]), ["node-0", "node-0", "node-1"])
