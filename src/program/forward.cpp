@@ -94,10 +94,13 @@ void Lowering::plan_parameter_buckets() {
           [&](const ParameterBucket& b) { return b.storage == storage && b.wanted == wanted; });
       const bool full =
           open != parameter_buckets_.rend() && bytes_of(open->parameters) >= options_.bucket_bytes;
+      const bool begins = open == parameter_buckets_.rend() || full;
       const auto at =
-          open == parameter_buckets_.rend() || full
-              ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
-              : open.base() - 1;
+          begins ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
+                 : open.base() - 1;
+      if (begins) {
+        gathers_.insert(op);
+      }
       at->parameters.push_back(id);
       parameter_bucket_[{id, to_string(wanted)}] =
           static_cast<size_t>(at - parameter_buckets_.begin());

@@ -49,6 +49,9 @@ Program Lowering::run() {
   plan_parameter_buckets();
   for (microbatch_ = 0; microbatch_ < strategy_.microbatches; ++microbatch_) {
     for (OpId op = 0; op < op_count(); ++op) {
+      if (gathers_.contains(op)) {  // all microbatches compute while the next bucket comes
+        lane().cuts.push_back(lane().instructions.size());
+      }
       forward(op);
     }
   }

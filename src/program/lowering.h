@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,8 @@ class Lowering {
     std::vector<Operands> saved;             // per operation: kept for its backward pass
     std::vector<std::vector<Sum>> gradient;  // per activation: contributions so far
     std::vector<Instruction> instructions;   // of the pass that is being written
-    std::vector<size_t> cuts;                // where in them a bucket of gradients is complete
+    std::vector<size_t> cuts;                // where in them a bucket of parameters is needed, or
+                                             // one of gradients complete
   };
 
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
@@ -202,6 +204,7 @@ class Lowering {
   std::map<TensorId, const ParameterStrategy*> stored_;
   std::vector<ParameterBucket> parameter_buckets_;
   std::map<std::pair<TensorId, std::string>, size_t> parameter_bucket_;  // by tensor and layout
+  std::set<OpId> gathers_;  // that are the first to need a bucket of parameters
   std::vector<GradientGroup> groups_;
   int buckets_ = 0;
   Phase phase_ = Phase::forward;

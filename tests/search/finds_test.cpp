@@ -96,6 +96,7 @@ TEST(Finds, MegatronsPairsWhereTheBatchIsTiny) {
 TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
   Setting setting = small_setting();
   setting.deck.train.batch = 8;
+  setting.options.microbatches = {1};
   EXPECT_EQ(stored_part(setting.graph(), setting.search().strategy), 1.0);
   setting.options.memory_limit = 3'000'000;
   const Candidate tight = own_of(setting.search());
