@@ -36,7 +36,8 @@ TEST(BalancedOffsets, GiveTheLargerPartsFromTheFirstOn) {
         }
         const std::vector<int64_t> offsets = balanced_offsets(extent, parts, first);
         for (size_t p = 0; p < sizes.size(); ++p) {
-          EXPECT_EQ(offsets[p + 1] - offsets[p], sizes[p]) << extent << " " << parts << " " << first;
+          EXPECT_EQ(offsets[p + 1] - offsets[p], sizes[p])
+              << extent << " " << parts << " " << first;
         }
       }
     }
