@@ -63,15 +63,15 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
 
 namespace {
 
-LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                      const std::optional<Profile>& costs, const std::string& hints) {
-  if (!costs) {
+LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
+  if (!basis.costs) {
     fail(ExitCode::usage,
          "--strategy search needs times: cluster.profile, or cluster.device.flops and the "
          "bandwidth of every axis of cluster.mesh; or name a strategy");
   }
+  deck.cluster.device_memory = basis.memory;
   const double began = monotonic_seconds();
-  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*costs), hints, false);
+  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*basis.costs), basis.hints, false);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
             format_seconds(found.seconds), format_seconds(seconds));
@@ -80,14 +80,13 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
 
 }  // namespace
 
-LoadedStrategy load_strategy(const std::string& choice, const std::string& hints, const Deck& deck,
-                             const Graph& graph, const Mesh& mesh,
-                             const std::optional<Profile>& costs, Communicator& world) {
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const SearchBasis& basis, Communicator& world) {
   LoadedStrategy loaded;
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      loaded = choice == kSearch ? search(deck, graph, mesh, costs, hints)
+      loaded = choice == kSearch ? search(deck, graph, mesh, basis)
                                  : LoadedStrategy{choose_strategy(choice, deck, graph, mesh)};
       text = print_strategy(graph, loaded.strategy);
     }

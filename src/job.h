@@ -36,16 +36,21 @@ DeviceOptions own_device(const MpiSession& mpi);
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
+// What a search in a run rests on.
+struct SearchBasis {
+  const std::optional<Profile>& costs;
+  const std::string& hints;  // a file, or empty
+  int64_t memory = 0;        // bytes of a rank's device
+};
+
 struct LoadedStrategy {
   Strategy strategy;
   double search_s = 0.0;  // 0: it was not searched for
 };
 // Rank 0 reads, makes or searches for the strategy, all ranks parse the same text; that all have
-// the same is checked, not assumed. `costs` and
-// `hints` (a file, or empty): what a search rests on.
-LoadedStrategy load_strategy(const std::string& choice, const std::string& hints, const Deck& deck,
-                             const Graph& graph, const Mesh& mesh,
-                             const std::optional<Profile>& costs, Communicator& world);
+// the same is checked, not assumed.
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const SearchBasis& basis, Communicator& world);
 
 // Every rank makes the program; that all made the same is checked, not assumed.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,

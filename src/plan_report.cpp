@@ -20,6 +20,17 @@ void print_plan(const Subject& subject, const Strategy& strategy, const Profile&
   fmt::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
 }
 
+namespace {
+
+// "+12.3 %", "15.0 times"
+std::string compared(double seconds, double best) {
+  const double ratio = seconds / best;
+  return ratio < 2.0 ? fmt::format("{:+.1f} %", 100.0 * (ratio - 1.0))
+                     : fmt::format("{:.1f} times", ratio);
+}
+
+}  // namespace
+
 void print_candidates(const std::vector<Candidate>& candidates) {
   for (const Candidate& candidate : candidates) {
     const std::string label = fmt::format("{}, {} microbatch(es)", candidate.strategy.name,
@@ -30,8 +41,8 @@ void print_candidates(const std::vector<Candidate>& candidates) {
     } else if (candidate.seconds <= best.seconds) {
       fmt::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
     } else {
-      fmt::print("  {:<30} {:>9}  {:+.1f} %: {}\n", label, format_seconds(candidate.seconds),
-                 100.0 * (candidate.seconds / best.seconds - 1.0), why_slower(candidate, best));
+      fmt::print("  {:<30} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
+                 compared(candidate.seconds, best.seconds), why_slower(candidate, best));
     }
   }
 }

@@ -118,7 +118,9 @@ class Run {
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
     // 4. Strategy, program, and what it is going to take.
-    loaded_ = load_strategy(options_.strategy, options_.hints, deck, *graph, mesh, costs, world_);
+    const int64_t memory = std::ranges::min(all_gather_value(world_, device->memory()));
+    loaded_ = load_strategy(options_.strategy, deck, *graph, mesh, {costs, options_.hints, memory},
+                            world_);
     Strategy& strategy = loaded_.strategy;
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
