@@ -134,8 +134,8 @@ class Trained(SearchTest):
     def test_default_is_the_search_with_a_measured_profile(self):
         one = self.train(1)
         run = self.folder / "searched.h5"
-        args = [arg for arg in self.train_args(run.name, "cluster.profile=auto")
-                if arg not in ("--strategy", "dp")]
+        args = self.train_args(run.name, "cluster.profile=auto")[:-2]  # without a strategy
+        self.assertNotIn("--strategy", args)
         self.assert_done(harness.run(2, [*args, "--dump-gradients", self.folder / "g.h5"]))
         with h5py.File(run) as file:
             attributes = dict(file["strategy"].attrs)
@@ -163,8 +163,13 @@ class Trained(SearchTest):
                               str(out))
 
     def test_without_times(self):
-        args = [arg for arg in self.train_args("run.h5") if arg not in ("--strategy", "dp")]
+        args = self.train_args("run.h5", ["--strategy", "search"])
         self.assert_one_error(harness.run(2, args), USAGE, "--strategy search", "cluster.profile")
+
+    def test_within_the_memory(self):
+        args = self.train_args("run.h5", "cluster.device.memory=1MiB", "train.batch=4000", RATES,
+                               ["--strategy", "search"])
+        self.assert_one_error(harness.run(2, args), INFEASIBLE, "1.00 MiB")
 
 
 if __name__ == "__main__":

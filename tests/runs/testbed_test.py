@@ -63,9 +63,8 @@ def why_not():
     return may.stderr.strip() if may.returncode != 0 else None
 
 
-def run_on_hosts(ranks, args, **options):
-    return harness_run(0, ["-n", ranks, harness.BINARY, *args], program=TESTBED / "run.sh",
-                       **options)
+def run_on_hosts(ranks, args, program=harness.BINARY, **options):
+    return harness_run(0, ["-n", ranks, program, *args], program=TESTBED / "run.sh", **options)
 
 
 harness_run = harness.run
