@@ -87,7 +87,7 @@ class SlurmTest(harness.RunTest):
                            OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         result = subprocess.run(
             ["sbatch", "--parsable", *args[:-1], harness.SOURCE / "jobs" / "train.sbatch",
-             "model.yaml", "cluster.yaml", "--set", args[-1]],
+             "model.yaml", "cluster.yaml", "--strategy", "dp", "--set", args[-1]],
             cwd=self.folder, env=environment, capture_output=True, text=True, timeout=JOB)
         job = result.stdout.strip()
         log = self.folder / f"tiny-{job}.log"
