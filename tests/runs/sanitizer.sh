@@ -28,6 +28,9 @@ LD_PRELOAD=$stay_loaded ctest --preset "$preset" --parallel 2
 # Measures a profile first.
 rm -rf "$build/cache"
 export XDG_CACHE_HOME=$build/cache
-LD_PRELOAD=$stay_loaded mpirun -n 2 "$build/hidup" train inputs/models/tiny.yaml \
-  --cluster inputs/clusters/laptop.yaml --out "$build/sanitizer.h5" --overwrite \
-  --strategy ep-deepspeed --set train.microbatches=2 --set train.steps=5 --set train.warmup_steps=1
+for strategy in ep-deepspeed search; do
+  LD_PRELOAD=$stay_loaded mpirun -n 2 "$build/hidup" train inputs/models/tiny.yaml \
+    --cluster inputs/clusters/laptop.yaml --out "$build/sanitizer.h5" --overwrite \
+    --strategy "$strategy" --set train.microbatches=2 --set train.steps=5 \
+    --set train.warmup_steps=1
+done
