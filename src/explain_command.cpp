@@ -215,9 +215,7 @@ class Report {
 }  // namespace
 
 int explain(const ExplainOptions& options) {
-  if (options.strategy != kSearch) {
-    check_strategy_choice(options.strategy);
-  }
+  check_strategy_choice(options.strategy);
   const Subject subject =
       open_subject(options.deck, options.cluster, options.overrides, options.ranks);
   const Profile profile = costs_without_ranks(subject.deck, subject.mesh);

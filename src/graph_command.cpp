@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "core/units.h"
 #include "deck/deck.h"
+#include "graph/flops.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 #include "planning.h"

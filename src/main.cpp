@@ -32,6 +32,11 @@ constexpr const char* kStrategyOrSearch =
 
 constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 
+constexpr const char* kOverride = "Override a deck's key: section.key=value";
+constexpr const char* kOverwrite = "Replace existing output files";
+constexpr const char* kStrategyOut =
+    "Write the strategy to this file (YAML), to read, edit and train with";
+
 std::string join(int argc, char** argv) {
   std::string line;
   for (int i = 0; i < argc; ++i) {
@@ -40,9 +45,18 @@ std::string join(int argc, char** argv) {
   return line;
 }
 
-void add_overrides(CLI::App& command, std::vector<std::string>& overrides) {
-  command.add_option("--set", overrides, "Override a deck's key: section.key=value")
-      ->allow_extra_args(false);
+// A subcommand that works on a model deck.
+template <typename Options>
+CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& doc,
+                      Options& options) {
+  CLI::App* command = app.add_subcommand(name, doc);
+  command->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
+  command->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
+  return command;
+}
+
+void add_cluster(CLI::App& command, std::string& cluster) {
+  command.add_option("--cluster", cluster, "Cluster deck: devices and mesh")->required();
 }
 
 void add_hints(CLI::App& command, std::string& hints) {
@@ -52,56 +66,51 @@ void add_hints(CLI::App& command, std::string& hints) {
 }
 
 void add_train(CLI::App& app, hidup::TrainOptions& options) {
-  CLI::App* train = app.add_subcommand("train", "Train a model on all ranks (start with mpirun)");
-  train->add_option("DECK", options.deck, "Model deck: model, data and training")->required();
-  train->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
+  CLI::App* train =
+      add_command(app, "train", "Train a model on all ranks (start with mpirun)", options);
+  add_cluster(*train, options.cluster);
   train->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
   add_hints(*train, options.hints);
   train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
-  train->add_flag("--overwrite", options.overwrite, "Replace existing output files");
-  add_overrides(*train, options.overrides);
+  train->add_flag("--overwrite", options.overwrite, kOverwrite);
   train->add_option("--dump-gradients", options.dump_gradients,
                     "Write the gradients of step 1 to this file (HDF5)");
 }
 
 void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
-  CLI::App* profile = app.add_subcommand(
-      "profile", "Measure operations and collectives on all ranks (start with mpirun)");
-  profile->add_option("DECK", options.deck, "Model deck: whose operations are timed")->required();
-  profile->add_option("--cluster", options.cluster, "Cluster deck: devices and mesh")->required();
+  CLI::App* profile = add_command(
+      app, "profile",
+      "Measure a model's operations, and collectives, on all ranks (start with mpirun)", options);
+  add_cluster(*profile, options.cluster);
   profile->add_option("--out", options.out, "Profile to write (YAML), for cluster.profile")
       ->required();
-  profile->add_flag("--overwrite", options.overwrite, "Replace an existing file");
-  add_overrides(*profile, options.overrides);
+  profile->add_flag("--overwrite", options.overwrite, kOverwrite);
 }
 
 void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
-  CLI::App* search = app.add_subcommand(
-      "search", "Find the fastest strategy for a model and a cluster, without ranks or devices");
-  search->add_option("DECK", options.deck, "Model deck")->required();
-  search->add_option("--cluster", options.cluster, "Cluster deck")->required();
+  CLI::App* search = add_command(
+      app, "search",
+      "Find the fastest strategy for a model and a cluster, without ranks or devices", options);
+  add_cluster(*search, options.cluster);
   search->add_option("--ranks", options.ranks, kRanks);
   add_hints(*search, options.hints);
-  search->add_option("--strategy-out", options.strategy_out,
-                     "Write the strategy to this file (YAML), to read, edit and train with");
-  search->add_flag("--overwrite", options.overwrite, "Replace an existing file");
+  search->add_option("--strategy-out", options.strategy_out, kStrategyOut);
+  search->add_flag("--overwrite", options.overwrite, kOverwrite);
   search->add_flag("--baselines", options.baselines,
                    "Predict the strategies that have a name, too, and say why they lost");
   search->add_flag("--json", options.json, "Print one JSON object");
-  add_overrides(*search, options.overrides);
 }
 
 void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
-  CLI::App* explain = app.add_subcommand(
-      "explain", "Say what a strategy does, where its step's time goes, and why others lose to it");
-  explain->add_option("DECK", options.deck, "Model deck")->required();
-  explain->add_option("--cluster", options.cluster, "Cluster deck")->required();
+  CLI::App* explain = add_command(
+      app, "explain",
+      "Say what a strategy does, where its step's time goes, and why others lose to it", options);
+  add_cluster(*explain, options.cluster);
   explain->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
   explain->add_option("--ranks", options.ranks, kRanks);
   add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which analysis/plot_timeline.py draws, too");
-  add_overrides(*explain, options.overrides);
 }
 
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
@@ -111,21 +120,18 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
   validate->add_option("--cluster", options.cluster, "Cluster deck");
   validate->add_option("--ranks", options.ranks, kRanks);
   validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
-  validate->add_option("--strategy-out", options.strategy_out,
-                       "Write the strategy to this file (YAML), to read, edit and train with");
-  validate->add_flag("--overwrite", options.overwrite, "Replace an existing file");
-  add_overrides(*validate, options.overrides);
+  validate->add_option("--strategy-out", options.strategy_out, kStrategyOut);
+  validate->add_flag("--overwrite", options.overwrite, kOverwrite);
+  validate->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
   validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");
 }
 
 void add_graph(CLI::App& app, hidup::GraphOptions& options) {
-  CLI::App* graph = app.add_subcommand(
-      "graph", "Show a model's operations, tensors and all legal ways to shard them");
-  graph->add_option("DECK", options.deck, "Model deck")->required();
+  CLI::App* graph = add_command(
+      app, "graph", "Show a model's operations, tensors and all legal ways to shard them", options);
   graph->add_option("--format", options.format, "text (which model.graph reads), json or dot")
       ->check(CLI::IsMember({"text", "json", "dot"}))
       ->capture_default_str();
-  add_overrides(*graph, options.overrides);
 }
 
 void add_doctor(CLI::App& app) {

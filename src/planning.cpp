@@ -52,7 +52,7 @@ Subject open_subject(const std::string& model, const std::string& cluster,
 }
 
 void check_strategy_choice(const std::string& name_or_file) {
-  if (!looks_like_file(name_or_file)) {
+  if (name_or_file != kSearch && !looks_like_file(name_or_file)) {
     check_strategy_name(name_or_file);
   }
 }

@@ -36,7 +36,8 @@ Subject open_subject(const std::string& model, const std::string& cluster,
 
 inline constexpr const char* kSearch = "search";  // as a choice of strategy
 
-// Throws Error(usage) where it is neither a known name nor looks like a file (a dot or a slash).
+// Throws Error(usage) where it is neither "search", nor a known name, nor looks like a file (a dot
+// or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
 // The strategy of a file, or the named one for this graph and mesh, with train.microbatches

@@ -91,9 +91,7 @@ class Run {
     Mesh mesh;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
-      if (options_.strategy != kSearch) {
-        check_strategy_choice(options_.strategy);
-      }
+      check_strategy_choice(options_.strategy);
       if (world_.rank() == 0) {
         prepare_output(out_, options_.overwrite, "--out");
         if (!options_.dump_gradients.empty()) {

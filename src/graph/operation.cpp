@@ -137,20 +137,6 @@ bool is_count(double value) {
   return value >= 1.0 && value <= 1e9 && value == static_cast<double>(static_cast<int64_t>(value));
 }
 
-// The dimensions of a product's weight: those that are summed over, and the columns.
-struct WeightShape {
-  Shape summed, columns;
-};
-WeightShape weight_shape(const Shape& w, const Attributes& attributes) {
-  const auto contract = std::min(static_cast<size_t>(attributes.at("contract")), w.size());
-  const size_t first = attributes.at("transposed") != 0.0 ? w.size() - contract : 0;
-  WeightShape shape;
-  for (size_t d = 0; d < w.size(); ++d) {
-    (d >= first && d < first + contract ? shape.summed : shape.columns).push_back(w[d]);
-  }
-  return shape;
-}
-
 Shape infer_matmul(std::span<const Shape> in, const Attributes& attributes) {
   if (!is_count(attributes.at("contract"))) {
     fail(ExitCode::usage, "expected contract to be a whole number from 1, found {}",
@@ -230,11 +216,17 @@ Shape infer_experts(OpKind kind, std::span<const Shape> in, const Attributes& at
   }
 }
 
-double bytes_of(const Shape& shape) {
-  return 4.0 * static_cast<double>(elements(shape));
-}
-
 }  // namespace
+
+WeightShape weight_shape(const Shape& weight, const Attributes& attributes) {
+  const auto contract = std::min(static_cast<size_t>(attributes.at("contract")), weight.size());
+  const size_t first = attributes.at("transposed") != 0.0 ? weight.size() - contract : 0;
+  WeightShape shape;
+  for (size_t d = 0; d < weight.size(); ++d) {
+    (d >= first && d < first + contract ? shape.summed : shape.columns).push_back(weight[d]);
+  }
+  return shape;
+}
 
 std::span<const OperationSpec> all_operations() {
   return kOperations;
@@ -342,66 +334,6 @@ Shape saved_shape(OpKind kind, std::span<const Shape> inputs) {
     return {x[0], x[3], x[1]};  // batch, heads, sequence
   }
   return leading(x, x.size() - 1);
-}
-
-MatmulExtents matmul_extents(const Shape& x, const Shape& w, const Attributes& attributes) {
-  const auto [summed, columns] = weight_shape(w, attributes);
-  return {.m = elements(leading(x, x.size() - summed.size())),
-          .k = elements(summed),
-          .n = elements(columns)};
-}
-
-double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output,
-                     const Attributes& attributes) {
-  const auto count = static_cast<double>(elements(in[0]));
-  switch (kind) {
-    case OpKind::matmul: {
-      const MatmulExtents e = matmul_extents(in[0], in[1], attributes);
-      return 2.0 * static_cast<double>(e.m) * static_cast<double>(e.k) * static_cast<double>(e.n);
-    }
-    case OpKind::attention: {
-      // Scores and their product with the values: 2 x 2 flops per pair of positions
-      // and channel; a causal mask leaves (s + 1) / 2 keys per query on average.
-      const auto s = static_cast<double>(in[0][1]);
-      const double keys = attributes.at("causal") != 0.0 ? (s + 1.0) / 2.0 : s;
-      return 4.0 * keys * static_cast<double>(elements(output));
-    }
-    case OpKind::layer_norm:
-      return 8.0 * count;  // mean, variance, normalize, scale, shift
-    case OpKind::cross_entropy:
-      return 4.0 * count;  // maximum, subtract, exponential, sum
-    case OpKind::gelu:
-      return 10.0 * count;  // a cubic, an exponential, a quotient
-    case OpKind::dropout:
-      return 2.0 * count;
-    case OpKind::embedding:
-      return static_cast<double>(elements(output));
-    case OpKind::positions:
-    case OpKind::bias:
-    case OpKind::relu:
-    case OpKind::add:
-    case OpKind::expert_bias:
-    case OpKind::expert_counts:
-      return count;
-    case OpKind::expert_matmul:  // at most: as many as all slots take
-      return 2.0 * count * static_cast<double>(in[1][2]);
-    case OpKind::route:
-    case OpKind::gate:
-      return 4.0 * count;
-    case OpKind::dispatch:
-      return 0.0;
-    case OpKind::combine:
-      return 2.0 * static_cast<double>(elements(output) * in[1].back());
-  }
-  return 0.0;
-}
-
-double forward_bytes(std::span<const Shape> inputs, const Shape& output) {
-  double bytes = bytes_of(output);
-  for (const Shape& shape : inputs) {
-    bytes += bytes_of(shape);
-  }
-  return bytes;
 }
 
 }  // namespace hidup

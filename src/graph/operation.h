@@ -44,19 +44,10 @@ std::vector<std::string> infer_dims(OpKind kind, std::span<const std::vector<std
 // Shape of one saved tensor (spec.saved) of an operation with this output.
 Shape saved_shape(OpKind kind, std::span<const Shape> inputs);
 
-// Floating-point operations of the forward pass, a multiply-add as two. Works on
-// global shapes and on a rank's part alike.
-double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& output,
-                     const Attributes& attributes);
-
-// Bytes the forward pass must at least move: inputs and output once.
-double forward_bytes(std::span<const Shape> inputs, const Shape& output);
-
-// Extents of matmul: rows x contracted x columns, of an x[.., k] times a weight[k, ..] with
-// `contract` dimensions in k; `transposed`: times a weight[.., k].
-struct MatmulExtents {
-  int64_t m = 1, k = 1, n = 1;
+// The dimensions of a product's weight: those that are summed over, and the columns.
+struct WeightShape {
+  Shape summed, columns;
 };
-MatmulExtents matmul_extents(const Shape& x, const Shape& w, const Attributes& attributes);
+WeightShape weight_shape(const Shape& weight, const Attributes& attributes);
 
 }  // namespace hidup

@@ -7,43 +7,10 @@
 #include "core/check.h"
 #include "graph/operation.h"
 #include "program/lowering.h"
+#include "program/opcodes.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
-namespace {
-
-Opcode forward_opcode(OpKind kind) {
-  static constexpr auto kOpcodes = std::to_array<std::pair<OpKind, Opcode>>({
-      {OpKind::embedding, Opcode::embedding},
-      {OpKind::positions, Opcode::positions},
-      {OpKind::matmul, Opcode::matmul},
-      {OpKind::bias, Opcode::bias},
-      {OpKind::relu, Opcode::relu},
-      {OpKind::gelu, Opcode::gelu},
-      {OpKind::dropout, Opcode::dropout},
-      {OpKind::add, Opcode::add},
-      {OpKind::layer_norm, Opcode::layer_norm},
-      {OpKind::attention, Opcode::attention},
-      {OpKind::cross_entropy, Opcode::cross_entropy},
-      {OpKind::route, Opcode::route},
-      {OpKind::gate, Opcode::gate},
-      {OpKind::expert_counts, Opcode::expert_counts},
-      {OpKind::dispatch, Opcode::dispatch},
-      {OpKind::expert_matmul, Opcode::expert_matmul},
-      {OpKind::expert_bias, Opcode::expert_bias},
-      {OpKind::combine, Opcode::combine},
-  });
-  static_assert(kOpcodes.size() == static_cast<size_t>(OpKind::combine) + 1);
-  return std::ranges::find(kOpcodes, kind, &std::pair<OpKind, Opcode>::first)->second;
-}
-
-// Axes along which the rule cuts the classes of a cross-entropy.
-bool cuts_classes(const Graph& graph, OpId op, const Rule& rule) {
-  const auto classes = graph.tensor(graph.op(op).inputs[0]).shape.size() - 1;
-  return rule.inputs[0] == Placement::shard(static_cast<int>(classes));
-}
-
-}  // namespace
 
 void Lowering::add_parameters() {
   for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
@@ -233,36 +200,23 @@ void Lowering::emit_cross_entropy(OpId id, const Operands& inputs, ValueId loss,
   program_.values[index(loss)].role = Value::Role::result;
   const double scale = loss_scale(graph_.op(id));
 
-  Value stats{.name = name + ".stats", .shape = program_.value(lse).shape};
-  stats.batch = program_.value(lse).batch;
-  stats.batch.dim += stats.batch.dim < 0 ? 0 : 1;
-  stats.shape.insert(stats.shape.begin(), 1);  // as many parts as there are
-  stats.shape.push_back(2);
-  Layout parts;
-  Layout whole;
-  for (size_t axis = 0; axis < program_.mesh.size(); ++axis) {
-    const Rule& rule = ways(id).rules[axis];
-    if (cuts_classes(graph_, id, rule)) {
-      stats.shape[0] *= program_.mesh[axis].size;
-      parts.push_back(Placement::shard(0));
-      whole.push_back(Placement::replicate());
-    } else {
-      Placement rows = rule.saved;
-      rows.dim += rows.is_shard() ? 1 : 0;
-      parts.push_back(rows);
-      whole.push_back(rows);
-    }
-  }
-  if (parts == whole) {
+  const ClassStats layouts = class_stats(graph_, id, ways(id), program_.mesh);
+  if (layouts.parts == 1) {
     Instruction& instruction = emit(Opcode::cross_entropy, name, inputs, {loss, lse});
     instruction.attributes["scale"] = scale;
     instruction.accumulate = !first_lane();
     return;
   }
-  stats.layout = parts;
+  Value stats{.name = name + ".stats",
+              .shape = program_.value(lse).shape,
+              .layout = layouts.made,
+              .batch = program_.value(lse).batch};
+  stats.batch.dim += stats.batch.dim < 0 ? 0 : 1;
+  stats.shape.insert(stats.shape.begin(), layouts.parts);
+  stats.shape.push_back(2);
   const ValueId mine = add_value(std::move(stats));
   emit(Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
-  const ValueId all = reshard(mine, whole, name + ".stats", true);
+  const ValueId all = reshard(mine, layouts.needed, name + ".stats", true);
   Instruction& instruction = emit(Opcode::cross_entropy_merge, name, {all}, {loss, lse});
   instruction.attributes["scale"] = scale;
   instruction.accumulate = !first_lane();

@@ -111,10 +111,7 @@ ValueId Lowering::add(ValueId a, ValueId b, const std::string& name) {
 
 ValueId Lowering::output_gradient(OpId op) {
   const TensorId id = graph_.op(op).output;
-  Layout wanted;
-  for (const Rule& rule : ways(op).rules) {
-    wanted.push_back(gradient_of(rule.output));
-  }
+  const Layout wanted = gradient_of(output_layout(ways(op)));
   const std::vector<Sum> sums = std::exchange(lane().gradient[index(id)], {});
   for (const Sum& sum : sums) {
     --holders_[sum.value];

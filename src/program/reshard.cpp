@@ -6,37 +6,9 @@
 
 #include "core/check.h"
 #include "program/lowering.h"
+#include "program/opcodes.h"
 
 namespace hidup {
-namespace {
-
-Opcode opcode_of(ReshardKind kind) {
-  switch (kind) {
-    case ReshardKind::all_gather:
-      return Opcode::all_gather;
-    case ReshardKind::broadcast:
-      return Opcode::broadcast;
-    case ReshardKind::all_reduce:
-      return Opcode::all_reduce;
-    case ReshardKind::reduce_scatter:
-      return Opcode::reduce_scatter;
-    case ReshardKind::all_to_all:
-      return Opcode::all_to_all;
-    case ReshardKind::slice:
-      return Opcode::slice;
-    case ReshardKind::place:
-      return Opcode::place;
-  }
-  fail(ExitCode::internal, "a reshard of unknown kind");
-}
-
-// Whether the ranks' parts of a tensor lie in it one behind the other.
-bool parts_are_pieces(const Shape& shape, const Placement& cut) {
-  return !cut.is_shard() || cut.first ||
-         std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
-}
-
-}  // namespace
 
 ValueId Lowering::reshard(ValueId from, const Layout& to, const std::string& name, bool overwrite) {
   return reshard_all({from}, to, name, overwrite)[0];
@@ -95,26 +67,21 @@ void Lowering::emit_reshard(Opcode opcode, size_t axis, const std::string& name,
   const Shape shape = program_.value(inputs[0]).shape;
   const Placement from = program_.value(inputs[0]).layout[axis];
   const Placement to = program_.value(outputs[0]).layout[axis];
-  const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
-  const bool exchanges = sends_parts || opcode == Opcode::all_gather;
-  const bool pack = (exchanges && several) || (sends_parts && !parts_are_pieces(shape, to));
-  const bool unpack = ((exchanges || opcode == Opcode::broadcast) && several) ||
-                      ((opcode == Opcode::all_gather || opcode == Opcode::all_to_all) &&
-                       !parts_are_pieces(shape, from));
+  const Packing packing = packing_of(opcode, several, shape, from, to);
   const DType dtype = program_.value(inputs[0]).dtype;
   const Operands results = outputs;
-  if (pack) {
+  if (packing.sent) {
     outputs.push_back(add_value({.name = name + ".send", .dtype = dtype, .holds = inputs}));
   }
-  if (unpack) {
+  if (packing.received) {
     outputs.push_back(add_value({.name = name + ".receive", .dtype = dtype, .holds = results}));
   }
   Instruction& instruction = emit(opcode, name, inputs, outputs);
   instruction.axis = static_cast<int>(axis);
-  if (pack) {
+  if (packing.sent) {
     instruction.attributes["packs"] = 1.0;
   }
-  if (unpack) {
+  if (packing.received) {
     instruction.attributes["unpacks"] = 1.0;
   }
 }

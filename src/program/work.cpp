@@ -4,7 +4,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "graph/operation.h"
+#include "graph/flops.h"
 
 namespace hidup {
 namespace {

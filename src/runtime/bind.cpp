@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 #include "core/random.h"
-#include "graph/operation.h"
+#include "graph/flops.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"

@@ -317,15 +317,11 @@ class Builder {
         }
         for (const int read : all[t].given) {
           costs.backward[built_.problem.entry(written, read)] =
-              costs_.reshard(id, layouts_[index(read)], gradient_of_all(layout), false);
+              costs_.reshard(id, layouts_[index(read)], gradient_of(layout), false);
         }
       }
       built_.problem.tensors.push_back(std::move(costs));
     }
-  }
-  static Layout gradient_of_all(Layout layout) {
-    std::ranges::transform(layout, layout.begin(), gradient_of);
-    return layout;
   }
 
   const Graph& graph_;

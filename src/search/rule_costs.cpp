@@ -5,89 +5,13 @@
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "program/opcodes.h"
 #include "program/work.h"
-#include "sharding/reshard.h"
 
 namespace hidup {
 namespace {
 
 constexpr int64_t kRank = 0;  // the parts of the first rank are the largest
-
-Opcode opcode_of(ReshardKind kind) {
-  switch (kind) {
-    case ReshardKind::all_gather:
-      return Opcode::all_gather;
-    case ReshardKind::broadcast:
-      return Opcode::broadcast;
-    case ReshardKind::all_reduce:
-      return Opcode::all_reduce;
-    case ReshardKind::reduce_scatter:
-      return Opcode::reduce_scatter;
-    case ReshardKind::all_to_all:
-      return Opcode::all_to_all;
-    case ReshardKind::slice:
-      return Opcode::slice;
-    case ReshardKind::place:
-      return Opcode::place;
-  }
-  fail(ExitCode::internal, "a reshard of unknown kind");
-}
-
-Opcode forward_opcode(OpKind kind) {
-  switch (kind) {
-    case OpKind::embedding:
-      return Opcode::embedding;
-    case OpKind::positions:
-      return Opcode::positions;
-    case OpKind::matmul:
-      return Opcode::matmul;
-    case OpKind::bias:
-      return Opcode::bias;
-    case OpKind::relu:
-      return Opcode::relu;
-    case OpKind::gelu:
-      return Opcode::gelu;
-    case OpKind::dropout:
-      return Opcode::dropout;
-    case OpKind::add:
-      return Opcode::add;
-    case OpKind::layer_norm:
-      return Opcode::layer_norm;
-    case OpKind::attention:
-      return Opcode::attention;
-    case OpKind::cross_entropy:
-      return Opcode::cross_entropy;
-    case OpKind::route:
-      return Opcode::route;
-    case OpKind::gate:
-      return Opcode::gate;
-    case OpKind::expert_counts:
-      return Opcode::expert_counts;
-    case OpKind::dispatch:
-      return Opcode::dispatch;
-    case OpKind::expert_matmul:
-      return Opcode::expert_matmul;
-    case OpKind::expert_bias:
-      return Opcode::expert_bias;
-    case OpKind::combine:
-      return Opcode::combine;
-  }
-  fail(ExitCode::internal, "an operation of unknown kind");
-}
-
-Layout gradient_of(const Layout& layout) {
-  Layout gradient;
-  for (const Placement& placement : layout) {
-    gradient.push_back(gradient_of(placement));
-  }
-  return gradient;
-}
-
-// Whether the parts lie in the tensor one behind the other: else messages are packed.
-bool parts_are_pieces(const Shape& shape, const Placement& cut) {
-  return !cut.is_shard() || cut.first ||
-         std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
-}
 
 }  // namespace
 
@@ -95,7 +19,7 @@ bool parts_are_pieces(const Shape& shape, const Placement& cut) {
 class RuleCosts::Sketch {
  public:
   Sketch(const RuleCosts& rules, OpId op, const OpStrategy& ways)
-      : rules_(rules), op_(rules.graph_.op(op)), ways_(ways) {
+      : rules_(rules), id_(op), op_(rules.graph_.op(op)), ways_(ways) {
     program_.mesh = rules.mesh_;
     for (size_t i = 0; i < op_.inputs.size(); ++i) {
       in_.push_back(add(op_.inputs[i], input_layout(ways, i)));
@@ -120,13 +44,7 @@ class RuleCosts::Sketch {
       choice.saved_bytes +=
           rules_.microbatches_ * static_cast<double>(program_.local_bytes(saved, kRank));
     }
-    if (op_.kind == OpKind::cross_entropy && stats_ >= 0) {
-      Layout whole = program_.value(stats_).layout;
-      for (size_t axis = 0; axis < whole.size(); ++axis) {
-        whole[axis] = cuts_classes(axis) ? Placement::replicate() : whole[axis];
-      }
-      choice.forward_comm_s = rules_.reshard(program_.value(stats_), whole, false).comm_s;
-    }
+    choice.forward_comm_s = stats_comm_s_;
     return choice;
   }
 
@@ -156,11 +74,6 @@ class RuleCosts::Sketch {
            rules_.costs_.launch_s();
   }
 
-  bool cuts_classes(size_t axis) const {
-    const auto classes = rules_.graph_.tensor(op_.inputs[0]).shape.size() - 1;
-    return ways_.rules[axis].inputs[0] == Placement::shard(static_cast<int>(classes));
-  }
-
   double forward() {
     Values outputs = {out_};
     outputs.insert(outputs.end(), saved_.begin(), saved_.end());
@@ -170,24 +83,18 @@ class RuleCosts::Sketch {
     return seconds(forward_opcode(op_.kind), in_, outputs);
   }
 
-  // Where the classes are cut: two numbers per row of every part are exchanged.
   double cross_entropy(const Values& outputs) {
-    Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
-    shape.insert(shape.begin(), 1);
-    shape.push_back(2);
-    Layout parts;
-    for (size_t axis = 0; axis < ways_.rules.size(); ++axis) {
-      Placement rows = ways_.rules[axis].saved;
-      rows.dim += rows.is_shard() ? 1 : 0;
-      parts.push_back(cuts_classes(axis) ? Placement::shard(0) : rows);
-      shape[0] *= cuts_classes(axis) ? rules_.mesh_[axis].size : 1;
-    }
-    if (shape[0] == 1) {
+    const ClassStats layouts = class_stats(rules_.graph_, id_, ways_, rules_.mesh_);
+    if (layouts.parts == 1) {
       return seconds(Opcode::cross_entropy, in_, outputs);
     }
-    stats_ = add(shape, DType::f32, parts);
-    return seconds(Opcode::cross_entropy_stats, in_, {stats_}) +
-           seconds(Opcode::cross_entropy_merge, {stats_}, outputs);
+    Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
+    shape.insert(shape.begin(), layouts.parts);
+    shape.push_back(2);
+    const ValueId stats = add(shape, DType::f32, layouts.made);
+    stats_comm_s_ = rules_.reshard(program_.value(stats), layouts.needed, false).comm_s;
+    return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
+           seconds(Opcode::cross_entropy_merge, {stats}, outputs);
   }
 
   double backward() {
@@ -238,11 +145,13 @@ class RuleCosts::Sketch {
   }
 
   const RuleCosts& rules_;
+  OpId id_;
   const Op& op_;
   const OpStrategy& ways_;
   Program program_;
   Values in_, saved_;
-  ValueId out_ = -1, stats_ = -1;
+  ValueId out_ = -1;
+  double stats_comm_s_ = 0.0;  // of a cross-entropy whose classes are cut
 };
 
 Choice RuleCosts::operation(OpId op, const OpStrategy& ways) const {
@@ -294,17 +203,10 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   if (collective_of(opcode).empty()) {
     return {.compute_s = costs_.operation(opcode, work) + costs_.launch_s()};
   }
-  const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
-  const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
-  const bool exchanges = sends_parts || gets_parts;
-  double packed = 0.0;
-  if ((exchanges && several) || (sends_parts && !parts_are_pieces(from.shape, to.layout[axis]))) {
-    packed += static_cast<double>(program.local_bytes(0, kRank));
-  }
-  if (((exchanges || opcode == Opcode::broadcast) && several) ||
-      (gets_parts && !parts_are_pieces(from.shape, from.layout[axis]))) {
-    packed += static_cast<double>(program.local_bytes(1, kRank));
-  }
+  const Packing packing =
+      packing_of(opcode, several, from.shape, from.layout[axis], to.layout[axis]);
+  double packed = packing.sent ? static_cast<double>(program.local_bytes(0, kRank)) : 0.0;
+  packed += packing.received ? static_cast<double>(program.local_bytes(1, kRank)) : 0.0;
   // Each of the two streams waits for the other once.
   double seconds = costs_.collective(opcode, axis, work.bytes).alone_s + costs_.launch_s() +
                    2.0 * costs_.signal_s();

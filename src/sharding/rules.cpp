@@ -207,6 +207,14 @@ Placement gradient_of(const Placement& placement) {
   return placement.kind == Placement::Kind::partial ? Placement::replicate() : placement;
 }
 
+Layout gradient_of(const Layout& layout) {
+  Layout gradient;
+  for (const Placement& placement : layout) {
+    gradient.push_back(gradient_of(placement));
+  }
+  return gradient;
+}
+
 std::vector<Rule> rules_of(const Graph& graph, OpId op) {
   return RuleMaker(graph, graph.op(op)).run();
 }

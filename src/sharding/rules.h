@@ -26,6 +26,7 @@ struct Rule {
 // How the gradient of a tensor with this placement is held: a shard's is sharded
 // alike; that of a summand is that of the sum, on every rank.
 Placement gradient_of(const Placement& placement);
+Layout gradient_of(const Layout& layout);
 
 // All rules of an operation, `replicate` first (every rank computes all of it). The others are
 // called like the dimension that they cut: batch, sequence, column, head, expert, ... of the

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "graph/operation.h"
+#include "graph/flops.h"
 #include "graph/text.h"
 
 namespace hidup {

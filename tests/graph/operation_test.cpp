@@ -1,4 +1,5 @@
 #include "graph/operation.h"
+#include "graph/flops.h"
 
 #include <gtest/gtest.h>
 

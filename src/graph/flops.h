@@ -1,0 +1,25 @@
+// What an operation computes and moves. All of it works on global shapes and on a rank's part
+// alike.
+#pragma once
+
+#include <span>
+
+#include "graph/graph.h"
+
+namespace hidup {
+
+// Floating-point operations of the forward pass, a multiply-add as two.
+double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& output,
+                     const Attributes& attributes);
+
+// Bytes the forward pass must at least move: inputs and output once.
+double forward_bytes(std::span<const Shape> inputs, const Shape& output);
+
+// Extents of matmul: rows x contracted x columns, of an x[.., k] times a weight[k, ..] with
+// `contract` dimensions in k; `transposed`: times a weight[.., k].
+struct MatmulExtents {
+  int64_t m = 1, k = 1, n = 1;
+};
+MatmulExtents matmul_extents(const Shape& x, const Shape& w, const Attributes& attributes);
+
+}  // namespace hidup
