@@ -133,10 +133,10 @@ def read_plan(path):
         try:
             plan = json.load(file)
             events = pandas.DataFrame(plan["timeline"])
+            events = events.assign(rank=-1, instruction=events.index)
+            return plan, events.sort_values(["start_s", "instruction"], ignore_index=True)
         except (ValueError, TypeError, KeyError) as error:
             raise OSError(f"{path}: not what hidup explain --json prints: {error}") from error
-    events = events.assign(rank=-1, instruction=events.index)
-    return plan, events.sort_values(["start_s", "instruction"], ignore_index=True)
 
 
 def listed(numbers):

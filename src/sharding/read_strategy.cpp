@@ -114,6 +114,9 @@ class StrategyReader : private StrategyFields {
   }
 
   void read_stages(const YamlNode& node) {
+    if (node.kind != Kind::list && node.kind != Kind::null) {
+      report(node, "stages: expected a list of operations, with which stages begin");
+    }
     for (const YamlNode& item : node.values) {
       const TensorId output = graph().find(item.text);
       if (output < 0 || graph().tensor(output).producer < 0) {

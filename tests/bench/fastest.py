@@ -10,13 +10,12 @@ of the fastest; asserts nothing. Hosts need root and jobs/install.sh --testbed. 
 """
 
 import argparse
-import subprocess
 import tempfile
 
 import h5py
 import numpy
 
-from prediction import SIZES, STRATEGIES, TESTBED, WARMUP, decks, hidup, settings
+from places import SIZES, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared, settings
 
 BATCHES = (16, 2)
 AGAIN = 3  # of the fastest are measured again
@@ -60,26 +59,16 @@ def cell(place, folder, label, deck, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--places", default="one,two,200mbit,1gbit,5gbit")
-    places = parser.parse_args().places.split(",")
-    hosts = [place for place in places if place.endswith("bit")]
+    add_arguments(parser)
+    places = parser.parse_args().places
     print("| ranks or link | model | batch | fastest named | ms | searched | ms | ratio |\n"
           "|---|---|---|---|---|---|---|---|")
     ratios = []
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            for place in places:
-                if hosts and place == hosts[0]:
-                    subprocess.run([TESTBED / "up.sh"], check=True, stdout=subprocess.DEVNULL)
-                if place in hosts:
-                    subprocess.run([TESTBED / "rate.sh", place], check=True,
-                                   stdout=subprocess.DEVNULL)
-                for label, deck in decks(folder).items():
-                    for batch in BATCHES:
-                        ratios.append(cell(place, folder, label, deck, batch))
-        finally:
-            if hosts:
-                subprocess.run([TESTBED / "down.sh"], check=True)
+    with tempfile.TemporaryDirectory() as folder, prepared(places) as ready:
+        for place in ready:
+            for label, deck in decks(folder).items():
+                for batch in BATCHES:
+                    ratios.append(cell(place, folder, label, deck, batch))
     near = numpy.mean(numpy.array(ratios) <= 1.03)
     print(f"\n{len(ratios)} cells: the searched strategy is the fastest or within 3 % of it in "
           f"{100 * near:.0f} %; at worst {max(ratios):.2f} times the fastest one's time")

@@ -8,49 +8,16 @@ and jobs/install.sh --testbed. About ten minutes.
 """
 
 import argparse
-import pathlib
-import re
-import subprocess
 import tempfile
 
 import h5py
 import numpy
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
-TESTBED = SOURCE / "jobs" / "testbed"
-STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
-              "min-comm"]
-DECK = SOURCE / "inputs" / "models" / "tiny.yaml"
-SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequence": 96,
-         "train.batch": 16, "train.warmup_steps": 0, "train.steps": 12,
-         "data.path": f"{SOURCE}/src/*/*.cpp"}
+from places import (DECK, SIZES, SOURCE, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared,
+                    settings)
+
 PROFILED = {"model.hidden": 128, "model.ffn": 640, "model.layers": 2, "model.sequence": 128,
             "train.batch": 12, "train.warmup_steps": 0, "data.path": f"{SOURCE}/src/*/*.cpp"}
-WARMUP = 4  # steps that do not count
-
-
-def settings(values):
-    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-
-
-def decks(folder):
-    """{label: deck} of the MoE model and the same without experts."""
-    text = DECK.read_text(encoding="utf-8")
-    dense = pathlib.Path(folder, "dense.yaml")
-    without = re.sub(r"\n  moe:.*\n(    .*\n)+", "\n", text)
-    dense.write_text(without, encoding="utf-8")
-    return {"dense": dense, "MoE": DECK}
-
-
-def hidup(place, command, deck, *arguments):
-    launcher = {"one": ["mpirun", "-n", "1"], "two": ["mpirun", "-n", "2"]}.get(
-        place, [TESTBED / "run.sh", "-n", "2"])
-    script = f'source {SOURCE}/jobs/environment.sh && exec "$@"'
-    words = ["bash", "-c", script, "bash", *launcher, SOURCE / "build" / "hidup", command,
-             deck, "--cluster", SOURCE / "inputs" / "clusters" / "laptop.yaml", "--overwrite", *arguments]
-    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        raise RuntimeError(result.stderr)
 
 
 def measure(place, out, profile, deck, strategy, microbatches):
@@ -84,25 +51,15 @@ def table_of(place, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--places", default="one,two,200mbit,1gbit,5gbit")
-    places = parser.parse_args().places.split(",")
-    hosts = [place for place in places if place.endswith("bit")]
+    add_arguments(parser)
+    places = parser.parse_args().places
     print("| ranks or link | model | strategy | microbatches | measured ms | predicted ms | error |"
           "\n|---|---|---|---|---|---|---|")
     errors, memory = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            for place in places:
-                if hosts and place == hosts[0]:
-                    subprocess.run([TESTBED / "up.sh"], check=True, stdout=subprocess.DEVNULL)
-                if place in hosts:
-                    subprocess.run([TESTBED / "rate.sh", place], check=True,
-                                   stdout=subprocess.DEVNULL)
-                for total, some in zip((errors, memory), table_of(place, folder)):
-                    total.extend(some)
-        finally:
-            if hosts:
-                subprocess.run([TESTBED / "down.sh"], check=True)
+    with tempfile.TemporaryDirectory() as folder, prepared(places) as ready:
+        for place in ready:
+            for total, some in zip((errors, memory), table_of(place, folder)):
+                total.extend(some)
     sizes = numpy.abs(errors)
     print(f"\n{len(sizes)} runs: median error {100 * numpy.median(sizes):.1f} %, worst "
           f"{100 * sizes.max():.1f} %, within 20 %: {100 * (sizes <= 0.2).mean():.0f} %; "

@@ -10,7 +10,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import unittest
 
 import h5py
@@ -22,59 +21,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, ANALYSIS)
 import hidup_timings  # noqa: E402
 import plot_timeline  # noqa: E402
+from sample_timeline import PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E402
 from scripts import script  # noqa: E402
 
-PROGRAM = {  # two microbatches, by instruction
-    "name": ["embedding", "layers.0.ffn.up", "layers.0.ffn.up.all_to_all",
-             "layers.0.ffn.up.gradient", "gradients.0.all_reduce", "parameters.0.update"],
-    "kind": ["compute", "compute", "collective", "compute", "collective", "compute"],
-    "stream": ["compute", "compute", "comm", "compute", "comm", "compute"],
-    "microbatch": [0, 1, 1, 0, -1, -1],
-    "phase": ["forward", "forward", "forward", "backward", "backward", "update"],
-    "collective": ["", "", "all_to_all", "", "all_reduce", ""],
-    "flops": [0, 4_000_000, 0, 8_000_000, 0, 1000],
-    "bytes": [100, 200, 3_000_000, 400, 500, 600],
-}
-# (start, end) in milliseconds, by rank and instruction.
-TIMES = [[(10, 11), (11, 13), (12, 15), (14, 18), (19, 21), (21, 22)],
-         [(11, 12), (12, 14), (14, 15), (15, 19), (19, 21), (21, 22)]]
 BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
         "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.2, 0.0]}
 EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
-SECOND = 1e-3  # of a millisecond
-
-
-def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
-    """A timing file; the open file, for who writes on. Step s is a hundred s later than TIMES."""
-    program, times = program or PROGRAM, times or TIMES
-    file = h5py.File(path, "w", libver="latest")
-    file.attrs.update(model="tiny", world_size=len(times), device="cpu", program_version="0.1.0")
-    file.attrs["hostnames"] = numpy.array(["a", "b"][:len(times)], dtype=h5py.string_dtype())
-    file["strategy/text"] = "mesh: {}\n"
-    file["strategy"].attrs["name"] = "dp"
-    for name, column in program.items():
-        text = isinstance(column[0], str)
-        file.create_dataset(f"program/{name}", data=column,
-                            dtype=h5py.string_dtype() if text else "i8")
-    rows = [(step, rank, instruction, SECOND * (start + 1e5 * step), SECOND * (end + 1e5 * step))
-            for step in steps for rank, of_rank in enumerate(times)
-            for instruction, (start, end) in enumerate(of_rank)]
-    rows = rows[:len(rows) - len(times) * len(times[0]) + events_of_last]
-    for at, name in enumerate(("step", "rank", "instruction", "start_s", "end_s")):
-        file.create_dataset(f"timeline/{name}", data=[row[at] for row in rows], chunks=(16,),
-                            maxshape=(None,), dtype="f8" if name.endswith("_s") else "i8")
-    return file
-
-
-class FolderTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="hidup-test-")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.path = self.in_folder("run.h5")
-
-    def in_folder(self, name):
-        return os.path.join(self.folder, name)
 
 
 class Intervals(unittest.TestCase):
@@ -287,6 +239,37 @@ class Pictures(FolderTest):
         self.assertEqual([panel.label for panel in panels], [f"rank {r}" for r in range(8)])
         self.assertTrue(plot_timeline.heading(self.path, 2, 8).endswith(
             "tiny, dp on 11 ranks (cpu): step 2, 8 of them shown"))
+
+
+class Plans(FolderTest):
+    """Pictures of what `hidup explain --json` prints."""
+
+    def write_plan(self, plan):
+        self.path = self.in_folder("plan.json")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(plan if isinstance(plan, str) else json.dumps(plan))
+
+    def test_the_predicted_timeline_is_drawn(self):
+        timeline = [{**{name: column[i] for name, column in PROGRAM.items()},
+                     "start_s": SECOND * start, "end_s": SECOND * end}
+                    for i, (start, end) in enumerate(TIMES[0])]
+        self.write_plan({"model": "tiny", "strategy": "search", "ranks": 4, "timeline": timeline})
+        (panel,), heading = plot_timeline.panels_and_heading(self.path, None, None)
+        self.assertEqual(heading, "tiny, search on 4 ranks: a step, predicted")
+        self.assertEqual(panel.label, "predicted")
+        for name, values in BUSY.items():
+            self.assertAlmostEqual(panel.busy[name], values[0], places=9, msg=name)
+        result = script("plot_timeline.py", self.path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreater(os.path.getsize(result.stdout.strip()), 10_000)
+
+    def test_files_that_are_not_plans(self):
+        for text in ("", "{", "[]", "{}", '{"timeline": 3}', '{"timeline": [{"name": "x"}]}'):
+            self.write_plan(text)
+            result = script("plot_timeline.py", self.path)
+            self.assertEqual((result.returncode, result.stdout), (6, ""), text)
+            self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
+            self.assertEqual(os.listdir(self.folder), ["plan.json"])
 
 
 class Traces(FolderTest):

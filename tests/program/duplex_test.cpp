@@ -77,6 +77,26 @@ TEST(Duplex, WhileOneSendsAnotherComputes) {
   EXPECT_GE(hidden, collectives - 2);
 }
 
+// Where parameters are gathered in buckets, the second microbatch begins before the first is
+// through: both compute with a bucket while the next is on its way.
+TEST(Duplex, MicrobatchesTakeTurnsAtEveryBucketOfParameters) {
+  const Program program = program_of("fsdp", 2);
+  std::vector<int> turns;  // of computation in the forward pass
+  int buckets = 0;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase != Phase::forward) {
+      continue;
+    }
+    buckets += instruction.opcode == Opcode::all_gather ? 1 : 0;
+    if (instruction.stream == StreamKind::compute && instruction.microbatch >= 0 &&
+        (turns.empty() || turns.back() != instruction.microbatch)) {
+      turns.push_back(instruction.microbatch);
+    }
+  }
+  EXPECT_GT(buckets, 3);
+  EXPECT_GE(turns.size(), 2 * static_cast<size_t>(buckets));
+}
+
 TEST(Duplex, TheWorkIsTheSame) {
   const Program one = program_of("dp", 1);
   for (const int microbatches : {2, 3, 5}) {

@@ -5,30 +5,19 @@
 
 #include <algorithm>
 
-#include "models/transformer.h"
 #include "program/memory.h"
 #include "search/estimate.h"
 #include "search/named.h"
 #include "search/repeats.h"
-#include "simple_costs.h"
+#include "setting.h"
 
 namespace hidup {
 namespace {
 
 const Mesh kFour = {{"ranks", 4}};
 
-Graph model(int64_t layers, int64_t moe_every) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = layers,
-                .hidden = 64,
-                .ffn = 256,
-                .heads = 4,
-                .sequence = 32,
-                .dropout = 0.1};
-  if (moe_every > 0) {
-    deck.model.moe = {.experts = 4, .every = moe_every, .router = "top2", .capacity_factor = 1.25};
-  }
+Graph model(int64_t layers, int64_t experts) {
+  Deck deck = small_deck(layers, experts);
   deck.train.batch = 16;
   return build_model(deck, 1000);
 }
@@ -39,12 +28,12 @@ std::vector<uint64_t> signatures(const Graph& graph) {
 
 TEST(Excerpts, ShallowGraphsAreTakenWhole) {
   for (const int64_t layers : {1, 4, 8}) {
-    EXPECT_TRUE(excerpts_of(model(layers, 2), signatures(model(layers, 2))).empty()) << layers;
+    EXPECT_TRUE(excerpts_of(model(layers, 4), signatures(model(layers, 4))).empty()) << layers;
   }
 }
 
 TEST(Excerpts, AreGraphsWithFewerBlocks) {
-  const Graph graph = model(40, 2);
+  const Graph graph = model(40, 4);
   const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
   ASSERT_EQ(excerpts.size(), 2U);
   double weights = 0.0;
@@ -53,7 +42,7 @@ TEST(Excerpts, AreGraphsWithFewerBlocks) {
   for (const Excerpt& excerpt : excerpts) {
     const auto layers = static_cast<int64_t>(
         2 * std::ranges::count(excerpt.graph.ops(), OpKind::combine, &Op::kind));
-    const Graph same = model(layers, 2);
+    const Graph same = model(layers, 4);
     EXPECT_EQ(excerpt.graph.ops().size(), same.ops().size());
     EXPECT_EQ(excerpt.graph.parameter_count(), same.parameter_count());
     EXPECT_LE(layers, 12);
@@ -98,10 +87,11 @@ TEST(Excerpts, LeaveOutOnlyBlocksThatNobodyElseReads) {
 
 class DeepStrategies : public testing::TestWithParam<std::string_view> {};
 
-// What extrapolation may be off by: half a percent of the time, one of the memory.
+// What extrapolation is off by here: half a percent of the time, one of the memory. (Where buckets
+// end does not repeat with the blocks: fsdp with a batch of 32 is 1.8 % above its memory.)
 TEST_P(DeepStrategies, AreSimulatedByExcerpts) {
-  for (const int64_t moe_every : {0, 2}) {
-    const Graph graph = model(40, moe_every);
+  for (const int64_t experts : {0, 4}) {
+    const Graph graph = model(40, experts);
     const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
     ASSERT_FALSE(excerpts.empty());
     for (const int microbatches : {1, 2}) {

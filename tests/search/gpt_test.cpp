@@ -12,6 +12,7 @@
 #include "search/named.h"
 #include "search/search.h"
 #include "sharding/read_strategy.h"
+#include "simple_costs.h"
 
 namespace hidup {
 namespace {
@@ -23,16 +24,6 @@ Graph model() {
   deck.model = {.family = "gpt", .layers = 2, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
   deck.train.batch = 5;
   return build_model(deck, 31);
-}
-
-LoweringOptions lowering() {
-  return {.bucket_bytes = 1,  // every gradient goes as soon as it is complete
-          .clip_norm = 1.0,
-          .optimizer = {{"beta1", 0.9},
-                        {"beta2", 0.999},
-                        {"epsilon", 1e-8},
-                        {"weight_decay", 0.1},
-                        {"decoupled", 1.0}}};
 }
 
 CostModel costs(double bandwidth) {
@@ -79,7 +70,7 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
     const Strategy strategy = named_strategy(expected.strategy, graph, kTwo);
     const auto stored = std::ranges::find(strategy.parameters, table, &ParameterStrategy::tensor);
     EXPECT_EQ(to_string(stored->storage), expected.storage) << expected.strategy;
-    const Program program = lower(graph, strategy, lowering());
+    const Program program = lower(graph, strategy, simple_lowering(1));
     EXPECT_EQ(collectives_of_table(program, Phase::forward), expected.forward) << expected.strategy;
     EXPECT_EQ(collectives_of_table(program, Phase::backward), expected.backward)
         << expected.strategy;
@@ -117,10 +108,10 @@ TEST(TiedHead, IsSearched) {
   const Graph graph = model();
   for (const double bandwidth : {1e6, 1e9, 1e12}) {
     const SearchOutcome outcome =
-        search_strategy(graph, kTwo, costs(bandwidth), {.lowering = lowering()});
+        search_strategy(graph, kTwo, costs(bandwidth), {.lowering = simple_lowering(1)});
     for (const Candidate& candidate : outcome.candidates) {
       EXPECT_LE(outcome.seconds, candidate.seconds);
-      const Program program = lower(graph, candidate.strategy, lowering());
+      const Program program = lower(graph, candidate.strategy, simple_lowering(1));
       for (int64_t rank = 0; rank < 2; ++rank) {
         EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << candidate.strategy.name;
       }

@@ -9,10 +9,9 @@
 #include <vector>
 
 #include "graph/text.h"
-#include "models/transformer.h"
-#include "program/lower.h"
 #include "program/work.h"
 #include "search/named.h"
+#include "setting.h"
 
 namespace hidup {
 namespace {
@@ -108,17 +107,7 @@ TEST(MinComm, HasTheLeastVolumeOfAllStrategies) {
 }
 
 Graph bert(int64_t batch, int64_t layers, int64_t experts) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = layers,
-                .hidden = 64,
-                .ffn = 256,
-                .heads = 4,
-                .sequence = 32,
-                .dropout = 0.1};
-  if (experts > 0) {
-    deck.model.moe = {.experts = experts, .every = 2, .router = "top2", .capacity_factor = 1.25};
-  }
+  Deck deck = small_deck(layers, experts);
   deck.train.batch = batch;
   return build_model(deck, 1000);
 }

@@ -9,10 +9,10 @@
 
 #include "core/check.h"
 #include "models/transformer.h"
-#include "program/lower.h"
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
+#include "simple_costs.h"
 
 namespace hidup {
 namespace {
@@ -39,14 +39,7 @@ Graph model(bool experts) {
 
 Program program_of(const Graph& graph, std::string_view name, const Mesh& mesh,
                    int64_t bucket_bytes) {
-  return lower(graph, named_strategy(name, graph, mesh),
-               {.bucket_bytes = bucket_bytes,
-                .clip_norm = 1.0,
-                .optimizer = {{"beta1", 0.9},
-                              {"beta2", 0.999},
-                              {"epsilon", 1e-8},
-                              {"weight_decay", 0.1},
-                              {"decoupled", 1.0}}});
+  return lower(graph, named_strategy(name, graph, mesh), simple_lowering(bucket_bytes));
 }
 
 // "all_reduce 5, all_gather 1" : how often each collective occurs in the phase.

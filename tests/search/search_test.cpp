@@ -7,55 +7,21 @@
 #include <cmath>
 
 #include "core/check.h"
-#include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "program/work.h"
-#include "search/build_problem.h"
+#include "search/estimate.h"
 #include "search/named.h"
-#include "simple_costs.h"
+#include "setting.h"
 
 namespace hidup {
 namespace {
 
 Graph model(int64_t layers) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = layers,
-                .hidden = 64,
-                .ffn = 256,
-                .heads = 4,
-                .sequence = 32,
-                .dropout = 0.1};
-  deck.model.moe = {.experts = 4, .every = 2, .router = "top2", .capacity_factor = 1.25};
-  deck.train.batch = 16;
-  return build_model(deck, 1000);
+  return build_model(small_deck(layers, 4), 1000);
 }
 
 const Mesh kFour = {{"ranks", 4}};
-
-// The choice of every operation that computes it as the strategy does.
-std::vector<int> choices_of(const Graph& graph, const BuiltProblem& built,
-                            const Strategy& strategy) {
-  std::vector<int> choices;
-  for (size_t op = 0; op < graph.ops().size(); ++op) {
-    const auto& meanings = built.meanings[static_cast<size_t>(built.problem.ops[op].kind)];
-    const auto same = [&](const ChoiceMeaning& meaning) {
-      bool equal = meaning.ways.rules == strategy.ops[op].rules;
-      for (size_t p = 0; equal && p < meaning.inputs.size(); ++p) {
-        const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
-        const auto stored = std::ranges::find(strategy.parameters, id, &ParameterStrategy::tensor);
-        equal = stored->storage == meaning.parameters[p].storage &&
-                stored->optimizer_state == meaning.parameters[p].optimizer_state;
-      }
-      return equal;
-    };
-    const auto found = std::ranges::find_if(meanings, same);
-    EXPECT_NE(found, meanings.end()) << graph.op_name(static_cast<OpId>(op));
-    choices.push_back(static_cast<int>(found - meanings.begin()));
-  }
-  return choices;
-}
 
 // All on the compute stream, without overlap: what the instructions of a pass take, one by one.
 double computed_s(const Program& program, const CostModel& model, Phase phase) {
@@ -83,7 +49,9 @@ TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
     strategy.microbatches = microbatches;
     const Program program = lower(graph, strategy, simple_lowering());
 
-    const std::vector<int> choices = choices_of(graph, built, strategy);
+    const auto found = choices_of(graph, built.problem, built, strategy);
+    ASSERT_TRUE(found.has_value());
+    const std::vector<int>& choices = *found;
     double forward = 0.0;
     double backward = 0.0;
     for (size_t op = 0; op < choices.size(); ++op) {

@@ -27,8 +27,9 @@ CostModel simple_costs(double bandwidth) {
   return CostModel(profile);
 }
 
-LoweringOptions simple_lowering() {
-  return {.bucket_bytes = kSmallBucket,
+LoweringOptions simple_lowering(int64_t bucket_bytes) {
+  return {.bucket_bytes = bucket_bytes,
+          .clip_norm = 1.0,
           .optimizer = {{"beta1", 0.9},
                         {"beta2", 0.999},
                         {"epsilon", 1e-8},

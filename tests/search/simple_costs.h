@@ -11,6 +11,6 @@ CostModel simple_costs(double bandwidth = 1e9);
 
 // Small buckets, so that the parameters of a small model fill many.
 inline constexpr int64_t kSmallBucket = 1 << 16;
-LoweringOptions simple_lowering();
+LoweringOptions simple_lowering(int64_t bucket_bytes = kSmallBucket);
 
 }  // namespace hidup

@@ -136,6 +136,24 @@ TEST(ReadStrategy, TakesOtherRulesAndStorage) {
   EXPECT_TRUE(strategy.defer_gradients);
 }
 
+// Where the forward pass's stages begin, and what was predicted, change nothing; not the hash
+// either.
+TEST(ReadStrategy, KeepsNotes) {
+  const Graph graph = small_graph();
+  const std::string text = small_text() +
+                           "stages:\n  - x\n  - loss\n"
+                           "predicted: {iteration_s: 0.0125, compute_s: 0.01, comm_s: 0.0075, "
+                           "exposed_comm_s: 0.0025, peak_bytes: 123456789012}\n";
+  const Strategy strategy = parse_strategy(graph, kMesh, text, "s.yaml");
+  EXPECT_EQ(strategy.stages, (std::vector<OpId>{0, 2}));
+  ASSERT_TRUE(strategy.predicted.has_value());
+  EXPECT_EQ(strategy.predicted->exposed_comm_s, 0.0025);
+  EXPECT_EQ(strategy.predicted->peak_bytes, 123456789012);
+  EXPECT_EQ(print_strategy(graph, strategy), text);
+  EXPECT_EQ(strategy_hash(graph, strategy),
+            strategy_hash(graph, parse_strategy(graph, kMesh, small_text(), "s.yaml")));
+}
+
 struct Edit {
   const char* from;
   const char* to;
@@ -263,6 +281,25 @@ INSTANTIATE_TEST_SUITE_P(
              "14:5: name: expected w, the next parameter of the graph, found v"},
         Edit{"  - {name: w, storage: [R], optimizer_state: [R]}\n", "",
              "13:3: parameters: expected a list of the graph's 2 parameters, found 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Notes, IllegalEdit,
+    testing::Values(
+        Edit{"name: dp\n", "name: dp\nstages: [x, z]\n",
+             "6:13: stages: the graph has no operation z"},
+        // A parameter is no operation.
+        Edit{"name: dp\n", "name: dp\nstages: [table]\n",
+             "6:10: stages: the graph has no operation table"},
+        Edit{"name: dp\n", "name: dp\nstages: x\n", "6:9: stages: expected a list of operations"},
+        Edit{"name: dp\n", "name: dp\npredicted: {iteration_s: 1}\n", "6:12: compute_s is missing"},
+        Edit{"name: dp\n",
+             "name: dp\npredicted: {iteration_s: soon, compute_s: 1, comm_s: 1, exposed_comm_s: 1, "
+             "peak_bytes: 1}\n",
+             "6:26: iteration_s: expected "},
+        Edit{"name: dp\n",
+             "name: dp\npredicted: {iteration_s: 1, compute_s: 1, comm_s: 1, exposed_comm_s: 1, "
+             "peak_bytes: 1.5}\n",
+             "6:85: peak_bytes: expected a whole number"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Malformed, IllegalEdit,

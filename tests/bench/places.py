@@ -1,0 +1,67 @@
+"""The machines, models and strategies that steps are measured on: one rank, two ranks, and two
+hosts of the test bed at some bandwidths."""
+
+import contextlib
+import pathlib
+import re
+import subprocess
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+TESTBED = SOURCE / "jobs" / "testbed"
+STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
+              "min-comm"]
+DECK = SOURCE / "inputs" / "models" / "tiny.yaml"
+SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequence": 96,
+         "train.batch": 16, "train.warmup_steps": 0, "train.steps": 12,
+         "data.path": f"{SOURCE}/src/*/*.cpp"}
+WARMUP = 4  # steps that do not count
+
+
+def settings(values):
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
+
+
+def decks(folder):
+    """{label: deck} of the MoE model and the same without experts."""
+    text = DECK.read_text(encoding="utf-8")
+    dense = pathlib.Path(folder, "dense.yaml")
+    without = re.sub(r"\n  moe:.*\n(    .*\n)+", "\n", text)
+    dense.write_text(without, encoding="utf-8")
+    return {"dense": dense, "MoE": DECK}
+
+
+def hidup(place, command, deck, *arguments):
+    launcher = {"one": ["mpirun", "-n", "1"], "two": ["mpirun", "-n", "2"]}.get(
+        place, [TESTBED / "run.sh", "-n", "2"])
+    script = f'source {SOURCE}/jobs/environment.sh && exec "$@"'
+    words = ["bash", "-c", script, "bash", *launcher, SOURCE / "build" / "hidup", command, deck,
+             "--cluster", SOURCE / "inputs" / "clusters" / "laptop.yaml", "--overwrite", *arguments]
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise RuntimeError(result.stderr)
+
+
+def add_arguments(parser):
+    parser.add_argument("--places", default="one,two,200mbit,1gbit,5gbit",
+                        type=lambda text: text.split(","))
+
+
+@contextlib.contextmanager
+def prepared(places):
+    """Yields the places one by one, each ready for hidup(); ends the test bed's hosts."""
+    hosts = [place for place in places if place.endswith("bit")]
+
+    def each():
+        for place in places:
+            if hosts and place == hosts[0]:
+                subprocess.run([TESTBED / "up.sh"], check=True, stdout=subprocess.DEVNULL)
+            if place in hosts:
+                subprocess.run([TESTBED / "rate.sh", place], check=True,
+                               stdout=subprocess.DEVNULL)
+            yield place
+
+    try:
+        yield each()
+    finally:
+        if hosts:
+            subprocess.run([TESTBED / "down.sh"], check=True)
