@@ -1,4 +1,4 @@
-// Inside the CUDA kernels: positions in the grid, sums over warps and blocks, vectors of floats.
+// Inside the CUDA kernels: positions in the grid, sums over warps and blocks.
 //
 // All orders of addition are fixed, so results repeat to the bit.
 #pragma once
@@ -70,10 +70,6 @@ __device__ T group_reduce(T value, Combine combine) {
 template <typename... Pointers>
 bool aligned16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
-__device__ inline float4 operator+(float4 a, float4 b) {
-  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
 }  // namespace hidup::kernels
