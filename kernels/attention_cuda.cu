@@ -3,7 +3,10 @@
 // columns tx, tx + 16, ... A head may have any size: inner products go over it in pieces, and what
 // a block writes is a slice of 64 elements of the head.
 #include "kernels/attention.h"
-#include "kernels/cuda_elements.h"
+
+#include <type_traits>
+
+#include "kernels/cuda_attention.h"
 
 namespace hidup::kernels {
 namespace {
@@ -12,42 +15,6 @@ constexpr int kTile = 64;    // queries, keys, and elements of a head that a blo
 constexpr int kDepth = 32;   // elements of a head that are multiplied at a time
 constexpr int kSide = 16;    // threads
 constexpr int kPerSide = 4;  // elements of a tile's row or column that a thread has
-
-// A part of a tensor: rows `stride` elements apart, `rows` of them from `data` on.
-template <typename Element>
-struct Rows {
-  const Element* data;
-  int64_t stride;
-  int64_t rows;
-};
-
-// One head of one sequence within the tensors.
-struct Head {
-  int64_t sequence;
-  int64_t size;
-  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
-  int64_t q;      // where the first position's q begins in qkv
-  int64_t y;      // where its y begins in y
-  int64_t lse;
-
-  __device__ Head(const AttentionSize& of, int64_t index)
-      : sequence(of.sequence),
-        size(of.head),
-        width(of.heads * of.head),
-        q(index / of.heads * of.sequence * 3 * width + index % of.heads * of.head),
-        y(index / of.heads * of.sequence * width + index % of.heads * of.head),
-        lse(index * of.sequence) {}
-
-  // Rows of q (which = 0), k (1) or v (2) from position `first` on.
-  template <typename Element>
-  __device__ Rows<Element> qkv_rows(const Element* qkv, int which, int64_t first) const {
-    return {qkv + q + which * width + first * 3 * width, 3 * width, sequence - first};
-  }
-  template <typename Element>
-  __device__ Rows<Element> y_rows(const Element* tensor, int64_t first) const {
-    return {tensor + y + first * width, width, sequence - first};
-  }
-};
 
 struct Position {
   int x;
@@ -161,11 +128,6 @@ __device__ void write_to_shared(const Fragment& values, Shared& shared) {
   }
 }
 
-// Whether query i sees key j.
-__device__ bool sees(int64_t query, int64_t key, int64_t sequence, bool causal) {
-  return key < sequence && (!causal || key <= query);
-}
-
 // What a thread knows of its four queries: the largest score so far, and the sum of the
 // exponentials of the scores less it (Milakov and Gimelshein 2018).
 struct Softmax {
@@ -199,12 +161,6 @@ struct Softmax {
       largest[i] = next;
     }
   }
-};
-
-struct Problem {
-  AttentionSize size;
-  bool causal;
-  float scale;
 };
 
 // blockIdx.x: heads of sequences, fastest, and tiles of positions; blockIdx.y: slices of the head.
@@ -275,14 +231,6 @@ __global__ void __launch_bounds__(kThreads)
     }
   }
 }
-
-template <typename Element>
-struct BackwardInputs {
-  const Element* qkv;
-  const float* lse;
-  const Element* dy;
-  const float* d;
-};
 
 // P and dS of a tile.
 template <typename Element>
@@ -368,8 +316,14 @@ dim3 grid_of(const AttentionSize& size) {
 template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal) {
-  launch(stream, forward_kernel<Element>, grid_of(size), kThreads, qkv, y, lse,
-         problem_of(size, causal));
+  const Problem problem = problem_of(size, causal);
+  if constexpr (!std::is_same_v<Element, float>) {
+    if (size.head <= kLongestTensorHead) {
+      tensor_attention_forward(stream, qkv, y, lse, problem);
+      return;
+    }
+  }
+  launch(stream, forward_kernel<Element>, grid_of(size), kThreads, qkv, y, lse, problem);
 }
 
 template <typename Element>
@@ -382,6 +336,12 @@ void attention_backward(Stream& stream, const Element* qkv, const Element* y, co
          d, size);
   const BackwardInputs<Element> in = {qkv, lse, dy, d};
   const Problem problem = problem_of(size, causal);
+  if constexpr (!std::is_same_v<Element, float>) {
+    if (size.head <= kLongestTensorHead) {
+      tensor_attention_backward(stream, in, dqkv, problem);
+      return;
+    }
+  }
   launch(stream, query_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
   launch(stream, key_value_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
 }

@@ -154,6 +154,10 @@ TEST_F(MatrixProducts, OfSixteenBitsAreRoundedOnce) {
       return type == CUDA_R_16BF ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
                                  : __half_as_ushort(__float2half_rn(x));
     };
+    const auto float_of = [type](uint16_t bits) {
+      return type == CUDA_R_16BF ? __bfloat162float(__ushort_as_bfloat16(bits))
+                                 : __half2float(__ushort_as_half(bits));
+    };
     for (int i = 0; i < 24; ++i) {
       a_.data()[i] = static_cast<float>(i % 8 + 120);
       a.data()[i] = bits_of(a_.data()[i]);
@@ -179,7 +183,7 @@ TEST_F(MatrixProducts, OfSixteenBitsAreRoundedOnce) {
       for (int i = 0; i < 2; ++i) {
         for (int j = 0; j < 3; ++j) {
           const float exact = expected(p, 8, 0, i, j);
-          EXPECT_EQ(d.data()[p * 7 + j * 2 + i], bits_of(2.0F * exact));
+          EXPECT_EQ(d.data()[p * 7 + j * 2 + i], bits_of(exact + float_of(bits_of(exact))));
           EXPECT_EQ(d_.data()[p * 7 + j * 2 + i], exact);
         }
       }
