@@ -66,11 +66,19 @@ class MatrixProducts : public testing::Test {
     set(a_layout_, a);
     set(b_layout_, b);
     set(d_layout_, d);
+    promise_alignment(4);
+  }
+
+  void promise_alignment(uint32_t bytes) {
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      prefer(attribute, uint32_t{4});
+      prefer(attribute, bytes);
     }
+  }
+
+  void prefer_reductions(uint32_t schemes) {
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
   }
 
   cublasStatus_t choose() {
@@ -164,10 +172,11 @@ TEST_F(MatrixProducts, OfSixteenBitsAreRoundedOnce) {
       b.data()[i] = bits_of(b_.data()[i]);
     }
     set_types(type, type);
+    prefer_reductions(CUBLASLT_REDUCTION_SCHEME_MASK);
     make_batch(2, 8, 0, 7);
+    promise_alignment(2);
     EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);  // sums might be rounded in between
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer_reductions(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     for (const float beta : {0.0F, 1.0F}) {
       beta_ = beta;
       ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
