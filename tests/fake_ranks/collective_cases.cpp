@@ -97,7 +97,7 @@ void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
     for (size_t i = 0; i < data.size(); ++i) {
       data[i] = 1.0F / static_cast<float>(i + 1) + static_cast<float>(world.rank());
     }
-    world.all_reduce(*stream, data.data(), count, "data");
+    world.all_reduce(*stream, data.data(), count, DType::f32, "data");
     stream->synchronize();
     const auto ranks = static_cast<float>(world.size());
     for (size_t i = 0; i < data.size(); ++i) {
@@ -120,7 +120,7 @@ void all_gather_puts_parts_in_rank_order(Communicator& world) {
       send.push_back(element(world.rank(), 0, i));
     }
     std::vector<int32_t> receive = guarded(sum_of(counts));
-    world.all_gather(*stream, send.data(), receive.data(), counts, "parts");
+    world.all_gather(*stream, send.data(), receive.data(), counts, DType::f32, "parts");
     stream->synchronize();
     std::vector<int32_t> wanted;
     for (int r = 0; r < world.size(); ++r) {
@@ -144,7 +144,7 @@ void reduce_scatter_sums_each_part(Communicator& world) {
     }
     const int64_t mine = counts[static_cast<size_t>(world.rank())];
     std::vector<float> receive(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard));
-    world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+    world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
     stream->synchronize();
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
@@ -166,7 +166,7 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
     uint64_t first = 0;
     for (int repeat = 0; repeat < 5; ++repeat) {
       std::vector<float> receive(static_cast<size_t>(counts[static_cast<size_t>(world.rank())]));
-      world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+      world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
       stream->synchronize();
       first = repeat == 0 ? bits_of(receive) : first;
       EXPECT_EQ(bits_of(receive), first);
@@ -198,7 +198,8 @@ void all_to_all_exchanges_pieces(Communicator& world) {
     }
     wanted.push_back(kGuard);
     std::vector<int32_t> receive = guarded(sum_of(receive_counts));
-    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, "pieces");
+    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, DType::f32,
+                     "pieces");
     stream->synchronize();
     expect_equal(receive, wanted);
   }
@@ -208,7 +209,7 @@ void all_to_all_may_be_empty(Communicator& world) {
   OwnStream stream;
   const Counts none(static_cast<size_t>(world.size()), 0);
   std::vector<int32_t> receive = guarded(0);
-  world.all_to_all(*stream, nullptr, none, receive.data(), none, "nothing");
+  world.all_to_all(*stream, nullptr, none, receive.data(), none, DType::f32, "nothing");
   stream->synchronize();
   EXPECT_EQ(receive, guarded(0));
 }
@@ -222,7 +223,7 @@ void device_broadcast_is_rank_zeros(Communicator& world) {
       data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
       wanted[static_cast<size_t>(i)] = element(0, 0, i);
     }
-    world.broadcast(*stream, data.data(), count, "data");
+    world.broadcast(*stream, data.data(), count, DType::f32, "data");
     stream->synchronize();
     expect_equal(data, wanted);
   }
@@ -245,9 +246,10 @@ void buffers_are_free_after_each_collective(Communicator& world) {
     stream->enqueue([&, value] {
       std::fill(send.begin(), send.end(), value(static_cast<size_t>(world.rank())));
     });
-    world.all_gather(*stream, send.data(), gathered.data(), counts, "gathered");
-    world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, "exchanged");
-    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, "reduced");
+    world.all_gather(*stream, send.data(), gathered.data(), counts, DType::f32, "gathered");
+    world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, DType::f32,
+                     "exchanged");
+    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, DType::f32, "reduced");
     stream->enqueue([&, value] {
       float total = 0.0F;
       for (size_t r = 0; r < ranks; ++r) {
@@ -270,7 +272,7 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
   std::vector<float> data(100000, 1.0F);
   for (int round = 0; round < 20; ++round) {
     std::fill(data.begin(), data.end(), 1.0F);
-    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), "data");
+    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), DType::f32, "data");
     const std::vector<int> ranks = all_gather_value(world, world.rank());
     stream->synchronize();
     EXPECT_EQ(ranks.back(), world.size() - 1);
@@ -282,9 +284,9 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
     std::string text = world.rank() == 0 ? "text" : "";
     if (world.rank() == 0) {
       text = world.broadcast(text);
-      world.broadcast(*stream, &number, 1, "number");
+      world.broadcast(*stream, &number, 1, DType::f32, "number");
     } else {
-      world.broadcast(*stream, &number, 1, "number");
+      world.broadcast(*stream, &number, 1, DType::f32, "number");
       text = world.broadcast(text);
     }
     stream->synchronize();
@@ -317,9 +319,10 @@ void expect_group(Communicator& group, int world_rank, const std::vector<int>& m
   EXPECT_EQ(all_gather_value(group, world_rank), members);
   OwnStream stream;
   std::vector<int32_t> seen(members.size());
-  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), "members");
+  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), DType::f32,
+                   "members");
   auto sum = static_cast<float>(world_rank);
-  group.all_reduce(*stream, &sum, 1, "sum of members");
+  group.all_reduce(*stream, &sum, 1, DType::f32, "sum of members");
   stream->synchronize();
   EXPECT_EQ(seen, members);
   EXPECT_EQ(sum, static_cast<float>(std::accumulate(members.begin(), members.end(), 0)));
