@@ -12,6 +12,7 @@ namespace hidup::kernels {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // The number of this thread in a grid of one dimension, and the number of all threads.
 __device__ inline int64_t thread_of_grid() {

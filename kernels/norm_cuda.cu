@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "kernels/cuda_math.h"
 #include "kernels/norm.h"
 
@@ -41,7 +39,7 @@ __global__ void clip_kernel(const float* squared, float max_norm, float* norm, f
   const float coefficient = max_norm / (length + 1e-6F);
   const float clip = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
   *norm = length;
-  *scale = isfinite(length) ? clip / state->loss_scale : std::numeric_limits<float>::quiet_NaN();
+  *scale = isfinite(length) ? clip / state->loss_scale : kNan;
 }
 
 }  // namespace
