@@ -83,10 +83,10 @@ __device__ Vector<Element, kCount> narrow(const float (&values)[kCount]) {
   return out;
 }
 
-// function(a, b), element by element, in float.
+// function(a, b), element by element, in float. By value, for then they are read at once.
 template <typename Function, typename Element, int kCount>
-__device__ Vector<Element, kCount> apply(Function function, const Vector<Element, kCount>& a,
-                                         const Vector<Element, kCount>& b) {
+__device__ Vector<Element, kCount> apply(Function function, Vector<Element, kCount> a,
+                                         Vector<Element, kCount> b) {
   float values[kCount];
   for (int i = 0; i < kCount; ++i) {
     values[i] = function(widen(a.element[i]), widen(b.element[i]));
