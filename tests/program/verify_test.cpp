@@ -149,7 +149,7 @@ TEST(VerifyTypes, RefusesAnyOtherType) {
   deck.model.moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
   const Graph graph = with_precision(build_model(deck, 31), DType::bf16);
   Program program =
-      lower(graph, named_strategy("zero3", graph, {{"ranks", 2}}), sample_options(2048));
+      lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
   const MemoryPlan plan = plan_memory(program, 0);
   ASSERT_NO_THROW(verify(program, plan));
   std::set<Opcode> seen;

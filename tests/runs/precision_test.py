@@ -26,11 +26,14 @@ class PrecisionTest(harness.RunTest):
             self.assertLessEqual(difference / numpy.abs(expected).max(), bound, name)
 
     def test_follows_fp32(self):
-        one = self.train(1)
+        # GPT's functions are smooth. BERT has relu: where its input is rounded to the other side of
+        # zero, a whole gradient passes or not.
+        gpt = "model.family=gpt"
+        one = self.train(1, gpt)
         for precision, rounding in ROUNDING.items():
-            for ranks, strategy in ((1, "dp"), (2, "zero3"), (3, "megatron")):
+            for ranks, strategy in ((1, "dp"), (2, "fsdp"), (3, "megatron")):
                 with self.subTest(precision=precision, strategy=strategy):
-                    other = self.train(ranks, f"model.precision={precision}",
+                    other = self.train(ranks, gpt, f"model.precision={precision}",
                                        ["--strategy", strategy])
                     self.assertGreater(numpy.abs(other.loss - one.loss).max(), 0)
                     self.assert_follows(one, other, rounding)
