@@ -12,9 +12,9 @@ namespace hidup::kernels {
 void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool accumulate);
 
 // norm = sqrt(squared) / state->loss_scale, of gradients of the scaled loss; scale =
-// min(1, max_norm / (norm + 1e-6)) / state->loss_scale, as in PyTorch's clip_grad_norm_, without
-// the minimum's second argument if max_norm <= 0. A norm that is not finite gives a scale that is
-// NaN. squared, norm, scale: f32 [1]. `state` is read when the work runs.
+// min(1, max_norm / (norm + 1e-6)) / state->loss_scale, as in PyTorch's clip_grad_norm_, or
+// 1 / state->loss_scale if max_norm <= 0. A norm that is not finite gives a scale that is NaN.
+// squared, norm, scale: f32 [1]. `state` is read when the work runs.
 void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
                 const StepState* state);
 

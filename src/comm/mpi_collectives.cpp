@@ -71,7 +71,8 @@ MpiCollectives::MpiCollectives(MPI_Comm group, int64_t max_piece)
     : group_(group),
       max_piece_(max_piece),
       chunk_(std::min(kRingChunk, max_piece)),
-      partial_(std::make_unique_for_overwrite<float[]>(static_cast<size_t>(4 * chunk_))) {
+      partial_(std::make_unique_for_overwrite<std::byte[]>(4 * static_cast<size_t>(chunk_) *
+                                                           sizeof(float))) {
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
   check_mpi(MPI_Op_create(add_elements<BFloat16>, 1, &sum_bf16_), "MPI_Op_create");

@@ -14,6 +14,7 @@
 
 #include <mpi.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -89,8 +90,8 @@ class MpiCollectives {
 
   MPI_Comm group_;
   int64_t max_piece_;
-  int64_t chunk_;                     // elements of a block that go round a ring at once
-  std::unique_ptr<float[]> partial_;  // see partial()
+  int64_t chunk_;                         // elements of a block that go round a ring at once
+  std::unique_ptr<std::byte[]> partial_;  // see partial()
   MPI_Op sum_bf16_ = MPI_OP_NULL;
   MPI_Op sum_f16_ = MPI_OP_NULL;
   int rank_ = 0;

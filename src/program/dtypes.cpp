@@ -120,6 +120,10 @@ class DTypeCheck {
   }
 
   void reshard() const {
+    const bool sums =
+        instruction_.opcode == Opcode::all_reduce || instruction_.opcode == Opcode::reduce_scatter;
+    check(!sums || is_floating(program_.value(instruction_.inputs.at(0)).dtype), "{} sums integers",
+          instruction_.name);
     for (const auto* values : {&instruction_.inputs, &instruction_.outputs}) {
       for (const ValueId value : *values) {
         expect(value, program_.value(instruction_.inputs.at(0)).dtype);
