@@ -14,11 +14,12 @@ struct AdamOptions {
   float beta2;
   float epsilon;
   float weight_decay;
-  bool decoupled;  // AdamW: the decay acts on the parameter instead of the gradient
+  bool decoupled;      // AdamW: the decay acts on the parameter instead of the gradient
+  bool skips = false;  // a scale that is not finite leaves everything as it is
 };
 
-// One step t = state->step (1 for the first) at lr = state->learning_rate, both read when
-// the work runs:
+// One step t = state->step - state->skipped (1 for the first) at lr = state->learning_rate, both
+// read when the work runs:
 //   g = gradient * gradient_scale[0]
 //   decoupled: p -= lr * weight_decay * p, else g += weight_decay * p
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2

@@ -8,7 +8,11 @@ void adam_update(Stream& stream, float* parameter, const float* gradient, float*
                  int64_t n, AdamOptions options, const StepState* state,
                  const float* gradient_scale) {
   stream.enqueue([=] {
-    const auto step = static_cast<double>(state->step);
+    const float scale = *gradient_scale;
+    if (options.skips && !std::isfinite(scale)) {
+      return;
+    }
+    const auto step = static_cast<double>(state->step - state->skipped);
     const double lr = state->learning_rate;
     const double correction1 = 1.0 - std::pow(static_cast<double>(options.beta1), step);
     const double correction2 = 1.0 - std::pow(static_cast<double>(options.beta2), step);
@@ -19,7 +23,6 @@ void adam_update(Stream& stream, float* parameter, const float* gradient, float*
     const auto kept = static_cast<float>(1.0 - shrink);
     const float rest1 = 1.0F - options.beta1;
     const float rest2 = 1.0F - options.beta2;
-    const float scale = *gradient_scale;
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float g = gradient[i] * scale + added_decay * parameter[i];

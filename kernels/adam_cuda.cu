@@ -13,7 +13,7 @@ struct Factors {
 };
 
 __device__ Factors factors_of(const AdamOptions& options, const StepState& state, float scale) {
-  const auto step = static_cast<double>(state.step);
+  const auto step = static_cast<double>(state.step - state.skipped);
   const auto lr = static_cast<double>(state.learning_rate);
   const double correction1 = 1.0 - pow(static_cast<double>(options.beta1), step);
   const double correction2 = 1.0 - pow(static_cast<double>(options.beta2), step);
@@ -31,6 +31,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   const Factors factors = shared;
+  if (options.skips && !isfinite(factors.scale)) {
+    return;
+  }
   const float added_decay = options.decoupled ? 0.0F : options.weight_decay;
   for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
     const float p = parameter[i];

@@ -4,10 +4,12 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
-// a, b, y: f32 [n]; y may be a or b. Each gradient is dy itself.
-void add_forward(Stream& stream, const float* a, const float* b, float* y, int64_t n);
+// a, b, y: [n]; y may be a or b. Each gradient is dy itself.
+template <typename Element>
+void add_forward(Stream& stream, const Element* a, const Element* b, Element* y, int64_t n);
 
 }  // namespace hidup::kernels

@@ -2,13 +2,19 @@
 
 namespace hidup::kernels {
 
-void add_forward(Stream& stream, const float* a, const float* b, float* y, int64_t n) {
+template <typename Element>
+void add_forward(Stream& stream, const Element* a, const Element* b, Element* y, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = a[i] + b[i];
+      y[i] = Element(a[i] + b[i]);
     }
   });
 }
+
+#define INSTANTIATE(Element) \
+  template void add_forward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -3,8 +3,14 @@
 
 namespace hidup::kernels {
 
-void add_forward(Stream& stream, const float* a, const float* b, float* y, int64_t n) {
+template <typename Element>
+void add_forward(Stream& stream, const Element* a, const Element* b, Element* y, int64_t n) {
   map_elements(stream, Sum{}, a, b, y, n);
 }
+
+#define INSTANTIATE(Element) \
+  template void add_forward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -17,17 +18,19 @@ struct AttentionSize {
   int64_t head;   // elements of one head, >= 1
 };
 
-// qkv: f32 [batch, sequence, 3, heads, head]; y: f32 [batch, sequence, heads, head];
+// qkv: [batch, sequence, 3, heads, head]; y: [batch, sequence, heads, head];
 // lse: f32 [batch, heads, sequence], the log-sum-exp of each query's scores, for the
 // backward pass.
-void attention_forward(Stream& stream, const float* qkv, float* y, float* lse, AttentionSize size,
-                       bool causal);
+template <typename Element>
+void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
+                       AttentionSize size, bool causal);
 
-// dqkv: f32 as qkv, overwritten; dy: f32 as y. Probabilities are recomputed from lse, as in
+// dqkv: as qkv, overwritten; dy: as y. Probabilities are recomputed from lse, as in
 // FlashAttention (Dao et al. 2022, algorithm 4): with P = exp(score - lse), D_i = dy_i . y_i
 // and dP_ij = dy_i . v_j:
 //   dS = P * (dP - D) / sqrt(head),  dq = dS k,  dk = dS^T q,  dv = P^T dy
-void attention_backward(Stream& stream, const float* qkv, const float* y, const float* lse,
-                        const float* dy, float* dqkv, AttentionSize size, bool causal);
+template <typename Element>
+void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
+                        const Element* dy, Element* dqkv, AttentionSize size, bool causal);
 
 }  // namespace hidup::kernels

@@ -1,6 +1,7 @@
 #include "kernels/attention.h"
 
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu_gemm.h"
@@ -52,8 +53,9 @@ void query_key_products(const Head& at, const QueryBlock& block, const float* qk
                         float* products) {
   const float* q = qkv + at.q + block.first * at.qkv_stride();
   const float* k = qkv + at.q + at.width;
-  gemm(block.rows, block.keys, at.head, {.data = q, .stride = at.qkv_stride()},
-       {.data = k, .stride = at.qkv_stride(), .transposed = true}, 0.0F, products, block.keys);
+  gemm_floats(block.rows, block.keys, at.head, {.data = q, .stride = at.qkv_stride()},
+              {.data = k, .stride = at.qkv_stride(), .transposed = true}, 0.0F, products,
+              block.keys);
 }
 
 // Turns the first `visible` of row's products into exp(scale * product - shift), the
@@ -80,8 +82,8 @@ void forward_block(const Head& at, const QueryBlock& block, const float* qkv, fl
     lse[at.lse + block.first + i] = shift + std::log(sums[i]);
   }
   float* out = y + at.y + block.first * at.width;
-  gemm(block.rows, at.head, block.keys, {.data = p, .stride = block.keys},
-       {.data = qkv + at.q + 2 * at.width, .stride = at.qkv_stride()}, 0.0F, out, at.width);
+  gemm_floats(block.rows, at.head, block.keys, {.data = p, .stride = block.keys},
+              {.data = qkv + at.q + 2 * at.width, .stride = at.qkv_stride()}, 0.0F, out, at.width);
   for (int64_t i = 0; i < block.rows; ++i) {
     const float factor = 1.0F / sums[i];
 #pragma omp simd
@@ -111,9 +113,9 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
   const float* dy_block = dy + at.y + block.first * at.width;
 
   query_key_products(at, block, qkv, p);
-  gemm(block.rows, block.keys, at.head, {.data = dy_block, .stride = at.width},
-       {.data = qkv + at.q + 2 * at.width, .stride = stride, .transposed = true}, 0.0F, ds,
-       block.keys);
+  gemm_floats(block.rows, block.keys, at.head, {.data = dy_block, .stride = at.width},
+              {.data = qkv + at.q + 2 * at.width, .stride = stride, .transposed = true}, 0.0F, ds,
+              block.keys);
   for (int64_t i = 0; i < block.rows; ++i) {
     float* p_row = p + i * block.keys;
     float* ds_row = ds + i * block.keys;
@@ -126,45 +128,111 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
       ds_row[j] = p_row[j] * (ds_row[j] - d) * scale;
     }
   }
-  const ConstMatrix q = {.data = qkv + at.q + block.first * stride, .stride = stride};
-  const ConstMatrix k = {.data = qkv + at.q + at.width, .stride = stride};
-  const ConstMatrix p_transposed = {.data = p, .stride = block.keys, .transposed = true};
-  const ConstMatrix ds_transposed = {.data = ds, .stride = block.keys, .transposed = true};
+  const ConstMatrix<float> q = {.data = qkv + at.q + block.first * stride, .stride = stride};
+  const ConstMatrix<float> k = {.data = qkv + at.q + at.width, .stride = stride};
+  const ConstMatrix<float> p_transposed = {.data = p, .stride = block.keys, .transposed = true};
+  const ConstMatrix<float> ds_transposed = {.data = ds, .stride = block.keys, .transposed = true};
   float* dq = dqkv + at.q + block.first * stride;
   float* dk = dqkv + at.q + at.width;
   float* dv = dk + at.width;
-  gemm(block.rows, at.head, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F, dq, stride);
-  gemm(block.keys, at.head, block.rows, ds_transposed, q, 1.0F, dk, stride);
-  gemm(block.keys, at.head, block.rows, p_transposed, {.data = dy_block, .stride = at.width}, 1.0F,
-       dv, stride);
+  gemm_floats(block.rows, at.head, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F, dq,
+              stride);
+  gemm_floats(block.keys, at.head, block.rows, ds_transposed, q, 1.0F, dk, stride);
+  gemm_floats(block.keys, at.head, block.rows, p_transposed, {.data = dy_block, .stride = at.width},
+              1.0F, dv, stride);
+}
+
+// A head's part of a tensor with `parts` vectors of each position that lie at.width apart, the
+// positions `stride` apart: as floats, densely.
+template <typename Element>
+void gather(const Head& at, const Element* from, int64_t stride, int64_t parts, float* to) {
+  for (int64_t i = 0; i < at.sequence * parts; ++i) {
+    widen(from + i / parts * stride + i % parts * at.width, at.head, to + i * at.head);
+  }
+}
+template <typename Element>
+void scatter(const Head& at, const float* from, int64_t stride, int64_t parts, Element* to) {
+  for (int64_t i = 0; i < at.sequence * parts; ++i) {
+    narrow(from + i * at.head, at.head, to + i / parts * stride + i % parts * at.width);
+  }
+}
+
+// A head that is alone in its tensors.
+Head alone(const Head& at) {
+  return Head({.batch = 1, .sequence = at.sequence, .heads = 1, .head = at.head}, 0);
+}
+
+void backward_head(const Head& at, bool causal, const float* qkv, const float* y, const float* lse,
+                   const float* dy, float* dqkv) {
+  zero_keys_and_values(at, dqkv);
+  for (int64_t block = 0; block < ceil_div(at.sequence, kQueries); ++block) {
+    backward_block(at, QueryBlock(at, block, causal), qkv, y, lse, dy, dqkv);
+  }
 }
 
 }  // namespace
 
-void attention_forward(Stream& stream, const float* qkv, float* y, float* lse, AttentionSize size,
-                       bool causal) {
+// Elements other than floats are computed by way of floats, a head at a time.
+template <typename Element>
+void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
+                       AttentionSize size, bool causal) {
   stream.enqueue([=] {
     const int64_t blocks = ceil_div(size.sequence, kQueries);
+    if constexpr (std::is_same_v<Element, float>) {
 #pragma omp parallel for schedule(static)
-    for (int64_t task = 0; task < size.batch * size.heads * blocks; ++task) {
-      const Head at(size, task / blocks);
-      forward_block(at, QueryBlock(at, task % blocks, causal), qkv, y, lse);
-    }
-  });
-}
-
-void attention_backward(Stream& stream, const float* qkv, const float* y, const float* lse,
-                        const float* dy, float* dqkv, AttentionSize size, bool causal) {
-  stream.enqueue([=] {
+      for (int64_t task = 0; task < size.batch * size.heads * blocks; ++task) {
+        const Head at(size, task / blocks);
+        forward_block(at, QueryBlock(at, task % blocks, causal), qkv, y, lse);
+      }
+    } else {
 #pragma omp parallel for schedule(static)
-    for (int64_t index = 0; index < size.batch * size.heads; ++index) {
-      const Head at(size, index);
-      zero_keys_and_values(at, dqkv);
-      for (int64_t block = 0; block < ceil_div(size.sequence, kQueries); ++block) {
-        backward_block(at, QueryBlock(at, block, causal), qkv, y, lse, dy, dqkv);
+      for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+        thread_local std::vector<float> memory;
+        const Head at(size, index);
+        const int64_t n = at.sequence * at.head;
+        float* const in = scratch(memory, 4 * n);
+        float* const out = in + 3 * n;
+        gather(at, qkv + at.q, at.qkv_stride(), 3, in);
+        for (int64_t block = 0; block < blocks; ++block) {
+          forward_block(alone(at), QueryBlock(at, block, causal), in, out, lse + at.lse);
+        }
+        scatter(at, out, at.width, 1, y + at.y);
       }
     }
   });
 }
+
+template <typename Element>
+void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
+                        const Element* dy, Element* dqkv, AttentionSize size, bool causal) {
+  stream.enqueue([=] {
+#pragma omp parallel for schedule(static)
+    for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+      const Head at(size, index);
+      if constexpr (std::is_same_v<Element, float>) {
+        backward_head(at, causal, qkv, y, lse, dy, dqkv);
+      } else {
+        thread_local std::vector<float> memory;
+        const int64_t n = at.sequence * at.head;
+        float* const in = scratch(memory, 8 * n);
+        float* const out = in + 3 * n;
+        float* const gradient = out + n;
+        float* const result = gradient + n;
+        gather(at, qkv + at.q, at.qkv_stride(), 3, in);
+        gather(at, y + at.y, at.width, 1, out);
+        gather(at, dy + at.y, at.width, 1, gradient);
+        backward_head(alone(at), causal, in, out, lse + at.lse, gradient, result);
+        scatter(at, result, at.qkv_stride(), 3, dqkv + at.q);
+      }
+    }
+  });
+}
+
+#define INSTANTIATE(Element)                                                                       \
+  template void attention_forward(Stream&, const Element*, Element*, float*, AttentionSize, bool); \
+  template void attention_backward(Stream&, const Element*, const Element*, const float*,          \
+                                   const Element*, Element*, AttentionSize, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -3,7 +3,10 @@
 // columns tx, tx + 16, ... A head may have any size: inner products go over it in pieces, and what
 // a block writes is a slice of 64 elements of the head.
 #include "kernels/attention.h"
-#include "kernels/cuda_math.h"
+
+#include <type_traits>
+
+#include "kernels/cuda_attention.h"
 
 namespace hidup::kernels {
 namespace {
@@ -12,39 +15,6 @@ constexpr int kTile = 64;    // queries, keys, and elements of a head that a blo
 constexpr int kDepth = 32;   // elements of a head that are multiplied at a time
 constexpr int kSide = 16;    // threads
 constexpr int kPerSide = 4;  // elements of a tile's row or column that a thread has
-
-// A part of a tensor: rows `stride` elements apart, `rows` of them from `data` on.
-struct Rows {
-  const float* data;
-  int64_t stride;
-  int64_t rows;
-};
-
-// One head of one sequence within the tensors.
-struct Head {
-  int64_t sequence;
-  int64_t size;
-  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
-  int64_t q;      // where the first position's q begins in qkv
-  int64_t y;      // where its y begins in y
-  int64_t lse;
-
-  __device__ Head(const AttentionSize& of, int64_t index)
-      : sequence(of.sequence),
-        size(of.head),
-        width(of.heads * of.head),
-        q(index / of.heads * of.sequence * 3 * width + index % of.heads * of.head),
-        y(index / of.heads * of.sequence * width + index % of.heads * of.head),
-        lse(index * of.sequence) {}
-
-  // Rows of q (which = 0), k (1) or v (2) from position `first` on.
-  __device__ Rows qkv_rows(const float* qkv, int which, int64_t first) const {
-    return {qkv + q + which * width + first * 3 * width, 3 * width, sequence - first};
-  }
-  __device__ Rows y_rows(const float* tensor, int64_t first) const {
-    return {tensor + y + first * width, width, sequence - first};
-  }
-};
 
 struct Position {
   int x;
@@ -74,18 +44,21 @@ __device__ void clear(Fragment& fragment) {
 }
 
 // tile = rows first .. first + kDepth - 1 of the head of kTile rows, zero beyond the ends.
-__device__ void load_depth(const Rows& rows, int64_t first, int64_t head,
+template <typename Element>
+__device__ void load_depth(const Rows<Element>& rows, int64_t first, int64_t head,
                            float (&tile)[kTile][kDepth + 1]) {
   for (int i = static_cast<int>(threadIdx.x); i < kTile * kDepth; i += kThreads) {
     const int row = i / kDepth;
     const int64_t d = first + i % kDepth;
-    tile[row][i % kDepth] = row < rows.rows && d < head ? rows.data[row * rows.stride + d] : 0.0F;
+    tile[row][i % kDepth] =
+        row < rows.rows && d < head ? widen(rows.data[row * rows.stride + d]) : 0.0F;
   }
 }
 
 // out = a b^T, for kTile rows each. Every thread must come here.
-__device__ void inner_products(const Rows& a, const Rows& b, int64_t head, Shared& shared,
-                               Fragment& out) {
+template <typename Element>
+__device__ void inner_products(const Rows<Element>& a, const Rows<Element>& b, int64_t head,
+                               Shared& shared, Fragment& out) {
   const Position at;
   clear(out);
   for (int64_t first = 0; first < head; first += kDepth) {
@@ -105,9 +78,9 @@ __device__ void inner_products(const Rows& a, const Rows& b, int64_t head, Share
 
 // out += p m, or p^T m if kTransposed, where m are kTile rows and the slice of the head from
 // `first_column` on. Every thread must come here; p must have been written before.
-template <bool kTransposed>
-__device__ void add_product(const Rows& m, int64_t first_column, int64_t head, Shared& shared,
-                            Fragment& out) {
+template <bool kTransposed, typename Element>
+__device__ void add_product(const Rows<Element>& m, int64_t first_column, int64_t head,
+                            Shared& shared, Fragment& out) {
   const Position at;
   float(&tile)[kDepth][kTile] = reinterpret_cast<float(&)[kDepth][kTile]>(shared.a);
   for (int first = 0; first < kTile; first += kDepth) {
@@ -116,7 +89,7 @@ __device__ void add_product(const Rows& m, int64_t first_column, int64_t head, S
       const int row = first + i / kTile;
       const int64_t column = first_column + i % kTile;
       tile[i / kTile][i % kTile] =
-          row < m.rows && column < head ? m.data[row * m.stride + column] : 0.0F;
+          row < m.rows && column < head ? widen(m.data[row * m.stride + column]) : 0.0F;
     }
     __syncthreads();
     for (int k = 0; k < kDepth; ++k) {
@@ -132,14 +105,15 @@ __device__ void add_product(const Rows& m, int64_t first_column, int64_t head, S
 }
 
 // Writes factor[i] * out to rows of which `rows` exist.
-__device__ void write(const Fragment& out, const float (&factor)[kPerSide], float* data,
+template <typename Element>
+__device__ void write(const Fragment& out, const float (&factor)[kPerSide], Element* data,
                       int64_t stride, int64_t rows, int64_t first_column, int64_t head) {
   const Position at;
   for (int i = 0; i < kPerSide; ++i) {
     for (int j = 0; j < kPerSide; ++j) {
       const int64_t column = first_column + at.column(j);
       if (at.row(i) < rows && column < head) {
-        data[at.row(i) * stride + column] = factor[i] * out[i][j];
+        data[at.row(i) * stride + column] = narrow<Element>(factor[i] * out[i][j]);
       }
     }
   }
@@ -152,11 +126,6 @@ __device__ void write_to_shared(const Fragment& values, Shared& shared) {
       shared.p[at.row(i)][at.column(j)] = values[i][j];
     }
   }
-}
-
-// Whether query i sees key j.
-__device__ bool sees(int64_t query, int64_t key, int64_t sequence, bool causal) {
-  return key < sequence && (!causal || key <= query);
 }
 
 // What a thread knows of its four queries: the largest score so far, and the sum of the
@@ -194,12 +163,6 @@ struct Softmax {
   }
 };
 
-struct Problem {
-  AttentionSize size;
-  bool causal;
-  float scale;
-};
-
 // blockIdx.x: heads of sequences, fastest, and tiles of positions; blockIdx.y: slices of the head.
 struct Task {
   Head head;
@@ -212,13 +175,14 @@ struct Task {
         column(static_cast<int64_t>(blockIdx.y) * kTile) {}
 };
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const float* qkv, float* y, float* lse, Problem problem) {
+    forward_kernel(const Element* qkv, Element* y, float* lse, Problem problem) {
   __shared__ Shared shared;
   const Task task(problem.size);
   const Head& head = task.head;
   const Position at;
-  const Rows q = head.qkv_rows(qkv, 0, task.first);
+  const Rows<Element> q = head.qkv_rows(qkv, 0, task.first);
   const int64_t end = problem.causal ? smaller(head.sequence, task.first + kTile) : head.sequence;
   Softmax softmax;
   Fragment out;
@@ -250,15 +214,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // d[b, h, i] = dy_i . y_i, by a warp.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    row_products_kernel(const float* y, const float* dy, float* d, AttentionSize size) {
+    row_products_kernel(const Element* y, const Element* dy, float* d, AttentionSize size) {
   const int64_t count = size.batch * size.heads * size.sequence;
   for (int64_t i = thread_of_grid() / kWarp; i < count; i += threads_of_grid() / kWarp) {
     const Head head(size, i / size.sequence);
     const int64_t begin = head.y + i % size.sequence * head.width;
     float sum = 0.0F;
     for (int64_t j = threadIdx.x % kWarp; j < size.head; j += kWarp) {
-      sum += y[begin + j] * dy[begin + j];
+      sum += widen(y[begin + j]) * widen(dy[begin + j]);
     }
     sum = warp_reduce(sum, Sum{});
     if (threadIdx.x % kWarp == 0) {
@@ -267,17 +232,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-struct BackwardInputs {
-  const float* qkv;
-  const float* lse;
-  const float* dy;
-  const float* d;
-};
-
 // P and dS of a tile.
-__device__ void probabilities(const BackwardInputs& in, const Problem& problem, const Head& head,
-                              int64_t query, int64_t key, Shared& shared, Fragment& p,
-                              Fragment& ds) {
+template <typename Element>
+__device__ void probabilities(const BackwardInputs<Element>& in, const Problem& problem,
+                              const Head& head, int64_t query, int64_t key, Shared& shared,
+                              Fragment& p, Fragment& ds) {
   const Position at;
   inner_products(head.qkv_rows(in.qkv, 0, query), head.qkv_rows(in.qkv, 1, key), head.size, shared,
                  p);
@@ -295,8 +254,9 @@ __device__ void probabilities(const BackwardInputs& in, const Problem& problem, 
   }
 }
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    query_gradient_kernel(BackwardInputs in, float* dqkv, Problem problem) {
+    query_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem) {
   __shared__ Shared shared;
   const Task task(problem.size);
   const Head& head = task.head;
@@ -315,8 +275,9 @@ __global__ void __launch_bounds__(kThreads)
         head.sequence - task.first, task.column, head.size);
 }
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    key_value_gradient_kernel(BackwardInputs in, float* dqkv, Problem problem) {
+    key_value_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem) {
   __shared__ Shared shared;
   const Task task(problem.size);
   const Head& head = task.head;
@@ -335,7 +296,7 @@ __global__ void __launch_bounds__(kThreads)
     add_product<true>(head.qkv_rows(in.qkv, 0, query), task.column, head.size, shared, dk);
   }
   const float ones[kPerSide] = {1.0F, 1.0F, 1.0F, 1.0F};
-  float* begin = dqkv + head.q + head.width + task.first * 3 * head.width;
+  Element* begin = dqkv + head.q + head.width + task.first * 3 * head.width;
   write(dk, ones, begin, 3 * head.width, head.sequence - task.first, task.column, head.size);
   write(dv, ones, begin + head.width, 3 * head.width, head.sequence - task.first, task.column,
         head.size);
@@ -352,21 +313,44 @@ dim3 grid_of(const AttentionSize& size) {
 
 }  // namespace
 
-void attention_forward(Stream& stream, const float* qkv, float* y, float* lse, AttentionSize size,
-                       bool causal) {
-  launch(stream, forward_kernel, grid_of(size), kThreads, qkv, y, lse, problem_of(size, causal));
+template <typename Element>
+void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
+                       AttentionSize size, bool causal) {
+  const Problem problem = problem_of(size, causal);
+  if constexpr (!std::is_same_v<Element, float>) {
+    if (size.head <= kLongestTensorHead) {
+      tensor_attention_forward(stream, qkv, y, lse, problem);
+      return;
+    }
+  }
+  launch(stream, forward_kernel<Element>, grid_of(size), kThreads, qkv, y, lse, problem);
 }
 
-void attention_backward(Stream& stream, const float* qkv, const float* y, const float* lse,
-                        const float* dy, float* dqkv, AttentionSize size, bool causal) {
+template <typename Element>
+void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
+                        const Element* dy, Element* dqkv, AttentionSize size, bool causal) {
   const int64_t rows = size.batch * size.heads * size.sequence;
   auto* d =
       static_cast<float*>(cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(float))));
-  launch(stream, row_products_kernel, blocks_for(rows, kThreads / kWarp), kThreads, y, dy, d, size);
-  const BackwardInputs in = {qkv, lse, dy, d};
+  launch(stream, row_products_kernel<Element>, blocks_for(rows, kThreads / kWarp), kThreads, y, dy,
+         d, size);
+  const BackwardInputs<Element> in = {qkv, lse, dy, d};
   const Problem problem = problem_of(size, causal);
-  launch(stream, query_gradient_kernel, grid_of(size), kThreads, in, dqkv, problem);
-  launch(stream, key_value_gradient_kernel, grid_of(size), kThreads, in, dqkv, problem);
+  if constexpr (!std::is_same_v<Element, float>) {
+    if (size.head <= kLongestTensorHead) {
+      tensor_attention_backward(stream, in, dqkv, problem);
+      return;
+    }
+  }
+  launch(stream, query_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
+  launch(stream, key_value_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void attention_forward(Stream&, const Element*, Element*, float*, AttentionSize, bool); \
+  template void attention_backward(Stream&, const Element*, const Element*, const float*,          \
+                                   const Element*, Element*, AttentionSize, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

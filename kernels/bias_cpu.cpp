@@ -7,22 +7,24 @@
 
 namespace hidup::kernels {
 
-void bias_forward(Stream& stream, const float* x, const float* b, float* y, int64_t rows,
+template <typename Element>
+void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
                   int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* in = x + row * n;
-      float* out = y + row * n;
+      const Element* in = x + row * n;
+      Element* out = y + row * n;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
-        out[j] = in[j] + b[j];
+        out[j] = Element(in[j] + b[j]);
       }
     }
   });
 }
 
-void bias_backward(Stream& stream, const float* dy, float* db, int64_t rows, int64_t n,
+template <typename Element>
+void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, int64_t n,
                    bool accumulate) {
   stream.enqueue([=] {
     thread_local std::vector<float> memory;
@@ -33,7 +35,7 @@ void bias_backward(Stream& stream, const float* dy, float* db, int64_t rows, int
       float* sum = partials + block * n;
       std::fill_n(sum, n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
-        const float* gradient = dy + row * n;
+        const Element* gradient = dy + row * n;
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) {
           sum[j] += gradient[j];
@@ -43,5 +45,11 @@ void bias_backward(Stream& stream, const float* dy, float* db, int64_t rows, int
     add_partials(partials, blocks.count, n, db, n, accumulate);
   });
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void bias_forward(Stream&, const Element*, const Element*, Element*, int64_t, int64_t); \
+  template void bias_backward(Stream&, const Element*, float*, int64_t, int64_t, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -1,10 +1,11 @@
 #include "kernels/bias.h"
 #include "kernels/cuda_columns.h"
+#include "kernels/cuda_elements.h"
 
 namespace hidup::kernels {
 namespace {
 
-// A thread owns a column (four, as V) and walks down its rows. n counts Vs.
+// A thread owns a column (those of a vector V) and walks down its rows. n counts Vs.
 template <typename V>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const V* x, const V* b, V* y, int64_t rows, int64_t n) {
@@ -14,25 +15,27 @@ __global__ void __launch_bounds__(kThreads)
   }
   const V added = b[j];
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
-    y[row * n + j] = x[row * n + j] + added;
+    y[row * n + j] = apply(Sum{}, x[row * n + j], added);
   }
 }
 
-template <typename V>
-void forward(Stream& stream, const float* x, const float* b, float* y, int64_t rows, int64_t n) {
+template <typename V, typename Element>
+void forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
+             int64_t n) {
   const dim3 grid(static_cast<unsigned>(ceil_div(n, kThreads)), blocks_for(rows, 1));
   launch(stream, forward_kernel<V>, grid, kThreads, reinterpret_cast<const V*>(x),
          reinterpret_cast<const V*>(b), reinterpret_cast<V*>(y), rows, n);
 }
 
 // partials[block, j] = the sum of the rows of a block.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    partials_kernel(const float* dy, float* partials, RowBlocks blocks, int64_t n) {
+    partials_kernel(const Element* dy, float* partials, RowBlocks blocks, int64_t n) {
   const int64_t j = int64_t{blockIdx.x} * kSumColumns + threadIdx.x % kSumColumns;
   const int64_t first = blocks.begin(blockIdx.y) + threadIdx.x / kSumColumns;
   float sum = 0.0F;
   for (int64_t row = first; j < n && row < blocks.end(blockIdx.y); row += kSumRows) {
-    sum += dy[row * n + j];
+    sum += widen(dy[row * n + j]);
   }
   sum = sum_of_column(sum);
   if (j < n && threadIdx.x < kSumColumns) {
@@ -42,24 +45,33 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void bias_forward(Stream& stream, const float* x, const float* b, float* y, int64_t rows,
+template <typename Element>
+void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
                   int64_t n) {
-  if (n % 4 == 0 && aligned16(x, b, y)) {
-    forward<float4>(stream, x, b, y, rows, n / 4);
+  constexpr int kCount = kPerVector<Element>;
+  if (n % kCount == 0 && aligned16(x, b, y)) {
+    forward<Vector<Element>>(stream, x, b, y, rows, n / kCount);
   } else {
-    forward<float>(stream, x, b, y, rows, n);
+    forward<Vector<Element, 1>>(stream, x, b, y, rows, n);
   }
 }
 
-void bias_backward(Stream& stream, const float* dy, float* db, int64_t rows, int64_t n,
+template <typename Element>
+void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, int64_t n,
                    bool accumulate) {
   const RowBlocks blocks(rows);
   auto* partials = static_cast<float*>(
       cuda_stream(stream).scratch(blocks.count * n * static_cast<int64_t>(sizeof(float))));
   const dim3 grid(static_cast<unsigned>(ceil_div(n, kSumColumns)),
                   static_cast<unsigned>(blocks.count));
-  launch(stream, partials_kernel, grid, kThreads, dy, partials, blocks, n);
+  launch(stream, partials_kernel<Element>, grid, kThreads, dy, partials, blocks, n);
   add_partials(stream, partials, blocks.count, n, db, n, accumulate);
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void bias_forward(Stream&, const Element*, const Element*, Element*, int64_t, int64_t); \
+  template void bias_backward(Stream&, const Element*, float*, int64_t, int64_t, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -8,8 +8,9 @@
 
 namespace hidup::kernels {
 
-// Strides and offsets count elements of 4 bytes (f32 or i32).
+// Strides and offsets count elements.
 struct Box {
+  int64_t element = 4;  // bytes: 2 or 4
   int dims = 0;
   int64_t extent[kMaxDims] = {};
   int64_t from_stride[kMaxDims] = {};
@@ -23,7 +24,7 @@ struct Box {
 // one element.
 void copy_box(Stream& stream, const void* from, void* to, const Box& box);
 
-// n elements of 4 bytes become zero.
-void fill_zero(Stream& stream, void* to, int64_t n);
+// Bytes become zero.
+void fill_zero(Stream& stream, void* to, int64_t bytes);
 
 }  // namespace hidup::kernels

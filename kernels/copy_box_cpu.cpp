@@ -8,13 +8,13 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kElement = 4;         // bytes
 constexpr int64_t kPiece = 16384;       // about what one thread copies at a time, in elements
 constexpr int64_t kLarge = 4 * kPiece;  // from there on a team is worth its start
 
 // The same box with the fewest dimensions, the innermost at the end; at least one.
 Box merged(const Box& box) {
   Box out;
+  out.element = box.element;
   out.from_offset = box.from_offset;
   out.to_offset = box.to_offset;
   for (int d = 0; d < box.dims; ++d) {
@@ -41,6 +41,7 @@ Box merged(const Box& box) {
 }
 
 // A run along the innermost dimension, from its element `begin` to `end`.
+template <int64_t kElement>
 void copy_run(const Box& box, const char* from, char* to, int64_t begin, int64_t end) {
   constexpr int64_t kShort = 16;  // elements that are faster copied without a call
   const int64_t from_stride = box.from_stride[box.dims - 1];
@@ -56,6 +57,7 @@ void copy_run(const Box& box, const char* from, char* to, int64_t begin, int64_t
 }
 
 // Elements begin .. end-1 of the runs first .. last-1, counted row-major over the outer dimensions.
+template <int64_t kElement>
 void copy_runs(const Box& box, const char* from, char* to, int64_t first, int64_t last,
                int64_t begin, int64_t end) {
   int64_t index[kMaxDims] = {};
@@ -68,7 +70,7 @@ void copy_runs(const Box& box, const char* from, char* to, int64_t first, int64_
     to_at += index[d] * box.to_stride[d];
   }
   for (int64_t run = first; run < last; ++run) {
-    copy_run(box, from + from_at * kElement, to + to_at * kElement, begin, end);
+    copy_run<kElement>(box, from + from_at * kElement, to + to_at * kElement, begin, end);
     for (int d = box.dims - 2; d >= 0; --d) {
       from_at += box.from_stride[d];
       to_at += box.to_stride[d];
@@ -108,18 +110,19 @@ void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
     for (int64_t task = 0; task < ceil_div(runs, group) * pieces; ++task) {
       const int64_t first = task / pieces * group;
       const int64_t begin = task % pieces * kPiece;
-      copy_runs(simple, source, target, first, std::min(runs, first + group), begin,
-                std::min(run, begin + kPiece));
+      const auto copy = box.element == 2 ? copy_runs<2> : copy_runs<4>;
+      copy(simple, source, target, first, std::min(runs, first + group), begin,
+           std::min(run, begin + kPiece));
     }
   });
 }
 
-void fill_zero(Stream& stream, void* to, int64_t n) {
-  stream.enqueue([target = static_cast<char*>(to), n] {
-#pragma omp parallel for schedule(static) if (n >= kLarge)
-    for (int64_t first = 0; first < n; first += kPiece) {
-      std::memset(target + first * kElement, 0,
-                  static_cast<size_t>(std::min(kPiece, n - first) * kElement));
+void fill_zero(Stream& stream, void* to, int64_t bytes) {
+  stream.enqueue([target = static_cast<char*>(to), bytes] {
+    constexpr int64_t kBytes = 4 * kPiece;
+#pragma omp parallel for schedule(static) if (bytes >= 4 * kLarge)
+    for (int64_t first = 0; first < bytes; first += kBytes) {
+      std::memset(target + first, 0, static_cast<size_t>(std::min(kBytes, bytes - first)));
     }
   });
 }

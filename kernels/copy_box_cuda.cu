@@ -7,6 +7,7 @@ namespace {
 // The same box with the fewest dimensions.
 Box merged(const Box& box) {
   Box out;
+  out.element = box.element;
   out.from_offset = box.from_offset;
   out.to_offset = box.to_offset;
   for (int d = 0; d < box.dims; ++d) {
@@ -24,29 +25,29 @@ Box merged(const Box& box) {
   return out;
 }
 
-// Whether the box can be copied by four neighbours at a time.
-bool in_fours(const Box& box) {
+// Whether the box can be copied by `count` neighbours at a time.
+bool in_groups(const Box& box, int64_t count) {
   const int last = box.dims - 1;
   if (last < 0 || box.from_stride[last] != 1 || box.to_stride[last] != 1) {
     return false;
   }
-  int64_t all = box.from_offset | box.to_offset | box.extent[last];
+  int64_t all = box.from_offset | box.to_offset | box.extent[last];  // count is a power of 2
   for (int d = 0; d < last; ++d) {
     all |= box.from_stride[d] | box.to_stride[d];
   }
-  return all % 4 == 0;
+  return all % count == 0;
 }
 
-// The box in_fours(), counted in fours.
-Box quartered(const Box& box) {
+// The box in_groups(), counted in groups.
+Box grouped(const Box& box, int64_t count) {
   Box out = box;
   const int last = box.dims - 1;
-  out.from_offset /= 4;
-  out.to_offset /= 4;
-  out.extent[last] /= 4;
+  out.from_offset /= count;
+  out.to_offset /= count;
+  out.extent[last] /= count;
   for (int d = 0; d < last; ++d) {
-    out.from_stride[d] /= 4;
-    out.to_stride[d] /= 4;
+    out.from_stride[d] /= count;
+    out.to_stride[d] /= count;
   }
   return out;
 }
@@ -82,15 +83,18 @@ void copy_elements(Stream& stream, const void* from, void* to, const Box& box) {
 
 void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
   const Box simple = merged(box);
-  if (in_fours(simple) && aligned16(from, to)) {
-    copy_elements<int4>(stream, from, to, quartered(simple));
+  const int64_t count = 16 / box.element;
+  if (in_groups(simple, count) && aligned16(from, to)) {
+    copy_elements<int4>(stream, from, to, grouped(simple, count));
+  } else if (box.element == 2) {  // integers keep the bits of all elements
+    copy_elements<uint16_t>(stream, from, to, simple);
   } else {
-    copy_elements<int32_t>(stream, from, to, simple);  // integers keep the bits of all floats
+    copy_elements<int32_t>(stream, from, to, simple);
   }
 }
 
-void fill_zero(Stream& stream, void* to, int64_t n) {
-  fill_bytes(stream, to, 0, n * 4);
+void fill_zero(Stream& stream, void* to, int64_t bytes) {
+  fill_bytes(stream, to, 0, bytes);
 }
 
 }  // namespace hidup::kernels

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 namespace hidup::kernels {
@@ -20,6 +21,39 @@ T* scratch(std::vector<T>& memory, int64_t n) {
     memory.resize(static_cast<size_t>(n));
   }
   return memory.data();
+}
+
+// n elements as floats, and floats as elements.
+template <typename Element>
+void widen(const Element* from, int64_t n, float* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = from[i];
+  }
+}
+template <typename Element>
+void narrow(const float* from, int64_t n, Element* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = Element(from[i]);
+  }
+}
+
+// Where a kernel sums what becomes n elements at `out`: there itself where they are floats,
+// otherwise in `memory`, from where round_to() brings it.
+template <typename Element>
+float* sums_for(Element* out, int64_t n, std::vector<float>& memory) {
+  if constexpr (std::is_same_v<Element, float>) {
+    return out;
+  } else {
+    return scratch(memory, n);
+  }
+}
+template <typename Element>
+void round_to(const float* sums, int64_t n, Element* out) {
+  if constexpr (!std::is_same_v<Element, float>) {
+    narrow(sums, n, out);
+  }
 }
 
 // exp(x) for x <= 88, within 1.2e-7 relative; 0 below -87; NaN stays NaN. Cephes' expf
@@ -82,9 +116,10 @@ T sum_of(int64_t n, Term term) {
 }
 
 // The largest of x[0 .. n), or -infinity if there is none.
-inline float max_of(const float* x, int64_t n) {
+template <typename Element>
+float max_of(const Element* x, int64_t n) {
   return reduce(
-      n, -std::numeric_limits<float>::infinity(), [=](int64_t i) { return x[i]; },
+      n, -std::numeric_limits<float>::infinity(), [=](int64_t i) { return float{x[i]}; },
       [](float a, float b) { return a > b ? a : b; });
 }
 

@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu_math.h"
@@ -10,7 +11,8 @@ namespace {
 
 // The sum of exp(x - shift): in single precision over short stretches, in double over
 // those, for a vocabulary may be large.
-double sum_of_exponentials(const float* x, int64_t n, float shift) {
+template <typename Element>
+double sum_of_exponentials(const Element* x, int64_t n, float shift) {
   constexpr int64_t kStretch = 1024;
   double total = 0.0;
   for (int64_t first = 0; first < n; first += kStretch) {
@@ -22,7 +24,8 @@ double sum_of_exponentials(const float* x, int64_t n, float shift) {
 }
 
 // log of the sum of exp(x); -infinity if there is no x.
-double log_sum_exp(const float* x, int64_t n) {
+template <typename Element>
+double log_sum_exp(const Element* x, int64_t n) {
   const float largest = max_of(x, n);
   return static_cast<double>(largest) + std::log(sum_of_exponentials(x, n, largest));
 }
@@ -35,6 +38,13 @@ void add_losses(const double* losses, int64_t rows, float scale, bool accumulate
   }
   const auto share = static_cast<float>(static_cast<double>(scale) * sum);
   *loss = accumulate ? *loss + share : share;
+}
+
+// The right class's gradient, of which `stored` is the part without the one: computed anew where
+// that has been rounded.
+template <typename Element>
+Element minus_one_hot(Element stored, float exact, float factor) {
+  return std::is_same_v<Element, float> ? Element(stored - factor) : Element(exact - factor);
 }
 
 // log_sum_exp of the classes of all parts, from those of the parts, which are `stride` apart.
@@ -54,31 +64,34 @@ double merge_row(const float* values, int64_t parts, int64_t stride) {
 
 }  // namespace
 
-void cross_entropy_forward(Stream& stream, const float* logits, const int32_t* targets, float* lse,
-                           float* loss, int64_t rows, int64_t vocab, float scale, bool accumulate) {
+template <typename Element>
+void cross_entropy_forward(Stream& stream, const Element* logits, const int32_t* targets,
+                           float* lse, float* loss, int64_t rows, int64_t vocab, float scale,
+                           bool accumulate) {
   stream.enqueue([=] {
     thread_local std::vector<double> memory;
     double* losses = scratch(memory, rows);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* x = logits + row * vocab;
+      const Element* x = logits + row * vocab;
       const double value = log_sum_exp(x, vocab);
       lse[row] = static_cast<float>(value);
-      losses[row] = value - static_cast<double>(x[targets[row]]);
+      losses[row] = value - static_cast<double>(float{x[targets[row]]});
     }
     add_losses(losses, rows, scale, accumulate, loss);
   });
 }
 
-void cross_entropy_stats(Stream& stream, const float* logits, const int32_t* targets, float* stats,
-                         int64_t rows, int64_t columns, int64_t first) {
+template <typename Element>
+void cross_entropy_stats(Stream& stream, const Element* logits, const int32_t* targets,
+                         float* stats, int64_t rows, int64_t columns, int64_t first) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* x = logits + row * columns;
+      const Element* x = logits + row * columns;
       const int64_t target = targets[row] - first;
       stats[2 * row] = static_cast<float>(log_sum_exp(x, columns));
-      stats[2 * row + 1] = target >= 0 && target < columns ? x[target] : 0.0F;
+      stats[2 * row + 1] = target >= 0 && target < columns ? float{x[target]} : 0.0F;
     }
   });
 }
@@ -102,25 +115,40 @@ void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* 
   });
 }
 
-void cross_entropy_backward(Stream& stream, const float* logits, const int32_t* targets,
-                            const float* lse, float* dlogits, int64_t rows, int64_t columns,
-                            int64_t first, float scale) {
+template <typename Element>
+void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t* targets,
+                            const float* lse, Element* dlogits, int64_t rows, int64_t columns,
+                            int64_t first, float scale, const StepState* state) {
   stream.enqueue([=] {
+    const float factor = scale * state->loss_scale;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* x = logits + row * columns;
-      float* dx = dlogits + row * columns;
+      const Element* x = logits + row * columns;
+      Element* dx = dlogits + row * columns;
       const float shift = lse[row];
+      const int64_t target = targets[row] - first;
+      const bool here = target >= 0 && target < columns;
+      const float logit = here ? float{x[target]} : 0.0F;  // which dx may overwrite
 #pragma omp simd
       for (int64_t j = 0; j < columns; ++j) {
-        dx[j] = scale * fast_exp(x[j] - shift);
+        dx[j] = Element(factor * fast_exp(x[j] - shift));
       }
-      const int64_t target = targets[row] - first;
-      if (target >= 0 && target < columns) {
-        dx[target] -= scale;
+      if (here) {
+        dx[target] = minus_one_hot(dx[target], factor * fast_exp(logit - shift), factor);
       }
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                   \
+  template void cross_entropy_forward(Stream&, const Element*, const int32_t*, float*, float*, \
+                                      int64_t, int64_t, float, bool);                          \
+  template void cross_entropy_stats(Stream&, const Element*, const int32_t*, float*, int64_t,  \
+                                    int64_t, int64_t);                                         \
+  template void cross_entropy_backward(Stream&, const Element*, const int32_t*, const float*,  \
+                                       Element*, int64_t, int64_t, int64_t, float,             \
+                                       const StepState*);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

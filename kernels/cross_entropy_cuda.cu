@@ -1,48 +1,51 @@
 #include "kernels/cross_entropy.h"
-#include "kernels/cuda_math.h"
+#include "kernels/cuda_elements.h"
 
 namespace hidup::kernels {
 namespace {
 
 // log of the sum of exp(x), by a block; -infinity if there is no x. The threads' sums are short and
 // in single precision, those over threads in double, for a vocabulary may be large.
-__device__ double log_sum_exp(const float* x, int64_t n) {
+template <typename Element>
+__device__ double log_sum_exp(const Element* x, int64_t n) {
   float largest = -kInfinity;
   for (int64_t j = threadIdx.x; j < n; j += kThreads) {
-    largest = fmaxf(largest, x[j]);
+    largest = fmaxf(largest, widen(x[j]));
   }
   largest = group_reduce<kThreads>(largest, Max{});
   float sum = 0.0F;
   for (int64_t j = threadIdx.x; j < n; j += kThreads) {
-    sum += expf(x[j] - largest);
+    sum += expf(widen(x[j]) - largest);
   }
   const double total = group_reduce<kThreads>(static_cast<double>(sum), Sum{});
   return static_cast<double>(largest) + log(total);
 }
 
 // A block does a row.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const float* logits, const int32_t* targets, float* lse, double* losses,
+    forward_kernel(const Element* logits, const int32_t* targets, float* lse, double* losses,
                    int64_t vocab) {
   const int64_t row = blockIdx.x;
-  const float* x = logits + row * vocab;
+  const Element* x = logits + row * vocab;
   const double value = log_sum_exp(x, vocab);
   if (threadIdx.x == 0) {
     lse[row] = static_cast<float>(value);
-    losses[row] = value - static_cast<double>(x[targets[row]]);
+    losses[row] = value - static_cast<double>(widen(x[targets[row]]));
   }
 }
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    stats_kernel(const float* logits, const int32_t* targets, float* stats, int64_t columns,
+    stats_kernel(const Element* logits, const int32_t* targets, float* stats, int64_t columns,
                  int64_t first) {
   const int64_t row = blockIdx.x;
-  const float* x = logits + row * columns;
+  const Element* x = logits + row * columns;
   const double value = log_sum_exp(x, columns);
   if (threadIdx.x == 0) {
     const int64_t target = targets[row] - first;
     stats[2 * row] = static_cast<float>(value);
-    stats[2 * row + 1] = target >= 0 && target < columns ? x[target] : 0.0F;
+    stats[2 * row + 1] = target >= 0 && target < columns ? widen(x[target]) : 0.0F;
   }
 }
 
@@ -82,15 +85,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(const float* logits, const int32_t* targets, const float* lse, float* dlogits,
-                    int64_t rows, int64_t columns, int64_t first, float scale) {
+    backward_kernel(const Element* logits, const int32_t* targets, const float* lse,
+                    Element* dlogits, int64_t rows, int64_t columns, int64_t first, float scale,
+                    const StepState* state) {
+  const float factor = scale * state->loss_scale;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const float shift = lse[row];
     const int64_t target = targets[row] - first;
     for (int64_t j = threadIdx.x; j < columns; j += kThreads) {
-      const float p = scale * expf(logits[row * columns + j] - shift);
-      dlogits[row * columns + j] = j == target ? p - scale : p;
+      const float p = factor * expf(widen(logits[row * columns + j]) - shift);
+      dlogits[row * columns + j] = narrow<Element>(j == target ? p - factor : p);
     }
   }
 }
@@ -102,18 +108,21 @@ double* losses_of_rows(Stream& stream, int64_t rows) {
 
 }  // namespace
 
-void cross_entropy_forward(Stream& stream, const float* logits, const int32_t* targets, float* lse,
-                           float* loss, int64_t rows, int64_t vocab, float scale, bool accumulate) {
+template <typename Element>
+void cross_entropy_forward(Stream& stream, const Element* logits, const int32_t* targets,
+                           float* lse, float* loss, int64_t rows, int64_t vocab, float scale,
+                           bool accumulate) {
   double* losses = losses_of_rows(stream, rows);
-  launch(stream, forward_kernel, static_cast<unsigned>(rows), kThreads, logits, targets, lse,
-         losses, vocab);
+  launch(stream, forward_kernel<Element>, static_cast<unsigned>(rows), kThreads, logits, targets,
+         lse, losses, vocab);
   launch(stream, loss_kernel, 1, kThreads, losses, loss, rows, scale, accumulate);
 }
 
-void cross_entropy_stats(Stream& stream, const float* logits, const int32_t* targets, float* stats,
-                         int64_t rows, int64_t columns, int64_t first) {
-  launch(stream, stats_kernel, static_cast<unsigned>(rows), kThreads, logits, targets, stats,
-         columns, first);
+template <typename Element>
+void cross_entropy_stats(Stream& stream, const Element* logits, const int32_t* targets,
+                         float* stats, int64_t rows, int64_t columns, int64_t first) {
+  launch(stream, stats_kernel<Element>, static_cast<unsigned>(rows), kThreads, logits, targets,
+         stats, columns, first);
 }
 
 void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* loss, int64_t parts,
@@ -124,11 +133,23 @@ void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* 
   launch(stream, loss_kernel, 1, kThreads, losses, loss, rows, scale, accumulate);
 }
 
-void cross_entropy_backward(Stream& stream, const float* logits, const int32_t* targets,
-                            const float* lse, float* dlogits, int64_t rows, int64_t columns,
-                            int64_t first, float scale) {
-  launch(stream, backward_kernel, blocks_for(rows, 1), kThreads, logits, targets, lse, dlogits,
-         rows, columns, first, scale);
+template <typename Element>
+void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t* targets,
+                            const float* lse, Element* dlogits, int64_t rows, int64_t columns,
+                            int64_t first, float scale, const StepState* state) {
+  launch(stream, backward_kernel<Element>, blocks_for(rows, 1), kThreads, logits, targets, lse,
+         dlogits, rows, columns, first, scale, state);
 }
+
+#define INSTANTIATE(Element)                                                                   \
+  template void cross_entropy_forward(Stream&, const Element*, const int32_t*, float*, float*, \
+                                      int64_t, int64_t, float, bool);                          \
+  template void cross_entropy_stats(Stream&, const Element*, const int32_t*, float*, int64_t,  \
+                                    int64_t, int64_t);                                         \
+  template void cross_entropy_backward(Stream&, const Element*, const int32_t*, const float*,  \
+                                       Element*, int64_t, int64_t, int64_t, float,             \
+                                       const StepState*);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

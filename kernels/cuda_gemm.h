@@ -24,9 +24,10 @@ struct Product {
   Batch batch;
 };
 
-// c (+)= op(a) op(b) for every product of the batch, as matmul() has it; the sums are f32 too.
-// cuBLASLt's choice of an algorithm is kept for every product that differs.
-void gemm(Stream& stream, const float* a, const float* b, float* c, const Product& product,
+// c (+)= op(a) op(b) for every product of the batch, as matmul() has it: of the same types, and
+// with sums in f32 too. cuBLASLt's choice of an algorithm is kept for every product that differs.
+template <typename Element, typename Result>
+void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
           bool accumulate);
 
 }  // namespace hidup::kernels

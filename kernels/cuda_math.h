@@ -1,4 +1,4 @@
-// Inside the CUDA kernels: positions in the grid, sums over warps and blocks, vectors of floats.
+// Inside the CUDA kernels: positions in the grid, sums over warps and blocks.
 //
 // All orders of addition are fixed, so results repeat to the bit.
 #pragma once
@@ -12,6 +12,7 @@ namespace hidup::kernels {
 
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // The number of this thread in a grid of one dimension, and the number of all threads.
 __device__ inline int64_t thread_of_grid() {
@@ -70,10 +71,6 @@ __device__ T group_reduce(T value, Combine combine) {
 template <typename... Pointers>
 bool aligned16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);
-}
-
-__device__ inline float4 operator+(float4 a, float4 b) {
-  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
 }  // namespace hidup::kernels

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -23,24 +24,29 @@ struct DispatchSize {
 };
 
 // buffer[b, e, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].
-// x: f32 [batch, sequence, width]; routing: i32 [batch, sequence, choices];
-// buffer: f32 [batch, experts, capacity, width].
-void dispatch_forward(Stream& stream, const float* x, const int32_t* routing, float* buffer,
+// x: [batch, sequence, width]; routing: i32 [batch, sequence, choices];
+// buffer: [batch, experts, capacity, width].
+template <typename Element>
+void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size);
 
 // dx[b, s, :] = the sum of dbuffer[b, e, slot, :] over the entries of routing[b, s, :].
-void dispatch_backward(Stream& stream, const float* dbuffer, const int32_t* routing, float* dx,
+template <typename Element>
+void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size);
 
 // y[b, s, :] = the sum of weights[b, s, c] * buffer[b, e, slot, :] over the entries of
-// routing[b, s, :]. weights: f32 [batch, sequence, choices]; y: f32 [batch, sequence, width].
-void combine_forward(Stream& stream, const float* buffer, const int32_t* routing,
-                     const float* weights, float* y, DispatchSize size);
+// routing[b, s, :]. weights: f32 [batch, sequence, choices]; y: [batch, sequence, width].
+template <typename Element>
+void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
+                     const float* weights, Element* y, DispatchSize size);
 
 // dbuffer[b, e, slot, :] = weights[b, s, c] * dy[b, s, :]; dweights[b, s, c] = the inner product of
-// buffer[b, e, slot, :] and dy[b, s, :], zero for entries that are passed over. Both overwritten.
-void combine_backward(Stream& stream, const float* buffer, const int32_t* routing,
-                      const float* weights, const float* dy, float* dbuffer, float* dweights,
+// buffer[b, e, slot, :] and dy[b, s, :], f32 and zero for entries that are passed over. Both
+// overwritten.
+template <typename Element>
+void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
+                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
                       DispatchSize size);
 
 }  // namespace hidup::kernels

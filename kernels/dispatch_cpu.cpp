@@ -38,14 +38,16 @@ const int32_t* entries_of_slots(const int32_t* routing, const DispatchSize& size
   return found;
 }
 
-void scale_row(const float* row, float weight, int64_t width, float* out) {
+template <typename Element, typename Result>
+void scale_row(const Element* row, float weight, int64_t width, Result* out) {
 #pragma omp simd
   for (int64_t j = 0; j < width; ++j) {
-    out[j] = weight * row[j];
+    out[j] = Result(weight * row[j]);
   }
 }
 
-void add_row(const float* row, float weight, int64_t width, float* out) {
+template <typename Element>
+void add_row(const Element* row, float weight, int64_t width, float* out) {
 #pragma omp simd
   for (int64_t j = 0; j < width; ++j) {
     out[j] += weight * row[j];
@@ -53,18 +55,20 @@ void add_row(const float* row, float weight, int64_t width, float* out) {
 }
 
 // y[b, s, :] = the sum over c of weights[b, s, c] (1 without weights) * the row of the entry.
-void sum_rows(const float* buffer, const int32_t* routing, const float* weights, float* y,
+template <typename Element>
+void sum_rows(const Element* buffer, const int32_t* routing, const float* weights, Element* y,
               const DispatchSize& size) {
 #pragma omp parallel for schedule(static)
   for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
-    float* out = y + t * size.width;
+    thread_local std::vector<float> memory;
+    float* out = sums_for(y + t * size.width, size.width, memory);
     bool written = false;
     for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
       const int64_t slot = slot_of(routing[i], size);
       if (slot < 0) {
         continue;
       }
-      const float* row = buffer + (t / size.sequence * slots_of(size) + slot) * size.width;
+      const Element* row = buffer + (t / size.sequence * slots_of(size) + slot) * size.width;
       const float weight = weights != nullptr ? weights[i] : 1.0F;
       if (written) {
         add_row(row, weight, size.width, out);
@@ -76,21 +80,23 @@ void sum_rows(const float* buffer, const int32_t* routing, const float* weights,
     if (!written) {
       std::fill_n(out, size.width, 0.0F);
     }
+    round_to(out, size.width, y + t * size.width);
   }
 }
 
 }  // namespace
 
-void dispatch_forward(Stream& stream, const float* x, const int32_t* routing, float* buffer,
+template <typename Element>
+void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size) {
   stream.enqueue([=] {
     const int64_t slots = slots_of(size);
     const int32_t* entries = entries_of_slots(routing, size);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < size.batch * slots; ++row) {
-      float* out = buffer + row * size.width;
+      Element* out = buffer + row * size.width;
       if (entries[row] < 0) {
-        std::fill_n(out, size.width, 0.0F);
+        std::fill_n(out, size.width, Element(0.0F));
       } else {
         const int64_t token = row / slots * size.sequence + entries[row] / size.choices;
         std::copy_n(x + token * size.width, size.width, out);
@@ -99,18 +105,21 @@ void dispatch_forward(Stream& stream, const float* x, const int32_t* routing, fl
   });
 }
 
-void dispatch_backward(Stream& stream, const float* dbuffer, const int32_t* routing, float* dx,
+template <typename Element>
+void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size) {
   stream.enqueue([=] { sum_rows(dbuffer, routing, nullptr, dx, size); });
 }
 
-void combine_forward(Stream& stream, const float* buffer, const int32_t* routing,
-                     const float* weights, float* y, DispatchSize size) {
+template <typename Element>
+void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
+                     const float* weights, Element* y, DispatchSize size) {
   stream.enqueue([=] { sum_rows(buffer, routing, weights, y, size); });
 }
 
-void combine_backward(Stream& stream, const float* buffer, const int32_t* routing,
-                      const float* weights, const float* dy, float* dbuffer, float* dweights,
+template <typename Element>
+void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
+                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
                       DispatchSize size) {
   stream.enqueue([=] {
     const int64_t slots = slots_of(size);
@@ -118,18 +127,29 @@ void combine_backward(Stream& stream, const float* buffer, const int32_t* routin
     std::fill_n(dweights, size.batch * size.sequence * size.choices, 0.0F);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < size.batch * slots; ++row) {
-      float* out = dbuffer + row * size.width;
+      Element* out = dbuffer + row * size.width;
       if (entries[row] < 0) {
-        std::fill_n(out, size.width, 0.0F);
+        std::fill_n(out, size.width, Element(0.0F));
         continue;
       }
       const int64_t entry = row / slots * size.sequence * size.choices + entries[row];
-      const float* result = buffer + row * size.width;
-      const float* gradient = dy + entry / size.choices * size.width;
+      const Element* result = buffer + row * size.width;
+      const Element* gradient = dy + entry / size.choices * size.width;
       dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });
       scale_row(gradient, weights[entry], size.width, out);
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void dispatch_forward(Stream&, const Element*, const int32_t*, Element*, DispatchSize); \
+  template void dispatch_backward(Stream&, const Element*, const int32_t*, Element*,               \
+                                  DispatchSize);                                                   \
+  template void combine_forward(Stream&, const Element*, const int32_t*, const float*, Element*,   \
+                                DispatchSize);                                                     \
+  template void combine_backward(Stream&, const Element*, const int32_t*, const float*,            \
+                                 const Element*, Element*, float*, DispatchSize);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

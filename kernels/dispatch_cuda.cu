@@ -1,4 +1,4 @@
-#include "kernels/cuda_math.h"
+#include "kernels/cuda_elements.h"
 #include "kernels/dispatch.h"
 
 namespace hidup::kernels {
@@ -28,57 +28,61 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    dispatch_kernel(const float* x, const int32_t* found, float* buffer, DispatchSize size) {
+    dispatch_kernel(const Element* x, const int32_t* found, Element* buffer, DispatchSize size) {
   const int64_t rows = size.batch * slots_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const int32_t entry = found[row];
     const int64_t token = row / slots_of(size) * size.sequence + entry / size.choices;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
-      buffer[row * size.width + j] = entry < 0 ? 0.0F : x[token * size.width + j];
+      buffer[row * size.width + j] = entry < 0 ? Element{} : x[token * size.width + j];
     }
   }
 }
 
 // y[b, s, :] = the sum over c of weights[b, s, c] (1 without weights) * the row of the entry.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    sum_rows_kernel(const float* buffer, const int32_t* routing, const float* weights, float* y,
+    sum_rows_kernel(const Element* buffer, const int32_t* routing, const float* weights, Element* y,
                     DispatchSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid() / kWarp; t < tokens; t += threads_of_grid() / kWarp) {
-    const float* rows = buffer + t / size.sequence * slots_of(size) * size.width;
+    const Element* rows = buffer + t / size.sequence * slots_of(size) * size.width;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float sum = 0.0F;
       for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
         const int64_t slot = slot_of(routing[i], size);
         if (slot >= 0) {
-          sum += (weights != nullptr ? weights[i] : 1.0F) * rows[slot * size.width + j];
+          sum += (weights != nullptr ? weights[i] : 1.0F) * widen(rows[slot * size.width + j]);
         }
       }
-      y[t * size.width + j] = sum;
+      y[t * size.width + j] = narrow<Element>(sum);
     }
   }
 }
 
 // dweights was filled with zeros.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    combine_backward_kernel(const float* buffer, const int32_t* found, const float* weights,
-                            const float* dy, float* dbuffer, float* dweights, DispatchSize size) {
+    combine_backward_kernel(const Element* buffer, const int32_t* found, const float* weights,
+                            const Element* dy, Element* dbuffer, float* dweights,
+                            DispatchSize size) {
   const int64_t rows = size.batch * slots_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const bool named = found[row] >= 0;
     const int64_t entry =
         named ? row / slots_of(size) * size.sequence * size.choices + found[row] : 0;
     const float weight = named ? weights[entry] : 0.0F;
-    const float* gradient = dy + entry / size.choices * size.width;
+    const Element* gradient = dy + entry / size.choices * size.width;
     float product = 0.0F;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float out = 0.0F;
       if (named) {
-        product += buffer[row * size.width + j] * gradient[j];
-        out = weight * gradient[j];
+        product += widen(buffer[row * size.width + j]) * widen(gradient[j]);
+        out = weight * widen(gradient[j]);
       }
-      dbuffer[row * size.width + j] = out;
+      dbuffer[row * size.width + j] = narrow<Element>(out);
     }
     product = warp_reduce(product, Sum{});
     if (named && threadIdx.x % kWarp == 0) {
@@ -97,39 +101,55 @@ const int32_t* entries_of_slots(Stream& stream, const int32_t* routing, const Di
   return found;
 }
 
-void sum_rows(Stream& stream, const float* buffer, const int32_t* routing, const float* weights,
-              float* y, const DispatchSize& size) {
-  launch(stream, sum_rows_kernel, blocks_for(size.batch * size.sequence, kRows), kThreads, buffer,
-         routing, weights, y, size);
+template <typename Element>
+void sum_rows(Stream& stream, const Element* buffer, const int32_t* routing, const float* weights,
+              Element* y, const DispatchSize& size) {
+  launch(stream, sum_rows_kernel<Element>, blocks_for(size.batch * size.sequence, kRows), kThreads,
+         buffer, routing, weights, y, size);
 }
 
 }  // namespace
 
-void dispatch_forward(Stream& stream, const float* x, const int32_t* routing, float* buffer,
+template <typename Element>
+void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size) {
   const int32_t* found = entries_of_slots(stream, routing, size);
-  launch(stream, dispatch_kernel, blocks_for(size.batch * slots_of(size), kRows), kThreads, x,
-         found, buffer, size);
+  launch(stream, dispatch_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows), kThreads,
+         x, found, buffer, size);
 }
 
-void dispatch_backward(Stream& stream, const float* dbuffer, const int32_t* routing, float* dx,
+template <typename Element>
+void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size) {
   sum_rows(stream, dbuffer, routing, nullptr, dx, size);
 }
 
-void combine_forward(Stream& stream, const float* buffer, const int32_t* routing,
-                     const float* weights, float* y, DispatchSize size) {
+template <typename Element>
+void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
+                     const float* weights, Element* y, DispatchSize size) {
   sum_rows(stream, buffer, routing, weights, y, size);
 }
 
-void combine_backward(Stream& stream, const float* buffer, const int32_t* routing,
-                      const float* weights, const float* dy, float* dbuffer, float* dweights,
+template <typename Element>
+void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
+                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
                       DispatchSize size) {
   const int32_t* found = entries_of_slots(stream, routing, size);
   fill_bytes(stream, dweights, 0,
              size.batch * size.sequence * size.choices * static_cast<int64_t>(sizeof(float)));
-  launch(stream, combine_backward_kernel, blocks_for(size.batch * slots_of(size), kRows), kThreads,
-         buffer, found, weights, dy, dbuffer, dweights, size);
+  launch(stream, combine_backward_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows),
+         kThreads, buffer, found, weights, dy, dbuffer, dweights, size);
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void dispatch_forward(Stream&, const Element*, const int32_t*, Element*, DispatchSize); \
+  template void dispatch_backward(Stream&, const Element*, const int32_t*, Element*,               \
+                                  DispatchSize);                                                   \
+  template void combine_forward(Stream&, const Element*, const int32_t*, const float*, Element*,   \
+                                DispatchSize);                                                     \
+  template void combine_backward(Stream&, const Element*, const int32_t*, const float*,            \
+                                 const Element*, Element*, float*, DispatchSize);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -5,16 +5,18 @@
 
 #include "core/region.h"
 #include "device/device.h"
+#include "kernels/elements.h"
 #include "kernels/step_state.h"
 
 namespace hidup::kernels {
 
 // y = keep ? x / (1-p) : 0 with keep = (uniform >= p), where uniform is the number of the
 // stream {key, state->step} at the element's row-major index in the global tensor: the
-// mask does not depend on how the tensor is divided. x, y: f32 [region.elements()], the
+// mask does not depend on how the tensor is divided. x, y: [region.elements()], the
 // part that `region` describes; y may be x. 0 <= p < 1. `state` is read when the work
 // runs. The gradient is the same function of dy, with the same key in the same step.
-void dropout(Stream& stream, const float* x, float* y, const Region& region, float p, uint64_t key,
-             const StepState* state);
+template <typename Element>
+void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
+             uint64_t key, const StepState* state);
 
 }  // namespace hidup::kernels

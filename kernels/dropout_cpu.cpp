@@ -72,8 +72,9 @@ void random_words(const RandomStream& random, uint64_t first, int64_t blocks, ui
 
 }  // namespace
 
-void dropout(Stream& stream, const float* x, float* y, const Region& region, float p, uint64_t key,
-             const StepState* state) {
+template <typename Element>
+void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
+             uint64_t key, const StepState* state) {
   stream.enqueue([=] {
     const int64_t elements = region.elements();
     if (elements == 0) {
@@ -98,10 +99,16 @@ void dropout(Stream& stream, const float* x, float* y, const Region& region, flo
 #pragma omp simd
       for (int64_t i = 0; i < length; ++i) {
         const float value = x[local + i] * scale;
-        y[local + i] = word[i] >= threshold ? value : 0.0F;
+        y[local + i] = Element(word[i] >= threshold ? value : 0.0F);
       }
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                               \
+  template void dropout(Stream&, const Element*, Element*, const Region&, float, uint64_t, \
+                        const StepState*);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

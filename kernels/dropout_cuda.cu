@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "core/random.h"
-#include "kernels/cuda_math.h"
+#include "kernels/cuda_elements.h"
 #include "kernels/dropout.h"
 
 namespace hidup::kernels {
@@ -15,8 +15,9 @@ struct Runs {
   int64_t quads;
 };
 
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    dropout_kernel(const float* x, float* y, Region region, Runs runs, uint32_t threshold,
+    dropout_kernel(const Element* x, Element* y, Region region, Runs runs, uint32_t threshold,
                    float scale, uint64_t key, const StepState* state) {
   const RandomStream random{key, state->step};
   for (int64_t i = thread_of_grid(); i < runs.runs * runs.quads; i += threads_of_grid()) {
@@ -27,8 +28,8 @@ __global__ void __launch_bounds__(kThreads)
     for (int w = 0; w < 4; ++w) {
       const int64_t at = 4 * quad + w - global;  // in the run
       if (at >= 0 && at < runs.length) {
-        const float value = x[local + at] * scale;
-        y[local + at] = words.word[w] >= threshold ? value : 0.0F;
+        const float value = widen(x[local + at]) * scale;
+        y[local + at] = narrow<Element>(words.word[w] >= threshold ? value : 0.0F);
       }
     }
   }
@@ -36,8 +37,9 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void dropout(Stream& stream, const float* x, float* y, const Region& region, float p, uint64_t key,
-             const StepState* state) {
+template <typename Element>
+void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
+             uint64_t key, const StepState* state) {
   const int64_t elements = region.elements();
   if (elements == 0) {
     return;
@@ -46,8 +48,14 @@ void dropout(Stream& stream, const float* x, float* y, const Region& region, flo
   const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
   const int64_t length = region.contiguous_run();
   const Runs runs = {elements / length, length, ceil_div(length + 3, 4)};
-  launch(stream, dropout_kernel, blocks_for(runs.runs * runs.quads, kThreads), kThreads, x, y,
-         region, runs, threshold, 1.0F / (1.0F - p), key, state);
+  launch(stream, dropout_kernel<Element>, blocks_for(runs.runs * runs.quads, kThreads), kThreads, x,
+         y, region, runs, threshold, 1.0F / (1.0F - p), key, state);
 }
+
+#define INSTANTIATE(Element)                                                               \
+  template void dropout(Stream&, const Element*, Element*, const Region&, float, uint64_t, \
+                        const StepState*);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -14,15 +15,17 @@ struct EmbeddingSize {
   int64_t first = 0;  // those of the tokens first .. first + vocab - 1
 };
 
-// tokens: i32 [tokens]; table: f32 [vocab, hidden]; y: f32 [tokens, hidden], zeros where the
+// tokens: i32 [tokens]; table: [vocab, hidden]; y: [tokens, hidden], zeros where the
 // token's row is not here.
-void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
+template <typename Element>
+void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale);
 
 // dtable[token - first] (+)= scale * the sum of dy over the positions of that token, in the order
-// of the positions. dy: f32 [tokens, hidden]; dtable: f32 [vocab, hidden], overwritten
+// of the positions. dy: [tokens, hidden]; dtable: f32 [vocab, hidden], overwritten
 // (with zeros where a token does not occur) unless `accumulate`.
-void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,
+template <typename Element>
+void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
                         EmbeddingSize size, float scale, bool accumulate);
 
 }  // namespace hidup::kernels

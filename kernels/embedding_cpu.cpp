@@ -14,27 +14,29 @@ int64_t row_of(int32_t token, const EmbeddingSize& size) {
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
+template <typename Element>
+void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < size.tokens; ++i) {
       const int64_t at = row_of(tokens[i], size);
-      float* out = y + i * size.hidden;
+      Element* out = y + i * size.hidden;
       if (at < 0) {
-        std::fill_n(out, size.hidden, 0.0F);
+        std::fill_n(out, size.hidden, Element(0.0F));
         continue;
       }
-      const float* row = table + at * size.hidden;
+      const Element* row = table + at * size.hidden;
 #pragma omp simd
       for (int64_t j = 0; j < size.hidden; ++j) {
-        out[j] = scale * row[j];
+        out[j] = Element(scale * row[j]);
       }
     }
   });
 }
 
-void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,
+template <typename Element>
+void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
                         EmbeddingSize size, float scale, bool accumulate) {
   stream.enqueue([=] {
     if (!accumulate) {
@@ -55,7 +57,7 @@ void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, 
         if (at < 0) {
           continue;
         }
-        const float* gradient = dy + i * size.hidden;
+        const Element* gradient = dy + i * size.hidden;
         float* sum = dtable + at * size.hidden;
 #pragma omp simd
         for (int64_t j = first; j < end; ++j) {
@@ -65,5 +67,13 @@ void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, 
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void embedding_forward(Stream&, const int32_t*, const Element*, Element*,               \
+                                  EmbeddingSize, float);                                           \
+  template void embedding_backward(Stream&, const int32_t*, const Element*, float*, EmbeddingSize, \
+                                   float, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

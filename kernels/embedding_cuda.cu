@@ -1,4 +1,4 @@
-#include "kernels/cuda_math.h"
+#include "kernels/cuda_elements.h"
 #include "kernels/embedding.h"
 
 namespace hidup::kernels {
@@ -14,14 +14,16 @@ __device__ int64_t row_of(int32_t token, const EmbeddingSize& size) {
 }
 
 // A warp copies a row.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const int32_t* tokens, const float* table, float* y, EmbeddingSize size,
+    forward_kernel(const int32_t* tokens, const Element* table, Element* y, EmbeddingSize size,
                    float scale) {
   const int64_t lane = threadIdx.x % kWarp;
   for (int64_t i = thread_of_grid() / kWarp; i < size.tokens; i += threads_of_grid() / kWarp) {
     const int64_t row = row_of(tokens[i], size);
     for (int64_t j = lane; j < size.hidden; j += kWarp) {
-      y[i * size.hidden + j] = row < 0 ? 0.0F : scale * table[row * size.hidden + j];
+      const float value = row < 0 ? 0.0F : scale * widen(table[row * size.hidden + j]);
+      y[i * size.hidden + j] = narrow<Element>(value);
     }
   }
 }
@@ -62,8 +64,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // A block walks down the positions of one row's token, and a thread owns a column.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    sum_kernel(const int32_t* first, const int32_t* next, const float* dy, float* dtable,
+    sum_kernel(const int32_t* first, const int32_t* next, const Element* dy, float* dtable,
                EmbeddingSize size, float scale, bool accumulate) {
   const int64_t j = int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (j >= size.hidden) {
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
     float* out = dtable + row * size.hidden + j;
     float sum = accumulate ? *out : 0.0F;
     for (int32_t i = first[row]; i != kNone; i = next[i]) {
-      sum += scale * dy[i * size.hidden + j];
+      sum += scale * widen(dy[i * size.hidden + j]);
     }
     *out = sum;
   }
@@ -84,13 +87,15 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void embedding_forward(Stream& stream, const int32_t* tokens, const float* table, float* y,
+template <typename Element>
+void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale) {
-  launch(stream, forward_kernel, blocks_for(size.tokens, kWarps), kThreads, tokens, table, y, size,
-         scale);
+  launch(stream, forward_kernel<Element>, blocks_for(size.tokens, kWarps), kThreads, tokens, table,
+         y, size, scale);
 }
 
-void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, float* dtable,
+template <typename Element>
+void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
                         EmbeddingSize size, float scale, bool accumulate) {
   constexpr auto kBytes = static_cast<int64_t>(sizeof(int32_t));
   auto* first =
@@ -101,7 +106,16 @@ void embedding_backward(Stream& stream, const int32_t* tokens, const float* dy, 
   launch(stream, next_kernel, blocks_for(size.tokens, kWarps), kThreads, tokens, next, size);
   const dim3 grid(blocks_for(size.vocab, 1),
                   static_cast<unsigned>(ceil_div(size.hidden, kThreads)));
-  launch(stream, sum_kernel, grid, kThreads, first, next, dy, dtable, size, scale, accumulate);
+  launch(stream, sum_kernel<Element>, grid, kThreads, first, next, dy, dtable, size, scale,
+         accumulate);
 }
+
+#define INSTANTIATE(Element)                                                                       \
+  template void embedding_forward(Stream&, const int32_t*, const Element*, Element*,               \
+                                  EmbeddingSize, float);                                           \
+  template void embedding_backward(Stream&, const int32_t*, const Element*, float*, EmbeddingSize, \
+                                   float, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -5,28 +5,30 @@
 
 namespace hidup::kernels {
 
-void expert_bias(Stream& stream, const float* x, const float* bias, const int32_t* counts, float* y,
-                 ExpertSize size) {
+template <typename Element>
+void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
+                 Element* y, ExpertSize size) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
       const int64_t index = row / size.capacity;
-      const float* in = x + row * size.n;
-      const float* added = bias + index % size.experts * size.n;
-      float* out = y + row * size.n;
+      const Element* in = x + row * size.n;
+      const Element* added = bias + index % size.experts * size.n;
+      Element* out = y + row * size.n;
       if (row % size.capacity >= counts[index]) {
-        std::fill_n(out, size.n, 0.0F);
+        std::fill_n(out, size.n, Element(0.0F));
         continue;
       }
 #pragma omp simd
       for (int64_t j = 0; j < size.n; ++j) {
-        out[j] = in[j] + added[j];
+        out[j] = Element(in[j] + added[j]);
       }
     }
   });
 }
 
-void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts, float* dbias,
+template <typename Element>
+void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate) {
   stream.enqueue([=] {
     constexpr int64_t kColumns = 64;
@@ -41,7 +43,7 @@ void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts
       for (int64_t b = 0; b < size.batch; ++b) {
         const int64_t index = b * size.experts + expert;
         const int64_t used = counts[index];
-        const float* rows = dy + index * size.capacity * size.n + column;
+        const Element* rows = dy + index * size.capacity * size.n + column;
         for (int64_t first = 0; first < used; first += kRows) {
           float sum[kColumns] = {};
           for (int64_t row = first; row < std::min(used, first + kRows); ++row) {
@@ -62,5 +64,13 @@ void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                      \
+  template void expert_bias(Stream&, const Element*, const Element*, const int32_t*, Element*,    \
+                            ExpertSize);                                                          \
+  template void expert_bias_backward(Stream&, const Element*, const int32_t*, float*, ExpertSize, \
+                                     bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -1,37 +1,41 @@
 #include "kernels/cuda_columns.h"
+#include "kernels/cuda_elements.h"
 #include "kernels/expert_matmul.h"
 
 namespace hidup::kernels {
 namespace {
 
 // A warp does a row.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const float* x, const float* bias, const int32_t* counts, float* y,
+    forward_kernel(const Element* x, const Element* bias, const int32_t* counts, Element* y,
                    ExpertSize size) {
   const int64_t rows = size.batch * size.experts * size.capacity;
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const int64_t index = row / size.capacity;
     const bool used = row % size.capacity < counts[index];
-    const float* added = bias + index % size.experts * size.n;
+    const Element* added = bias + index % size.experts * size.n;
     for (int64_t j = threadIdx.x % kWarp; j < size.n; j += kWarp) {
-      y[row * size.n + j] = used ? x[row * size.n + j] + added[j] : 0.0F;
+      const float value = used ? widen(x[row * size.n + j]) + widen(added[j]) : 0.0F;
+      y[row * size.n + j] = narrow<Element>(value);
     }
   }
 }
 
 // A block sums some columns of an expert.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(const float* dy, const int32_t* counts, float* dbias, ExpertSize size,
+    backward_kernel(const Element* dy, const int32_t* counts, float* dbias, ExpertSize size,
                     bool accumulate) {
   const int64_t expert = blockIdx.x;
   const int64_t j = int64_t{blockIdx.y} * kSumColumns + threadIdx.x % kSumColumns;
   float total = 0.0F;
   for (int64_t b = 0; j < size.n && b < size.batch; ++b) {
     const int64_t index = b * size.experts + expert;
-    const float* rows = dy + index * size.capacity * size.n + j;
+    const Element* rows = dy + index * size.capacity * size.n + j;
     float sum = 0.0F;  // of a sequence on its own, so that long sums lose less
     for (int64_t row = threadIdx.x / kSumColumns; row < counts[index]; row += kSumRows) {
-      sum += rows[row * size.n];
+      sum += widen(rows[row * size.n]);
     }
     total += sum;
   }
@@ -44,18 +48,28 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void expert_bias(Stream& stream, const float* x, const float* bias, const int32_t* counts, float* y,
-                 ExpertSize size) {
-  launch(stream, forward_kernel,
+template <typename Element>
+void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
+                 Element* y, ExpertSize size) {
+  launch(stream, forward_kernel<Element>,
          blocks_for(size.batch * size.experts * size.capacity, kThreads / kWarp), kThreads, x, bias,
          counts, y, size);
 }
 
-void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts, float* dbias,
+template <typename Element>
+void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate) {
   const dim3 grid(static_cast<unsigned>(size.experts),
                   static_cast<unsigned>(ceil_div(size.n, kSumColumns)));
-  launch(stream, backward_kernel, grid, kThreads, dy, counts, dbias, size, accumulate);
+  launch(stream, backward_kernel<Element>, grid, kThreads, dy, counts, dbias, size, accumulate);
 }
+
+#define INSTANTIATE(Element)                                                                      \
+  template void expert_bias(Stream&, const Element*, const Element*, const int32_t*, Element*,    \
+                            ExpertSize);                                                          \
+  template void expert_bias_backward(Stream&, const Element*, const int32_t*, float*, ExpertSize, \
+                                     bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

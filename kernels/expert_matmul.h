@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -20,27 +21,32 @@ struct ExpertSize {
 };
 
 // y[b, e, r, :] = x[b, e, r, :] w[e] for r < counts[b, e].
-// x: f32 [batch, experts, capacity, k]; w: f32 [experts, k, n]; counts: i32 [batch, experts];
-// y: f32 [batch, experts, capacity, n], which overlaps neither.
-void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t* counts, float* y,
-                   ExpertSize size);
+// x: [batch, experts, capacity, k]; w: [experts, k, n]; counts: i32 [batch, experts];
+// y: [batch, experts, capacity, n], which overlaps neither.
+template <typename Element>
+void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t* counts,
+                   Element* y, ExpertSize size);
 
 // dx[b, e, r, :] = dy[b, e, r, :] w[e]^T for r < counts[b, e]; overwritten.
-void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w,
-                                  const int32_t* counts, float* dx, ExpertSize size);
+template <typename Element>
+void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
+                                  const int32_t* counts, Element* dx, ExpertSize size);
 
-// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e].
-void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy,
+// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e]; dw: f32.
+template <typename Element>
+void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
                                    const int32_t* counts, float* dw, ExpertSize size,
                                    bool accumulate);
 
 // y[b, e, r, :] = x[b, e, r, :] + bias[e] for r < counts[b, e]. Rows of width n; y may be x.
-// bias: f32 [experts, n]. The gradient of x is dy itself.
-void expert_bias(Stream& stream, const float* x, const float* bias, const int32_t* counts, float* y,
-                 ExpertSize size);
+// bias: [experts, n]. The gradient of x is dy itself.
+template <typename Element>
+void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
+                 Element* y, ExpertSize size);
 
-// dbias[e] (+)= the sum of dy[b, e, r, :] over b and r < counts[b, e].
-void expert_bias_backward(Stream& stream, const float* dy, const int32_t* counts, float* dbias,
+// dbias[e] (+)= the sum of dy[b, e, r, :] over b and r < counts[b, e]; dbias: f32.
+template <typename Element>
+void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate);
 
 }  // namespace hidup::kernels

@@ -1,6 +1,7 @@
 #include "kernels/expert_matmul.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu_gemm.h"
@@ -61,26 +62,32 @@ int64_t place_of(const Rows& rows, const int32_t* counts, const ExpertSize& size
 }
 
 // Columns of a tensor with rows of `width`.
+template <typename Element>
 struct Columns {
-  const float* data;
+  const Element* data;
   int64_t width;
   int64_t first;
   int64_t count;
 };
 
-// The rows as one matrix: where they are if they lie together (at `place`), otherwise copied to
-// `memory`.
-ConstMatrix matrix_of(const Rows& rows, int64_t place, const Columns& columns,
-                      const int32_t* counts, const ExpertSize& size, std::vector<float>& memory) {
-  const float* from = columns.data + columns.first;
-  if (place >= 0) {
-    return {.data = from + place * columns.width, .stride = columns.width};
+// The rows as one matrix of floats: where they are if they are that and lie together (at `place`),
+// otherwise copied to `memory`.
+template <typename Element>
+ConstMatrix<float> matrix_of(const Rows& rows, int64_t place, const Columns<Element>& columns,
+                             const int32_t* counts, const ExpertSize& size,
+                             std::vector<float>& memory) {
+  const Element* from = columns.data + columns.first;
+  if constexpr (std::is_same_v<Element, float>) {
+    if (place >= 0) {
+      return {.data = from + place * columns.width, .stride = columns.width};
+    }
   }
   float* const copy = scratch(memory, rows.count * columns.count);
   float* to = copy;
   for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
     for (int64_t row = at; row < at + n; ++row) {
-      to = std::copy_n(from + row * columns.width, columns.count, to);
+      widen(from + row * columns.width, columns.count, to);
+      to += columns.count;
     }
   });
   return {.data = copy, .stride = columns.count};
@@ -113,24 +120,26 @@ TileSize tile_size(bool transposed, Count count) {
 }
 
 // y = x op(w) of every expert; x has rows of k, y of n.
+template <typename Element>
 struct Product {
-  const float* x;
-  const float* w;
-  float* y;
+  const Element* x;
+  const Element* w;
+  Element* y;
   int64_t k;
   int64_t n;
   bool transposed;
 };
 
-void multiply_tile(const Product& p, const Tile& tile, const int32_t* counts,
+template <typename Element>
+void multiply_tile(const Product<Element>& p, const Tile& tile, const int32_t* counts,
                    const ExpertSize& size) {
   thread_local std::vector<float> gathered;
   thread_local std::vector<float> memory;
   const Rows& rows = tile.rows;
   const int64_t place = place_of(rows, counts, size);
-  const ConstMatrix x = matrix_of(
-      rows, place, {.data = p.x, .width = p.k, .first = 0, .count = p.k}, counts, size, gathered);
-  const ConstMatrix w = {
+  const Columns<Element> inputs = {.data = p.x, .width = p.k, .first = 0, .count = p.k};
+  const ConstMatrix<float> x = matrix_of(rows, place, inputs, counts, size, gathered);
+  const ConstMatrix<Element> w = {
       .data = p.w + rows.expert * p.k * p.n + tile.column * (p.transposed ? p.k : 1),
       .stride = p.transposed ? p.k : p.n,
       .transposed = p.transposed};
@@ -143,14 +152,16 @@ void multiply_tile(const Product& p, const Tile& tile, const int32_t* counts,
   const float* result = products;
   for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
     for (int64_t row = at; row < at + n; ++row) {
-      std::copy_n(result, tile.columns, p.y + row * p.n + tile.column);
+      narrow(result, tile.columns, p.y + row * p.n + tile.column);
       result += tile.columns;
     }
   });
 }
 
 // The tiles of all experts' products. Valid until the next call on this thread.
-const std::vector<Tile>& tiles_of(const Product& p, const int32_t* counts, const ExpertSize& size) {
+template <typename Element>
+const std::vector<Tile>& tiles_of(const Product<Element>& p, const int32_t* counts,
+                                  const ExpertSize& size) {
   thread_local std::vector<Tile> tiles;
   tiles.clear();
   if (p.k == 0) {
@@ -177,11 +188,12 @@ const std::vector<Tile>& tiles_of(const Product& p, const int32_t* counts, const
 }
 
 // Rows without a product, which are those not in use, or all if k = 0, become zeros.
-void multiply(const Product& p, const int32_t* counts, const ExpertSize& size) {
+template <typename Element>
+void multiply(const Product<Element>& p, const int32_t* counts, const ExpertSize& size) {
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
     if (p.k == 0 || row % size.capacity >= counts[row / size.capacity]) {
-      std::fill_n(p.y + row * p.n, p.n, 0.0F);
+      std::fill_n(p.y + row * p.n, p.n, Element(0.0F));
     }
   }
   const std::vector<Tile>& tiles = tiles_of(p, counts, size);
@@ -193,8 +205,9 @@ void multiply(const Product& p, const int32_t* counts, const ExpertSize& size) {
 
 // One tile of dw = x^T dy of an expert: rows of it are columns of x. The rows of x and dy are
 // taken kRows at a time, in order.
-void sum_tile(const Columns& x, const Columns& dy, int64_t expert, const int32_t* counts,
-              const ExpertSize& size, float* dw, bool accumulate) {
+template <typename Element>
+void sum_tile(const Columns<Element>& x, const Columns<Element>& dy, int64_t expert,
+              const int32_t* counts, const ExpertSize& size, float* dw, bool accumulate) {
   constexpr int64_t kRows = 512;
   thread_local std::vector<float> x_memory;
   thread_local std::vector<float> dy_memory;
@@ -203,9 +216,9 @@ void sum_tile(const Columns& x, const Columns& dy, int64_t expert, const int32_t
   for (int64_t row = 0; row < all; row += kRows) {
     const Rows rows = {expert, row, std::min(kRows, all - row)};
     const int64_t place = place_of(rows, counts, size);
-    ConstMatrix left = matrix_of(rows, place, x, counts, size, x_memory);
+    ConstMatrix<float> left = matrix_of(rows, place, x, counts, size, x_memory);
     left.transposed = true;
-    const ConstMatrix right = matrix_of(rows, place, dy, counts, size, dy_memory);
+    const ConstMatrix<float> right = matrix_of(rows, place, dy, counts, size, dy_memory);
     gemm(x.count, dy.count, rows.count, left, right, beta, dw, size.n);
     beta = 1.0F;
   }
@@ -218,22 +231,26 @@ void sum_tile(const Columns& x, const Columns& dy, int64_t expert, const int32_t
 
 }  // namespace
 
-void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t* counts, float* y,
-                   ExpertSize size) {
+template <typename Element>
+void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t* counts,
+                   Element* y, ExpertSize size) {
   stream.enqueue([=] {
-    multiply({.x = x, .w = w, .y = y, .k = size.k, .n = size.n, .transposed = false}, counts, size);
+    multiply<Element>({.x = x, .w = w, .y = y, .k = size.k, .n = size.n, .transposed = false},
+                      counts, size);
   });
 }
 
-void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w,
-                                  const int32_t* counts, float* dx, ExpertSize size) {
+template <typename Element>
+void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
+                                  const int32_t* counts, Element* dx, ExpertSize size) {
   stream.enqueue([=] {
-    multiply({.x = dy, .w = w, .y = dx, .k = size.n, .n = size.k, .transposed = true}, counts,
-             size);
+    multiply<Element>({.x = dy, .w = w, .y = dx, .k = size.n, .n = size.k, .transposed = true},
+                      counts, size);
   });
 }
 
-void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy,
+template <typename Element>
+void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
                                    const int32_t* counts, float* dw, ExpertSize size,
                                    bool accumulate) {
   stream.enqueue([=] {
@@ -247,7 +264,7 @@ void expert_matmul_backward_weight(Stream& stream, const float* x, const float* 
       const int64_t expert = task / tiles;
       const int64_t row = task % tiles / across * extent.rows;
       const int64_t column = task % across * extent.columns;
-      sum_tile(
+      sum_tile<Element>(
           {.data = x, .width = size.k, .first = row, .count = std::min(extent.rows, size.k - row)},
           {.data = dy,
            .width = size.n,
@@ -257,5 +274,15 @@ void expert_matmul_backward_weight(Stream& stream, const float* x, const float* 
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                     \
+  template void expert_matmul(Stream&, const Element*, const Element*, const int32_t*, Element*, \
+                              ExpertSize);                                                       \
+  template void expert_matmul_backward_input(Stream&, const Element*, const Element*,            \
+                                             const int32_t*, Element*, ExpertSize);              \
+  template void expert_matmul_backward_weight(Stream&, const Element*, const Element*,           \
+                                              const int32_t*, float*, ExpertSize, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

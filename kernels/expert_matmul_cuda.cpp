@@ -14,8 +14,9 @@ ExpertSize joined(const ExpertSize& size) {
 
 // y = x op(w) of every sequence and expert, in as few batches as strides allow: over the sequences
 // of an expert or over the experts of a sequence. x has rows of k, y of n.
-void multiply(Stream& stream, const float* x, const float* w, float* y, const ExpertSize& size,
-              int64_t k, int64_t n, bool transpose_w) {
+template <typename Element>
+void multiply(Stream& stream, const Element* x, const Element* w, Element* y,
+              const ExpertSize& size, int64_t k, int64_t n, bool transpose_w) {
   const ExpertSize all = joined(size);
   const int64_t rows = all.capacity;
   Product product = {.size = {rows, n, k}, .transpose_b = transpose_w, .batch = {}};
@@ -35,18 +36,21 @@ void multiply(Stream& stream, const float* x, const float* w, float* y, const Ex
 
 }  // namespace
 
-void expert_matmul(Stream& stream, const float* x, const float* w, const int32_t*, float* y,
+template <typename Element>
+void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t*, Element* y,
                    ExpertSize size) {
   multiply(stream, x, w, y, size, size.k, size.n, false);
 }
 
-void expert_matmul_backward_input(Stream& stream, const float* dy, const float* w, const int32_t*,
-                                  float* dx, ExpertSize size) {
+template <typename Element>
+void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
+                                  const int32_t*, Element* dx, ExpertSize size) {
   multiply(stream, dy, w, dx, size, size.n, size.k, true);
 }
 
-void expert_matmul_backward_weight(Stream& stream, const float* x, const float* dy, const int32_t*,
-                                   float* dw, ExpertSize size, bool accumulate) {
+template <typename Element>
+void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
+                                   const int32_t*, float* dw, ExpertSize size, bool accumulate) {
   const auto [batch, experts, capacity, k, n] = joined(size);
   const int64_t rows = batch == 0 ? 0 : capacity;
   const Product product = {
@@ -57,5 +61,15 @@ void expert_matmul_backward_weight(Stream& stream, const float* x, const float* 
     gemm(stream, x + first * k, dy + first * n, dw, product, true);
   }
 }
+
+#define INSTANTIATE(Element)                                                                     \
+  template void expert_matmul(Stream&, const Element*, const Element*, const int32_t*, Element*, \
+                              ExpertSize);                                                       \
+  template void expert_matmul_backward_input(Stream&, const Element*, const Element*,            \
+                                             const int32_t*, Element*, ExpertSize);              \
+  template void expert_matmul_backward_weight(Stream&, const Element*, const Element*,           \
+                                              const int32_t*, float*, ExpertSize, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

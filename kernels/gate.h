@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -16,12 +17,14 @@ struct GateSize {
 
 // With p = softmax(logits[t, :]) and e_c the token's choices: weights[t, c] = p[e_c] for one
 // choice (Switch, Fedus et al. 2021), p[e_c] / (p[e_0] + p[e_1]) for two (GShard).
-// logits: f32 [tokens, experts]; routing: i32 [tokens, choices]; weights: f32 [tokens, choices].
-void gate_forward(Stream& stream, const float* logits, const int32_t* routing, float* weights,
+// logits: [tokens, experts]; routing: i32 [tokens, choices]; weights: f32 [tokens, choices].
+template <typename Element>
+void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,
                   GateSize size);
 
-// dlogits: f32 [tokens, experts], overwritten; dweights: f32 [tokens, choices].
-void gate_backward(Stream& stream, const float* logits, const int32_t* routing,
-                   const float* dweights, float* dlogits, GateSize size);
+// dlogits: [tokens, experts], overwritten; dweights: f32 [tokens, choices].
+template <typename Element>
+void gate_backward(Stream& stream, const Element* logits, const int32_t* routing,
+                   const float* dweights, Element* dlogits, GateSize size);
 
 }  // namespace hidup::kernels

@@ -1,6 +1,7 @@
 #include "kernels/gate.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_routing.h"
@@ -9,34 +10,38 @@ namespace hidup::kernels {
 namespace {
 
 // One token: its row of logits and the experts it chose.
+template <typename Element>
 struct Token {
-  Token(const float* logits, const int32_t* routing, const GateSize& size, int64_t index)
+  Token(const Element* logits, const int32_t* routing, const GateSize& size, int64_t index)
       : x(logits + index * size.experts), experts(size.experts) {
     for (int64_t c = 0; c < size.choices; ++c) {
       expert[c] = expert_of(routing[index * size.choices + c], size.capacity);
     }
   }
 
-  const float* x;
+  const Element* x;
   int64_t experts;
   int64_t expert[2] = {0, 0};
 };
 
 // exponentials[e] = exp(x[e] - the largest), where asked for; returns their sum.
-float exponentials(const Token& token, float largest, float* values) {
-  const float* x = token.x;
+template <typename Element>
+float exponentials(const Token<Element>& token, float largest, float* values) {
+  const Element* x = token.x;
   return sum_of(token.experts, [=](int64_t e) { return values[e] = fast_exp(x[e] - largest); });
 }
 
-void forward_one(const Token& token, float* weight) {
-  const float* x = token.x;
+template <typename Element>
+void forward_one(const Token<Element>& token, float* weight) {
+  const Element* x = token.x;
   const float largest = max_of(x, token.experts);
   const float sum = sum_of(token.experts, [=](int64_t e) { return fast_exp(x[e] - largest); });
   *weight = fast_exp(x[token.expert[0]] - largest) / sum;
 }
 
 // The other experts cancel in p[e_0] / (p[e_0] + p[e_1]).
-void forward_two(const Token& token, float* weights) {
+template <typename Element>
+void forward_two(const Token<Element>& token, float* weights) {
   const float x0 = token.x[token.expert[0]];
   const float x1 = token.x[token.expert[1]];
   const float largest = std::max(x0, x1);
@@ -47,7 +52,8 @@ void forward_two(const Token& token, float* weights) {
 }
 
 // dx[j] = dweight * p[e] * ([j = e] - p[j])
-void backward_one(const Token& token, float dweight, float* dx) {
+template <typename Element>
+void backward_one(const Token<Element>& token, float dweight, float* dx) {
   const float factor = 1.0F / exponentials(token, max_of(token.x, token.experts), dx);
   const float share = dweight * dx[token.expert[0]] * factor;
 #pragma omp simd
@@ -58,7 +64,8 @@ void backward_one(const Token& token, float dweight, float* dx) {
 }
 
 // Both choices may be the same expert: then its gradient is zero.
-void backward_two(const Token& token, const float* dweights, float* dx) {
+template <typename Element>
+void backward_two(const Token<Element>& token, const float* dweights, float* dx) {
   float weights[2];
   forward_two(token, weights);
   const float share = weights[0] * weights[1] * (dweights[0] - dweights[1]);
@@ -69,7 +76,8 @@ void backward_two(const Token& token, const float* dweights, float* dx) {
 
 }  // namespace
 
-void gate_forward(Stream& stream, const float* logits, const int32_t* routing, float* weights,
+template <typename Element>
+void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,
                   GateSize size) {
   stream.enqueue([=] {
     if (size.experts == 0) {
@@ -78,7 +86,7 @@ void gate_forward(Stream& stream, const float* logits, const int32_t* routing, f
     }
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < size.tokens; ++t) {
-      const Token token(logits, routing, size, t);
+      const Token<Element> token(logits, routing, size, t);
       if (size.choices == 1) {
         forward_one(token, weights + t);
       } else {
@@ -88,21 +96,31 @@ void gate_forward(Stream& stream, const float* logits, const int32_t* routing, f
   });
 }
 
-void gate_backward(Stream& stream, const float* logits, const int32_t* routing,
-                   const float* dweights, float* dlogits, GateSize size) {
+template <typename Element>
+void gate_backward(Stream& stream, const Element* logits, const int32_t* routing,
+                   const float* dweights, Element* dlogits, GateSize size) {
   stream.enqueue([=] {
     const int64_t tokens = size.experts == 0 ? 0 : size.tokens;
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < tokens; ++t) {
-      const Token token(logits, routing, size, t);
-      float* dx = dlogits + t * size.experts;
+      const Token<Element> token(logits, routing, size, t);
+      thread_local std::vector<float> memory;
+      float* dx = sums_for(dlogits + t * size.experts, size.experts, memory);
       if (size.choices == 1) {
         backward_one(token, dweights[t], dx);
       } else {
         backward_two(token, dweights + 2 * t, dx);
       }
+      round_to(dx, size.experts, dlogits + t * size.experts);
     }
   });
 }
+
+#define INSTANTIATE(Element)                                                                   \
+  template void gate_forward(Stream&, const Element*, const int32_t*, float*, GateSize);       \
+  template void gate_backward(Stream&, const Element*, const int32_t*, const float*, Element*, \
+                              GateSize);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -6,14 +6,17 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
-// y = gelu(x), element by element; x, y: f32 [n]; y may be x. NaN stays NaN.
-void gelu_forward(Stream& stream, const float* x, float* y, int64_t n);
+// y = gelu(x), element by element; x, y: [n]; y may be x. NaN stays NaN.
+template <typename Element>
+void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n);
 
-// dx = dy gelu'(x), from the input x of the forward pass; x, dy, dx: f32 [n]; dx may be dy.
+// dx = dy gelu'(x), from the input x of the forward pass; x, dy, dx: [n]; dx may be dy.
 //   gelu'(x) = s(2u) + x s(2u) (1 - s(2u)) 2u',  u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2)
-void gelu_backward(Stream& stream, const float* x, const float* dy, float* dx, int64_t n);
+template <typename Element>
+void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n);
 
 }  // namespace hidup::kernels

@@ -4,24 +4,32 @@
 
 namespace hidup::kernels {
 
-void gelu_forward(Stream& stream, const float* x, float* y, int64_t n) {
+template <typename Element>
+void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float at = not_below(x[i]);
-      y[i] = at / (1.0F + fast_exp(gelu_exponent(not_above(at))));
+      y[i] = Element(at / (1.0F + fast_exp(gelu_exponent(not_above(at)))));
     }
   });
 }
 
-void gelu_backward(Stream& stream, const float* x, const float* dy, float* dx, int64_t n) {
+template <typename Element>
+void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float at = not_above(not_below(x[i]));
-      dx[i] = dy[i] * gelu_slope(at, fast_exp(gelu_exponent(at)));
+      dx[i] = Element(dy[i] * gelu_slope(at, fast_exp(gelu_exponent(at))));
     }
   });
 }
+
+#define INSTANTIATE(Element)                                              \
+  template void gelu_forward(Stream&, const Element*, Element*, int64_t); \
+  template void gelu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -21,12 +21,20 @@ struct GeluGradient {
 
 }  // namespace
 
-void gelu_forward(Stream& stream, const float* x, float* y, int64_t n) {
+template <typename Element>
+void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   map_elements(stream, Gelu{}, x, x, y, n);
 }
 
-void gelu_backward(Stream& stream, const float* x, const float* dy, float* dx, int64_t n) {
+template <typename Element>
+void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n) {
   map_elements(stream, GeluGradient{}, x, dy, dx, n);
 }
+
+#define INSTANTIATE(Element)                                              \
+  template void gelu_forward(Stream&, const Element*, Element*, int64_t); \
+  template void gelu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

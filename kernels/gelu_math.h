@@ -2,7 +2,7 @@
 // only.
 #pragma once
 
-#include "core/random.h"  // HIDUP_HOST_DEVICE
+#include "core/host_device.h"
 
 namespace hidup::kernels {
 

@@ -31,25 +31,40 @@ cublasLtHandle_t library() {
   return handle;
 }
 
+template <typename Element>
+constexpr cudaDataType_t kType = CUDA_R_32F;
+template <>
+constexpr cudaDataType_t kType<BFloat16> = CUDA_R_16BF;
+template <>
+constexpr cudaDataType_t kType<Float16> = CUDA_R_16F;
+
+// Of a and b, and of c.
+struct Types {
+  cudaDataType_t operand;
+  cudaDataType_t result;
+};
+
 // The largest power of 2, up to 256, that divides the addresses of all matrices of a batch.
-uint32_t alignment_of(const float* data, int64_t stride) {
+template <typename Element>
+uint32_t alignment_of(const Element* data, int64_t stride) {
   const uintptr_t bits = reinterpret_cast<uintptr_t>(data) |
-                         (static_cast<uintptr_t>(stride) * sizeof(float)) | uintptr_t{256};
+                         (static_cast<uintptr_t>(stride) * sizeof(Element)) | uintptr_t{256};
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
 // Of a, b and c.
 using Alignments = std::array<uint32_t, 3>;
 
-Alignments alignments_of(const float* a, const float* b, const float* c, const Batch& batch) {
+template <typename Element, typename Result>
+Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch) {
   return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c)};
 }
 
 class MatrixLayout {
  public:
   // Dense; rows and columns as cuBLASLt reads it.
-  MatrixLayout(int64_t rows, int64_t columns, int64_t count, int64_t stride) {
-    check_cublas(cublasLtMatrixLayoutCreate(&layout_, CUDA_R_32F, static_cast<uint64_t>(rows),
+  MatrixLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t count, int64_t stride) {
+    check_cublas(cublasLtMatrixLayoutCreate(&layout_, type, static_cast<uint64_t>(rows),
                                             static_cast<uint64_t>(columns), rows),
                  "cublasLtMatrixLayoutCreate");
     const auto matrices = static_cast<int32_t>(count);
@@ -97,13 +112,18 @@ class Operation {
 
 class Preference {
  public:
-  explicit Preference(const Alignments& alignments) {
+  Preference(const Types& types, const Alignments& alignments) {
     check_cublas(cublasLtMatmulPreferenceCreate(&preference_), "cublasLtMatmulPreferenceCreate");
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[1]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[0]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
+    if (types.result != CUDA_R_32F) {
+      // Parts of a sum, where it is split, are added in f32 instead of in the result's type.
+      set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+          static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    }
   }
   ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
   Preference(const Preference&) = delete;
@@ -124,14 +144,14 @@ class Preference {
 // A product, and how cuBLASLt does it.
 class Plan {
  public:
-  Plan(const Product& p, const Alignments& alignments)
+  Plan(const Product& p, const Types& types, const Alignments& alignments)
       : operation_(p.transpose_a, p.transpose_b),
-        a_(p.transpose_a ? p.size.m : p.size.k, p.transpose_a ? p.size.k : p.size.m, p.batch.count,
-           p.batch.a),
-        b_(p.transpose_b ? p.size.k : p.size.n, p.transpose_b ? p.size.n : p.size.k, p.batch.count,
-           p.batch.b),
-        c_(p.size.n, p.size.m, p.batch.count, p.batch.c) {
-    const Preference preference(alignments);
+        a_(types.operand, p.transpose_a ? p.size.m : p.size.k, p.transpose_a ? p.size.k : p.size.m,
+           p.batch.count, p.batch.a),
+        b_(types.operand, p.transpose_b ? p.size.k : p.size.n, p.transpose_b ? p.size.n : p.size.k,
+           p.batch.count, p.batch.b),
+        c_(types.result, p.size.n, p.size.m, p.batch.count, p.batch.c) {
+    const Preference preference(types, alignments);
     int found = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(library(), operation_.get(), b_.get(), a_.get(), c_.get(),
@@ -141,7 +161,7 @@ class Plan {
           p.size.m, p.size.n, p.size.k, cublasLtGetStatusString(status));
   }
 
-  void run(CudaStream& stream, const float* a, const float* b, float* c, bool accumulate) const {
+  void run(CudaStream& stream, const void* a, const void* b, void* c, bool accumulate) const {
     const float alpha = 1.0F;
     const float beta = accumulate ? 1.0F : 0.0F;
     const size_t bytes = choice_.workspaceSize;
@@ -161,25 +181,26 @@ class Plan {
 };
 
 // All that a plan depends on.
-using Key = std::array<int64_t, 12>;
+using Key = std::array<int64_t, 14>;
 
-Key key_of(const Product& p, const Alignments& alignments) {
+Key key_of(const Product& p, const Types& types, const Alignments& alignments) {
   return {
-      p.size.m,  p.size.n,  p.size.k,  p.transpose_a ? 1 : 0, p.transpose_b ? 1 : 0, p.batch.count,
-      p.batch.a, p.batch.b, p.batch.c, alignments[0],         alignments[1],         alignments[2]};
+      types.operand,         types.result,  p.size.m,  p.size.n,  p.size.k,  p.transpose_a ? 1 : 0,
+      p.transpose_b ? 1 : 0, p.batch.count, p.batch.a, p.batch.b, p.batch.c, alignments[0],
+      alignments[1],         alignments[2]};
 }
 
 // Plans stay: a program has few shapes, and every step has the same.
-const Plan& plan_for(const Product& product, const Alignments& alignments) {
+const Plan& plan_for(const Product& product, const Types& types, const Alignments& alignments) {
   static auto* plans = new std::map<Key, Plan>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Key key = key_of(product, alignments);
+  const Key key = key_of(product, types, alignments);
   auto found = plans->find(key);
   if (found == plans->end()) {
     found = plans
                 ->emplace(std::piecewise_construct, std::forward_as_tuple(key),
-                          std::forward_as_tuple(product, alignments))
+                          std::forward_as_tuple(product, types, alignments))
                 .first;
   }
   return found->second;
@@ -187,7 +208,8 @@ const Plan& plan_for(const Product& product, const Alignments& alignments) {
 
 }  // namespace
 
-void gemm(Stream& stream, const float* a, const float* b, float* c, const Product& product,
+template <typename Element, typename Result>
+void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
           bool accumulate) {
   const auto [m, n, k] = product.size;
   const Batch& batch = product.batch;
@@ -196,11 +218,22 @@ void gemm(Stream& stream, const float* a, const float* b, float* c, const Produc
   }
   if (k == 0) {
     for (int64_t i = 0; i < batch.count && !accumulate; ++i) {
-      fill_bytes(stream, c + i * batch.c, 0, m * n * static_cast<int64_t>(sizeof(float)));
+      fill_bytes(stream, c + i * batch.c, 0, m * n * static_cast<int64_t>(sizeof(Result)));
     }
     return;
   }
-  plan_for(product, alignments_of(a, b, c, batch)).run(cuda_stream(stream), a, b, c, accumulate);
+  const Types types = {kType<Element>, kType<Result>};
+  plan_for(product, types, alignments_of(a, b, c, batch))
+      .run(cuda_stream(stream), a, b, c, accumulate);
 }
+
+#define INSTANTIATE(Element, Result) \
+  template void gemm(Stream&, const Element*, const Element*, Result*, const Product&, bool);
+INSTANTIATE(float, float)
+INSTANTIATE(BFloat16, BFloat16)
+INSTANTIATE(BFloat16, float)
+INSTANTIATE(Float16, Float16)
+INSTANTIATE(Float16, float)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

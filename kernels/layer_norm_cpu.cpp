@@ -10,8 +10,9 @@ namespace hidup::kernels {
 namespace {
 
 // One row of the backward pass; adds to the block's partial sums of dgamma and dbeta.
-void backward_row(const float* x, const float* gamma, float mean, float rstd, const float* dy,
-                  float* dx, float* dgamma, float* dbeta, int64_t n) {
+template <typename Element>
+void backward_row(const Element* x, const Element* gamma, float mean, float rstd, const Element* dy,
+                  Element* dx, float* dgamma, float* dbeta, int64_t n) {
   float sum_g = 0.0F;
   float sum_gh = 0.0F;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
@@ -28,20 +29,22 @@ void backward_row(const float* x, const float* gamma, float mean, float rstd, co
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     const float h = (x[j] - mean) * rstd;
-    dx[j] = rstd * (dy[j] * gamma[j] - average_g - h * average_gh);
+    dx[j] = Element(rstd * (dy[j] * gamma[j] - average_g - h * average_gh));
   }
 }
 
 }  // namespace
 
-void layer_norm_forward(Stream& stream, const float* x, const float* gamma, const float* beta,
-                        float* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
+template <typename Element>
+void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, const Element* beta,
+                        Element* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const float* in = x + row * n;
-      float* out = y + row * n;
-      const float average = sum_of(n, [=](int64_t j) { return in[j]; }) / static_cast<float>(n);
+      const Element* in = x + row * n;
+      Element* out = y + row * n;
+      const float average =
+          sum_of(n, [=](int64_t j) { return float{in[j]}; }) / static_cast<float>(n);
       // From the differences: the mean of the squares would cancel where the mean is large.
       const float squares =
           sum_of(n, [=](int64_t j) { return (in[j] - average) * (in[j] - average); });
@@ -50,15 +53,16 @@ void layer_norm_forward(Stream& stream, const float* x, const float* gamma, cons
       rstd[row] = factor;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
-        out[j] = (in[j] - average) * factor * gamma[j] + beta[j];
+        out[j] = Element((in[j] - average) * factor * gamma[j] + beta[j]);
       }
     }
   });
 }
 
-void layer_norm_backward(Stream& stream, const float* x, const float* gamma, const float* mean,
-                         const float* rstd, const float* dy, float* dx, float* dgamma, float* dbeta,
-                         int64_t rows, int64_t n, bool accumulate) {
+template <typename Element>
+void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma, const float* mean,
+                         const float* rstd, const Element* dy, Element* dx, float* dgamma,
+                         float* dbeta, int64_t rows, int64_t n, bool accumulate) {
   stream.enqueue([=] {
     thread_local std::vector<float> memory;
     const RowBlocks blocks(rows);
@@ -77,5 +81,14 @@ void layer_norm_backward(Stream& stream, const float* x, const float* gamma, con
     add_partials(partials + n, blocks.count, 2 * n, dbeta, n, accumulate);
   });
 }
+
+#define INSTANTIATE(Element)                                                                \
+  template void layer_norm_forward(Stream&, const Element*, const Element*, const Element*, \
+                                   Element*, float*, float*, int64_t, int64_t, float);      \
+  template void layer_norm_backward(Stream&, const Element*, const Element*, const float*,  \
+                                    const float*, const Element*, Element*, float*, float*, \
+                                    int64_t, int64_t, bool);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

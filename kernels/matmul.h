@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -13,10 +14,11 @@ struct MatmulSize {
   int64_t k;
 };
 
-// c (+)= op(a) op(b), all f32 and row-major. a: [m, k], or [k, m] if transpose_a;
-// b: [k, n], or [n, k] if transpose_b; c: [m, n], which overlaps neither. With k = 0 the
-// product is zero.
-void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize size,
+// c (+)= op(a) op(b), all row-major; sums are f32. Result: Element, or float. a: [m, k], or [k, m]
+// if transpose_a; b: [k, n], or [n, k] if transpose_b; c: [m, n], which overlaps neither. With k =
+// 0 the product is zero.
+template <typename Element, typename Result>
+void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
             bool transpose_a, bool transpose_b, bool accumulate);
 
 }  // namespace hidup::kernels

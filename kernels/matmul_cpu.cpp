@@ -33,7 +33,8 @@ Tiles tiles_of(MatmulSize size, bool transpose_b) {
 
 }  // namespace
 
-void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize size,
+template <typename Element, typename Result>
+void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
             bool transpose_a, bool transpose_b, bool accumulate) {
   stream.enqueue([=] {
     const auto [m, n, k] = size;
@@ -41,7 +42,7 @@ void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize
       return;
     }
     if (k == 0) {
-      std::fill_n(c, accumulate ? 0 : m * n, 0.0F);
+      std::fill_n(c, accumulate ? 0 : m * n, Result(0.0F));
       return;
     }
     const Tiles tiles = tiles_of(size, transpose_b);
@@ -51,16 +52,27 @@ void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize
     for (int64_t tile = 0; tile < count; ++tile) {
       const int64_t row = tile / across * tiles.rows;
       const int64_t column = tile % across * tiles.columns;
-      gemm(std::min(tiles.rows, size.m - row), std::min(tiles.columns, size.n - column), size.k,
-           {.data = a + (transpose_a ? row : row * size.k),
-            .stride = transpose_a ? size.m : size.k,
-            .transposed = transpose_a},
-           {.data = b + (transpose_b ? column * size.k : column),
-            .stride = transpose_b ? size.k : size.n,
-            .transposed = transpose_b},
-           accumulate ? 1.0F : 0.0F, c + row * size.n + column, size.n);
+      gemm<Element, Element, Result>(std::min(tiles.rows, size.m - row),
+                                     std::min(tiles.columns, size.n - column), size.k,
+                                     {.data = a + (transpose_a ? row : row * size.k),
+                                      .stride = transpose_a ? size.m : size.k,
+                                      .transposed = transpose_a},
+                                     {.data = b + (transpose_b ? column * size.k : column),
+                                      .stride = transpose_b ? size.k : size.n,
+                                      .transposed = transpose_b},
+                                     accumulate ? 1.0F : 0.0F, c + row * size.n + column, size.n);
     }
   });
 }
+
+#define INSTANTIATE(Element, Result)                                                             \
+  template void matmul(Stream&, const Element*, const Element*, Result*, MatmulSize, bool, bool, \
+                       bool);
+INSTANTIATE(float, float)
+INSTANTIATE(BFloat16, BFloat16)
+INSTANTIATE(BFloat16, float)
+INSTANTIATE(Float16, Float16)
+INSTANTIATE(Float16, float)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -3,11 +3,22 @@
 
 namespace hidup::kernels {
 
-void matmul(Stream& stream, const float* a, const float* b, float* c, MatmulSize size,
+template <typename Element, typename Result>
+void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
             bool transpose_a, bool transpose_b, bool accumulate) {
   gemm(stream, a, b, c,
        {.size = size, .transpose_a = transpose_a, .transpose_b = transpose_b, .batch = {}},
        accumulate);
 }
+
+#define INSTANTIATE(Element, Result)                                                             \
+  template void matmul(Stream&, const Element*, const Element*, Result*, MatmulSize, bool, bool, \
+                       bool);
+INSTANTIATE(float, float)
+INSTANTIATE(BFloat16, BFloat16)
+INSTANTIATE(BFloat16, float)
+INSTANTIATE(Float16, Float16)
+INSTANTIATE(Float16, float)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -4,14 +4,18 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "kernels/step_state.h"
 
 namespace hidup::kernels {
 
 // sum (+)= the sum of the squares of x, summed in double; x: f32 [n]; sum: f32 [1].
 void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool accumulate);
 
-// norm = sqrt(squared); scale = min(1, max_norm / (norm + 1e-6)), as in PyTorch's
-// clip_grad_norm_, or 1 if max_norm <= 0. squared, norm, scale: f32 [1].
-void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale);
+// norm = sqrt(squared) / state->loss_scale, of gradients of the scaled loss; scale =
+// min(1, max_norm / (norm + 1e-6)) / state->loss_scale, as in PyTorch's clip_grad_norm_, or
+// 1 / state->loss_scale if max_norm <= 0. A norm that is not finite gives a scale that is NaN.
+// squared, norm, scale: f32 [1]. `state` is read when the work runs.
+void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
+                const StepState* state);
 
 }  // namespace hidup::kernels

@@ -33,12 +33,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-__global__ void clip_kernel(const float* squared, float max_norm, float* norm, float* scale) {
-  const float length = sqrtf(*squared);
+__global__ void clip_kernel(const float* squared, float max_norm, float* norm, float* scale,
+                            const StepState* state) {
+  const float length = sqrtf(*squared) / state->loss_scale;
   const float coefficient = max_norm / (length + 1e-6F);
+  const float clip = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
   *norm = length;
-  // Written so that a NaN norm gives a NaN scale, and is seen.
-  *scale = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
+  *scale = isfinite(length) ? clip / state->loss_scale : kNan;
 }
 
 }  // namespace
@@ -51,8 +52,9 @@ void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool ac
   launch(stream, total_kernel, 1, kThreads, partials, count, sum, accumulate);
 }
 
-void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale) {
-  launch(stream, clip_kernel, 1, 1, squared, max_norm, norm, scale);
+void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
+                const StepState* state) {
+  launch(stream, clip_kernel, 1, 1, squared, max_norm, norm, scale, state);
 }
 
 }  // namespace hidup::kernels

@@ -8,13 +8,15 @@
 
 #include "core/region.h"
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
-// y = x + PE at the global position and channel of the element; x, y: f32, the part of
+// y = x + PE at the global position and channel of the element; x, y: the part of
 // [batch, sequence, hidden] that `region` describes; y may be x. The gradient of x is dy
 // itself. The stream keeps the PE of the last call, and computes them only when another
 // part of positions and channels is asked for.
-void positions_forward(Stream& stream, const float* x, float* y, const Region& region);
+template <typename Element>
+void positions_forward(Stream& stream, const Element* x, Element* y, const Region& region);
 
 }  // namespace hidup::kernels

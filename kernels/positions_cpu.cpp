@@ -51,7 +51,8 @@ const float* table_of(const Part& part) {
 
 }  // namespace
 
-void positions_forward(Stream& stream, const float* x, float* y, const Region& region) {
+template <typename Element>
+void positions_forward(Stream& stream, const Element* x, Element* y, const Region& region) {
   stream.enqueue([=] {
     const Part part = {.first_position = region.start[1],
                        .sequence = region.extent[1],
@@ -62,14 +63,19 @@ void positions_forward(Stream& stream, const float* x, float* y, const Region& r
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < region.extent[0] * part.sequence; ++row) {
       const float* positions = table + row % part.sequence * part.channels;
-      const float* in = x + row * part.channels;
-      float* out = y + row * part.channels;
+      const Element* in = x + row * part.channels;
+      Element* out = y + row * part.channels;
 #pragma omp simd
       for (int64_t j = 0; j < part.channels; ++j) {
-        out[j] = in[j] + positions[j];
+        out[j] = Element(in[j] + positions[j]);
       }
     }
   });
 }
+
+#define INSTANTIATE(Element) \
+  template void positions_forward(Stream&, const Element*, Element*, const Region&);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

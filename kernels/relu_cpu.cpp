@@ -2,23 +2,32 @@
 
 namespace hidup::kernels {
 
-void relu_forward(Stream& stream, const float* x, float* y, int64_t n) {
+template <typename Element>
+void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = x[i] < 0.0F ? 0.0F : x[i];
+      const float value = x[i];
+      y[i] = Element(value < 0.0F ? 0.0F : value);
     }
   });
 }
 
-void relu_backward(Stream& stream, const float* y, const float* dy, float* dx, int64_t n) {
+template <typename Element>
+void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float gradient = dy[i];  // read in any case, or the loop keeps a branch
-      dx[i] = y[i] > 0.0F ? gradient : 0.0F;
+      dx[i] = Element(y[i] > 0.0F ? gradient : 0.0F);
     }
   });
 }
+
+#define INSTANTIATE(Element)                                              \
+  template void relu_forward(Stream&, const Element*, Element*, int64_t); \
+  template void relu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -14,12 +14,20 @@ struct ReluGradient {
 
 }  // namespace
 
-void relu_forward(Stream& stream, const float* x, float* y, int64_t n) {
+template <typename Element>
+void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   map_elements(stream, Relu{}, x, x, y, n);
 }
 
-void relu_backward(Stream& stream, const float* y, const float* dy, float* dx, int64_t n) {
+template <typename Element>
+void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
   map_elements(stream, ReluGradient{}, y, dy, dx, n);
 }
+
+#define INSTANTIATE(Element)                                              \
+  template void relu_forward(Stream&, const Element*, Element*, int64_t); \
+  template void relu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -12,6 +12,7 @@
 
 #include "core/region.h"
 #include "device/device.h"
+#include "kernels/elements.h"
 
 namespace hidup::kernels {
 
@@ -24,8 +25,9 @@ struct RouteSize {
 };
 
 // The experts with the largest logits, largest first; of equal ones the lower expert.
-// logits: f32 [batch, sequence, experts]; routing: i32 [batch, sequence, choices].
-void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size);
+// logits: [batch, sequence, experts]; routing: i32 [batch, sequence, choices].
+template <typename Element>
+void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size);
 
 // Experts by random numbers instead: choice c of the token with row-major index t in the
 // global [batch, sequence] goes to expert (word(t) + c) % experts of the stream {key, 0}; the same

@@ -12,7 +12,8 @@ namespace hidup::kernels {
 namespace {
 
 // The one or two experts with the largest of x[0 .. experts). A single expert is both choices.
-void choose(const float* x, int64_t experts, int64_t choices, int32_t* chosen) {
+template <typename Element>
+void choose(const Element* x, int64_t experts, int64_t choices, int32_t* chosen) {
   int64_t first = 0;
   int64_t second = -1;
   for (int64_t e = 1; e < experts; ++e) {
@@ -67,7 +68,8 @@ void route(int32_t* routing, const RouteSize& size, Chosen chosen) {
 
 }  // namespace
 
-void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size) {
+template <typename Element>
+void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size) {
   stream.enqueue([=] {
     route(routing, size, [=](int64_t t, int32_t* entries) {
       choose(logits + t * size.experts, size.experts, size.choices, entries);
@@ -134,5 +136,10 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
     }
   });
 }
+
+#define INSTANTIATE(Element) \
+  template void route_forward(Stream&, const Element*, int32_t*, RouteSize);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -1,4 +1,5 @@
 #include "core/random.h"
+#include "kernels/cuda_elements.h"
 #include "kernels/cuda_routing.h"
 #include "kernels/route.h"
 
@@ -7,17 +8,18 @@ namespace {
 
 // The one or two experts with the largest logits, by a thread per token. A single expert is both
 // choices. NaN is never larger than what came before.
+template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    choose_kernel(const float* logits, int32_t* chosen, RouteSize size) {
+    choose_kernel(const Element* logits, int32_t* chosen, RouteSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
-    const float* x = logits + t * size.experts;
+    const Element* x = logits + t * size.experts;
     int32_t first = 0;
     int32_t second = -1;
-    float best = x[0];
+    float best = widen(x[0]);
     float runner_up = 0.0F;  // x[second]
     for (int32_t e = 1; e < size.experts; ++e) {
-      const float value = x[e];
+      const float value = widen(x[e]);
       if (value > best) {
         second = first;
         runner_up = best;
@@ -141,14 +143,15 @@ void drop_all(Stream& stream, int32_t* routing, const RouteSize& size) {
 
 }  // namespace
 
-void route_forward(Stream& stream, const float* logits, int32_t* routing, RouteSize size) {
+template <typename Element>
+void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size) {
   if (size.experts == 0) {
     drop_all(stream, routing, size);
     return;
   }
   int32_t* chosen = chosen_experts(stream, size);
-  launch(stream, choose_kernel, blocks_for(size.batch * size.sequence, kThreads), kThreads, logits,
-         chosen, size);
+  launch(stream, choose_kernel<Element>, blocks_for(size.batch * size.sequence, kThreads), kThreads,
+         logits, chosen, size);
   assign_slots(stream, chosen, routing, size);
 }
 
@@ -175,5 +178,10 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
   launch(stream, load_kernel, static_cast<unsigned>(experts), kThreads, routing, load, entries,
          experts, capacity);
 }
+
+#define INSTANTIATE(Element) \
+  template void route_forward(Stream&, const Element*, int32_t*, RouteSize);
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -21,6 +21,11 @@ bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos;
 }
 
+// Of model.precision.
+DType element_type(const std::string& precision) {
+  return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
+}
+
 }  // namespace
 
 std::string graph_text(const Deck& deck) {
@@ -28,8 +33,9 @@ std::string graph_text(const Deck& deck) {
 }
 
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
-  return deck.model.graph.empty() ? build_model(deck, vocab)
-                                  : read_graph(text, deck.model.graph, deck, vocab);
+  const Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
+                                               : read_graph(text, deck.model.graph, deck, vocab);
+  return with_precision(graph, element_type(deck.model.precision));
 }
 
 Subject open_subject(const std::string& model, const std::string& cluster,

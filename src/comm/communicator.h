@@ -23,29 +23,34 @@ class Communicator {
 
   // Device collectives: in stream order, on the memory the stream's device
   // computes on. Every rank issues the same ones in the same order, all on one
-  // stream at a time. `name` says what is communicated; an error names it. Elements
-  // have 4 bytes (f32 or i32). Counts are in elements, may be zero and may differ
+  // stream at a time. `name` says what is communicated; an error names it. `dtype` is that of
+  // the elements; sums are of floating ones. Counts are in elements, may be zero and may differ
   // between ranks; a count for every rank, in the order of ranks, or Error(internal).
   // `send` and `receive` may not overlap. Repeated runs give the same bits.
 
-  // data: f32 [count], replaced by its sum over all ranks; every rank gets the same bits.
-  virtual void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) = 0;
+  // data: [count], replaced by its sum over all ranks; every rank gets the same bits. Elements of
+  // 16 bits are added in f32 and rounded; a sum may be rounded as often as a summand is added.
+  virtual void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                          const std::string& name) = 0;
   // send: [counts[rank]]; receive: [sum of counts], what all ranks send, in the order
   // of ranks. `counts` is the same on all ranks.
   virtual void all_gather(Stream& stream, const void* send, void* receive,
-                          const std::vector<int64_t>& counts, const std::string& name) = 0;
-  // send: f32 [sum of counts]; receive: f32 [counts[rank]], this rank's part of the sum
+                          const std::vector<int64_t>& counts, DType dtype,
+                          const std::string& name) = 0;
+  // send: [sum of counts]; receive: [counts[rank]], this rank's part of the sum
   // over all ranks. `counts` is the same on all ranks.
-  virtual void reduce_scatter(Stream& stream, const float* send, float* receive,
-                              const std::vector<int64_t>& counts, const std::string& name) = 0;
+  virtual void reduce_scatter(Stream& stream, const void* send, void* receive,
+                              const std::vector<int64_t>& counts, DType dtype,
+                              const std::string& name) = 0;
   // send: [sum of send_counts], the pieces for every rank in the order of ranks;
   // receive: [sum of receive_counts], the pieces from every rank likewise. What rank a
   // sends to b is what b receives from a.
   virtual void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
-                          void* receive, const std::vector<int64_t>& receive_counts,
+                          void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
                           const std::string& name) = 0;
   // data: [count], replaced by rank 0's.
-  virtual void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) = 0;
+  virtual void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+                         const std::string& name) = 0;
 
   // Host collectives: blocking, for small things outside the steps.
 

@@ -20,9 +20,9 @@ std::vector<int64_t> starts_of(const std::vector<int64_t>& counts) {
   return starts;
 }
 
-void copy_elements(Stream& stream, void* to, const void* from, int64_t count) {
+void copy_elements(Stream& stream, void* to, const void* from, int64_t count, DType dtype) {
   if (count > 0) {
-    stream.copy(to, from, count * kElementBytes);
+    stream.copy(to, from, count * size_of(dtype));
   }
 }
 

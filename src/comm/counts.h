@@ -6,11 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "device/device.h"
 
 namespace hidup {
-
-inline constexpr int64_t kElementBytes = 4;  // f32 and i32
 
 // Throws Error(internal) unless there is one count per rank, none negative.
 // `doing`: "all_gather of x".
@@ -20,6 +19,6 @@ void check_counts(const std::vector<int64_t>& counts, int ranks, const std::stri
 std::vector<int64_t> starts_of(const std::vector<int64_t>& counts);
 
 // What a collective of one rank does: copies `count` elements in stream order.
-void copy_elements(Stream& stream, void* to, const void* from, int64_t count);
+void copy_elements(Stream& stream, void* to, const void* from, int64_t count, DType dtype);
 
 }  // namespace hidup

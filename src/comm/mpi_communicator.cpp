@@ -51,47 +51,49 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  const std::string& name) override {
     if (size_ == 1) {
       return;
     }
-    pass_in_place(stream, data, count, true, true,
-                  [this, count, doing = "all_reduce of " + name](void* values) {
-                    collectives_.all_reduce(static_cast<float*>(values), count, doing);
+    pass_in_place(stream, data, count, dtype, true, true,
+                  [this, count, dtype, doing = "all_reduce of " + name](void* values) {
+                    collectives_.all_reduce(values, count, dtype, doing);
                   });
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, const std::string& name) override {
+                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::string& name) override {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size_, doing);
     if (size_ == 1) {
-      copy_elements(stream, receive, send, counts[0]);
+      copy_elements(stream, receive, send, counts[0], dtype);
       return;
     }
     pass_through_host(stream, send, counts[static_cast<size_t>(rank_)], receive, sum_of(counts),
-                      [this, counts, doing](const void* mine, void* all) {
-                        collectives_.all_gather(mine, all, counts, doing);
+                      dtype, [this, counts, dtype, doing](const void* mine, void* all) {
+                        collectives_.all_gather(mine, all, counts, dtype, doing);
                       });
   }
 
-  void reduce_scatter(Stream& stream, const float* send, float* receive,
-                      const std::vector<int64_t>& counts, const std::string& name) override {
+  void reduce_scatter(Stream& stream, const void* send, void* receive,
+                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::string& name) override {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size_, doing);
     if (size_ == 1) {
-      copy_elements(stream, receive, send, counts[0]);
+      copy_elements(stream, receive, send, counts[0], dtype);
       return;
     }
     pass_through_host(stream, send, sum_of(counts), receive, counts[static_cast<size_t>(rank_)],
-                      [this, counts, doing](const void* all, void* mine) {
-                        collectives_.reduce_scatter(static_cast<const float*>(all),
-                                                    static_cast<float*>(mine), counts, doing);
+                      dtype, [this, counts, dtype, doing](const void* all, void* mine) {
+                        collectives_.reduce_scatter(all, mine, counts, dtype, doing);
                       });
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
-                  void* receive, const std::vector<int64_t>& receive_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
                   const std::string& name) override {
     const std::string doing = "all_to_all of " + name;
     check_counts(send_counts, size_, doing);
@@ -99,23 +101,24 @@ class MpiCommunicator final : public Communicator {
     const auto self = static_cast<size_t>(rank_);
     check(send_counts[self] == receive_counts[self], "{}: a rank's own counts differ", doing);
     if (size_ == 1) {
-      copy_elements(stream, receive, send, send_counts[0]);
+      copy_elements(stream, receive, send, send_counts[0], dtype);
       return;
     }
     pass_through_host(
-        stream, send, sum_of(send_counts), receive, sum_of(receive_counts),
-        [this, send_counts, receive_counts, doing](const void* outgoing, void* incoming) {
-          collectives_.all_to_all(outgoing, send_counts, incoming, receive_counts, doing);
+        stream, send, sum_of(send_counts), receive, sum_of(receive_counts), dtype,
+        [this, send_counts, receive_counts, dtype, doing](const void* outgoing, void* incoming) {
+          collectives_.all_to_all(outgoing, send_counts, incoming, receive_counts, dtype, doing);
         });
   }
 
-  void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
+  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+                 const std::string& name) override {
     if (size_ == 1) {
       return;
     }
-    pass_in_place(stream, data, count, rank_ == 0, rank_ != 0,
-                  [this, count, doing = "broadcast of " + name](void* values) {
-                    collectives_.broadcast(values, count, doing);
+    pass_in_place(stream, data, count, dtype, rank_ == 0, rank_ != 0,
+                  [this, count, dtype, doing = "broadcast of " + name](void* values) {
+                    collectives_.broadcast(values, count, dtype, doing);
                   });
   }
 

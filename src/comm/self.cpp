@@ -10,29 +10,31 @@ class SelfCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
 
-  void all_reduce(Stream&, float*, int64_t, const std::string&) override {}
+  void all_reduce(Stream&, void*, int64_t, DType, const std::string&) override {}
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, const std::string& name) override {
+                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::string& name) override {
     check_counts(counts, 1, "all_gather of " + name);
-    copy_elements(stream, receive, send, counts[0]);
+    copy_elements(stream, receive, send, counts[0], dtype);
   }
 
-  void reduce_scatter(Stream& stream, const float* send, float* receive,
-                      const std::vector<int64_t>& counts, const std::string& name) override {
+  void reduce_scatter(Stream& stream, const void* send, void* receive,
+                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::string& name) override {
     check_counts(counts, 1, "reduce_scatter of " + name);
-    copy_elements(stream, receive, send, counts[0]);
+    copy_elements(stream, receive, send, counts[0], dtype);
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
-                  void* receive, const std::vector<int64_t>& receive_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
                   const std::string& name) override {
     check_counts(send_counts, 1, "all_to_all of " + name);
     check(send_counts == receive_counts, "all_to_all of {}: a rank's own counts differ", name);
-    copy_elements(stream, receive, send, send_counts[0]);
+    copy_elements(stream, receive, send, send_counts[0], dtype);
   }
 
-  void broadcast(Stream&, void*, int64_t, const std::string&) override {}
+  void broadcast(Stream&, void*, int64_t, DType, const std::string&) override {}
 
   void barrier() override {}
   std::string broadcast(const std::string& text) override { return text; }

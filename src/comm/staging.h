@@ -15,31 +15,31 @@ namespace hidup {
 // otherwise in the stream's staging memory. Counts are in elements.
 template <typename Exchange>
 void pass_through_host(Stream& stream, const void* send, int64_t send_count, void* receive,
-                       int64_t receive_count, Exchange exchange) {
-  std::byte* const copies = stream.staging((send_count + receive_count) * kElementBytes);
+                       int64_t receive_count, DType dtype, Exchange exchange) {
+  std::byte* const copies = stream.staging((send_count + receive_count) * size_of(dtype));
   if (copies == nullptr) {
     stream.enqueue([=] { exchange(send, receive); });
     return;
   }
-  std::byte* const received = copies + send_count * kElementBytes;
-  copy_elements(stream, copies, send, send_count);
+  std::byte* const received = copies + send_count * size_of(dtype);
+  copy_elements(stream, copies, send, send_count, dtype);
   stream.enqueue([=] { exchange(copies, received); });
-  copy_elements(stream, receive, received, receive_count);
+  copy_elements(stream, receive, received, receive_count, dtype);
 }
 
 // The same of what is changed in place: exchange(data). A rank that only sends or only receives
 // says so.
 template <typename Exchange>
-void pass_in_place(Stream& stream, void* data, int64_t count, bool sends, bool receives,
-                   Exchange exchange) {
-  std::byte* const copy = stream.staging(count * kElementBytes);
+void pass_in_place(Stream& stream, void* data, int64_t count, DType dtype, bool sends,
+                   bool receives, Exchange exchange) {
+  std::byte* const copy = stream.staging(count * size_of(dtype));
   if (copy == nullptr) {
     stream.enqueue([=] { exchange(data); });
     return;
   }
-  copy_elements(stream, copy, data, sends ? count : 0);
+  copy_elements(stream, copy, data, sends ? count : 0, dtype);
   stream.enqueue([=] { exchange(copy); });
-  copy_elements(stream, data, copy, receives ? count : 0);
+  copy_elements(stream, data, copy, receives ? count : 0, dtype);
 }
 
 }  // namespace hidup

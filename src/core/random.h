@@ -11,13 +11,8 @@
 #include <numbers>
 #include <string_view>
 
+#include "core/host_device.h"
 #include "core/text.h"
-
-#ifdef __CUDACC__
-#define HIDUP_HOST_DEVICE __host__ __device__
-#else
-#define HIDUP_HOST_DEVICE
-#endif
 
 namespace hidup {
 

@@ -46,7 +46,7 @@ CostModel::CostModel(const Profile& profile)
   for (const OperationTime& time : profile.operations) {
     const double work = amount(time.opcode, time.work);
     if (work > 0.0 && time.seconds > 0.0) {
-      operations_[time.opcode].push_back(
+      operations_[{time.opcode, time.work.dtype}].push_back(
           {logarithms(time.work.sizes), std::log2(time.seconds / work)});
     }
   }
@@ -55,13 +55,19 @@ CostModel::CostModel(const Profile& profile)
   }
 }
 
-const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode) const {
-  const auto found = operations_.find(opcode);
+const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType dtype) const {
+  const auto found = operations_.find({opcode, dtype});
   if (found != operations_.end()) {
     return found->second;
   }
-  const auto alike = std::ranges::find_if(
-      operations_, [&](const auto& item) { return is_product(item.first) == is_product(opcode); });
+  const auto first_where = [&](auto fits) {
+    return std::ranges::find_if(operations_, [&](const auto& item) { return fits(item.first); });
+  };
+  auto alike = first_where([&](const auto& key) { return key.first == opcode; });
+  if (alike == operations_.end()) {
+    alike =
+        first_where([&](const auto& key) { return is_product(key.first) == is_product(opcode); });
+  }
   return alike != operations_.end() ? alike->second : operations_.begin()->second;
 }
 
@@ -75,7 +81,7 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
   std::array<std::pair<double, double>, kNearest> nearest;  // squared distance, pace
   nearest.fill({std::numeric_limits<double>::max(), 0.0});
   const std::vector<double> sizes = logarithms(work.sizes);
-  for (const Sample& sample : samples_of(opcode)) {
+  for (const Sample& sample : samples_of(opcode, work.dtype)) {
     const double distance = squared_distance(sizes, sample.sizes);
     if (distance < nearest.back().first) {
       nearest.back() = {distance, sample.pace};

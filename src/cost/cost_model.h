@@ -34,11 +34,12 @@ class CostModel {
     double pace;
   };
 
-  // Of the operation, or of another of its kind (product or not) where it was not timed.
-  const std::vector<Sample>& samples_of(Opcode opcode) const;
+  // Of the operation; where it was not timed with elements of this type, with others; where it was
+  // not timed, of another of its kind (product or not).
+  const std::vector<Sample>& samples_of(Opcode opcode, DType dtype) const;
 
   double launch_s_, signal_s_, overhead_s_;
-  std::map<Opcode, std::vector<Sample>> operations_;
+  std::map<std::pair<Opcode, DType>, std::vector<Sample>> operations_;
   std::map<std::pair<Opcode, size_t>, std::vector<MessageTime>> collectives_;
 };
 

@@ -117,13 +117,28 @@ class ProfileReader {
     return opcode.value_or(Opcode::add);
   }
 
+  // Of operations on f32 it may be missing.
+  DType read_dtype(const YamlNode& node) {
+    if (node.text.empty()) {
+      return DType::f32;
+    }
+    const auto* const found =
+        std::ranges::find_if(kDTypes, [&](DType dtype) { return name_of(dtype) == node.text; });
+    if (found == kDTypes.end() || !is_floating(*found)) {
+      report(node, fmt::format("dtype: expected f32, bf16 or f16, found {}", node.text));
+      return DType::f32;
+    }
+    return *found;
+  }
+
   void read_operation(const YamlNode& node) {
     const YamlFields fields =
-        fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"}, {}, problems_);
+        fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"}, {"dtype"}, problems_);
     profile_.operations.push_back({.opcode = read_opcode(fields.at("op")),
                                    .work = {.flops = number(fields.at("flops"), "flops"),
                                             .bytes = number(fields.at("bytes"), "bytes"),
-                                            .sizes = whole_list(fields.at("sizes"), "sizes")},
+                                            .sizes = whole_list(fields.at("sizes"), "sizes"),
+                                            .dtype = read_dtype(fields.at("dtype"))},
                                    .seconds = number(fields.at("seconds"), "seconds")});
   }
 
@@ -179,9 +194,11 @@ std::string print_profile(const Profile& profile) {
   print(
       "operations:  # alone; a product's speed counts its flops, that of the others their bytes\n");
   for (const OperationTime& time : profile.operations) {
-    print("  - {{op: {}, sizes: [{}], flops: {:.8g}, bytes: {:.8g}, seconds: {:.4g}}}\n",
+    const std::string dtype =
+        time.work.dtype == DType::f32 ? "" : fmt::format(", dtype: {}", name_of(time.work.dtype));
+    print("  - {{op: {}, sizes: [{}], flops: {:.8g}, bytes: {:.8g}, seconds: {:.4g}{}}}\n",
           name_of(time.opcode), fmt::join(time.work.sizes, ", "), time.work.flops, time.work.bytes,
-          time.seconds);
+          time.seconds, dtype);
   }
   print("collectives:{}  # alone, and beside computation, which they slow by a factor\n",
         profile.collectives.empty() ? " []" : "");

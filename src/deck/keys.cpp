@@ -75,9 +75,14 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.dropout; }},
       {.name = "model.precision",
-       .doc = "Number format of parameters and activations.",
+       .doc =
+           "Number format of parameters and activations, whatever a graph file says. bf16, fp16: "
+           "16 bits; gradients of parameters, the optimizer's state with a master copy of the "
+           "parameters, and all sums are in 32. fp16 scales the loss, from 65536 on: half of "
+           "that after a step whose gradients overflow, which then changes nothing, and twice "
+           "after 2000 steps without one.",
        .fallback = "fp32",
-       .choices = {"fp32"},
+       .choices = {"fp32", "bf16", "fp16"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.precision; }},
   };
 }
@@ -258,8 +263,9 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bytes,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_memory; }},
       {.name = "cluster.device.flops",
-       .doc = "Floating-point rate of a rank. Predictions without a profile rest on it; auto: not "
-              "known.",
+       .doc =
+           "Floating-point rate of a rank in the format that `model.precision` names. Predictions "
+           "without a profile rest on it; auto: not known.",
        .fallback = "auto",
        .range = {.min = 0, .above_min = true},
        .unit = Unit::flops,

@@ -32,6 +32,18 @@ std::vector<std::string> usual_dims(const Shape& shape) {
   return dims;
 }
 
+// What operation `kind` wants as its input i where its floating inputs are `floating`.
+DType wanted_dtype(OpKind kind, size_t i, DType floating) {
+  const std::vector<bool>& integers = spec_of(kind).integer_inputs;
+  const bool gates = kind == OpKind::combine && i == 2;
+  return !integers.empty() && integers[i] ? DType::i32 : gates ? DType::f32 : floating;
+}
+
+DType output_dtype(OpKind kind, DType floating) {
+  const bool precise = kind == OpKind::gate || kind == OpKind::cross_entropy;
+  return spec_of(kind).integer_output ? DType::i32 : precise ? DType::f32 : floating;
+}
+
 // Of an experts' buffer; -1 where it is none, which the shape rule reports.
 int64_t capacity_of(const Tensor& buffer) {
   return buffer.shape.size() == 4 ? buffer.shape[2] : -1;
@@ -48,8 +60,10 @@ TensorId Graph::add_input(const std::string& name, DType dtype, const Shape& sha
   return add_tensor(std::move(tensor));
 }
 
-TensorId Graph::add_parameter(const std::string& name, const Shape& shape, Init init, bool decay) {
+TensorId Graph::add_parameter(const std::string& name, const Shape& shape, Init init, bool decay,
+                              DType dtype) {
   Tensor tensor{.name = name,
+                .dtype = dtype,
                 .shape = shape,
                 .dims = usual_dims(shape),
                 .role = Tensor::Role::parameter,
@@ -101,20 +115,21 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
   Op op{.kind = kind, .inputs = inputs};
   std::vector<Shape> shapes;
   std::vector<std::vector<std::string>> dims;
+  DType floating = DType::i32;
   for (const TensorId input : inputs) {
+    floating = is_floating(floating) ? floating : tensor(input).dtype;
     shapes.push_back(tensor(input).shape);
     dims.push_back(tensor(input).dims);
   }
   Tensor output{.name = name,
-                .dtype = spec.integer_output ? DType::i32 : DType::f32,
+                .dtype = output_dtype(kind, floating),
                 .producer = static_cast<OpId>(ops_.size())};
   try {
     op.attributes = complete(kind, inputs, attributes);
     output.shape = infer_shape(kind, shapes, op.attributes);
     output.dims = infer_dims(kind, dims, output.shape, op.attributes);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const DType wanted =
-          !spec.integer_inputs.empty() && spec.integer_inputs[i] ? DType::i32 : DType::f32;
+      const DType wanted = wanted_dtype(kind, i, is_floating(floating) ? floating : DType::f32);
       if (tensor(inputs[i]).dtype != wanted) {
         fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i], name_of(wanted),
              tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
@@ -139,6 +154,21 @@ int64_t Graph::parameter_count() const {
     count += tensor.role == Tensor::Role::parameter ? elements(tensor.shape) : 0;
   }
   return count;
+}
+
+Graph with_precision(const Graph& graph, DType dtype) {
+  Graph result(graph.name());
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role == Tensor::Role::parameter) {
+      result.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay, dtype);
+    } else if (tensor.role == Tensor::Role::input) {
+      result.add_input(tensor.name, tensor.dtype, tensor.shape);
+    } else {
+      const Op& op = graph.op(tensor.producer);
+      result.add_op(op.kind, tensor.name, op.inputs, op.attributes);
+    }
+  }
+  return result;
 }
 
 }  // namespace hidup

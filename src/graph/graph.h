@@ -72,8 +72,10 @@ class Graph {
   explicit Graph(std::string name) : name_(std::move(name)) {}
 
   TensorId add_input(const std::string& name, DType dtype, const Shape& shape);
-  TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay);
-  // Infers the output's type. An operation on a routing takes the attributes that it shares with
+  TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay,
+                         DType dtype = DType::f32);
+  // Infers the output's type: floating inputs have one type, which the output gets, but for gates
+  // and the loss, which are f32. An operation on a routing takes the attributes that it shares with
   // the routing's operation from there. Throws Error(usage) naming the operation, the shapes and
   // what was expected where they do not fit.
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
@@ -100,5 +102,8 @@ class Graph {
   std::vector<Op> ops_;
   std::map<std::string, TensorId, std::less<>> by_name_;
 };
+
+// The same graph, its parameters of that floating type, and what follows from them.
+Graph with_precision(const Graph& graph, DType dtype);
 
 }  // namespace hidup

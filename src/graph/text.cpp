@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -135,11 +136,12 @@ Type parse_type(LineParser& line) {
   const size_t at = line.at();
   const std::string_view name = line.word("a type such as f32[8, 16]");
   Type type{};
-  if (name == name_of(DType::i32)) {
-    type.dtype = DType::i32;
-  } else if (name != name_of(DType::f32)) {
-    line.error(at, fmt::format("unknown type {}; there are f32 and i32", name));
+  const auto* const dtype =
+      std::ranges::find_if(kDTypes, [&](DType known) { return name_of(known) == name; });
+  if (dtype == kDTypes.end()) {
+    line.error(at, fmt::format("unknown type {}; there are f32, bf16, f16 and i32", name));
   }
+  type.dtype = *dtype;
   line.expect('[');
   while (!line.take(']')) {
     if (!type.shape.empty()) {
@@ -162,8 +164,8 @@ void parse_parameter(LineParser& line, Graph& graph) {
   line.expect(':');
   const size_t type_at = line.at();
   const Type type = parse_type(line);
-  if (type.dtype != DType::f32) {
-    line.error(type_at, "a parameter is f32");
+  if (!is_floating(type.dtype)) {
+    line.error(type_at, "a parameter is f32, bf16 or f16");
   }
   line.expect('=');
   const size_t at = line.at();
@@ -193,7 +195,7 @@ void parse_parameter(LineParser& line, Graph& graph) {
       line.error(decay_at, "expected decay or the end of the line");
     }
   }
-  graph.add_parameter(name, type.shape, init, decay);
+  graph.add_parameter(name, type.shape, init, decay, type.dtype);
 }
 
 TensorId parse_operand(LineParser& line, const Graph& graph) {

@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "program/dtypes.h"
 #include "program/lowering.h"
 
 namespace hidup {
@@ -80,12 +81,18 @@ void Lowering::backward(OpId id) {
 
 Instruction& Lowering::emit_gradient(OpId op, size_t input, Opcode opcode, Operands inputs) {
   const TensorId id = graph_.op(op).inputs[input];
-  const Target target = target_of(op, input);
+  const bool f32 = operand_dtypes(opcode).ends_with('f');
+  const bool direct =
+      role(id) == Tensor::Role::parameter && (f32 || graph_.tensor(id).dtype == DType::f32);
+  const Target target =
+      direct ? target_of(op, input) : Target{activation_gradient(op, input, f32), false};
   Instruction& instruction = emit(opcode, gradient_name(id), std::move(inputs), {target.value});
   const size_t at = lane().instructions.size() - 1;
   instruction.accumulate = target.accumulate;
   instruction.attributes = graph_.op(op).attributes;
-  written(op, input, target);
+  if (!direct) {
+    contribute(op, input, target.value);
+  }
   return lane().instructions[at];
 }
 
@@ -125,15 +132,14 @@ void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
   // One instruction writes both parameters' gradients, or adds to both.
   const bool direct = consumers_[index(tensors[1])] == 1 && consumers_[index(tensors[2])] == 1;
   const ValueId dx = activation_gradient(id, 0);
-  const Target dweight = direct ? target_of(id, 1) : Target{activation_gradient(id, 1), false};
-  const Target dbias = direct ? target_of(id, 2) : Target{activation_gradient(id, 2), false};
+  const Target dweight =
+      direct ? target_of(id, 1) : Target{activation_gradient(id, 1, true), false};
+  const Target dbias = direct ? target_of(id, 2) : Target{activation_gradient(id, 2, true), false};
   emit(Opcode::layer_norm_backward, gradient_name(tensors[0]),
        {in[0], in[1], saved[0], saved[1], dy}, {dx, dweight.value, dbias.value})
       .accumulate = dweight.accumulate;
   for (const auto& [input, target] : {std::pair{size_t{1}, dweight}, {size_t{2}, dbias}}) {
-    if (direct) {
-      written(id, input, target);
-    } else {
+    if (!direct) {
       contribute(id, input, target.value);
     }
   }

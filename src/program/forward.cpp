@@ -27,7 +27,14 @@ void Lowering::add_parameters() {
                 .decay = tensor.decay};
     stored_copies_[index(id)] = {add_value(value)};
     value.role = Value::Role::optimizer_state;
+    value.dtype = DType::f32;
     value.layout = stored_.at(id)->optimizer_state;
+    if (tensor.dtype != DType::f32) {
+      value.name = tensor.name + ".master";
+      value.master_of = stored_copies_[index(id)][0];
+      masters_[id] = add_value(value);
+      value.master_of = -1;
+    }
     for (const char* moment : {"m", "v"}) {
       value.name = fmt::format("{}.{}", tensor.name, moment);
       moments_[id].push_back(add_value(value));

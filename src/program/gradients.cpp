@@ -87,9 +87,28 @@ std::vector<TensorId> Lowering::completed_by(OpId op) const {
   return complete;
 }
 
-ValueId Lowering::activation_gradient(OpId op, size_t input) {
+ValueId Lowering::activation_gradient(OpId op, size_t input, bool f32) {
   const TensorId id = graph_.op(op).inputs[input];
-  return add_tensor(id, gradient_name(id), gradient_layout(ways(op), input));
+  const ValueId value = add_tensor(id, gradient_name(id), gradient_layout(ways(op), input));
+  if (f32) {
+    program_.values[index(value)].dtype = DType::f32;
+  }
+  return value;
+}
+
+ValueId Lowering::converted(ValueId value, DType dtype, const std::string& name, ValueId into) {
+  if (program_.value(value).dtype == dtype) {
+    return value;
+  }
+  if (into < 0) {
+    Value result = program_.value(value);
+    result.name = name;
+    result.dtype = dtype;
+    result.role = Value::Role::activation;
+    into = add_value(std::move(result));
+  }
+  emit(Opcode::convert, name + ".convert", {value}, {into});
+  return into;
 }
 
 bool Lowering::unshared(ValueId value) const {
@@ -126,19 +145,10 @@ ValueId Lowering::output_gradient(OpId op) {
 
 Lowering::Target Lowering::target_of(OpId op, size_t input) {
   const TensorId id = graph_.op(op).inputs[input];
-  if (role(id) != Tensor::Role::parameter) {
-    return {activation_gradient(op, input), false};
-  }
   ParameterGradient& gradient = gradients_.at(id);
   const Layout layout = gradient_layout(ways(op), input);
   Sum& sum = *std::ranges::find(gradient.sums, layout, &Sum::layout);
   return {sum.value, std::exchange(sum.written, true)};
-}
-
-void Lowering::written(OpId op, size_t input, const Target& target) {
-  if (role(graph_.op(op).inputs[input]) != Tensor::Role::parameter) {
-    contribute(op, input, target.value);
-  }
 }
 
 void Lowering::contribute(OpId op, size_t input, ValueId value) {
@@ -148,6 +158,11 @@ void Lowering::contribute(OpId op, size_t input, ValueId value) {
   }
   if (role(id) == Tensor::Role::parameter) {
     const auto [sum, accumulate] = target_of(op, input);
+    if (!accumulate && program_.value(value).dtype != DType::f32) {
+      converted(value, DType::f32, gradient_name(id), sum);
+      return;
+    }
+    value = converted(value, DType::f32, gradient_name(id));
     if (accumulate) {
       emit(Opcode::add, gradient_name(id) + ".add", {sum, value}, {sum});
     } else {
@@ -155,6 +170,7 @@ void Lowering::contribute(OpId op, size_t input, ValueId value) {
     }
     return;
   }
+  value = converted(value, gradient_dtype(id), gradient_name(id));
   const Layout layout = gradient_layout(ways(op), input);
   std::vector<Sum>& sums = lane().gradient[index(id)];
   const auto sum = std::ranges::find(sums, layout, &Sum::layout);
@@ -179,7 +195,7 @@ void Lowering::complete_gradients(OpId op) {
 void Lowering::cut_behind_bucket(OpId op, int64_t& bytes) {
   for (const TensorId id : completed_by(op)) {
     const GradientGroup& group = groups_[gradients_.at(id).group];
-    bytes += reshards_locally(group.sums[0], group.total) ? 0 : bytes_of({id});
+    bytes += reshards_locally(group.sums[0], group.total) ? 0 : gradient_bytes_of({id});
   }
   if (bytes >= options_.bucket_bytes) {
     lane().cuts.push_back(lane().instructions.size());
@@ -189,7 +205,7 @@ void Lowering::cut_behind_bucket(OpId op, int64_t& bytes) {
 
 void Lowering::close_buckets(int64_t least) {
   for (GradientGroup& group : groups_) {
-    if (!group.complete.empty() && bytes_of(group.complete) >= least) {
+    if (!group.complete.empty() && gradient_bytes_of(group.complete) >= least) {
       close_bucket(group);
     }
   }

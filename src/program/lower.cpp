@@ -102,6 +102,14 @@ int64_t Lowering::bytes_of(const std::vector<TensorId>& tensors) const {
   return bytes;
 }
 
+int64_t Lowering::gradient_bytes_of(const std::vector<TensorId>& tensors) const {
+  int64_t bytes = 0;
+  for (const TensorId id : tensors) {
+    bytes += elements(graph_.tensor(id).shape) * size_of(DType::f32);
+  }
+  return bytes;
+}
+
 ValueId Lowering::add_value(Value value) {
   program_.values.push_back(std::move(value));
   return static_cast<ValueId>(program_.values.size()) - 1;

@@ -80,7 +80,7 @@ class Lowering {
   OpId op_count() const { return static_cast<OpId>(graph_.ops().size()); }
   Tensor::Role role(TensorId id) const { return graph_.tensor(id).role; }
   bool differentiable(TensorId id) const {
-    return role(id) != Tensor::Role::input && graph_.tensor(id).dtype == DType::f32;
+    return role(id) != Tensor::Role::input && is_floating(graph_.tensor(id).dtype);
   }
   const OpStrategy& ways(OpId op) const { return strategy_.ops[index(op)]; }
   Lane& lane() { return lanes_[index(microbatch_)]; }
@@ -94,7 +94,9 @@ class Lowering {
   bool last_lane() const { return microbatch_ + 1 == strategy_.microbatches; }
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
 
-  int64_t bytes_of(const std::vector<TensorId>& tensors) const;  // global
+  // Global: of parameters as they are stored, and of their gradients.
+  int64_t bytes_of(const std::vector<TensorId>& tensors) const;
+  int64_t gradient_bytes_of(const std::vector<TensorId>& tensors) const;
   ValueId add_value(Value value);
   // The microbatch's part of a tensor (or all of it, of a parameter).
   ValueId add_tensor(TensorId id, const std::string& name, const Layout& layout);
@@ -144,6 +146,12 @@ class Lowering {
   void reduce_results();
 
   std::string gradient_name(TensorId id) const;
+  // Parameters' gradients are summed in f32.
+  DType gradient_dtype(TensorId id) const {
+    return role(id) == Tensor::Role::parameter ? DType::f32 : graph_.tensor(id).dtype;
+  }
+  // The value itself where it has that type, otherwise a rounded one in `into`, or in a new value.
+  ValueId converted(ValueId value, DType dtype, const std::string& name, ValueId into = -1);
   void add_gradients();
   std::vector<TensorId> completed_by(OpId op) const;  // parameters, no more gradients to add
   // What belongs to no microbatch: emitted by `work`.
@@ -154,17 +162,17 @@ class Lowering {
     common_ = before;
     return result;
   }
-  ValueId activation_gradient(OpId op, size_t input);
+  // A contribution to the gradient of an input, by itself. f32: of a parameter, as it is summed;
+  // otherwise as the input is.
+  ValueId activation_gradient(OpId op, size_t input, bool f32 = false);
   // The gradient of the operation's output, in the layout that its rule wants; each
   // contribution has been added by now.
   ValueId output_gradient(OpId op);
   // Whether no tensor whose gradient is still to be used shares this value.
   bool unshared(ValueId value) const;
   ValueId add(ValueId a, ValueId b, const std::string& name);
-  // Where the operation writes its contribution to the gradient of that input, and what to do
-  // when it has.
+  // Where the operation writes or adds its contribution to a parameter's gradient.
   Target target_of(OpId op, size_t input);
-  void written(OpId op, size_t input, const Target& target);
   // Adds a finished contribution to the gradient of an input.
   void contribute(OpId op, size_t input, ValueId value);
   // Sends the gradients that the operation completes, in buckets of `least` bytes or more.
@@ -186,6 +194,8 @@ class Lowering {
 
   void update();
   ValueId squared_norm();
+  Operands round_masters(const GradientGroup& group, const std::vector<TensorId>& bucket,
+                         const std::string& name);
   void update_bucket(const GradientGroup& group, const std::vector<TensorId>& bucket,
                      ValueId scale);
 
@@ -200,6 +210,7 @@ class Lowering {
   std::vector<int> consumers_;               // per tensor
   std::vector<std::vector<Layout>> wanted_;  // per tensor: the layouts its consumers want
   std::map<TensorId, Operands> moments_;     // per parameter: m and v
+  std::map<TensorId, ValueId> masters_;      // per parameter in 16 bits: itself in f32
   std::map<TensorId, ParameterGradient> gradients_;
   std::map<TensorId, const ParameterStrategy*> stored_;
   std::vector<ParameterBucket> parameter_buckets_;

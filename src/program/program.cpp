@@ -48,6 +48,7 @@ std::string_view name_of(Opcode opcode) {
                                                                   "reduce_scatter",
                                                                   "all_to_all",
                                                                   "broadcast",
+                                                                  "convert",
                                                                   "squared_norm",
                                                                   "clip_scale",
                                                                   "adam"});

@@ -67,9 +67,10 @@ enum class Opcode {
   reduce_scatter,
   all_to_all,
   broadcast,
+  convert,       // values -> the same of another floating type, rounded
   squared_norm,  // gradients -> sum of squares
   clip_scale,    // sum of squares -> norm, scale
-  adam,          // per parameter: parameter, gradient, m, v; then scale -> parameters, m, v
+  adam,          // per parameter: parameter (f32), gradient, m, v; then scale -> parameters, m, v
 };
 std::string_view name_of(Opcode opcode);
 std::string_view name_of(StreamKind stream);
@@ -94,8 +95,9 @@ struct Value {
   BatchPart batch = {};
   // A buffer for messages instead: as large as the parts of these values together.
   std::vector<ValueId> holds = {};
-  Init init;           // parameters
-  bool decay = false;  // parameters: weight decay applies
+  Init init;               // parameters
+  ValueId master_of = -1;  // optimizer state that is a parameter of 16 bits in f32: of which
+  bool decay = false;      // parameters: weight decay applies
 
   // Keeps its memory from step to step.
   bool persistent() const { return role != Role::activation; }

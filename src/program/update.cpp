@@ -53,7 +53,7 @@ ValueId Lowering::squared_norm() {
 }
 
 // In the layout of the optimizer's state; where parameters are stored in another one, on a
-// copy that goes back.
+// copy that goes back. Parameters of 16 bits are rounded from their masters, which lie there.
 void Lowering::update_bucket(const GradientGroup& group, const std::vector<TensorId>& bucket,
                              ValueId scale) {
   const std::string name = fmt::format("parameters.{}", buckets_++);
@@ -61,7 +61,15 @@ void Lowering::update_bucket(const GradientGroup& group, const std::vector<Tenso
   for (const TensorId parameter : bucket) {
     stored.push_back(copies(parameter)[0]);
   }
-  const Operands parts = reshard_all(stored, group.total, name, false);
+  const bool rounds = masters_.contains(bucket[0]);
+  Operands parts;
+  if (rounds) {
+    for (const TensorId parameter : bucket) {
+      parts.push_back(masters_.at(parameter));
+    }
+  } else {
+    parts = reshard_all(stored, group.total, name, false);
+  }
   Operands inputs;
   Operands outputs;
   for (size_t p = 0; p < bucket.size(); ++p) {
@@ -70,8 +78,38 @@ void Lowering::update_bucket(const GradientGroup& group, const std::vector<Tenso
     outputs.insert(outputs.end(), {parts[p], moments[0], moments[1]});
   }
   inputs.push_back(scale);
-  emit(Opcode::adam, name + ".update", inputs, outputs).attributes = options_.optimizer;
+  Attributes attributes = options_.optimizer;
+  if (graph_.tensor(bucket[0]).dtype == DType::f16) {
+    attributes["skips"] = 1.0;  // the scaled loss may have been too large
+  }
+  emit(Opcode::adam, name + ".update", inputs, outputs).attributes = std::move(attributes);
+  if (rounds) {
+    parts = round_masters(group, bucket, name);
+  }
   reshard_all(parts, group.storage, name, false, stored);
+}
+
+// Where the optimizer's state has the layout of the storage, that is all.
+Lowering::Operands Lowering::round_masters(const GradientGroup& group,
+                                           const std::vector<TensorId>& bucket,
+                                           const std::string& name) {
+  Operands masters;
+  Operands rounded;
+  for (const TensorId parameter : bucket) {
+    masters.push_back(masters_.at(parameter));
+    const ValueId stored = copies(parameter)[0];
+    if (group.total == group.storage) {
+      rounded.push_back(stored);
+      continue;
+    }
+    Value part = program_.value(stored);
+    part.name += ".part";
+    part.role = Value::Role::activation;
+    part.layout = group.total;
+    rounded.push_back(add_value(std::move(part)));
+  }
+  emit(Opcode::convert, name + ".convert", masters, rounded);
+  return rounded;
 }
 
 }  // namespace hidup

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "program/access.h"
+#include "program/dtypes.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
@@ -26,6 +27,9 @@ class Verifier {
     }
     check_memory();
     check_collectives();
+    for (const Instruction& each : program_.instructions) {
+      check_dtypes(program_, each);
+    }
   }
 
  private:

@@ -20,7 +20,8 @@ namespace hidup {
 // - no value's memory is written by another between its first and its last use, and
 //   every value lies inside the arena;
 // - what changes layouts does so by the placements of its values, sums of several values
-//   work on one piece of memory, and collectives are on the communication stream.
+//   work on one piece of memory, and collectives are on the communication stream;
+// - the operands of every instruction have the element types that it takes (dtypes.h).
 void verify(const Program& program, const MemoryPlan& plan);
 
 // Throws Error(internal) naming the first difference unless all ranks issue the

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "graph/flops.h"
+#include "program/dtypes.h"
 
 namespace hidup {
 namespace {
@@ -93,6 +94,7 @@ double flops_of(const Instruction& instruction, const Shapes& in, const Shapes& 
     }
     case Opcode::cross_entropy_merge:
       return 4.0 * count(in[0]);
+    case Opcode::convert:
     case Opcode::dispatch:
     case Opcode::slice:
     case Opcode::place:
@@ -152,6 +154,7 @@ std::vector<int64_t> sizes_of(const Instruction& instruction, const Shapes& in, 
     case Opcode::attention_backward:
       return attention_sizes(in[1], in[2]);
     case Opcode::adam:
+    case Opcode::convert:
     case Opcode::squared_norm: {
       int64_t total = 0;
       for (const Shape& shape : in) {
@@ -288,7 +291,8 @@ Work work_of(const Program& program, const Instruction& instruction, int64_t ran
   return {.flops = flops_of(instruction, in, out),
           .bytes = collective_of(instruction.opcode).empty() ? in_bytes + out_bytes
                                                              : std::max(in_bytes, out_bytes),
-          .sizes = sizes_of(instruction, in, out)};
+          .sizes = sizes_of(instruction, in, out),
+          .dtype = element_dtype(program, instruction)};
 }
 
 void estimate_work(Program& program) {

@@ -12,11 +12,12 @@ namespace hidup {
 // gives out, whichever is more (as nccl-tests count). sizes: what else the speed depends on: of a
 // product [rows, summed, columns], with experts [experts, rows of one, summed, columns]; of an
 // attention [batch x heads, sequence, head size]; of the other operations [rows, columns] of the
-// largest operand; of an optimizer's [tensors, elements].
+// largest operand; of an optimizer's [tensors, elements]. dtype: element_dtype().
 struct Work {
   double flops = 0.0;
   double bytes = 0.0;
   std::vector<int64_t> sizes;
+  DType dtype = DType::f32;
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 

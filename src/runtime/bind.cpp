@@ -1,14 +1,17 @@
 #include "runtime/bind.h"
 
+#include <type_traits>
 #include <vector>
 
 #include "core/check.h"
 #include "core/random.h"
+#include "core/with_type.h"
 #include "graph/flops.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/bias.h"
+#include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -18,6 +21,7 @@
 #include "kernels/norm.h"
 #include "kernels/positions.h"
 #include "kernels/relu.h"
+#include "program/dtypes.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -33,6 +37,7 @@ Rows rows_of(const Shape& shape, const Shape& row) {
   return {width == 0 ? 0 : elements(shape) / width, width};
 }
 
+template <typename Element>
 Launch bind_embedding(const Operands& at) {
   const Instruction& instruction = at.instruction();
   const bool backward = instruction.opcode == Opcode::embedding_backward;
@@ -41,22 +46,24 @@ Launch bind_embedding(const Operands& at) {
                                     table.start[0]};
   const float scale = at.attribute("scale");
   const int32_t* tokens = at.in_integers(0);
-  float* second = at.in(1);
-  float* out = at.out(0);
+  const Element* second = at.in_as<Element>(1);
   if (backward) {
+    float* out = at.out(0);
     return [=, accumulate = instruction.accumulate](Stream& stream) {
       kernels::embedding_backward(stream, tokens, second, out, size, scale, accumulate);
     };
   }
+  Element* out = at.out_as<Element>(0);
   return
       [=](Stream& stream) { kernels::embedding_forward(stream, tokens, second, out, size, scale); };
 }
 
+template <typename Element>
 Launch bind_matmul(const Operands& at) {
   const Instruction& instruction = at.instruction();
-  const float* a = at.in(0);
-  const float* b = at.in(1);
-  float* c = at.out(0);
+  const Element* a = at.in_as<Element>(0);
+  const Element* b = at.in_as<Element>(1);
+  Element* c = at.out_as<Element>(0);
   const bool accumulate = instruction.accumulate;
   const bool transposed = at.attribute("transposed") != 0.0F;  // the weight is [n, k]
   if (instruction.opcode == Opcode::matmul) {
@@ -71,40 +78,43 @@ Launch bind_matmul(const Operands& at) {
       kernels::matmul(stream, a, b, c, {e.m, e.k, e.n}, false, !transposed, accumulate);
     };
   }
+  float* dw = at.out(0);
   const MatmulExtents e = matmul_extents(at.in_shape(0), at.out_shape(0), instruction.attributes);
   if (transposed) {  // dw[n, k] = dy[m, n]^T x[m, k]
     return [=](Stream& stream) {
-      kernels::matmul(stream, b, a, c, {e.n, e.k, e.m}, true, false, accumulate);
+      kernels::matmul(stream, b, a, dw, {e.n, e.k, e.m}, true, false, accumulate);
     };
   }
   // dw[k, n] = x[m, k]^T dy[m, n]
   return [=](Stream& stream) {
-    kernels::matmul(stream, a, b, c, {e.k, e.n, e.m}, true, false, accumulate);
+    kernels::matmul(stream, a, b, dw, {e.k, e.n, e.m}, true, false, accumulate);
   };
 }
 
+template <typename Element>
 Launch bind_bias(const Operands& at) {
   const bool backward = at.instruction().opcode == Opcode::bias_backward;
   const Rows r = rows_of(at.in_shape(0), backward ? at.out_shape(0) : at.in_shape(1));
-  const float* x = at.in(0);
-  float* out = at.out(0);
+  const Element* x = at.in_as<Element>(0);
   if (backward) {
-    return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::bias_backward(stream, x, out, r.count, r.width, accumulate);
+    return [=, db = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
+      kernels::bias_backward(stream, x, db, r.count, r.width, accumulate);
     };
   }
-  const float* b = at.in(1);
+  const Element* b = at.in_as<Element>(1);
+  Element* out = at.out_as<Element>(0);
   return [=](Stream& stream) { kernels::bias_forward(stream, x, b, out, r.count, r.width); };
 }
 
+template <typename Element>
 Launch bind_layer_norm(const Operands& at) {
-  const float* x = at.in(0);
-  const float* weight = at.in(1);
+  const Element* x = at.in_as<Element>(0);
+  const Element* weight = at.in_as<Element>(1);
   const Rows r = rows_of(at.in_shape(0), at.in_shape(1));
   if (at.instruction().opcode == Opcode::layer_norm) {
-    const float* bias = at.in(2);
+    const Element* bias = at.in_as<Element>(2);
     const float epsilon = at.attribute("epsilon");
-    float* y = at.out(0);
+    Element* y = at.out_as<Element>(0);
     float* mean = at.out(1);
     float* rstd = at.out(2);
     return [=](Stream& stream) {
@@ -114,8 +124,8 @@ Launch bind_layer_norm(const Operands& at) {
   }
   const float* mean = at.in(2);
   const float* rstd = at.in(3);
-  const float* dy = at.in(4);
-  float* dx = at.out(0);
+  const Element* dy = at.in_as<Element>(4);
+  Element* dx = at.out_as<Element>(0);
   float* dweight = at.out(1);
   float* dbias = at.out(2);
   return [=, accumulate = at.instruction().accumulate](Stream& stream) {
@@ -124,20 +134,21 @@ Launch bind_layer_norm(const Operands& at) {
   };
 }
 
+template <typename Element>
 Launch bind_attention(const Operands& at) {
   const Shape qkv_shape = at.in_shape(0);
   const kernels::AttentionSize size{qkv_shape[0], qkv_shape[1], qkv_shape[3], qkv_shape[4]};
   const bool causal = at.attribute("causal") != 0.0F;
-  const float* qkv = at.in(0);
+  const Element* qkv = at.in_as<Element>(0);
   if (at.instruction().opcode == Opcode::attention) {
-    float* y = at.out(0);
+    Element* y = at.out_as<Element>(0);
     float* lse = at.out(1);
     return [=](Stream& stream) { kernels::attention_forward(stream, qkv, y, lse, size, causal); };
   }
-  const float* y = at.in(1);
+  const Element* y = at.in_as<Element>(1);
   const float* lse = at.in(2);
-  const float* dy = at.in(3);
-  float* dqkv = at.out(0);
+  const Element* dy = at.in_as<Element>(3);
+  Element* dqkv = at.out_as<Element>(0);
   return [=](Stream& stream) {
     kernels::attention_backward(stream, qkv, y, lse, dy, dqkv, size, causal);
   };
@@ -154,34 +165,38 @@ Launch bind_cross_entropy_merge(const Operands& at) {
   };
 }
 
+template <typename Element>
 Launch bind_cross_entropy(const Operands& at) {
-  const float* logits = at.in(0);
+  const Element* logits = at.in_as<Element>(0);
   const int32_t* targets = at.in_integers(1);
   const int64_t rows = elements(at.in_shape(1));
   const Region region = at.in_region(0);
   const int64_t columns = region.extent[region.dims - 1];
   const int64_t first = region.start[region.dims - 1];
-  float* out = at.out(0);
   if (at.instruction().opcode == Opcode::cross_entropy_stats) {
-    return [=](Stream& stream) {
-      kernels::cross_entropy_stats(stream, logits, targets, out, rows, columns, first);
+    return [=, stats = at.out(0)](Stream& stream) {
+      kernels::cross_entropy_stats(stream, logits, targets, stats, rows, columns, first);
     };
   }
   const float scale = at.attribute("scale");
   if (at.instruction().opcode == Opcode::cross_entropy) {
-    return [=, lse = at.out(1), accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::cross_entropy_forward(stream, logits, targets, lse, out, rows, columns, scale,
+    return [=, loss = at.out(0), lse = at.out(1),
+            accumulate = at.instruction().accumulate](Stream& stream) {
+      kernels::cross_entropy_forward(stream, logits, targets, lse, loss, rows, columns, scale,
                                      accumulate);
     };
   }
-  return [=, lse = at.in(2)](Stream& stream) {
-    kernels::cross_entropy_backward(stream, logits, targets, lse, out, rows, columns, first, scale);
+  return [=, lse = at.in(2), dlogits = at.out_as<Element>(0),
+          state = at.binding().state](Stream& stream) {
+    kernels::cross_entropy_backward(stream, logits, targets, lse, dlogits, rows, columns, first,
+                                    scale, state);
   };
 }
 
+template <typename Element>
 Launch bind_elementwise(const Operands& at) {
-  const float* x = at.in(0);
-  float* y = at.out(0);
+  const Element* x = at.in_as<Element>(0);
+  Element* y = at.out_as<Element>(0);
   const int64_t n = elements(at.in_shape(0));
   switch (at.instruction().opcode) {
     case Opcode::positions: {
@@ -191,13 +206,19 @@ Launch bind_elementwise(const Operands& at) {
     case Opcode::relu:
       return [=](Stream& stream) { kernels::relu_forward(stream, x, y, n); };
     case Opcode::relu_backward:
-      return [=, dy = at.in(1)](Stream& stream) { kernels::relu_backward(stream, x, dy, y, n); };
+      return [=, dy = at.in_as<Element>(1)](Stream& stream) {
+        kernels::relu_backward(stream, x, dy, y, n);
+      };
     case Opcode::gelu:
       return [=](Stream& stream) { kernels::gelu_forward(stream, x, y, n); };
     case Opcode::gelu_backward:
-      return [=, dy = at.in(1)](Stream& stream) { kernels::gelu_backward(stream, x, dy, y, n); };
+      return [=, dy = at.in_as<Element>(1)](Stream& stream) {
+        kernels::gelu_backward(stream, x, dy, y, n);
+      };
     case Opcode::add:
-      return [=, b = at.in(1)](Stream& stream) { kernels::add_forward(stream, x, b, y, n); };
+      return [=, b = at.in_as<Element>(1)](Stream& stream) {
+        kernels::add_forward(stream, x, b, y, n);
+      };
     default: {
       const Region region = at.in_region(0);
       const float p = at.attribute("p");
@@ -211,15 +232,17 @@ Launch bind_elementwise(const Operands& at) {
 
 Launch bind_squared_norm(const Operands& at) {
   const Span gradients = span_of(at, at.instruction().inputs);
+  const auto* data = reinterpret_cast<const float*>(gradients.data);
   return [=, sum = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::squared_norm(stream, gradients.data, gradients.count, sum, accumulate);
+    kernels::squared_norm(stream, data, gradients.count, sum, accumulate);
   };
 }
 
 Launch bind_clip_scale(const Operands& at) {
   const float max_norm = at.attribute("max_norm");
-  return [=, squared = at.in(0), norm = at.out(0), scale = at.out(1)](Stream& stream) {
-    kernels::clip_scale(stream, squared, max_norm, norm, scale);
+  return [=, squared = at.in(0), norm = at.out(0), scale = at.out(1),
+          state = at.binding().state](Stream& stream) {
+    kernels::clip_scale(stream, squared, max_norm, norm, scale, state);
   };
 }
 
@@ -237,7 +260,8 @@ Launch bind_adam(const Operands& at) {
                                        .beta2 = at.attribute("beta2"),
                                        .epsilon = at.attribute("epsilon"),
                                        .weight_decay = decay ? at.attribute("weight_decay") : 0.0F,
-                                       .decoupled = at.attribute("decoupled") != 0.0F};
+                                       .decoupled = at.attribute("decoupled") != 0.0F,
+                                       .skips = at.flag("skips")};
     parts.push_back({at.in(4 * p), at.in(4 * p + 1), at.in(4 * p + 2), at.in(4 * p + 3),
                      elements(at.in_shape(4 * p)), options});
   }
@@ -245,6 +269,25 @@ Launch bind_adam(const Operands& at) {
     for (const Part& part : parts) {
       kernels::adam_update(stream, part.parameter, part.gradient, part.m, part.v, part.n,
                            part.options, state, scale);
+    }
+  };
+}
+
+// From masters to parameters, or from gradients of parameters that other operations read as well.
+template <typename From, typename To>
+Launch bind_convert(const Operands& at) {
+  struct Part {
+    const From* from;
+    To* to;
+    int64_t n;
+  };
+  std::vector<Part> parts;
+  for (size_t p = 0; p < at.instruction().inputs.size(); ++p) {
+    parts.push_back({at.in_as<From>(p), at.out_as<To>(p), elements(at.in_shape(p))});
+  }
+  return [parts](Stream& stream) {
+    for (const Part& part : parts) {
+      kernels::convert(stream, part.from, part.to, part.n);
     }
   };
 }
@@ -257,22 +300,25 @@ Span span_of(const Operands& at, const std::vector<ValueId>& values) {
   const auto last = static_cast<size_t>(values.back());
   const int64_t start = binding.plan.offsets[first];
   const int64_t end = binding.plan.offsets[last] + binding.plan.sizes[last];
-  return {reinterpret_cast<float*>(binding.arena + start), (end - start) / size_of(DType::f32)};
+  return {binding.arena + start,
+          (end - start) / size_of(binding.program.value(values.front()).dtype)};
 }
 
-std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
-  const Operands at(instruction, binding);
-  switch (instruction.opcode) {
+namespace {
+
+template <typename Element>
+Launch bind_elements(const Operands& at) {
+  switch (at.instruction().opcode) {
     case Opcode::embedding:
     case Opcode::embedding_backward:
-      return bind_embedding(at);
+      return bind_embedding<Element>(at);
     case Opcode::matmul:
     case Opcode::matmul_backward_input:
     case Opcode::matmul_backward_weight:
-      return bind_matmul(at);
+      return bind_matmul<Element>(at);
     case Opcode::bias:
     case Opcode::bias_backward:
-      return bind_bias(at);
+      return bind_bias<Element>(at);
     case Opcode::positions:
     case Opcode::relu:
     case Opcode::relu_backward:
@@ -280,17 +326,17 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     case Opcode::gelu_backward:
     case Opcode::dropout:
     case Opcode::add:
-      return bind_elementwise(at);
+      return bind_elementwise<Element>(at);
     case Opcode::layer_norm:
     case Opcode::layer_norm_backward:
-      return bind_layer_norm(at);
+      return bind_layer_norm<Element>(at);
     case Opcode::attention:
     case Opcode::attention_backward:
-      return bind_attention(at);
+      return bind_attention<Element>(at);
     case Opcode::cross_entropy:
     case Opcode::cross_entropy_stats:
     case Opcode::cross_entropy_backward:
-      return bind_cross_entropy(at);
+      return bind_cross_entropy<Element>(at);
     case Opcode::cross_entropy_merge:
       return bind_cross_entropy_merge(at);
     case Opcode::route:
@@ -307,7 +353,7 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     case Opcode::expert_bias_backward:
     case Opcode::combine:
     case Opcode::combine_backward:
-      return bind_experts(at);
+      return bind_experts<Element>(at);
     case Opcode::slice:
     case Opcode::place:
     case Opcode::all_reduce:
@@ -316,6 +362,13 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     case Opcode::all_to_all:
     case Opcode::broadcast:
       return bind_reshard(at);
+    case Opcode::convert:
+      if constexpr (!std::is_same_v<Element, float>) {
+        const Value& from = at.binding().program.value(at.instruction().inputs[0]);
+        return from.dtype == DType::f32 ? bind_convert<float, Element>(at)
+                                        : bind_convert<Element, float>(at);
+      }
+      break;
     case Opcode::squared_norm:
       return bind_squared_norm(at);
     case Opcode::clip_scale:
@@ -324,6 +377,14 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
       return bind_adam(at);
   }
   fail(ExitCode::internal, "an instruction of unknown kind");
+}
+
+}  // namespace
+
+std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
+  const Operands at(instruction, binding);
+  return with_floating_type(element_dtype(binding.program, instruction),
+                            [&](auto zero) { return bind_elements<decltype(zero)>(at); });
 }
 
 }  // namespace hidup

@@ -9,6 +9,7 @@
 namespace hidup {
 namespace {
 
+template <typename Element>
 Launch bind_route(const Operands& at) {
   const Region logits = at.in_region(0);
   const kernels::RouteSize size{logits.extent[0], logits.extent[1], logits.extent[2],
@@ -20,21 +21,25 @@ Launch bind_route(const Operands& at) {
     const uint64_t key = random_stream(at.binding().seed, at.instruction().purpose).key;
     return [=](Stream& stream) { kernels::route_hash(stream, routing, tokens, size, key); };
   }
-  return [=, x = at.in(0)](Stream& stream) { kernels::route_forward(stream, x, routing, size); };
+  return [=, x = at.in_as<Element>(0)](Stream& stream) {
+    kernels::route_forward(stream, x, routing, size);
+  };
 }
 
+template <typename Element>
 Launch bind_gate(const Operands& at) {
   const Shape logits = at.in_shape(0);
   const kernels::GateSize size{logits[0] * logits[1], logits[2], at.in_shape(1)[2],
                                at.integer("capacity")};
-  const float* x = at.in(0);
+  const Element* x = at.in_as<Element>(0);
   const int32_t* routing = at.in_integers(1);
-  float* out = at.out(0);
   if (at.instruction().opcode == Opcode::gate) {
-    return [=](Stream& stream) { kernels::gate_forward(stream, x, routing, out, size); };
+    return [=, weights = at.out(0)](Stream& stream) {
+      kernels::gate_forward(stream, x, routing, weights, size);
+    };
   }
-  return [=, dweights = at.in(2)](Stream& stream) {
-    kernels::gate_backward(stream, x, routing, dweights, out, size);
+  return [=, dweights = at.in(2), dlogits = at.out_as<Element>(0)](Stream& stream) {
+    kernels::gate_backward(stream, x, routing, dweights, dlogits, size);
   };
 }
 
@@ -67,41 +72,44 @@ kernels::DispatchSize dispatch_size(const Region& buffer, const Shape& routing) 
           .width = buffer.extent[3]};
 }
 
+template <typename Element>
 Launch bind_dispatch(const Operands& at) {
-  float* out = at.out(0);
+  Element* out = at.out_as<Element>(0);
   if (at.instruction().opcode == Opcode::dispatch) {
     const kernels::DispatchSize size = dispatch_size(at.out_region(0), at.in_shape(1));
-    return [=, x = at.in(0), routing = at.in_integers(1)](Stream& stream) {
+    return [=, x = at.in_as<Element>(0), routing = at.in_integers(1)](Stream& stream) {
       kernels::dispatch_forward(stream, x, routing, out, size);
     };
   }
   const kernels::DispatchSize size = dispatch_size(at.in_region(1), at.in_shape(0));
-  return [=, routing = at.in_integers(0), dbuffer = at.in(1)](Stream& stream) {
+  return [=, routing = at.in_integers(0), dbuffer = at.in_as<Element>(1)](Stream& stream) {
     kernels::dispatch_backward(stream, dbuffer, routing, out, size);
   };
 }
 
+template <typename Element>
 Launch bind_combine(const Operands& at) {
   const kernels::DispatchSize size = dispatch_size(at.in_region(0), at.in_shape(1));
-  const float* buffer = at.in(0);
+  const Element* buffer = at.in_as<Element>(0);
   const int32_t* routing = at.in_integers(1);
   const float* weights = at.in(2);
-  float* out = at.out(0);
+  Element* out = at.out_as<Element>(0);
   if (at.instruction().opcode == Opcode::combine) {
     return [=](Stream& stream) {
       kernels::combine_forward(stream, buffer, routing, weights, out, size);
     };
   }
-  return [=, dy = at.in(3), dweights = at.out(1)](Stream& stream) {
+  return [=, dy = at.in_as<Element>(3), dweights = at.out(1)](Stream& stream) {
     kernels::combine_backward(stream, buffer, routing, weights, dy, out, dweights, size);
   };
 }
 
+template <typename Element>
 Launch bind_expert_matmul(const Operands& at) {
-  const float* a = at.in(0);
-  const float* b = at.in(1);
+  const Element* a = at.in_as<Element>(0);
+  const Element* b = at.in_as<Element>(1);
   const int32_t* counts = at.in_integers(2);
-  float* c = at.out(0);
+  Element* c = at.out_as<Element>(0);
   const Shape first = at.in_shape(0);
   if (at.instruction().opcode == Opcode::expert_matmul) {
     const kernels::ExpertSize size{first[0], first[1], first[2], first[3], at.in_shape(1)[2]};
@@ -114,50 +122,55 @@ Launch bind_expert_matmul(const Operands& at) {
     };
   }
   const kernels::ExpertSize size{first[0], first[1], first[2], first[3], at.in_shape(1)[3]};
-  return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::expert_matmul_backward_weight(stream, a, b, counts, c, size, accumulate);
+  return [=, dw = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
+    kernels::expert_matmul_backward_weight(stream, a, b, counts, dw, size, accumulate);
   };
 }
 
+template <typename Element>
 Launch bind_expert_bias(const Operands& at) {
   const Shape x_shape = at.in_shape(0);
   const kernels::ExpertSize size{x_shape[0], x_shape[1], x_shape[2], 0, x_shape[3]};
-  const float* x = at.in(0);
-  float* out = at.out(0);
+  const Element* x = at.in_as<Element>(0);
   if (at.instruction().opcode == Opcode::expert_bias) {
-    return [=, b = at.in(1), counts = at.in_integers(2)](Stream& stream) {
-      kernels::expert_bias(stream, x, b, counts, out, size);
-    };
+    return [=, b = at.in_as<Element>(1), counts = at.in_integers(2), y = at.out_as<Element>(0)](
+               Stream& stream) { kernels::expert_bias(stream, x, b, counts, y, size); };
   }
-  return [=, counts = at.in_integers(1), accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::expert_bias_backward(stream, x, counts, out, size, accumulate);
+  return [=, counts = at.in_integers(1), dbias = at.out(0),
+          accumulate = at.instruction().accumulate](Stream& stream) {
+    kernels::expert_bias_backward(stream, x, counts, dbias, size, accumulate);
   };
 }
 
 }  // namespace
 
+template <typename Element>
 Launch bind_experts(const Operands& at) {
   switch (at.instruction().opcode) {
     case Opcode::route:
-      return bind_route(at);
+      return bind_route<Element>(at);
     case Opcode::gate:
     case Opcode::gate_backward:
-      return bind_gate(at);
+      return bind_gate<Element>(at);
     case Opcode::expert_counts:
     case Opcode::expert_load:
       return bind_counts(at);
     case Opcode::dispatch:
     case Opcode::dispatch_backward:
-      return bind_dispatch(at);
+      return bind_dispatch<Element>(at);
     case Opcode::combine:
     case Opcode::combine_backward:
-      return bind_combine(at);
+      return bind_combine<Element>(at);
     case Opcode::expert_bias:
     case Opcode::expert_bias_backward:
-      return bind_expert_bias(at);
+      return bind_expert_bias<Element>(at);
     default:
-      return bind_expert_matmul(at);
+      return bind_expert_matmul<Element>(at);
   }
 }
+
+template Launch bind_experts<float>(const Operands& at);
+template Launch bind_experts<BFloat16>(const Operands& at);
+template Launch bind_experts<Float16>(const Operands& at);
 
 }  // namespace hidup

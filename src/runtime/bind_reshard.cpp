@@ -34,8 +34,9 @@ struct Place {
   }
 };
 
-kernels::Box box_between(const Region& box, const Place& from, const Place& to) {
+kernels::Box box_between(DType dtype, const Region& box, const Place& from, const Place& to) {
   kernels::Box copy;
+  copy.element = size_of(dtype);
   copy.dims = box.dims;
   copy.from_offset = from.offset;
   copy.to_offset = to.offset;
@@ -46,8 +47,8 @@ kernels::Box box_between(const Region& box, const Place& from, const Place& to) 
 }
 
 struct Copy {
-  const float* from;
-  float* to;
+  const std::byte* from;
+  std::byte* to;
   kernels::Box box;
 };
 
@@ -57,11 +58,24 @@ void issue(const std::vector<Copy>& copies, Stream& stream) {
   }
 }
 
+// All values of the instruction have one type.
+DType dtype_of(const Operands& at) {
+  return at.binding().program.value(at.instruction().inputs[0]).dtype;
+}
+
+const std::byte* input(const Operands& at, size_t i) {
+  return at.in_as<std::byte>(i);
+}
+std::byte* output(const Operands& at, size_t i) {
+  return at.out_as<std::byte>(i);
+}
+
 Copy copy_common(const Operands& at) {
   const Region from = at.in_region(0);
   const Region to = at.out_region(0);
   const Region box = intersection(from, to);
-  return {at.in(0), at.out(0), box_between(box, Place(from, box), Place(to, box))};
+  return {input(at, 0), output(at, 0),
+          box_between(dtype_of(at), box, Place(from, box), Place(to, box))};
 }
 
 // One side of the messages between a rank and the ranks along the axis: the boxes of the values
@@ -105,26 +119,28 @@ class Messages {
   }
 
   // Copies between the values and a buffer, of the messages to or from the first `count` peers.
-  std::vector<Copy> pack(float* buffer, size_t count) const {
+  std::vector<Copy> pack(std::byte* buffer, size_t count) const {
     std::vector<Copy> copies;
     for (size_t p = 0; p < count; ++p) {
       for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
         const Region box = to_peer(v, p);
         copies.push_back(
-            {at_.in(v), buffer, box_between(box, Place(at_.in_region(v), box), Place(box, box))});
-        buffer += box.elements();
+            {input(at_, v), buffer,
+             box_between(dtype_of(at_), box, Place(at_.in_region(v), box), Place(box, box))});
+        buffer += box.elements() * size_of(dtype_of(at_));
       }
     }
     return copies;
   }
-  std::vector<Copy> unpack(const float* buffer, size_t count) const {
+  std::vector<Copy> unpack(const std::byte* buffer, size_t count) const {
     std::vector<Copy> copies;
     for (size_t p = 0; p < count; ++p) {
       for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
         const Region box = from_peer(v, p);
         copies.push_back(
-            {buffer, at_.out(v), box_between(box, Place(box, box), Place(at_.out_region(v), box))});
-        buffer += box.elements();
+            {buffer, output(at_, v),
+             box_between(dtype_of(at_), box, Place(box, box), Place(at_.out_region(v), box))});
+        buffer += box.elements() * size_of(dtype_of(at_));
       }
     }
     return copies;
@@ -139,11 +155,12 @@ Launch bind_all_reduce(const Operands& at, Communicator& group) {
   const Instruction& instruction = at.instruction();
   const Span sum = span_of(at, instruction.outputs);
   const bool in_place = instruction.inputs == instruction.outputs;
-  return [=, &group, from = at.in(0), name = instruction.name](Stream& stream) {
+  return [=, &group, from = input(at, 0), dtype = dtype_of(at),
+          name = instruction.name](Stream& stream) {
     if (!in_place) {
-      stream.copy(sum.data, from, sum.count * size_of(DType::f32));
+      stream.copy(sum.data, from, sum.count * size_of(dtype));
     }
-    group.all_reduce(stream, sum.data, sum.count, name);
+    group.all_reduce(stream, sum.data, sum.count, dtype, name);
   };
 }
 
@@ -152,14 +169,14 @@ Launch bind_broadcast(const Operands& at, Communicator& group) {
   const Messages messages(at);
   const size_t values = at.instruction().inputs.size();
   const bool buffered = at.flag("unpacks");
-  float* data = buffered ? at.out(values) : at.out(0);
+  std::byte* data = output(at, buffered ? values : 0);
   const std::vector<int64_t> counts = messages.receive_counts();
   const std::vector<Copy> pack = messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
   const std::vector<Copy> unpack =
       buffered ? messages.unpack(data, messages.peers()) : std::vector<Copy>{};
-  return [=, &group, name = at.instruction().name](Stream& stream) {
+  return [=, &group, dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
-    group.broadcast(stream, data, counts[0], name);
+    group.broadcast(stream, data, counts[0], dtype, name);
     issue(unpack, stream);
   };
 }
@@ -170,24 +187,25 @@ Launch bind_exchange(const Operands& at, Communicator& group) {
   const size_t values = at.instruction().inputs.size();
   const bool packs = at.flag("packs");
   const bool unpacks = at.flag("unpacks");
-  float* send = packs ? at.out(values) : at.in(0);
-  float* receive = unpacks ? at.out(values + (packs ? 1 : 0)) : at.out(0);
+  std::byte* to_pack = packs ? output(at, values) : nullptr;
+  const std::byte* send = packs ? to_pack : input(at, 0);
+  std::byte* receive = output(at, unpacks ? values + (packs ? 1 : 0) : 0);
   // An all-gather sends the same to all; a reduce-scatter receives one sum.
   const size_t all = messages.peers();
   const std::vector<Copy> pack =
-      packs ? messages.pack(send, opcode == Opcode::all_gather ? 1 : all) : std::vector<Copy>{};
+      packs ? messages.pack(to_pack, opcode == Opcode::all_gather ? 1 : all) : std::vector<Copy>{};
   const std::vector<Copy> unpack =
       unpacks ? messages.unpack(receive, opcode == Opcode::reduce_scatter ? 1 : all)
               : std::vector<Copy>{};
   return [=, &group, sends = messages.send_counts(), receives = messages.receive_counts(),
-          name = at.instruction().name](Stream& stream) {
+          dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
     if (opcode == Opcode::all_gather) {
-      group.all_gather(stream, send, receive, receives, name);
+      group.all_gather(stream, send, receive, receives, dtype, name);
     } else if (opcode == Opcode::reduce_scatter) {
-      group.reduce_scatter(stream, send, receive, sends, name);
+      group.reduce_scatter(stream, send, receive, sends, dtype, name);
     } else {
-      group.all_to_all(stream, send, sends, receive, receives, name);
+      group.all_to_all(stream, send, sends, receive, receives, dtype, name);
     }
     issue(unpack, stream);
   };
@@ -200,8 +218,8 @@ Launch bind_place(const Operands& at) {
   const Value& from = binding.program.value(at.instruction().inputs[0]);
   const bool keeps =
       from.layout[axis].is_shard() || coordinates_of(binding.program.mesh, binding.rank)[axis] == 0;
-  return [=, n = elements(at.out_shape(0))](Stream& stream) {
-    kernels::fill_zero(stream, copy.to, n);
+  return [=, bytes = elements(at.out_shape(0)) * size_of(from.dtype)](Stream& stream) {
+    kernels::fill_zero(stream, copy.to, bytes);
     if (keeps) {
       kernels::copy_box(stream, copy.from, copy.to, copy.box);
     }

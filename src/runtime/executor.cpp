@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/random.h"
+#include "core/with_type.h"
 #include "runtime/bind.h"
 
 namespace hidup {
@@ -73,10 +74,13 @@ Executor::~Executor() {
 void Executor::initialize_parameters(uint64_t seed) {
   std::vector<float> start;
   for (size_t v = 0; v < program_.values.size(); ++v) {
-    const Value& value = program_.values[v];
-    if (value.role != Value::Role::parameter) {
+    if (program_.values[v].role != Value::Role::parameter && program_.values[v].master_of < 0) {
       continue;
     }
+    const DType dtype = program_.values[v].dtype;
+    const Value& value = program_.values[v].master_of < 0
+                             ? program_.values[v]
+                             : program_.value(program_.values[v].master_of);
     const Region region = program_.region(static_cast<ValueId>(v), rank_);
     start.assign(static_cast<size_t>(region.elements()),
                  value.init.kind == Init::Kind::ones ? 1.0F : 0.0F);
@@ -90,14 +94,21 @@ void Executor::initialize_parameters(uint64_t seed) {
       }
     }
     Stream& stream = *streams_[static_cast<size_t>(StreamKind::compute)];
-    stream.copy(at(static_cast<ValueId>(v)), start.data(), plan_.sizes[v]);
-    stream.synchronize();
+    with_floating_type(dtype, [&](auto zero) {
+      std::vector<decltype(zero)> rounded(start.size());
+      std::ranges::transform(start, rounded.begin(),
+                             [](float element) { return decltype(zero)(element); });
+      stream.copy(at(static_cast<ValueId>(v)), rounded.data(), plan_.sizes[v]);
+      stream.synchronize();
+    });
   }
 }
 
 void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
   host_state_ = {.step = static_cast<uint64_t>(step),
-                 .learning_rate = static_cast<float>(learning_rate)};
+                 .learning_rate = static_cast<float>(learning_rate),
+                 .loss_scale = loss_scale_,
+                 .skipped = static_cast<uint64_t>(skipped_)};
   Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
   compute.copy(state_->data(), &host_state_, sizeof(host_state_));
   const auto copy = [&](const std::vector<ValueId>& values,
@@ -133,6 +144,7 @@ void Executor::wait() {
 }
 
 std::vector<float> Executor::read(ValueId value) {
+  check(program_.value(value).dtype == DType::f32, "{} is read as f32", program_.value(value).name);
   const int64_t bytes = plan_.sizes[static_cast<size_t>(value)];
   std::vector<float> copy(static_cast<size_t>(bytes / size_of(DType::f32)));
   Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];

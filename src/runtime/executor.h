@@ -46,7 +46,13 @@ class Executor {
 
   // After wait(): when every instruction ran, on monotonic_seconds()'s clock.
   std::span<const Interval> times() const { return times_; }
-  // A copy of this rank's part of a value (f32).
+  // From the next step on. `skipped`: steps so far in which the optimizer changed nothing.
+  void set_loss_scale(float scale, int64_t skipped) {
+    loss_scale_ = scale;
+    skipped_ = skipped;
+  }
+
+  // A copy of this rank's part of an f32 value.
   std::vector<float> read(ValueId value);
 
   // The first instruction of the running step that is not done, or -1: for the
@@ -67,6 +73,8 @@ class Executor {
   std::unique_ptr<Buffer> arena_;
   std::unique_ptr<Buffer> state_;
   kernels::StepState host_state_;
+  float loss_scale_ = 1.0F;
+  int64_t skipped_ = 0;
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
   std::vector<std::unique_ptr<Stream>> streams_;  // by StreamKind; last: they use all of the above

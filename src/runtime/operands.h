@@ -15,8 +15,17 @@ class Operands {
   Operands(const Instruction& instruction, const Binding& binding)
       : instruction_(instruction), binding_(binding) {}
 
+  // What the instruction takes as f32, as T of operand_dtypes(), and as i32.
   float* in(size_t i) const { return pointer<float>(instruction_.inputs.at(i)); }
   float* out(size_t i) const { return pointer<float>(instruction_.outputs.at(i)); }
+  template <typename Element>
+  Element* in_as(size_t i) const {
+    return pointer<Element>(instruction_.inputs.at(i));
+  }
+  template <typename Element>
+  Element* out_as(size_t i) const {
+    return pointer<Element>(instruction_.outputs.at(i));
+  }
   int32_t* in_integers(size_t i) const { return pointer<int32_t>(instruction_.inputs.at(i)); }
   int32_t* out_integers(size_t i) const { return pointer<int32_t>(instruction_.outputs.at(i)); }
   Shape in_shape(size_t i) const { return shape_of(in_region(i)); }
@@ -48,11 +57,13 @@ class Operands {
 
 // The values lie one behind the other (the verifier has proved it): one span.
 struct Span {
-  float* data;
-  int64_t count;
+  std::byte* data;
+  int64_t count;  // elements
 };
 Span span_of(const Operands& at, const std::vector<ValueId>& values);
 
+// `Element`: T of operand_dtypes().
+template <typename Element>
 Launch bind_experts(const Operands& at);
 Launch bind_reshard(const Operands& at);
 

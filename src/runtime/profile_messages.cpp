@@ -154,15 +154,15 @@ class MessageTimer {
     messages_.issue(times, pause_s, [&, send, receive](Stream& stream) {
       switch (opcode) {
         case Opcode::all_reduce:
-          return group.all_reduce(stream, receive, count, name);
+          return group.all_reduce(stream, receive, count, DType::f32, name);
         case Opcode::all_gather:
-          return group.all_gather(stream, send, receive, parts, name);
+          return group.all_gather(stream, send, receive, parts, DType::f32, name);
         case Opcode::reduce_scatter:
-          return group.reduce_scatter(stream, send, receive, parts, name);
+          return group.reduce_scatter(stream, send, receive, parts, DType::f32, name);
         case Opcode::all_to_all:
-          return group.all_to_all(stream, send, parts, receive, mine, name);
+          return group.all_to_all(stream, send, parts, receive, mine, DType::f32, name);
         case Opcode::broadcast:
-          return group.broadcast(stream, receive, count, name);
+          return group.broadcast(stream, receive, count, DType::f32, name);
         default:
           return kernels::copy_box(stream, send, receive, box);
       }

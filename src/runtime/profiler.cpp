@@ -24,7 +24,7 @@ void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inp
         continue;
       }
       Work work = work_of(program, instruction, rank);
-      Samples& samples = samples_[{instruction.opcode, work.sizes}];
+      Samples& samples = samples_[{instruction.opcode, work.dtype, work.sizes}];
       samples.work = std::move(work);
       samples.seconds.push_back(executor.times()[i].end_s - executor.times()[i].start_s);
     }
@@ -34,7 +34,7 @@ void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inp
 std::vector<OperationTime> OperationTimer::times() const {
   std::vector<OperationTime> times;
   for (const auto& [key, samples] : samples_) {
-    times.push_back({key.first, samples.work, median(samples.seconds)});
+    times.push_back({std::get<Opcode>(key), samples.work, median(samples.seconds)});
   }
   return times;
 }

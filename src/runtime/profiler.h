@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -23,7 +24,7 @@ class OperationTimer {
     Work work;
     std::vector<double> seconds;
   };
-  std::map<std::pair<Opcode, std::vector<int64_t>>, Samples> samples_;
+  std::map<std::tuple<Opcode, DType, std::vector<int64_t>>, Samples> samples_;
 };
 
 struct MessageLimits {

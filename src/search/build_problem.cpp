@@ -182,7 +182,7 @@ class Builder {
       }
       for (size_t i = 0; i < self.inputs.size(); ++i) {
         if (is_activation(self.inputs[i])) {
-          const bool gives = graph_.tensor(self.inputs[i]).dtype == DType::f32 &&
+          const bool gives = is_floating(graph_.tensor(self.inputs[i]).dtype) &&
                              !spec_of(self.kind).integer_output;
           base.inputs.push_back({layout_number(input_layout(ways, i)),
                                  gives ? layout_number(gradient_layout(ways, i)) : -1});

@@ -33,8 +33,8 @@ class Cutter {
     for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
       const Tensor& tensor = graph_.tensor(id);
       if (tensor.role == Tensor::Role::parameter && needed[index(id)]) {
-        there[index(id)] =
-            excerpt.graph.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay);
+        there[index(id)] = excerpt.graph.add_parameter(tensor.name, tensor.shape, tensor.init,
+                                                       tensor.decay, tensor.dtype);
       } else if (tensor.role == Tensor::Role::input) {
         there[index(id)] = excerpt.graph.add_input(tensor.name, tensor.dtype, tensor.shape);
       } else if (tensor.role == Tensor::Role::activation && is_kept(tensor.producer)) {

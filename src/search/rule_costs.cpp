@@ -65,7 +65,13 @@ class RuleCosts::Sketch {
     const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
     return add(whole ? tensor.shape : split(tensor.shape), tensor.dtype, layout);
   }
-  ValueId gradient(size_t input) { return add(op_.inputs[input], gradient_layout(ways_, input)); }
+  ValueId gradient(size_t input) {
+    const ValueId value = add(op_.inputs[input], gradient_layout(ways_, input));
+    if (rules_.graph_.tensor(op_.inputs[input]).role == Tensor::Role::parameter) {
+      program_.values[static_cast<size_t>(value)].dtype = DType::f32;
+    }
+    return value;
+  }
 
   double seconds(Opcode opcode, const Values& inputs, const Values& outputs) {
     const Instruction instruction{
@@ -233,18 +239,22 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
 void RuleCosts::add_parameter(const OpStrategy& ways, size_t input, const ParameterLayouts& stored,
                               Choice& choice) const {
   const Tensor& tensor = graph_.tensor(stored.tensor);
-  const auto value = [&](const Layout& layout) {
-    return Value{.dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
+  const auto value = [&](const Layout& layout, DType dtype) {
+    return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};
   };
+  const bool rounds = tensor.dtype != DType::f32;  // from a master
   const Layout used = input_layout(ways, input);
-  const Reshard gather = in_bucket(value(stored.storage), used);
-  const Reshard sync = in_bucket(value(gradient_layout(ways, input)), stored.optimizer_state);
+  const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
+  const Reshard sync =
+      in_bucket(value(gradient_layout(ways, input), DType::f32), stored.optimizer_state);
   choice.gather_s += gather.comm_s;
   choice.sync_s += sync.comm_s;
   choice.step_s += gather.compute_s + sync.compute_s;
 
   const Value scalar{.layout = Layout(mesh_.size(), Placement::replicate())};
-  const Program program{.mesh = mesh_, .values = {value(stored.optimizer_state), scalar}};
+  const Program program{.mesh = mesh_,
+                        .values = {value(stored.optimizer_state, DType::f32), scalar,
+                                   value(stored.optimizer_state, tensor.dtype)}};
   const auto seconds = [&](Opcode opcode, const std::vector<ValueId>& in,
                            const std::vector<ValueId>& out) {
     const Instruction instruction{.opcode = opcode, .inputs = in, .outputs = out};
@@ -252,16 +262,21 @@ void RuleCosts::add_parameter(const OpStrategy& ways, size_t input, const Parame
   };
   choice.step_s +=
       seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0}) + seconds(Opcode::squared_norm, {0}, {1});
+  if (rounds) {
+    choice.step_s += seconds(Opcode::convert, {0}, {2});
+  }
   if (stored.storage != stored.optimizer_state) {
-    const Reshard out = in_bucket(value(stored.storage), stored.optimizer_state);
-    const Reshard back = in_bucket(value(stored.optimizer_state), stored.storage);
+    const Reshard out =
+        rounds ? Reshard{} : in_bucket(value(stored.storage, DType::f32), stored.optimizer_state);
+    const Reshard back = in_bucket(value(stored.optimizer_state, tensor.dtype), stored.storage);
     choice.step_s += out.comm_s + out.compute_s + back.comm_s + back.compute_s;
   }
-  const double sum = bytes(stored.tensor, gradient_layout(ways, input));
-  const double state = bytes(stored.tensor, stored.optimizer_state);
+  const double widths = static_cast<double>(size_of(DType::f32) / size_of(tensor.dtype));
+  const double sum = widths * bytes(stored.tensor, gradient_layout(ways, input));
+  const double state = widths * bytes(stored.tensor, stored.optimizer_state);
   const bool in_place = gradient_layout(ways, input) == stored.optimizer_state ||
                         stored.optimizer_state == Layout(mesh_.size(), Placement::replicate());
-  choice.persistent_bytes += bytes(stored.tensor, stored.storage) + 2.0 * state +
+  choice.persistent_bytes += bytes(stored.tensor, stored.storage) + (rounds ? 3.0 : 2.0) * state +
                              (in_place ? sum : sum + state) +
                              (used != stored.storage ? bytes(stored.tensor, used) : 0.0);
 }

@@ -13,6 +13,14 @@
 #include "train/schedule.h"
 
 namespace hidup {
+namespace {
+
+DType parameter_dtype(const Program& program) {
+  const auto found = std::ranges::find(program.values, Value::Role::parameter, &Value::role);
+  return found == program.values.end() ? DType::f32 : found->dtype;
+}
+
+}  // namespace
 
 Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
                  double start, const TrainingOutputs& outputs)
@@ -21,7 +29,8 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       executor_(executor),
       world_(world),
       start_(start),
-      outputs_(outputs) {}
+      outputs_(outputs),
+      loss_scale_(parameter_dtype(executor.program())) {}
 
 void Trainer::run() {
   const auto fill = [this](int64_t step, StepInputs& inputs) {
@@ -36,6 +45,7 @@ void Trainer::run() {
   double began = monotonic_seconds();
   for (int64_t step = 1; step <= deck_.train.steps; ++step) {
     step_ = step;
+    executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
     executor_.start(step, learning_rate(deck_.train, step), batch, order);
     if (step < deck_.train.steps) {
       fill(step + 1, next);  // while the step runs
@@ -63,13 +73,17 @@ void Trainer::finish_step(int64_t step) {
     log::warning("the loss of step {} is {}: the training has diverged; try a smaller train.lr",
                  step, iteration_.loss);
   }
+  const float scale = loss_scale_.value();
+  if (loss_scale_.update(iteration_.grad_norm)) {
+    log::info("step {} is skipped: its gradients overflow with the loss scaled by {}", step, scale);
+  }
   const int64_t every = deck_.train.timeline_every;
   if (step <= 3 || (every > 0 && step % every == 0)) {
     record_timeline(step);
   }
   read_expert_loads();
   if (step == 1 && !outputs_.gradients.empty()) {
-    dump_gradients();
+    dump_gradients(scale);
   }
 }
 
@@ -136,7 +150,7 @@ void Trainer::read_expert_loads() {
   }
 }
 
-void Trainer::dump_gradients() {
+void Trainer::dump_gradients(float loss_scale) {
   const Program& program = executor_.program();
   std::vector<std::vector<float>> data;
   std::vector<NamedTensor> tensors;
@@ -145,7 +159,9 @@ void Trainer::dump_gradients() {
     if (value.role != Value::Role::gradient) {
       continue;
     }
-    data.push_back(assemble(world_, program, id, executor_.read(id)));
+    std::vector<float> mine = executor_.read(id);
+    std::ranges::for_each(mine, [=](float& element) { element /= loss_scale; });
+    data.push_back(assemble(world_, program, id, mine));
     const std::string& name = value.name;
     tensors.push_back({.name = name.substr(0, name.rfind(".gradient")),
                        .shape = value.shape,

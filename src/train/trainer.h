@@ -12,6 +12,7 @@
 #include "io/timing_file.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
+#include "train/loss_scale.h"
 #include "train/report.h"
 
 namespace hidup {
@@ -41,8 +42,8 @@ class Trainer {
   void record_timeline(int64_t step);
   void write_step(double wall_s);
   void read_expert_loads();
-  // Collective: ranks may hold parts.
-  void dump_gradients();
+  // Collective: ranks may hold parts. `loss_scale`: that of the step.
+  void dump_gradients(float loss_scale);
 
   const Deck& deck_;
   const Batches& batches_;
@@ -57,6 +58,7 @@ class Trainer {
   std::vector<BusyTimes> busy_;          // by rank
   std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
   std::vector<int64_t> expert_dropped_;  // likewise
+  LossScale loss_scale_;
   bool warned_ = false;
 };
 

@@ -39,6 +39,20 @@ TEST(CostModel, GivesWhatWasMeasured) {
   EXPECT_NEAR(costs.collective(Opcode::all_to_all, 1, 1e5).alone_s, 1e-2, 1e-9);
 }
 
+// Each element type has times of its own; where there are none, those of another count.
+TEST(CostModel, KeepsElementTypesApart) {
+  Profile profile = sample();
+  Work work = product(64, 128, 128);
+  work.dtype = DType::bf16;
+  EXPECT_NEAR(CostModel(profile).operation(Opcode::matmul, work), work.flops / 1e9,
+              1e-4 * work.flops / 1e9);
+  profile.operations.push_back({Opcode::matmul, work, work.flops / 8e9});
+  const CostModel costs(profile);
+  EXPECT_NEAR(costs.operation(Opcode::matmul, work), work.flops / 8e9, 1e-4 * work.flops / 8e9);
+  EXPECT_NEAR(costs.operation(Opcode::matmul, product(64, 128, 128)), work.flops / 1e9,
+              1e-4 * work.flops / 1e9);
+}
+
 TEST(CostModel, BetweenSamplesThePaceIsBetweenTheirs) {
   const CostModel costs(sample());
   const Work work = product(256, 128, 128);  // as far from both, on a logarithmic scale

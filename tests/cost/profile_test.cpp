@@ -45,6 +45,21 @@ std::string edited(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
+// Times of f32 are written as they were before there were other types.
+TEST(Profile, KnowsElementTypes) {
+  Profile profile = sample();
+  profile.operations[0].work.dtype = DType::bf16;
+  const std::string text = print_profile(profile);
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(read.operations[0].work.dtype, DType::bf16);
+  EXPECT_EQ(read.operations[1].work.dtype, DType::f32);
+  EXPECT_EQ(print_profile(read), text);
+  EXPECT_EQ(print_profile(sample()).find("dtype"), std::string::npos);
+  EXPECT_NE(message_of(edited("seconds: 0.001}", "seconds: 0.001, dtype: i32}"))
+                .find("dtype: expected f32, bf16 or f16, found i32"),
+            std::string::npos);
+}
+
 TEST(Profile, IsReadAsItWasWritten) {
   const std::string text = print_profile(sample());
   const Profile read = parse_profile(text, "p.yaml");

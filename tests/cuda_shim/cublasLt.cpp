@@ -1,7 +1,9 @@
 // cuBLASLt by oneDNN. A matrix by columns is, by rows, its own transpose, hence
-// d^T = op(b)^T op(a)^T.
+// d^T = op(b)^T op(a)^T. Matrices of 16 bits are computed by way of f32.
 #include "cublasLt.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <oneapi/dnnl/dnnl.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -11,6 +13,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "state.h"
 #include "stream.h"
@@ -23,6 +26,7 @@ struct CudaShimMatmulDesc {
 };
 
 struct CudaShimMatrixLayout {
+  cudaDataType_t type;
   uint64_t rows;
   uint64_t columns;
   int64_t stride;
@@ -31,15 +35,19 @@ struct CudaShimMatrixLayout {
 
   bool operator==(const CudaShimMatrixLayout&) const = default;
 
+  size_t element() const { return type == CUDA_R_32F ? 4 : 2; }  // bytes
+  // From the first element of a matrix to its last one.
+  uint64_t elements() const { return (columns - 1) * static_cast<uint64_t>(stride) + rows; }
   // From the first element of the first matrix to the last element of the last one.
   size_t bytes() const {
-    const uint64_t one = (columns - 1) * static_cast<uint64_t>(stride) + rows;
-    return sizeof(float) * (one + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
+    return element() *
+           (elements() + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
   }
 };
 
 struct CudaShimMatmulPreference {
   uint64_t workspace = 0;
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
   std::array<uint32_t, 4> alignments = {256, 256, 256, 256};  // of a, b, c and d
 };
 
@@ -66,6 +74,7 @@ struct Problem {
     const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
     add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
     for (const CudaShimMatrixLayout& layout : {a, b, d}) {
+      add(static_cast<uint64_t>(layout.type));
       add(layout.rows);
       add(layout.columns);
       add(static_cast<uint64_t>(layout.stride));
@@ -110,6 +119,9 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
       (tb ? b->columns : b->rows) != problem.k) {
     return invalid("the sizes of the matrices do not fit");
   }
+  if (a->type != b->type || (d->type != a->type && d->type != CUDA_R_32F)) {
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the types do not go together");
+  }
   if (a->count != d->count || b->count != d->count) {
     return invalid("the batches have different counts");
   }
@@ -121,10 +133,10 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
 }
 
 // a, b, c, d, as the algorithm was promised them.
-bool aligned(const std::array<const void*, 4>& data, const std::array<int64_t, 4>& offsets,
-             const Choice& choice) {
+bool aligned(const std::array<const void*, 4>& data,
+             const std::array<const CudaShimMatrixLayout*, 4>& layouts, const Choice& choice) {
   for (size_t i = 0; i < data.size(); ++i) {
-    const auto bytes = static_cast<uintptr_t>(offsets[i]) * sizeof(float);
+    const auto bytes = static_cast<uintptr_t>(layouts[i]->offset) * layouts[i]->element();
     if ((reinterpret_cast<uintptr_t>(data[i]) | bytes) % choice.alignments[i] != 0) {
       return false;
     }
@@ -138,18 +150,56 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-void multiply(const Problem& p, const float* a, const float* b, float* d, float alpha, float beta) {
+// Matrix i of a batch in f32, rows and all between them: where it is, or a copy in `memory`.
+const float* widened(const CudaShimMatrixLayout& layout, const void* data, int32_t i,
+                     std::vector<float>& memory) {
+  if (layout.type == CUDA_R_32F) {
+    return static_cast<const float*>(data) + i * layout.offset;
+  }
+  memory.resize(layout.elements());
+  const auto* from = static_cast<const uint16_t*>(data) + i * layout.offset;
+  for (size_t j = 0; j < memory.size(); ++j) {
+    memory[j] = layout.type == CUDA_R_16BF ? __bfloat162float(__ushort_as_bfloat16(from[j]))
+                                           : __half2float(__ushort_as_half(from[j]));
+  }
+  return memory.data();
+}
+
+// Rounds `values` to the elements of matrix i, and to nothing between its columns.
+void round_to(const CudaShimMatrixLayout& layout, const std::vector<float>& values, void* data,
+              int32_t i) {
+  auto* to = static_cast<uint16_t*>(data) + i * layout.offset;
+  for (size_t j = 0; j < values.size(); ++j) {
+    if (j % static_cast<size_t>(layout.stride) < layout.rows) {
+      to[j] = layout.type == CUDA_R_16BF ? __bfloat16_as_ushort(__float2bfloat16_rn(values[j]))
+                                         : __half_as_ushort(__float2half_rn(values[j]));
+    }
+  }
+}
+
+void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta) {
 #ifdef _OPENMP
   omp_set_num_threads(1);  // of this stream's thread: several ranks share the cores
 #endif
+  std::vector<float> of_a;
+  std::vector<float> of_b;
+  std::vector<float> of_d;
   for (int32_t i = 0; i < p.d.count; ++i) {
-    const dnnl_status_t status = dnnl_sgemm(
-        p.desc.transpose_b == CUBLAS_OP_T ? 'T' : 'N',
-        p.desc.transpose_a == CUBLAS_OP_T ? 'T' : 'N', static_cast<dnnl_dim_t>(p.n),
-        static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.k), alpha, b + i * p.b.offset,
-        p.b.stride, a + i * p.a.offset, p.a.stride, beta, d + i * p.d.offset, p.d.stride);
+    const float* const left = widened(p.b, b, i, of_b);
+    const float* const right = widened(p.a, a, i, of_a);
+    const bool floats = p.d.type == CUDA_R_32F;
+    widened(p.d, d, i, of_d);
+    float* const result = floats ? static_cast<float*>(d) + i * p.d.offset : of_d.data();
+    const dnnl_status_t status =
+        dnnl_sgemm(p.desc.transpose_b == CUBLAS_OP_T ? 'T' : 'N',
+                   p.desc.transpose_a == CUBLAS_OP_T ? 'T' : 'N', static_cast<dnnl_dim_t>(p.n),
+                   static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.k), alpha, left,
+                   p.b.stride, right, p.a.stride, beta, result, p.d.stride);
     if (status != dnnl_success) {
       set_fault("a matrix product failed");
+    }
+    if (!floats) {
+      round_to(p.d, of_d, d, i);
     }
   }
 }
@@ -232,13 +282,14 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t stride) {
-  if (type != CUDA_R_32F) {
-    return invalid("the shim knows f32 only");
+  if (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F) {
+    return invalid("the shim knows f32, bf16 and f16 only");
   }
   if (rows == 0 || columns == 0 || stride < static_cast<int64_t>(rows)) {
     return invalid("a matrix is empty, or its columns overlap");
   }
-  *layout = new CudaShimMatrixLayout{.rows = rows, .columns = columns, .stride = stride};
+  *layout =
+      new CudaShimMatrixLayout{.type = type, .rows = rows, .columns = columns, .stride = stride};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -274,6 +325,9 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
     return take(preference->workspace, value, bytes);
   }
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    return take(preference->reductions, value, bytes);
+  }
   const auto operand = static_cast<size_t>(attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
   return take(preference->alignments.at(operand), value, bytes);
 }
@@ -299,6 +353,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const cublasStatus_t status = cuda_shim::make_problem(desc, a, b, c, d, problem);
   if (status != CUBLAS_STATUS_SUCCESS) {
     return status;
+  }
+  if (problem.d.type != CUDA_R_32F &&
+      preference->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
+    return cuda_shim::refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be added in 16 bits");
   }
   const cuda_shim::Choice choice = {problem.hash(),
                                     std::min(preference->workspace, cuda_shim::kWorkspace),
@@ -341,9 +399,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (choice.problem != problem.hash()) {
     return invalid("the algorithm was chosen for another problem");
   }
-  if (!cuda_shim::aligned({a, b, c, d},
-                          {problem.a.offset, problem.b.offset, problem.d.offset, problem.d.offset},
-                          choice)) {
+  if (!cuda_shim::aligned({a, b, c, d}, {&problem.a, &problem.b, &problem.d, &problem.d}, choice)) {
     return invalid("an operand is not aligned as the algorithm was promised");
   }
   if (workspace_bytes < choice.workspace ||
@@ -357,8 +413,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (workspace_of > 0) {
       std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
     }
-    cuda_shim::multiply(problem, static_cast<const float*>(a), static_cast<const float*>(b),
-                        static_cast<float*>(d), factors[0], factors[1]);
+    cuda_shim::multiply(problem, a, b, d, factors[0], factors[1]);
   });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -1,4 +1,6 @@
 #include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <atomic>
 #include <cmath>
@@ -17,9 +19,7 @@ class MatrixProducts : public testing::Test {
     ASSERT_EQ(cublasLtCreate(&handle_), CUBLAS_STATUS_SUCCESS);
     ASSERT_EQ(cublasLtMatmulDescCreate(&desc_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
               CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(cublasLtMatrixLayoutCreate(&a_layout_, CUDA_R_32F, 2, 4, 2), CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(cublasLtMatrixLayoutCreate(&b_layout_, CUDA_R_32F, 4, 3, 4), CUBLAS_STATUS_SUCCESS);
-    ASSERT_EQ(cublasLtMatrixLayoutCreate(&d_layout_, CUDA_R_32F, 2, 3, 2), CUBLAS_STATUS_SUCCESS);
+    set_types(CUDA_R_32F, CUDA_R_32F);
     ASSERT_EQ(cublasLtMatmulPreferenceCreate(&preference_), CUBLAS_STATUS_SUCCESS);
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{1} << 20);
     for (int i = 0; i < 24; ++i) {
@@ -30,11 +30,22 @@ class MatrixProducts : public testing::Test {
   void TearDown() override {
     EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
     cublasLtMatmulPreferenceDestroy(preference_);
+    destroy_layouts();
+    cublasLtMatmulDescDestroy(desc_);
+    cublasLtDestroy(handle_);
+  }
+
+  void destroy_layouts() {
     for (const cublasLtMatrixLayout_t layout : {a_layout_, b_layout_, d_layout_}) {
       cublasLtMatrixLayoutDestroy(layout);
     }
-    cublasLtMatmulDescDestroy(desc_);
-    cublasLtDestroy(handle_);
+  }
+
+  void set_types(cudaDataType_t operand, cudaDataType_t result) {
+    destroy_layouts();
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&a_layout_, operand, 2, 4, 2), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&b_layout_, operand, 4, 3, 4), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatrixLayoutCreate(&d_layout_, result, 2, 3, 2), CUBLAS_STATUS_SUCCESS);
   }
 
   template <typename T>
@@ -55,11 +66,19 @@ class MatrixProducts : public testing::Test {
     set(a_layout_, a);
     set(b_layout_, b);
     set(d_layout_, d);
+    promise_alignment(4);
+  }
+
+  void promise_alignment(uint32_t bytes) {
     for (const auto attribute :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      prefer(attribute, uint32_t{4});
+      prefer(attribute, bytes);
     }
+  }
+
+  void prefer_reductions(uint32_t schemes) {
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
   }
 
   cublasStatus_t choose() {
@@ -71,11 +90,11 @@ class MatrixProducts : public testing::Test {
     return status;
   }
 
-  cublasStatus_t multiply(const float* a, const float* b, float* d, void* workspace, size_t bytes) {
+  cublasStatus_t multiply(const void* a, const void* b, void* d, void* workspace, size_t bytes) {
     return cublasLtMatmul(handle_, desc_, &alpha_, a, a_layout_, b, b_layout_, &beta_, d, d_layout_,
                           d, d_layout_, &choice_.algo, workspace, bytes, nullptr);
   }
-  cublasStatus_t multiply(const float* a, const float* b, float* d) {
+  cublasStatus_t multiply(const void* a, const void* b, void* d) {
     return multiply(a, b, d, workspace_.data(), choice_.workspaceSize);
   }
 
@@ -134,6 +153,62 @@ TEST_F(MatrixProducts, OfABatchMayShareAnOperand) {
   EXPECT_TRUE(std::isnan(d_.data()[6]));
 }
 
+TEST_F(MatrixProducts, OfSixteenBitsAreRoundedOnce) {
+  DeviceArray<uint16_t> a(24, 0);
+  DeviceArray<uint16_t> b(24, 0);
+  DeviceArray<uint16_t> d(24, 0xFFFF);
+  for (const cudaDataType_t type : {CUDA_R_16BF, CUDA_R_16F}) {
+    const auto bits_of = [type](float x) {
+      return type == CUDA_R_16BF ? __bfloat16_as_ushort(__float2bfloat16_rn(x))
+                                 : __half_as_ushort(__float2half_rn(x));
+    };
+    const auto float_of = [type](uint16_t bits) {
+      return type == CUDA_R_16BF ? __bfloat162float(__ushort_as_bfloat16(bits))
+                                 : __half2float(__ushort_as_half(bits));
+    };
+    for (int i = 0; i < 24; ++i) {
+      a_.data()[i] = static_cast<float>(i % 8 + 120);
+      a.data()[i] = bits_of(a_.data()[i]);
+      b.data()[i] = bits_of(b_.data()[i]);
+    }
+    set_types(type, type);
+    prefer_reductions(CUBLASLT_REDUCTION_SCHEME_MASK);
+    make_batch(2, 8, 0, 7);
+    promise_alignment(2);
+    EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);  // sums might be rounded in between
+    prefer_reductions(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    for (const float beta : {0.0F, 1.0F}) {
+      beta_ = beta;
+      ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+      ASSERT_EQ(multiply(a.data(), b.data(), d.data()), CUBLAS_STATUS_SUCCESS);
+    }
+    set_types(type, CUDA_R_32F);
+    make_batch(2, 8, 0, 7);
+    beta_ = 0.0F;
+    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(multiply(a.data(), b.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    for (int p = 0; p < 2; ++p) {
+      for (int i = 0; i < 2; ++i) {
+        for (int j = 0; j < 3; ++j) {
+          const float exact = expected(p, 8, 0, i, j);
+          EXPECT_EQ(d.data()[p * 7 + j * 2 + i], bits_of(exact + float_of(bits_of(exact))));
+          EXPECT_EQ(d_.data()[p * 7 + j * 2 + i], exact);
+        }
+      }
+    }
+    EXPECT_EQ(d.data()[6], 0xFFFF);
+    EXPECT_TRUE(std::isnan(d_.data()[6]));
+  }
+}
+
+TEST_F(MatrixProducts, OfTypesThatDoNotGoTogetherAreRefused) {
+  set_types(CUDA_R_32F, CUDA_R_16F);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+  set_types(CUDA_R_16BF, CUDA_R_16F);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
 TEST_F(MatrixProducts, RunInStreamOrderAndUseTheirWorkspace) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   ASSERT_GT(choice_.workspaceSize, 0U);
@@ -168,7 +243,7 @@ TEST_F(MatrixProducts, OfMatricesThatCannotBeAreRefused) {
   cublasLtMatrixLayout_t layout = nullptr;
   EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 3, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_32F, 0, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
-  EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_16F, 2, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(&layout, CUDA_R_64F, 2, 4, 2), CUBLAS_STATUS_INVALID_VALUE);
   make_batch(2, 8, 0, 5);  // products overlap
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
   make_batch(4, 8, 0, 6);  // a ends after three

@@ -161,8 +161,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{
             "TruthValueAsChoice", 11, "  steps: 300\n  schedule: off",
             "m.yaml:12:13: train.schedule: expected one of constant, linear, cosine, found off"},
-        WrongLine{"FormatThatDoesNotExistYet", 5, "  sequence: 64\n  precision: bf16",
-                  "m.yaml:6:14: model.precision: expected fp32, found bf16"},
+        WrongLine{"FormatThatDoesNotExistYet", 5, "  sequence: 64\n  precision: fp8",
+                  "m.yaml:6:14: model.precision: expected one of fp32, bf16, fp16, found fp8"},
         WrongLine{"AutoWhereThereIsNone", 2, "  layers: auto",
                   "m.yaml:2:11: model.layers: expected an integer from 1 to 10000, found auto"},
         WrongLine{"PathIsAMap", 8, "  path: {a: b}",

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <string>
 
+#include "core/half.h"
+
 namespace hidup {
 namespace {
 
@@ -97,7 +99,7 @@ void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
     for (size_t i = 0; i < data.size(); ++i) {
       data[i] = 1.0F / static_cast<float>(i + 1) + static_cast<float>(world.rank());
     }
-    world.all_reduce(*stream, data.data(), count, "data");
+    world.all_reduce(*stream, data.data(), count, DType::f32, "data");
     stream->synchronize();
     const auto ranks = static_cast<float>(world.size());
     for (size_t i = 0; i < data.size(); ++i) {
@@ -120,7 +122,7 @@ void all_gather_puts_parts_in_rank_order(Communicator& world) {
       send.push_back(element(world.rank(), 0, i));
     }
     std::vector<int32_t> receive = guarded(sum_of(counts));
-    world.all_gather(*stream, send.data(), receive.data(), counts, "parts");
+    world.all_gather(*stream, send.data(), receive.data(), counts, DType::f32, "parts");
     stream->synchronize();
     std::vector<int32_t> wanted;
     for (int r = 0; r < world.size(); ++r) {
@@ -144,7 +146,7 @@ void reduce_scatter_sums_each_part(Communicator& world) {
     }
     const int64_t mine = counts[static_cast<size_t>(world.rank())];
     std::vector<float> receive(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard));
-    world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+    world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
     stream->synchronize();
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
@@ -166,12 +168,114 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
     uint64_t first = 0;
     for (int repeat = 0; repeat < 5; ++repeat) {
       std::vector<float> receive(static_cast<size_t>(counts[static_cast<size_t>(world.rank())]));
-      world.reduce_scatter(*stream, send.data(), receive.data(), counts, "sums");
+      world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
       stream->synchronize();
       first = repeat == 0 ? bits_of(receive) : first;
       EXPECT_EQ(bits_of(receive), first);
     }
   }
+}
+
+// A sum of positive numbers is rounded once for every rank after the first; all get the same bits.
+template <typename Element>
+void all_reduce_rounds(Communicator& world, DType dtype, float rounding) {
+  OwnStream stream;
+  for (const int64_t count : {1, 7, 1001, 70001}) {
+    std::vector<Element> data;
+    std::vector<float> exact(static_cast<size_t>(count), 0.0F);
+    for (int rank = 0; rank < world.size(); ++rank) {
+      for (size_t i = 0; i < exact.size(); ++i) {
+        const Element mine(1.0F / static_cast<float>(i % 1000 + 1) + static_cast<float>(rank));
+        exact[i] += mine;
+        if (rank == world.rank()) {
+          data.push_back(mine);
+        }
+      }
+    }
+    world.all_reduce(*stream, data.data(), count, dtype, "data");
+    stream->synchronize();
+    std::vector<float> sums;
+    for (size_t i = 0; i < data.size(); ++i) {
+      sums.push_back(data[i]);
+      ASSERT_NEAR(sums[i], exact[i], static_cast<float>(world.size() - 1) * rounding * exact[i]);
+    }
+    const uint64_t bits = bits_of(sums);
+    for (const uint64_t other : all_gather_value(world, bits)) {
+      EXPECT_EQ(other, bits);
+    }
+  }
+}
+
+template <typename Element>
+void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
+  OwnStream stream;
+  const int ranks = world.size();
+  for (const Counts& counts : count_patterns(ranks)) {
+    std::vector<Element> send;  // whose sum is exact
+    for (int64_t i = 0; i < sum_of(counts); ++i) {
+      send.emplace_back(static_cast<float>(i % 13 + world.rank()));
+    }
+    const int64_t mine = counts[static_cast<size_t>(world.rank())];
+    std::vector<Element> receive(static_cast<size_t>(mine) + 1,
+                                 Element(static_cast<float>(kGuard)));
+    world.reduce_scatter(*stream, send.data(), receive.data(), counts, dtype, "sums");
+    stream->synchronize();
+    const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
+    std::vector<float> wanted;
+    for (int64_t i = start; i < start + mine; ++i) {
+      wanted.push_back(static_cast<float>(i % 13 * ranks + ranks * (ranks - 1) / 2));
+    }
+    wanted.push_back(static_cast<float>(kGuard));
+    expect_equal(std::vector<float>(receive.begin(), receive.end()), wanted);
+  }
+}
+
+// Elements of two bytes are moved whole, and nothing beside them.
+void two_bytes_are_moved(Communicator& world) {
+  OwnStream stream;
+  const auto self = static_cast<size_t>(world.rank());
+  for (const Counts& counts : count_patterns(world.size())) {
+    const auto value = [](size_t rank, int64_t i) {
+      return static_cast<int16_t>(static_cast<int64_t>(rank) * 7919 + i);
+    };
+    constexpr int16_t kGuarded = -77;
+    std::vector<int16_t> send;
+    for (int64_t i = 0; i < counts[self]; ++i) {
+      send.push_back(value(self, i));
+    }
+    std::vector<int16_t> wanted;
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
+      for (int64_t i = 0; i < counts[rank]; ++i) {
+        wanted.push_back(value(rank, i));
+      }
+    }
+    wanted.push_back(kGuarded);
+    std::vector<int16_t> all(wanted.size(), kGuarded);
+    world.all_gather(*stream, send.data(), all.data(), counts, DType::bf16, "parts");
+    stream->synchronize();
+    EXPECT_EQ(all, wanted);
+    // Back to where they came from: rank r sends its copy of rank p's part to p.
+    std::vector<int16_t> copies(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded);
+    world.all_to_all(*stream, all.data(), counts, copies.data(),
+                     Counts(counts.size(), counts[self]), DType::f16, "copies");
+    std::vector<int16_t> first = world.rank() == 0 ? all : std::vector<int16_t>(all.size(), 1);
+    first.back() = kGuarded;
+    world.broadcast(*stream, first.data(), static_cast<int64_t>(first.size()) - 1, DType::bf16,
+                    "first");
+    stream->synchronize();
+    EXPECT_EQ(copies.back(), kGuarded);
+    for (size_t i = 0; i + 1 < copies.size(); ++i) {
+      ASSERT_EQ(copies[i], send[i % send.size()]);
+    }
+    EXPECT_EQ(first, wanted);
+  }
+}
+
+void sixteen_bits_are_summed(Communicator& world) {
+  all_reduce_rounds<BFloat16>(world, DType::bf16, 0x1p-8F);
+  all_reduce_rounds<Float16>(world, DType::f16, 0x1p-11F);
+  reduce_scatter_of_small_integers<BFloat16>(world, DType::bf16);
+  reduce_scatter_of_small_integers<Float16>(world, DType::f16);
 }
 
 // Elements from one rank to another; `scale` makes them long.
@@ -198,7 +302,8 @@ void all_to_all_exchanges_pieces(Communicator& world) {
     }
     wanted.push_back(kGuard);
     std::vector<int32_t> receive = guarded(sum_of(receive_counts));
-    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, "pieces");
+    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, DType::f32,
+                     "pieces");
     stream->synchronize();
     expect_equal(receive, wanted);
   }
@@ -208,7 +313,7 @@ void all_to_all_may_be_empty(Communicator& world) {
   OwnStream stream;
   const Counts none(static_cast<size_t>(world.size()), 0);
   std::vector<int32_t> receive = guarded(0);
-  world.all_to_all(*stream, nullptr, none, receive.data(), none, "nothing");
+  world.all_to_all(*stream, nullptr, none, receive.data(), none, DType::f32, "nothing");
   stream->synchronize();
   EXPECT_EQ(receive, guarded(0));
 }
@@ -222,7 +327,7 @@ void device_broadcast_is_rank_zeros(Communicator& world) {
       data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
       wanted[static_cast<size_t>(i)] = element(0, 0, i);
     }
-    world.broadcast(*stream, data.data(), count, "data");
+    world.broadcast(*stream, data.data(), count, DType::f32, "data");
     stream->synchronize();
     expect_equal(data, wanted);
   }
@@ -245,9 +350,10 @@ void buffers_are_free_after_each_collective(Communicator& world) {
     stream->enqueue([&, value] {
       std::fill(send.begin(), send.end(), value(static_cast<size_t>(world.rank())));
     });
-    world.all_gather(*stream, send.data(), gathered.data(), counts, "gathered");
-    world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, "exchanged");
-    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, "reduced");
+    world.all_gather(*stream, send.data(), gathered.data(), counts, DType::f32, "gathered");
+    world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, DType::f32,
+                     "exchanged");
+    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, DType::f32, "reduced");
     stream->enqueue([&, value] {
       float total = 0.0F;
       for (size_t r = 0; r < ranks; ++r) {
@@ -270,7 +376,7 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
   std::vector<float> data(100000, 1.0F);
   for (int round = 0; round < 20; ++round) {
     std::fill(data.begin(), data.end(), 1.0F);
-    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), "data");
+    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), DType::f32, "data");
     const std::vector<int> ranks = all_gather_value(world, world.rank());
     stream->synchronize();
     EXPECT_EQ(ranks.back(), world.size() - 1);
@@ -282,9 +388,9 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
     std::string text = world.rank() == 0 ? "text" : "";
     if (world.rank() == 0) {
       text = world.broadcast(text);
-      world.broadcast(*stream, &number, 1, "number");
+      world.broadcast(*stream, &number, 1, DType::f32, "number");
     } else {
-      world.broadcast(*stream, &number, 1, "number");
+      world.broadcast(*stream, &number, 1, DType::f32, "number");
       text = world.broadcast(text);
     }
     stream->synchronize();
@@ -317,9 +423,10 @@ void expect_group(Communicator& group, int world_rank, const std::vector<int>& m
   EXPECT_EQ(all_gather_value(group, world_rank), members);
   OwnStream stream;
   std::vector<int32_t> seen(members.size());
-  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), "members");
+  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), DType::f32,
+                   "members");
   auto sum = static_cast<float>(world_rank);
-  group.all_reduce(*stream, &sum, 1, "sum of members");
+  group.all_reduce(*stream, &sum, 1, DType::f32, "sum of members");
   stream->synchronize();
   EXPECT_EQ(seen, members);
   EXPECT_EQ(sum, static_cast<float>(std::accumulate(members.begin(), members.end(), 0)));
@@ -373,6 +480,8 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"AllGatherPutsPartsInRankOrder", all_gather_puts_parts_in_rank_order},
       {"ReduceScatterSumsEachPart", reduce_scatter_sums_each_part},
       {"ReduceScatterRepeatsToTheBit", reduce_scatter_repeats_to_the_bit},
+      {"SixteenBitsAreSummed", sixteen_bits_are_summed},
+      {"TwoBytesAreMoved", two_bytes_are_moved},
       {"AllToAllExchangesPieces", all_to_all_exchanges_pieces},
       {"AllToAllMayBeEmpty", all_to_all_may_be_empty},
       {"DeviceBroadcastIsRankZeros", device_broadcast_is_rank_zeros},

@@ -13,6 +13,7 @@
 
 #include "comm/counts.h"
 #include "core/check.h"
+#include "core/with_type.h"
 #include "fake_ranks/meeting.h"
 
 namespace hidup {
@@ -30,44 +31,49 @@ struct Group {
   Meeting host;
 };
 
-const std::byte* at(const void* data, int64_t element) {
-  return static_cast<const std::byte*>(data) + element * kElementBytes;
+const std::byte* at(const void* data, int64_t element, DType dtype) {
+  return static_cast<const std::byte*>(data) + element * size_of(dtype);
 }
 
-std::byte* at(void* data, int64_t element) {
-  return static_cast<std::byte*>(data) + element * kElementBytes;
+std::byte* at(void* data, int64_t element, DType dtype) {
+  return static_cast<std::byte*>(data) + element * size_of(dtype);
 }
 
-void copy_now(void* to, const void* from, int64_t count) {
+void copy_now(void* to, const void* from, int64_t count, DType dtype) {
   if (count > 0) {
-    std::memcpy(to, from, static_cast<size_t>(count * kElementBytes));
+    std::memcpy(to, from, static_cast<size_t>(count * size_of(dtype)));
   }
 }
 
-// Elements [start, start + count) of what all ranks send, added in the order of ranks.
-std::vector<float> sum_of(const Calls& calls, int64_t start, int64_t count) {
-  std::vector<float> sum(static_cast<size_t>(count));
-  for (size_t r = 0; r < calls.size(); ++r) {
-    const float* const part = static_cast<const float*>(calls[r].send) + start;
-    for (size_t i = 0; i < sum.size(); ++i) {
-      sum[i] = r == 0 ? part[i] : sum[i] + part[i];
+// Elements [start, start + count) of what all ranks send, added in the order of ranks, in float;
+// written to every one of `to`.
+template <typename T>
+void sum_to(const Calls& calls, int64_t start, int64_t count, const std::vector<void*>& to) {
+  for (int64_t i = start; i < start + count; ++i) {
+    float sum = static_cast<const T*>(calls[0].send)[i];
+    for (size_t r = 1; r < calls.size(); ++r) {
+      sum += static_cast<const T*>(calls[r].send)[i];
+    }
+    for (void* const receive : to) {
+      static_cast<T*>(receive)[i - start] = T(sum);
     }
   }
-  return sum;
 }
 
 void all_reduce_now(Calls& calls) {
-  const std::vector<float> sum = sum_of(calls, 0, calls[0].counts[0]);
+  std::vector<void*> all;
   for (const Call& call : calls) {
-    copy_now(call.receive, sum.data(), call.counts[0]);
+    all.push_back(call.receive);
   }
+  with_floating_type(calls[0].dtype,
+                     [&](auto zero) { sum_to<decltype(zero)>(calls, 0, calls[0].counts[0], all); });
 }
 
 void all_gather_now(Calls& calls) {
   const std::vector<int64_t> starts = starts_of(calls[0].counts);
   for (const Call& to : calls) {
     for (size_t r = 0; r < calls.size(); ++r) {
-      copy_now(at(to.receive, starts[r]), calls[r].send, to.counts[r]);
+      copy_now(at(to.receive, starts[r], to.dtype), calls[r].send, to.counts[r], to.dtype);
     }
   }
 }
@@ -75,8 +81,9 @@ void all_gather_now(Calls& calls) {
 void reduce_scatter_now(Calls& calls) {
   const std::vector<int64_t> starts = starts_of(calls[0].counts);
   for (size_t r = 0; r < calls.size(); ++r) {
-    const std::vector<float> sum = sum_of(calls, starts[r], calls[r].counts[r]);
-    copy_now(calls[r].receive, sum.data(), calls[r].counts[r]);
+    with_floating_type(calls[r].dtype, [&](auto zero) {
+      sum_to<decltype(zero)>(calls, starts[r], calls[r].counts[r], {calls[r].receive});
+    });
   }
 }
 
@@ -85,24 +92,26 @@ void all_to_all_now(Calls& calls) {
     const std::vector<int64_t> receive_starts = starts_of(calls[to].receive_counts);
     for (size_t from = 0; from < calls.size(); ++from) {
       const std::vector<int64_t> send_starts = starts_of(calls[from].counts);
-      copy_now(at(calls[to].receive, receive_starts[from]), at(calls[from].send, send_starts[to]),
-               calls[from].counts[to]);
+      const DType dtype = calls[to].dtype;
+      copy_now(at(calls[to].receive, receive_starts[from], dtype),
+               at(calls[from].send, send_starts[to], dtype), calls[from].counts[to], dtype);
     }
   }
 }
 
 void broadcast_now(Calls& calls) {
   for (size_t r = 1; r < calls.size(); ++r) {
-    copy_now(calls[r].receive, calls[0].send, calls[0].counts[0]);
+    copy_now(calls[r].receive, calls[0].send, calls[0].counts[0], calls[0].dtype);
   }
 }
 
 // Throws Error(internal) where the two overlap: MPI need not notice.
 void check_apart(const void* send, int64_t send_count, const void* receive, int64_t receive_count,
-                 const std::string& doing) {
+                 DType dtype, const std::string& doing) {
   const std::less_equal<const std::byte*> not_after;
-  check(send_count == 0 || receive_count == 0 || not_after(at(send, send_count), at(receive, 0)) ||
-            not_after(at(receive, receive_count), at(send, 0)),
+  check(send_count == 0 || receive_count == 0 ||
+            not_after(at(send, send_count, dtype), at(receive, 0, dtype)) ||
+            not_after(at(receive, receive_count, dtype), at(send, 0, dtype)),
         "{}: send overlaps receive", doing);
 }
 
@@ -114,39 +123,43 @@ class FakeCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
-    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data}, all_reduce_now);
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  const std::string& name) override {
+    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data, dtype}, all_reduce_now);
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, const std::string& name) override {
+                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::string& name) override {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size(), doing);
-    check_apart(send, counts[self()], receive, starts_of(counts).back(), doing);
-    enqueue(stream, {doing, counts, {}, send, receive}, all_gather_now);
+    check_apart(send, counts[self()], receive, starts_of(counts).back(), dtype, doing);
+    enqueue(stream, {doing, counts, {}, send, receive, dtype}, all_gather_now);
   }
 
-  void reduce_scatter(Stream& stream, const float* send, float* receive,
-                      const std::vector<int64_t>& counts, const std::string& name) override {
+  void reduce_scatter(Stream& stream, const void* send, void* receive,
+                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::string& name) override {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size(), doing);
-    check_apart(send, starts_of(counts).back(), receive, counts[self()], doing);
-    enqueue(stream, {doing, counts, {}, send, receive}, reduce_scatter_now);
+    check_apart(send, starts_of(counts).back(), receive, counts[self()], dtype, doing);
+    enqueue(stream, {doing, counts, {}, send, receive, dtype}, reduce_scatter_now);
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
-                  void* receive, const std::vector<int64_t>& receive_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
                   const std::string& name) override {
     const std::string doing = "all_to_all of " + name;
     check_counts(send_counts, size(), doing);
     check_counts(receive_counts, size(), doing);
     check_apart(send, starts_of(send_counts).back(), receive, starts_of(receive_counts).back(),
-                doing);
-    enqueue(stream, {doing, send_counts, receive_counts, send, receive}, all_to_all_now);
+                dtype, doing);
+    enqueue(stream, {doing, send_counts, receive_counts, send, receive, dtype}, all_to_all_now);
   }
 
-  void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
-    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data}, broadcast_now);
+  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+                 const std::string& name) override {
+    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data, dtype}, broadcast_now);
   }
 
   void barrier() override {

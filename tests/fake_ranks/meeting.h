@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
+
 namespace hidup {
 
 // What all groups of one set of fake ranks share: a lock, and the first failure,
@@ -32,6 +34,7 @@ struct Call {
   std::vector<int64_t> receive_counts;  // all_to_all: what this rank expects from each
   const void* send = nullptr;
   void* receive = nullptr;
+  DType dtype = DType::f32;
 };
 
 // One channel of a group: its collectives take place one at a time, in the order

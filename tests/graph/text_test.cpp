@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         Wrong{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
         Wrong{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
         Wrong{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
-        Wrong{"graph g\nparameter w : i32[2] = ones\n", "g:2:15: a parameter is f32"},
+        Wrong{"graph g\nparameter w : i32[2] = ones\n", "g:2:15: a parameter is f32, bf16 or f16"},
         Wrong{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
         Wrong{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
         Wrong{"graph g\ninput a : f32[2]\nb = relu(a, a)\n", "g:3:1: b: relu takes 1 input(s)"},

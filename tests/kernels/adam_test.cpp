@@ -102,6 +102,41 @@ TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
   EXPECT_NEAR(static_cast<double>(m[0]), 0.2, 1e-6);
 }
 
+// With the flag, a scale that is not finite changes nothing; and the steps that were skipped do not
+// count in the corrections.
+TEST(Adam, SkipsAStepWhoseGradientsOverflow) {
+  AdamOptions options = kAdamW;
+  const Floats gradient = {1.0F, std::numeric_limits<float>::infinity()};
+  const Floats finite = {1.0F, 2.0F};
+  const auto run_step = [&](Output& p, Output& m, Output& v, const Floats& g, float factor,
+                            const StepState& at) {
+    const OnDevice<StepState> state(at);
+    const OnDevice<float> scale(factor);
+    run([&](Stream& stream) {
+      adam_update(stream, p.data(), g.data(), m.data(), v.data(), 2, options, state.get(),
+                  scale.get());
+    });
+  };
+  Output p(Floats{1.0F, 2.0F});
+  Output m(Floats{0.0F, 0.0F});
+  Output v(Floats{0.0F, 0.0F});
+  options.skips = true;
+  run_step(p, m, v, gradient, kNan, {.step = 1, .learning_rate = 0.25F});
+  EXPECT_EQ(p.values(), (Floats{1.0F, 2.0F}));
+  EXPECT_EQ(m.values(), (Floats{0.0F, 0.0F}));
+  EXPECT_EQ(v.values(), (Floats{0.0F, 0.0F}));
+  run_step(p, m, v, finite, 0.5F, {.step = 2, .learning_rate = 0.25F, .skipped = 1});
+  Output first_p(Floats{1.0F, 2.0F});
+  Output first_m(Floats{0.0F, 0.0F});
+  Output first_v(Floats{0.0F, 0.0F});
+  run_step(first_p, first_m, first_v, finite, 0.5F, {.step = 1, .learning_rate = 0.25F});
+  EXPECT_EQ(p.values(), first_p.values());
+  EXPECT_NE(p[0], 1.0F);
+  options.skips = false;
+  run_step(p, m, v, finite, kNan, {.step = 3, .learning_rate = 0.25F});
+  EXPECT_TRUE(std::isnan(p[0]));
+}
+
 TEST(Adam, HasTheSameBitsForAnyTeam) {
   const int64_t n = 100003;
   const auto initial = random_floats("p", n);

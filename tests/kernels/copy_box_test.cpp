@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "core/half.h"
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -108,10 +109,26 @@ TEST(CopyBox, KeepsTheBitsOfFloats) {
   }
 }
 
+// Elements of 2 bytes: a middle column and an odd part of a row.
+TEST(CopyBox, CopiesElementsOfTwoBytes) {
+  std::vector<BFloat16, DeviceAllocator<BFloat16>> source;
+  for (int i = 0; i < 35; ++i) {
+    source.emplace_back(static_cast<float>(i));
+  }
+  GuardedOutput<BFloat16> target(9);
+  Box box = make_box({3, 3}, {7, 1}, {3, 1});
+  box.element = 2;
+  box.from_offset = 8;
+  run([&](Stream& s) { copy_box(s, source.data(), target.data(), box); });
+  for (size_t i = 0; i < 9; ++i) {
+    EXPECT_EQ(static_cast<size_t>(target[i]), 8 + i / 3 * 7 + i % 3);
+  }
+}
+
 TEST(FillZero, FillsAllAndNoMore) {
   for (const int64_t n : {0, 1, 1037, 100003}) {
     Output y(n);
-    run([&](Stream& s) { fill_zero(s, y.data(), n); }, 2);
+    run([&](Stream& s) { fill_zero(s, y.data(), n * 4); }, 2);
     EXPECT_EQ(y.values(), Floats(static_cast<size_t>(n), 0.0F));
   }
 }

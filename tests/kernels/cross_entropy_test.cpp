@@ -7,6 +7,12 @@ namespace {
 
 constexpr float kScale = 0.125F;
 
+// The state of a step whose loss is not scaled.
+const StepState* unscaled() {
+  static const auto* const state = new OnDevice<StepState>({.loss_scale = 1.0F});
+  return state->get();
+}
+
 double reference(const Doubles& logits, const Ints& targets, Doubles* lse) {
   const size_t vocab = targets.empty() ? 0 : logits.size() / targets.size();
   double loss = 0.0;
@@ -40,9 +46,10 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
       const int32_t* t = targets.data();
       cross_entropy_forward(s, x, t, lse.data(), loss.data(), rows, vocab, kScale, false);
       cross_entropy_forward(s, x, t, lse.data(), added.data(), rows, vocab, kScale, true);
-      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kScale);
+      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kScale,
+                             unscaled());
       cross_entropy_backward(s, in_place.data(), t, lse.data(), in_place.data(), rows, vocab, 0,
-                             kScale);
+                             kScale, unscaled());
     });
     Doubles expected_lse;
     const double expected = reference(to_doubles(logits), targets, &expected_lse);
@@ -77,7 +84,7 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
     cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), 1, 3, 1.0F,
                           false);
     cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), 1, 3, 0,
-                           1.0F);
+                           1.0F, unscaled());
   });
   EXPECT_EQ(loss[0], 0.0F);
   EXPECT_EQ(lse[0], 1e4F);
@@ -164,7 +171,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
       cross_entropy_forward(s, logits.data(), targets.data(), whole_lse.data(), whole_loss.data(),
                             rows, vocab, kScale, false);
       cross_entropy_backward(s, logits.data(), targets.data(), whole_lse.data(),
-                             whole_dlogits.data(), rows, vocab, 0, kScale);
+                             whole_dlogits.data(), rows, vocab, 0, kScale, unscaled());
       cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), parts, rows, kScale, false);
       cross_entropy_merge(s, stats.data(), lse.data(), added.data(), parts, rows, kScale, true);
     });
@@ -177,7 +184,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
       Output dlogits(static_cast<int64_t>(part.size()));
       run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
         cross_entropy_backward(s, part.data(), targets.data(), whole_lse.data(), dlogits.data(),
-                               rows, end - begin, begin, kScale);
+                               rows, end - begin, begin, kScale, unscaled());
       });
       EXPECT_EQ(dlogits.values(), part_of(whole_dlogits.values(), vocab, cuts[p], cuts[p + 1]));
     }
@@ -241,7 +248,7 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
           cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), rows,
                                 vocab, kScale, false);
           cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), rows,
-                                 vocab, 0, kScale);
+                                 vocab, 0, kScale, unscaled());
         },
         threads);
     Floats all;

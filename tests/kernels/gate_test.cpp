@@ -63,8 +63,8 @@ TEST(Gate, WithoutExpertsWeightsAreZero) {
   Output weights(2);
   Output dlogits(0);
   run([&](Stream& s) {
-    gate_forward(s, nullptr, routing.data(), weights.data(), {2, 0, 1, 4});
-    gate_backward(s, nullptr, routing.data(), dweights.data(), dlogits.data(), {2, 0, 1, 4});
+    gate_forward<float>(s, nullptr, routing.data(), weights.data(), {2, 0, 1, 4});
+    gate_backward<float>(s, nullptr, routing.data(), dweights.data(), dlogits.data(), {2, 0, 1, 4});
   });
   EXPECT_EQ(weights.values(), (Floats{0.0F, 0.0F}));
 }

@@ -135,10 +135,15 @@ class GuardedOutput {
 
  private:
   static constexpr size_t kGuard = 64;
-  static constexpr T kUnwritten = std::numeric_limits<T>::has_quiet_NaN
-                                      ? std::numeric_limits<T>::quiet_NaN()
-                                      : std::numeric_limits<T>::min();
-  static constexpr T kGuardValue = -7777;
+  static constexpr T unwritten() {
+    if constexpr (std::is_integral_v<T>) {
+      return std::numeric_limits<T>::min();
+    } else {
+      return T(kNan);
+    }
+  }
+  static constexpr T kUnwritten = unwritten();
+  static constexpr T kGuardValue = T(-7777);
   size_t n_;
   Values memory_;
 };

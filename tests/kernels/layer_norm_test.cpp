@@ -139,8 +139,8 @@ TEST(LayerNorm, NoRowsGiveZeroGradients) {
   Output dgamma(before);
   Output dbeta(before);
   run([&](Stream& stream) {
-    layer_norm_backward(stream, nullptr, d.gamma.data(), nullptr, nullptr, nullptr, nullptr,
-                        dgamma.data(), dbeta.data(), 0, d.n, true);
+    layer_norm_backward<float>(stream, nullptr, d.gamma.data(), nullptr, nullptr, nullptr, nullptr,
+                               dgamma.data(), dbeta.data(), 0, d.n, true);
   });
   EXPECT_EQ(dgamma.values(), before);
   EXPECT_EQ(dbeta.values(), before);

@@ -33,11 +33,14 @@ TEST(Norm, HasTheSameBitsForAnyTeam) {
   });
 }
 
-std::pair<float, float> clip(float squared, float max_norm) {
+std::pair<float, float> clip(float squared, float max_norm, float loss_scale = 1.0F) {
   Output norm(1);
   Output scale(1);
   const OnDevice<float> on_device(squared);
-  run([&](Stream& s) { clip_scale(s, on_device.get(), max_norm, norm.data(), scale.data()); });
+  const OnDevice<StepState> state({.loss_scale = loss_scale});
+  run([&](Stream& s) {
+    clip_scale(s, on_device.get(), max_norm, norm.data(), scale.data(), state.get());
+  });
   return {norm[0], scale[0]};
 }
 
@@ -51,6 +54,17 @@ TEST(Norm, ClipsAsPyTorch) {
   EXPECT_LT(clip(1.0F, 1.0F).second, 1.0F);
   EXPECT_EQ(clip(25.0F, 0.0F).second, 1.0F);  // no clipping
   EXPECT_TRUE(std::isnan(clip(kNan, 1.0F).second));
+}
+
+TEST(Norm, IsThatOfTheLossWithoutItsScale) {
+  const std::pair<float, float> clipped = clip(25.0F * 64.0F, 2.0F, 8.0F);
+  EXPECT_EQ(clipped.first, 5.0F);
+  EXPECT_FLOAT_EQ(clipped.second, 2.0F / (5.0F + 1e-6F) / 8.0F);
+  EXPECT_EQ(clip(25.0F, 0.0F, 8.0F).second, 0.125F);
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isinf(clip(kInfinite, 1.0F, 8.0F).first));
+  EXPECT_TRUE(std::isnan(clip(kInfinite, 1.0F, 8.0F).second));
+  EXPECT_TRUE(std::isnan(clip(kInfinite, 0.0F, 8.0F).second));
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
+#include "program/dtypes.h"
 #include "program/print.h"
 #include "sample.h"
 
@@ -139,6 +141,50 @@ TEST_F(Verify, RefusesAScatteredBucket) {
   std::swap(reduction.inputs[0], reduction.inputs[1]);
   std::swap(reduction.outputs[0], reduction.outputs[1]);
   expect_refused(program_, plan_, "does not lie behind");
+}
+
+// One operand after the other of an instruction of every kind has another type.
+TEST(VerifyTypes, RefusesAnyOtherType) {
+  Deck deck = sample_deck(1);
+  deck.model.moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
+  const Graph graph = with_precision(build_model(deck, 31), DType::bf16);
+  Program program =
+      lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
+  const MemoryPlan plan = plan_memory(program, 0);
+  ASSERT_NO_THROW(verify(program, plan));
+  std::set<Opcode> seen;
+  for (const Instruction& instruction : program.instructions) {
+    if (!seen.insert(instruction.opcode).second) {
+      continue;
+    }
+    std::set<ValueId> operands(instruction.inputs.begin(), instruction.inputs.end());
+    operands.insert(instruction.outputs.begin(), instruction.outputs.end());
+    for (const ValueId operand : operands) {
+      DType& dtype = program.values[static_cast<size_t>(operand)].dtype;
+      const DType right = dtype;
+      const auto expect_wrong = [&](DType wrong) {
+        dtype = wrong;
+        EXPECT_THROW(check_dtypes(program, instruction), Error)
+            << name_of(instruction.opcode) << " with " << program.value(operand).name << " as "
+            << name_of(wrong);
+        EXPECT_THROW(verify(program, plan), Error);
+        dtype = right;
+      };
+      expect_wrong(right == DType::i32 ? DType::f32 : DType::i32);
+      const auto has_other = [&](DType wanted) {
+        return std::ranges::any_of(operands, [&](ValueId other) {
+          return other != operand && program.value(other).dtype == wanted;
+        });
+      };
+      // If all its floating operands have another type, the instruction is another one.
+      if (right == DType::f32 && operands.size() > 1) {
+        expect_wrong(DType::bf16);
+      } else if (right == DType::bf16 && has_other(DType::bf16)) {
+        expect_wrong(DType::f32);
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 30U);
 }
 
 TEST_F(Verify, RefusesACollectiveOnTheComputeStream) {

@@ -95,7 +95,7 @@ OpId find_op(const Graph& graph, const std::string& name) {
 }
 
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                  const std::string& what) {
+                  const std::string& what, const Bounds& bounds = {}) {
   ShortRun found;
   run_ranks(static_cast<int>(ranks_of(strategy.mesh)), [&](Communicator& world) {
     const ShortRun run = run_steps(graph, strategy, world, 2, 6);
@@ -103,7 +103,7 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
       found = run;
     }
   });
-  EXPECT_EQ(differences(expected, found), "") << what;
+  EXPECT_EQ(differences(expected, found, bounds), "") << what;
 }
 
 class EveryRule : public testing::TestWithParam<int64_t> {};
@@ -123,6 +123,26 @@ TEST_P(EveryRule, EqualsTheWholeOperation) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryRule, testing::Values(2, 3, 4),
                          [](const auto& test) { return std::to_string(test.param) + "ranks"; });
+
+// The same in 16 bits, where some gradients change their type on the way.
+TEST(HalfRules, EqualTheWholeOperation) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const auto& [name, operations] : cases()) {
+      const Graph graph = with_precision(graph_of(operations), dtype);
+      const ShortRun expected = run_alone(graph, 2, 6);
+      EXPECT_EQ(differences(run_alone(graph_of(operations), 2, 6), expected, bounds_of(dtype)), "")
+          << name_of(dtype) << " and f32 of " << operations;
+      const OpId op = find_op(graph, name);
+      for (const Rule& rule : rules_of(graph, op)) {
+        Strategy strategy = replicated_strategy(graph, {{"ranks", 3}});
+        strategy.ops[static_cast<size_t>(op)].rules[0] = rule;
+        expect_equal(graph, strategy, expected,
+                     std::string(name_of(dtype)) + ": " + rule.name + " of " + operations,
+                     bounds_of(dtype));
+      }
+    }
+  }
+}
 
 // Two rules of one operation, one per axis.
 TEST(RulePairs, ComposeOnTwoAxes) {

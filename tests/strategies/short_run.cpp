@@ -7,6 +7,7 @@
 
 #include "core/random.h"
 #include "device/device.h"
+#include "program/dtypes.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/verify.h"
@@ -45,12 +46,14 @@ std::vector<std::vector<int32_t>> parts_of(const Program& program,
   return parts;
 }
 
-std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Executor& executor) {
+std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Executor& executor,
+                                                       float loss_scale) {
   std::map<std::string, std::vector<float>> gradients;
   const Program& program = executor.program();
   for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
     if (program.value(id).role == Value::Role::gradient) {
       std::vector<float> whole = assemble(world, program, id, executor.read(id));
+      std::ranges::for_each(whole, [=](float& element) { element /= loss_scale; });
       if (world.rank() == 0) {
         gradients[program.value(id).name] = std::move(whole);
       }
@@ -62,13 +65,18 @@ std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Exec
 }  // namespace
 
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab) {
+                   int64_t vocab, const AfterStep& after_step) {
   const Program program = lower(graph, strategy, kOptions);
   const MemoryPlan plan = plan_memory(program, world.rank());
   verify(program, plan);
   const std::unique_ptr<Device> device = make_device({});
   const MeshGroups groups(world, program.mesh);
   Executor executor(program, plan, *device, world.rank(), groups, 1, kSeed);
+  const float loss_scale =
+      element_dtype(program, program.instructions[0]) == DType::f16 ? 1024.0F : 1.0F;
+  executor.set_loss_scale(loss_scale, 0);
+  const AfterStep after = after_step ? after_step : [](Executor&, int) {};
+  after(executor, 0);
   ShortRun run;
   for (int step = 1; step <= steps; ++step) {
     const StepInputs inputs = {parts_of(program, program.tokens, world.rank(), step, vocab),
@@ -76,8 +84,9 @@ ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& w
     executor.start(step, 0.01, inputs);
     executor.wait();
     if (step == 1) {
-      run.gradients = gradients_of(world, executor);
+      run.gradients = gradients_of(world, executor, loss_scale);
     }
+    after(executor, step);
     if (world.rank() == 0) {
       run.losses.push_back(static_cast<double>(executor.read(program.loss)[0]));
     }
@@ -90,9 +99,10 @@ ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& w
   return run;
 }
 
-ShortRun run_alone(const Graph& graph, int steps, int64_t vocab) {
+ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep& after_step) {
   const std::unique_ptr<Communicator> self = make_self_communicator();
-  return run_steps(graph, replicated_strategy(graph, {{"ranks", 1}}), *self, steps, vocab);
+  return run_steps(graph, replicated_strategy(graph, {{"ranks", 1}}), *self, steps, vocab,
+                   after_step);
 }
 
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {
@@ -109,11 +119,19 @@ Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {
   return strategy;
 }
 
-std::string differences(const ShortRun& expected, const ShortRun& found) {
+Bounds bounds_of(DType dtype) {
+  if (dtype == DType::f32) {
+    return {};
+  }
+  const double rounding = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
+  return {.loss = rounding, .gradient = static_cast<float>(16.0 * rounding)};
+}
+
+std::string differences(const ShortRun& expected, const ShortRun& found, const Bounds& bounds) {
   std::string text;
   for (size_t step = 0; step < expected.losses.size(); ++step) {
     const double error = std::abs(found.losses.at(step) / expected.losses[step] - 1.0);
-    if (!(error <= 2e-5)) {
+    if (!(error <= bounds.loss)) {
       text += fmt::format("loss of step {}: {}, expected {}\n", step + 1, found.losses[step],
                           expected.losses[step]);
     }
@@ -127,7 +145,7 @@ std::string differences(const ShortRun& expected, const ShortRun& found) {
       const float difference = std::abs(gradient.at(i) - wanted[i]);
       error = difference <= error ? error : difference;  // keeps a NaN
     }
-    if (!(error <= 1e-4F * size)) {
+    if (!(error <= bounds.gradient * size)) {
       text += fmt::format("{}: differs by {} of {}\n", name, error, size);
     }
   }

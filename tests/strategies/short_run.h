@@ -1,11 +1,13 @@
 // A few training steps of a graph under a strategy, and the comparison with one rank.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "runtime/executor.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -13,25 +15,42 @@ namespace hidup {
 // On rank 0; empty on the others.
 struct ShortRun {
   std::vector<double> losses;                           // per step
-  std::map<std::string, std::vector<float>> gradients;  // of step 1, by parameter, global
+  std::map<std::string, std::vector<float>> gradients;  // of step 1, by parameter, global, of the
+                                                        // loss without its scale
   std::vector<std::vector<float>> loads;                // of the last step, per MoE layer
 
   bool operator==(const ShortRun&) const = default;
 };
 
+// Between the steps: after step `step`, and before the first with 0.
+using AfterStep = std::function<void(Executor& executor, int step)>;
+
 // Collective. Tokens are random numbers below `vocab` by their global index. The program is
-// verified on every rank.
+// verified on every rank. In f16 the loss is scaled by 1024.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab);
+                   int64_t vocab, const AfterStep& after_step = nullptr);
 
 // The same on this rank alone.
-ShortRun run_alone(const Graph& graph, int steps, int64_t vocab);
+ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,
+                   const AfterStep& after_step = nullptr);
 
 // All operations by the first rule (replicate), all parameters replicated.
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh);
 
-// What differs by more than 2e-5 in a loss (relative), 1e-4 in a gradient (largest difference over
-// largest value of the tensor) or at all in an expert's load; empty where nothing does.
-std::string differences(const ShortRun& expected, const ShortRun& found);
+// How far runs that are to be equal may be apart: in a loss (relative), and in a gradient (largest
+// difference over largest value of the tensor).
+struct Bounds {
+  double loss = 2e-5;
+  float gradient = 1e-4F;
+};
+
+// In 16 bits strategies round other numbers: sums of parts where one rank has the whole. With a
+// relative rounding error u, what of it reaches the loss is a mean over all targets of errors that
+// do not agree: u covers it. A gradient collects the errors of both passes, a few dozen roundings,
+// which add up like random numbers: 16 u.
+Bounds bounds_of(DType dtype);
+
+// What differs by more than the bounds, or at all in an expert's load; empty where nothing does.
+std::string differences(const ShortRun& expected, const ShortRun& found, const Bounds& bounds = {});
 
 }  // namespace hidup

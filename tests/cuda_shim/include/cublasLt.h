@@ -1,9 +1,11 @@
-// Stands in for cuBLASLt's <cublasLt.h>: the calls that hidup uses, for f32 matrices by columns.
-// Names, values and meanings are those of cuBLAS 13. Products run in the order of their stream.
+// Stands in for cuBLASLt's <cublasLt.h>: the calls that hidup uses, for matrices by columns of
+// f32, bf16 or f16 with sums in f32. Names, values and meanings are those of cuBLAS 13. Products
+// run in the order of their stream.
 //
 // What a GPU may let pass is refused here: memory that is not the device's, or not enough of it, an
 // algorithm that was chosen for another problem or for better aligned memory, too small a
-// workspace, which is overwritten besides. stderr tells why.
+// workspace, which is overwritten besides, and sums whose parts may be rounded to 16 bits before
+// they are added. stderr tells why.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ enum cublasStatus_t {
 
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
-enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
+enum cudaDataType_t { CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_16BF = 14 };
 using cudaDataType = cudaDataType_t;
 
 enum cublasLtMatmulDescAttributes_t {
@@ -34,8 +36,16 @@ enum cublasLtMatrixLayoutAttribute_t {
   CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 };
 
+enum cublasLtReductionScheme_t {
+  CUBLASLT_REDUCTION_SCHEME_INPLACE = 1,
+  CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2,
+  CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE = 4,
+  CUBLASLT_REDUCTION_SCHEME_MASK = 7,
+};
+
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+  CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
   CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,

@@ -26,7 +26,7 @@ inline float __half2float(__half value) {
   return std::bit_cast<float>(sign | (wide << 23) | (mantissa << 13));
 }
 
-inline __half __float2half(float value) {
+inline __half __float2half_rn(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
@@ -42,4 +42,20 @@ inline __half __float2half(float value) {
   }
   const uint32_t rounded = magnitude - 0x38000000U + 0xFFFU + ((magnitude >> 13) & 1U);
   return {static_cast<uint16_t>(sign | (rounded >> 13))};
+}
+
+inline __half __float2half(float value) {
+  return __float2half_rn(value);
+}
+
+inline __half2 __floats2half2_rn(float x, float y) {
+  return {__float2half_rn(x), __float2half_rn(y)};
+}
+
+inline uint16_t __half_as_ushort(__half value) {
+  return value.bits;
+}
+
+inline __half __ushort_as_half(uint16_t bits) {
+  return {bits};
 }

@@ -1,0 +1,20 @@
+#include "kernels/convert.h"
+
+namespace hidup::kernels {
+
+template <typename From, typename To>
+void convert(Stream& stream, const From* x, To* y, int64_t n) {
+  stream.enqueue([=] {
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = To(float{x[i]});
+    }
+  });
+}
+
+template void convert(Stream&, const float*, BFloat16*, int64_t);
+template void convert(Stream&, const float*, Float16*, int64_t);
+template void convert(Stream&, const BFloat16*, float*, int64_t);
+template void convert(Stream&, const Float16*, float*, int64_t);
+
+}  // namespace hidup::kernels

@@ -1,0 +1,360 @@
+// Every kernel on elements of 16 bits (attention in half_test.cpp), against the same kernel on the
+// same numbers as floats, which the other tests compare with double: the results differ by the
+// rounding of what is stored, and by that of float where the sums have other orders. What is stored
+// in f32 differs by that alone.
+#include <gtest/gtest.h>
+
+#include "core/half.h"
+#include "kernel_test.h"
+#include "kernels/add.h"
+#include "kernels/bias.h"
+#include "kernels/convert.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dispatch.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/expert_matmul.h"
+#include "kernels/gate.h"
+#include "kernels/gelu.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/positions.h"
+#include "kernels/relu.h"
+#include "kernels/route.h"
+#include "routing_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+// The largest relative error of rounding, and the largest absolute one of subnormal numbers.
+template <typename Element>
+struct Rounding {
+  static constexpr double kRelative = std::is_same_v<Element, BFloat16> ? 0x1p-8 : 0x1p-11;
+  static constexpr double kAbsolute = std::is_same_v<Element, BFloat16> ? 0x1p-133 : 0x1p-25;
+};
+
+// The same numbers in 16 bits and as floats.
+template <typename Element>
+struct Numbers {
+  explicit Numbers(const Floats& values) {
+    for (const float value : values) {
+      narrow.emplace_back(value);
+      wide.push_back(narrow.back());
+    }
+  }
+  std::vector<Element, DeviceAllocator<Element>> narrow;
+  Floats wide;
+};
+
+// Results of the two kernels; of f32 both are.
+template <typename Narrow>
+struct Results {
+  explicit Results(int64_t n) : narrow(n), wide(n) {}
+  template <typename Element>
+  explicit Results(const Numbers<Element>& start) : narrow(start.narrow), wide(start.wide) {}
+  explicit Results(const Floats& start) : narrow(start), wide(start) {}
+  GuardedOutput<Narrow> narrow;
+  Output wide;
+};
+
+// What a test's work gets the pointers by: of(x).
+struct Narrow {
+  template <typename Pair>
+  auto* operator()(Pair& pair) const {
+    return pair.narrow.data();
+  }
+};
+struct Wide {
+  template <typename Pair>
+  auto* operator()(Pair& pair) const {
+    return pair.wide.data();
+  }
+};
+
+// `slack`: what the orders of sums may change, relative to 1 + |expected|.
+template <typename Element>
+void expect_rounded(const Results<Element>& found, double slack, const std::string& what) {
+  for (size_t i = 0; i < found.wide.size(); ++i) {
+    const auto expected = static_cast<double>(found.wide[i]);
+    double bound = slack * (1.0 + std::abs(expected));
+    if constexpr (!std::is_same_v<Element, float>) {
+      bound += Rounding<Element>::kRelative * (std::abs(expected) + bound) +
+               Rounding<Element>::kAbsolute;
+    }
+    const double error = std::abs(static_cast<double>(float{found.narrow[i]}) - expected);
+    ASSERT_TRUE(error <= bound) << what << "[" << i << "] is " << float{found.narrow[i]}
+                                << ", expected " << expected;
+  }
+}
+
+template <typename Element>
+class Elements : public ::testing::Test {
+ protected:
+  using Some = Numbers<Element>;
+  using Stored = Results<Element>;
+  using Summed = Results<float>;
+
+  static Some some(const std::string& purpose, int64_t n, double scale = 1.0) {
+    return Some(random_floats(purpose, n, scale));
+  }
+  // work(stream, of) for both.
+  template <typename Work>
+  static void both(Work work) {
+    run([&](Stream& stream) {
+      work(stream, Narrow{});
+      work(stream, Wide{});
+    });
+  }
+};
+
+using Types = ::testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(Elements, Types);
+
+constexpr double kFew = 8.0 * kEpsilon;  // of a handful of operations
+
+TYPED_TEST(Elements, OfElementwiseKernels) {
+  const int64_t n = 1037;
+  const auto a = this->some("a", n);
+  const auto b = this->some("b", n);
+  typename TestFixture::Stored sum(n), relu(n), relu_dx(n), gelu(n), gelu_dx(n), dropped(n);
+  typename TestFixture::Stored in_place(a);
+  const OnDevice<StepState> state({.step = 3});
+  const Region region = box({61, 17}, {0, 0}, {61, 17});
+  this->both([&](Stream& s, auto of) {
+    add_forward(s, of(a), of(b), of(sum), n);
+    add_forward(s, of(in_place), of(b), of(in_place), n);
+    relu_forward(s, of(a), of(relu), n);
+    relu_backward(s, of(a), of(b), of(relu_dx), n);
+    gelu_forward(s, of(a), of(gelu), n);
+    gelu_backward(s, of(a), of(b), of(gelu_dx), n);
+    dropout(s, of(a), of(dropped), region, 0.3F, 99, state.get());
+  });
+  expect_rounded(sum, 0.0, "a + b");
+  expect_rounded(in_place, 0.0, "a + b in place");
+  expect_rounded(relu, 0.0, "relu");
+  expect_rounded(relu_dx, 0.0, "relu's gradient");
+  expect_rounded(gelu, kFew, "gelu");
+  expect_rounded(gelu_dx, kFew, "gelu's gradient");
+  expect_rounded(dropped, 0.0, "dropout");
+}
+
+TYPED_TEST(Elements, OfBiasAndPositions) {
+  const int64_t rows = 130;
+  const int64_t n = 22;
+  const auto x = this->some("x", rows * n);
+  const auto b = this->some("b", n);
+  typename TestFixture::Stored y(rows * n), positions(rows * n);
+  typename TestFixture::Summed db(n), added(random_floats("db", n));
+  const Region region = box({4, 70, 24}, {1, 3, 2}, {2, 65, 22});
+  this->both([&](Stream& s, auto of) {
+    bias_forward(s, of(x), of(b), of(y), rows, n);
+    bias_backward(s, of(x), of(db), rows, n, false);
+    bias_backward(s, of(x), of(added), rows, n, true);
+    positions_forward(s, of(x), of(positions), region);
+  });
+  expect_rounded(y, 0.0, "x + b");
+  expect_rounded(db, 0.0, "db");
+  expect_rounded(added, 0.0, "db accumulated");
+  expect_rounded(positions, 0.0, "positions");
+}
+
+TYPED_TEST(Elements, OfEmbedding) {
+  const EmbeddingSize size{.tokens = 57, .vocab = 13, .hidden = 19, .first = 2};
+  const auto tokens = random_tokens("tokens", size.tokens, 17);
+  const auto table = this->some("table", size.vocab * size.hidden);
+  const auto dy = this->some("dy", size.tokens * size.hidden);
+  typename TestFixture::Stored y(size.tokens * size.hidden);
+  typename TestFixture::Summed dtable(size.vocab * size.hidden);
+  this->both([&](Stream& s, auto of) {
+    embedding_forward(s, tokens.data(), of(table), of(y), size, 3.3F);
+    embedding_backward(s, tokens.data(), of(dy), of(dtable), size, 3.3F, false);
+  });
+  expect_rounded(y, 0.0, "y");
+  expect_rounded(dtable, kFew, "dtable");
+}
+
+TYPED_TEST(Elements, OfLayerNorm) {
+  const int64_t rows = 70;
+  const int64_t n = 131;
+  const auto x = this->some("x", rows * n, 2.0);
+  const auto gamma = this->some("gamma", n);
+  const auto beta = this->some("beta", n);
+  const auto dy = this->some("dy", rows * n);
+  typename TestFixture::Stored y(rows * n), dx(rows * n), in_place(dy);
+  typename TestFixture::Summed mean(rows), rstd(rows), dgamma(n), dbeta(n);
+  this->both([&](Stream& s, auto of) {
+    layer_norm_forward(s, of(x), of(gamma), of(beta), of(y), of(mean), of(rstd), rows, n, 1e-5F);
+    for (auto* out : {of(dx), of(in_place)}) {
+      const auto* gradient = out == of(dx) ? of(dy) : out;
+      layer_norm_backward(s, of(x), of(gamma), of(mean), of(rstd), gradient, out, of(dgamma),
+                          of(dbeta), rows, n, false);
+    }
+  });
+  const double slack = 64.0 * kEpsilon;
+  expect_rounded(y, slack, "y");
+  expect_rounded(mean, slack, "mean");
+  expect_rounded(rstd, slack, "rstd");
+  expect_rounded(dx, slack, "dx");
+  expect_rounded(in_place, slack, "dx in place");
+  expect_rounded(dgamma, slack, "dgamma");
+  expect_rounded(dbeta, slack, "dbeta");
+}
+
+TYPED_TEST(Elements, OfMatmul) {
+  for (const MatmulSize size : {MatmulSize{3, 5, 7}, {130, 67, 133}, {4, 3, 0}}) {
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        const auto a = this->some("a", size.m * size.k);
+        const auto b = this->some("b", size.k * size.n);
+        const auto before = this->some("c", size.m * size.n);
+        typename TestFixture::Stored c(size.m * size.n), added(before);
+        typename TestFixture::Summed sums(size.m * size.n), added_sums(before.wide);
+        this->both([&](Stream& s, auto of) {
+          matmul(s, of(a), of(b), of(c), size, transpose_a, transpose_b, false);
+          matmul(s, of(a), of(b), of(added), size, transpose_a, transpose_b, true);
+          matmul(s, of(a), of(b), of(sums), size, transpose_a, transpose_b, false);
+          matmul(s, of(a), of(b), of(added_sums), size, transpose_a, transpose_b, true);
+        });
+        // Of two orders of the sums, each as far from the true one as matmul_test.cpp says.
+        const double slack = 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(size.k));
+        expect_rounded(c, slack, "c");
+        expect_rounded(added, slack, "c accumulated");
+        expect_rounded(sums, slack, "c in f32");
+        expect_rounded(added_sums, slack, "c in f32 accumulated");
+      }
+    }
+  }
+}
+
+TYPED_TEST(Elements, OfCrossEntropy) {
+  const int64_t rows = 33;
+  const int64_t vocab = 259;
+  const auto logits = this->some("logits", rows * vocab, 3.0);
+  const auto targets = random_tokens("targets", rows, vocab);
+  typename TestFixture::Stored dlogits(rows * vocab), in_place(logits);
+  typename TestFixture::Summed lse(rows), loss(1), stats(2 * rows);
+  const OnDevice<StepState> state({.loss_scale = 64.0F});
+  this->both([&](Stream& s, auto of) {
+    cross_entropy_forward(s, of(logits), targets.data(), of(lse), of(loss), rows, vocab, 0.1F,
+                          false);
+    cross_entropy_stats(s, of(logits), targets.data(), of(stats), rows, vocab, 0);
+    cross_entropy_backward(s, of(logits), targets.data(), of(lse), of(dlogits), rows, vocab, 0,
+                           0.1F, state.get());
+    cross_entropy_backward(s, of(in_place), targets.data(), of(lse), of(in_place), rows, vocab, 0,
+                           0.1F, state.get());
+  });
+  const double slack = 16.0 * kEpsilon;
+  expect_rounded(lse, slack, "lse");
+  expect_rounded(loss, slack, "loss");
+  expect_rounded(stats, slack, "stats");
+  expect_rounded(dlogits, 6.4 * slack, "dlogits");
+  expect_rounded(in_place, 6.4 * slack, "dlogits in place");
+}
+
+TYPED_TEST(Elements, OfRoutingAndGates) {
+  for (const int64_t choices : {1, 2}) {
+    const RouteSize size{
+        .batch = 2, .sequence = 37, .experts = 5, .choices = choices, .capacity = 9};
+    const int64_t tokens = size.batch * size.sequence;
+    const auto logits = this->some("logits", tokens * size.experts);
+    const auto dweights = random_floats("dweights", tokens * choices);
+    typename TestFixture::Stored dlogits(tokens * size.experts);
+    typename TestFixture::Summed weights(tokens * choices);
+    IntOutput routing(tokens * choices);
+    IntOutput expected(tokens * choices);
+    const GateSize gate{tokens, size.experts, choices, size.capacity};
+    run([&](Stream& s) {
+      route_forward(s, logits.narrow.data(), routing.data(), size);
+      route_forward(s, logits.wide.data(), expected.data(), size);
+    });
+    EXPECT_EQ(routing.values(), expected.values());
+    this->both([&](Stream& s, auto of) {
+      gate_forward(s, of(logits), routing.data(), of(weights), gate);
+      gate_backward(s, of(logits), routing.data(), dweights.data(), of(dlogits), gate);
+    });
+    expect_rounded(weights, kFew, "weights");
+    expect_rounded(dlogits, kFew, "dlogits");
+  }
+}
+
+TYPED_TEST(Elements, OfDispatchAndCombine) {
+  const RouteSize route{.batch = 2, .sequence = 37, .experts = 5, .choices = 2, .capacity = 9};
+  const DispatchSize size{.batch = 2,
+                          .sequence = 37,
+                          .choices = 2,
+                          .experts = 5,
+                          .first_expert = 0,
+                          .capacity = 9,
+                          .width = 11};
+  const int64_t tokens = size.batch * size.sequence;
+  const int64_t slots = size.batch * size.experts * size.capacity;
+  const auto routing = random_routing(route);
+  const auto weights = random_floats("weights", tokens * size.choices);
+  const auto x = this->some("x", tokens * size.width);
+  const auto outputs = this->some("buffer", slots * size.width);
+  typename TestFixture::Stored buffer(slots * size.width), dx(tokens * size.width),
+      y(tokens * size.width), dbuffer(slots * size.width);
+  typename TestFixture::Summed dweights(tokens * size.choices);
+  this->both([&](Stream& s, auto of) {
+    dispatch_forward(s, of(x), routing.data(), of(buffer), size);
+    dispatch_backward(s, of(outputs), routing.data(), of(dx), size);
+    combine_forward(s, of(outputs), routing.data(), weights.data(), of(y), size);
+    combine_backward(s, of(outputs), routing.data(), weights.data(), of(x), of(dbuffer),
+                     of(dweights), size);
+  });
+  expect_rounded(buffer, 0.0, "buffer");
+  expect_rounded(dx, kFew, "dx");
+  expect_rounded(y, kFew, "y");
+  expect_rounded(dbuffer, 0.0, "dbuffer");
+  expect_rounded(dweights, kFew, "dweights");
+}
+
+TYPED_TEST(Elements, OfExperts) {
+  const ExpertSize size{.batch = 2, .experts = 3, .capacity = 20, .k = 37, .n = 21};
+  const Ints counts = {20, 0, 7, 3, 5, 20};
+  const int64_t rows = size.batch * size.experts * size.capacity;
+  auto x = this->some("x", rows * size.k);
+  auto dy = this->some("dy", rows * size.n);
+  for (int64_t row = 0; row < rows; ++row) {  // what is not in use is zero
+    if (row % size.capacity >= counts[static_cast<size_t>(row / size.capacity)]) {
+      for (auto& [numbers, width] : {std::pair{&x, size.k}, {&dy, size.n}}) {
+        std::fill_n(numbers->narrow.begin() + row * width, width, TypeParam(0.0F));
+        std::fill_n(numbers->wide.begin() + row * width, width, 0.0F);
+      }
+    }
+  }
+  const auto w = this->some("w", size.experts * size.k * size.n);
+  const auto bias = this->some("bias", size.experts * size.n);
+  typename TestFixture::Stored y(rows * size.n), dx(rows * size.k), biased(rows * size.n);
+  typename TestFixture::Summed dw(size.experts * size.k * size.n), dbias(size.experts * size.n);
+  this->both([&](Stream& s, auto of) {
+    expert_matmul(s, of(x), of(w), counts.data(), of(y), size);
+    expert_matmul_backward_input(s, of(dy), of(w), counts.data(), of(dx), size);
+    expert_matmul_backward_weight(s, of(x), of(dy), counts.data(), of(dw), size, false);
+    expert_bias(s, of(dy), of(bias), counts.data(), of(biased), size);
+    expert_bias_backward(s, of(dy), counts.data(), of(dbias), size, false);
+  });
+  const double slack = 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(size.capacity * 2));
+  expect_rounded(y, slack, "y");
+  expect_rounded(dx, slack, "dx");
+  expect_rounded(dw, slack, "dw");
+  expect_rounded(biased, 0.0, "biased");
+  expect_rounded(dbias, slack, "dbias");
+}
+
+TYPED_TEST(Elements, AreConverted) {
+  const auto x = random_floats("x", 1037);
+  GuardedOutput<TypeParam> narrow(1037);
+  Output back(1037);
+  run([&](Stream& s) {
+    convert(s, x.data(), narrow.data(), 1037);
+    convert(s, narrow.data(), back.data(), 1037);
+  });
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(narrow[i].bits, TypeParam(x[i]).bits);
+    ASSERT_EQ(back[i], float{TypeParam(x[i])});
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,206 @@
+// Kernels of 16-bit elements that read them by vectors or multiply them by tiles, beside those of
+// floats and on the same values, for the sizes that decide how.
+#include "core/half.h"
+
+#include <numeric>
+#include <type_traits>
+
+#include "kernel_test.h"
+#include "kernels/attention.h"
+#include "kernels/bias.h"
+#include "kernels/layer_norm.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+// The same values twice: as elements, and as floats.
+template <typename Element>
+struct Values {
+  using Elements = std::vector<Element, DeviceAllocator<Element>>;
+
+  // Results, not yet written.
+  explicit Values(int64_t n) : Values(Floats(static_cast<size_t>(n), kNan)) {}
+  explicit Values(const Floats& floats) : wide(floats.size()) {
+    for (size_t i = 0; i < floats.size(); ++i) {
+      elements.push_back(Element(floats[i]));
+      wide[i] = elements[i];
+    }
+  }
+  Values(const std::string& purpose, int64_t n, double scale = 1.0)
+      : Values(random_floats(purpose, n, scale)) {}
+
+  Elements elements;
+  Floats wide;
+};
+
+struct TakeElements {
+  template <typename Element>
+  Element* operator()(Values<Element>& values) const {
+    return values.elements.data();
+  }
+};
+struct TakeFloats {
+  template <typename Element>
+  float* operator()(Values<Element>& values) const {
+    return values.wide.data();
+  }
+};
+
+// Runs work(stream, of) with either: of(values) is a pointer.
+template <typename Work>
+void run_both(Work work) {
+  run([&](Stream& s) {
+    work(s, TakeElements{});
+    work(s, TakeFloats{});
+  });
+}
+
+// The relative error of rounding to an element.
+template <typename Element>
+constexpr double kRounding = std::is_same_v<Element, BFloat16>  ? 0x1p-8
+                             : std::is_same_v<Element, Float16> ? 0x1p-11
+                                                                : 0.0;
+
+// |element - float| <= a rounding to elements of (|float| + sizes[i]), and `of_floats` roundings to
+// floats of (1 + |float|): compilers may contract and reorder the two kernels' operations
+// differently.
+template <typename Element>
+void expect_close(const Values<Element>& values, const Doubles& sizes, double of_floats,
+                  const std::string& what) {
+  for (size_t i = 0; i < values.wide.size(); ++i) {
+    const auto wide = static_cast<double>(values.wide[i]);
+    const double error = std::abs(static_cast<double>(float{values.elements[i]}) - wide);
+    const double bound = kRounding<Element> * (sizes[i] + std::abs(wide)) +
+                         of_floats * kEpsilon * (1.0 + std::abs(wide));
+    ASSERT_TRUE(error <= bound) << what << "[" << i << "] is " << float{values.elements[i]}
+                                << ", expected " << wide << " up to " << bound;
+  }
+}
+
+template <typename Element>
+void expect_rounded(const Values<Element>& values, const std::string& what,
+                    double of_floats = 8.0) {
+  expect_close(values, Doubles(values.wide.size(), 0.0), of_floats, what);
+}
+
+template <typename Element>
+class Half : public ::testing::Test {};
+using HalfTypes = ::testing::Types<BFloat16, Float16>;
+TYPED_TEST_SUITE(Half, HalfTypes, );
+
+TYPED_TEST(Half, BiasAndLayerNorm) {
+  for (const int64_t n : {5, 64, 1500}) {
+    const int64_t rows = 77;
+    Values<TypeParam> x("x", rows * n, 2.0);
+    Values<TypeParam> gamma("gamma", n);
+    Values<TypeParam> beta("beta", n);
+    Values<TypeParam> dy("dy", rows * n);
+    Values<TypeParam> biased(rows * n);
+    Values<TypeParam> y(rows * n);
+    Values<TypeParam> dx(rows * n);
+    Values<float> mean(rows);
+    Values<float> rstd(rows);
+    Values<float> db(n);
+    Values<float> dgamma(n);
+    Values<float> dbeta(n);
+    run_both([&](Stream& s, auto of) {
+      bias_forward(s, of(x), of(beta), of(biased), rows, n);
+      bias_backward(s, of(dy), of(db), rows, n, false);
+      layer_norm_forward(s, of(x), of(gamma), of(beta), of(y), of(mean), of(rstd), rows, n, 1e-5F);
+      layer_norm_backward(s, of(x), of(gamma), of(mean), of(rstd), of(dy), of(dx), of(dgamma),
+                          of(dbeta), rows, n, false);
+    });
+    expect_rounded(biased, "biased");
+    expect_rounded(db, "db", 2.0 * rows);
+    expect_rounded(mean, "mean");
+    expect_rounded(rstd, "rstd");
+    expect_rounded(y, "y");
+    expect_rounded(dgamma, "dgamma", 4.0 * rows);
+    expect_rounded(dbeta, "dbeta", 2.0 * rows);
+    expect_rounded(dx, "dx");
+  }
+}
+
+// Probabilities P and gradients dS of scores may be rounded to elements before they are multiplied.
+// An element of y or dqkv then is off by a rounding of the sum of its products' sizes.
+struct Sizes {
+  Doubles y;
+  Doubles dqkv;
+};
+
+Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& size, bool causal) {
+  const auto [batch, sequence, heads, head] = size;
+  Sizes sizes{Doubles(dy.size(), 0.0), Doubles(qkv.size(), 0.0)};
+  const auto product = [&](const float* a, const float* b) {
+    return std::inner_product(a, a + size.head, b, 0.0);
+  };
+  for (int64_t query = 0; query < batch * heads * sequence; ++query) {
+    const int64_t b = query / sequence / heads;
+    const int64_t h = query / sequence % heads;
+    const int64_t i = query % sequence;
+    // Where the vectors of a position begin: q, k, v in qkv, and y.
+    const auto at = [&](int64_t s, int64_t which) {
+      return (((b * size.sequence + s) * 3 + which) * size.heads + h) * size.head;
+    };
+    const int64_t at_y = ((b * sequence + i) * heads + h) * head;
+    const int64_t keys = causal ? i + 1 : sequence;
+    const double scale = 1.0 / std::sqrt(static_cast<double>(head));
+    Doubles p;
+    Doubles dp;
+    for (int64_t j = 0; j < keys; ++j) {
+      p.push_back(std::exp(scale * product(&qkv[at(i, 0)], &qkv[at(j, 1)])));
+      dp.push_back(product(&dy[at_y], &qkv[at(j, 2)]));
+    }
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    const double d = dot(p, dp) / sum;
+    for (int64_t j = 0; j < keys; ++j) {
+      const double weight = p[j] / sum;
+      const double ds = std::abs(weight * (dp[j] - d) * scale);
+      for (int64_t l = 0; l < head; ++l) {
+        sizes.y[at_y + l] += weight * std::abs(qkv[at(j, 2) + l]);
+        sizes.dqkv[at(i, 0) + l] += ds * std::abs(qkv[at(j, 1) + l]);
+        sizes.dqkv[at(j, 1) + l] += ds * std::abs(qkv[at(i, 0) + l]);
+        sizes.dqkv[at(j, 2) + l] += weight * std::abs(dy[at_y + l]);
+      }
+    }
+  }
+  return sizes;
+}
+
+TYPED_TEST(Half, Attention) {
+  for (const AttentionSize size : {AttentionSize{2, 5, 3, 4},
+                                   {1, 1, 1, 1},
+                                   {1, 64, 1, 64},
+                                   {1, 131, 1, 5},    // rows that are not aligned
+                                   {2, 70, 2, 33},    //
+                                   {1, 150, 1, 24},   //
+                                   {1, 129, 1, 128},  // the longer tiles
+                                   {1, 67, 2, 72},    //
+                                   {1, 65, 1, 136},   // too long for tiles
+                                   {2, 0, 2, 4},
+                                   {2, 5, 0, 4}}) {
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
+                                        << " " << size.head << " causal " << causal);
+      const int64_t n = size.batch * size.sequence * size.heads * size.head;
+      Values<TypeParam> qkv("qkv", 3 * n);
+      Values<TypeParam> y(n);
+      Values<TypeParam> dy("dy", n);
+      Values<TypeParam> dqkv(3 * n);
+      Values<float> lse(size.batch * size.heads * size.sequence);
+      run_both(
+          [&](Stream& s, auto of) { attention_forward(s, of(qkv), of(y), of(lse), size, causal); });
+      const Sizes sizes = sizes_of_sums(qkv.wide, dy.wide, size, causal);
+      expect_rounded(lse, "lse", 64.0);
+      expect_close(y, sizes.y, 64.0, "y");
+      y.wide.assign(y.elements.begin(), y.elements.end());
+      run_both([&](Stream& s, auto of) {
+        attention_backward(s, of(qkv), of(y), of(lse), of(dy), of(dqkv), size, causal);
+      });
+      expect_close(dqkv, sizes.dqkv, 128.0, "dqkv");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing
