@@ -13,6 +13,17 @@
 #include "train/schedule.h"
 
 namespace hidup {
+namespace {
+
+Executor::Order order_of(const Deck& deck) {
+  if (deck.train.overlap == "off") {
+    return Executor::Order::in_turn;
+  }
+  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
+                                            : Executor::Order::recorded;
+}
+
+}  // namespace
 
 Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
                  double start, const TrainingOutputs& outputs)
@@ -28,8 +39,7 @@ void Trainer::run() {
     fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
                 inputs);
   };
-  const Executor::Order order =
-      deck_.train.overlap == "off" ? Executor::Order::in_turn : Executor::Order::overlapped;
+  const Executor::Order order = order_of(deck_);
   StepInputs batch;
   StepInputs next;
   fill(1, batch);
