@@ -272,9 +272,10 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.memory_bandwidth; }},
       {.name = "cluster.device.graph",
-       .doc = "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
-              "where the device and what carries the collectives can. off: instruction by "
-              "instruction; the results are the same.",
+       .doc =
+           "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
+           "where the device and what carries the collectives can. off: instruction by "
+           "instruction; the results are the same.",
        .fallback = "auto",
        .choices = {"auto", "off"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},

@@ -39,8 +39,8 @@ class Executor {
   const MemoryPlan& plan() const { return plan_; }
 
   // overlapped: as the program says. in_turn: each instruction after the one before it in the list,
-  // so that the times are those of instructions alone. recorded: overlapped, but the device gets the
-  // whole step at once, as recorded after the first one, where it and the communicators can.
+  // so that the times are those of instructions alone. recorded: overlapped, but the device gets
+  // the whole step at once, as recorded after the first one, where it and the communicators can.
   enum class Order { overlapped, in_turn, recorded };
   // Starts a step and returns at once. `inputs` must stay until wait() returns.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
