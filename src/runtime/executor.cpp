@@ -79,10 +79,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
   initialize_parameters(seed);
 }
 
-Executor::~Executor() {
-  recording_.reset();
-  streams_.clear();
-}
+Executor::~Executor() = default;
 
 void Executor::initialize_parameters(uint64_t seed) {
   std::vector<float> start;

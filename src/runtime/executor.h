@@ -26,8 +26,7 @@ struct StepInputs {
 class Executor {
  public:
   // `plan`: this rank's, verified. `groups`: of the program's mesh; they and the device outlive the
-  // executor.
-  // Allocates the arena and starts the parameters from their random numbers. Throws
+  // executor. Allocates the arena and starts the parameters from their random numbers. Throws
   // Error(out_of_memory) with the largest values where it does not fit.
   Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
            const MeshGroups& groups, int threads, uint64_t seed);
