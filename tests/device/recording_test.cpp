@@ -5,6 +5,8 @@
 #include <chrono>
 #include <functional>
 #include <stdexcept>
+#include <stop_token>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -148,9 +150,8 @@ TEST_F(DeviceRecording, EveryReplayRenewsTheTimesOfEvents) {
 TEST_F(DeviceRecording, IsNotDisturbedByThreadsThatAskForEvents) {
   const std::unique_ptr<Event> event = device_->create_event();
   std::atomic<bool> asked = false;
-  std::atomic<bool> stop = false;
-  std::jthread other([&] {
-    while (!stop) {
+  std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
       EXPECT_TRUE(event->reached());
       asked = true;
     }
@@ -162,7 +163,7 @@ TEST_F(DeviceRecording, IsNotDisturbedByThreadsThatAskForEvents) {
       std::this_thread::yield();
     }
   });
-  stop = true;
+  other.request_stop();
   other.join();
   recording->replay();
   a_->synchronize();
