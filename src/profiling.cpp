@@ -228,11 +228,13 @@ ProfileKey profile_key(const ProfileSubject& subject) {
     hosts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
   std::vector<std::string> seen;
-  ProfileKey key{.build = fmt::format("{} {}{}", program_version(), git_commit(),
-                                      git_dirty() ? " with changes" : ""),
-                 .device = fmt::format("{}, {} thread(s)", subject.device.name(), subject.threads),
-                 .libraries = {mpi_library_version(), kernels::matmul_library_version()},
-                 .mesh = subject.mesh};
+  ProfileKey key{
+      .build = fmt::format("{} {}{}", program_version(), git_commit(),
+                           git_dirty() ? " with changes" : ""),
+      .device = fmt::format("{}, {} thread(s){}", subject.device.name(), subject.threads,
+                            subject.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
+      .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+      .mesh = subject.mesh};
   for (const std::string& host : hosts) {
     auto found = std::ranges::find(seen, host);
     if (found == seen.end()) {

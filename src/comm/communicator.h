@@ -20,6 +20,9 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether what device collectives give to a stream can be recorded (Device::record()): work of
+  // the device alone, with nothing that the host does for it.
+  virtual bool capturable() const { return false; }
 
   // Device collectives: in stream order, on the memory the stream's device
   // computes on. Every rank issues the same ones in the same order, all on one

@@ -80,6 +80,7 @@ struct ClusterDeck {
   std::optional<int64_t> device_memory;    // bytes; none: what the machine has
   std::optional<double> device_flops;      // flop/s
   std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
+  std::string device_graph;                // auto, off
   std::vector<MeshAxis> mesh;              // outermost axis first
   std::string comm_backend;
   double heartbeat_timeout_s = 0.0;  // key cluster.comm.heartbeat_timeout

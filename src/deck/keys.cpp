@@ -277,6 +277,14 @@ std::vector<Key> cluster_keys() {
        .range = {.min = 0, .above_min = true},
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.memory_bandwidth; }},
+      {.name = "cluster.device.graph",
+       .doc =
+           "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
+           "where the device and what carries the collectives can. off: instruction by "
+           "instruction; the results are the same.",
+       .fallback = "auto",
+       .choices = {"auto", "off"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},
       {.name = "cluster.mesh",
        .doc = "The axes along which the ranks are arranged, outermost first; the product of "
               "their sizes is the number of ranks.",

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,16 @@ class Stream {
   virtual void synchronize() = 0;
 };
 
+// Work that streams were given once, to be done any number of times.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  // Gives it to the first of its streams, which does it as they all did: in the order of each,
+  // waits for events kept, times of events renewed. It begins when work given to that stream before
+  // is done and ends before work given to it later; the other streams have no part in it.
+  virtual void replay() = 0;
+};
+
 // Memory of the device, zeroed, aligned to kAlignment bytes.
 class Buffer {
  public:
@@ -87,6 +98,13 @@ class Device {
   // `threads`: size of the OpenMP team that work on this stream may use.
   virtual std::unique_ptr<Stream> create_stream(const std::string& name, int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
+  // Records what `issue` gives to the streams, instead of doing it; null, and `issue` is not
+  // called, where the back end cannot. `issue` runs on this thread; it gives work to these streams
+  // only, waits for events that it recorded itself, and neither synchronizes nor needs memory that
+  // was not there before: all of it ran once before. Throws what `issue` throws. The recording ends
+  // before the streams and events do.
+  virtual std::unique_ptr<Recording> record(std::span<Stream* const> streams,
+                                            const std::function<void()>& issue) = 0;
 };
 
 // Throws Error(unavailable) for another kind than device_kind(), and where the machine has no such

@@ -1,6 +1,9 @@
 #include "runtime/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <utility>
 
@@ -12,6 +15,7 @@
 namespace hidup {
 
 struct Executor::Bound {
+  std::string name;
   std::function<void(Stream&)> issue;
   std::unique_ptr<Event> start;
   std::unique_ptr<Event> end;
@@ -36,11 +40,18 @@ int64_t largest_message(const Program& program, const MemoryPlan& plan) {
   return largest;
 }
 
+bool all_capturable(const Program& program, const MeshGroups& groups) {
+  return std::ranges::all_of(program.instructions, [&](const Instruction& instruction) {
+    return collective_of(instruction.opcode).empty() ||
+           groups.axis(static_cast<size_t>(instruction.axis)).capturable();
+  });
+}
+
 }  // namespace
 
 Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
                    const MeshGroups& groups, int threads, uint64_t seed)
-    : program_(program), rank_(rank), plan_(std::move(plan)) {
+    : program_(program), device_(device), rank_(rank), plan_(std::move(plan)) {
   try {
     arena_ = device.allocate(plan_.bytes);
   } catch (const Error& error) {
@@ -61,15 +72,15 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
                         groups,
                         seed};
   for (const Instruction& instruction : program_.instructions) {
-    bound_.push_back({bind(instruction, binding), device.create_event(), device.create_event()});
+    bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
+                      bind(instruction, binding), device.create_event(), device.create_event()});
   }
+  recordable_ = all_capturable(program_, groups);
   times_.resize(bound_.size());
   initialize_parameters(seed);
 }
 
-Executor::~Executor() {
-  streams_.clear();
-}
+Executor::~Executor() = default;
 
 void Executor::initialize_parameters(uint64_t seed) {
   std::vector<float> start;
@@ -105,6 +116,7 @@ void Executor::initialize_parameters(uint64_t seed) {
 }
 
 void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
+  step_range_.emplace(fmt::format("step {}", step));
   host_state_ = {.step = static_cast<uint64_t>(step),
                  .learning_rate = static_cast<float>(learning_rate),
                  .loss_scale = loss_scale_,
@@ -119,6 +131,25 @@ void Executor::start(int64_t step, double learning_rate, const StepInputs& input
   };
   copy(program_.tokens, inputs.tokens);
   copy(program_.targets, inputs.targets);
+  if (order != Order::recorded || !issued_ || !replay()) {
+    issue(order);
+    issued_ = true;
+  }
+}
+
+bool Executor::replay() {
+  if (recordable_ && recording_ == nullptr) {
+    const std::array<Stream*, kStreams> streams = {streams_[0].get(), streams_[1].get()};
+    recording_ = device_.record(streams, [this] { issue(Order::recorded); });
+    recordable_ = recording_ != nullptr;
+  }
+  if (recordable_) {
+    recording_->replay();
+  }
+  return recordable_;
+}
+
+void Executor::issue(Order order) {
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
     Stream& stream = *streams_[static_cast<size_t>(instruction.stream)];
@@ -128,6 +159,7 @@ void Executor::start(int64_t step, double learning_rate, const StepInputs& input
     if (order == Order::in_turn && i > 0) {
       stream.wait(*bound_[i - 1].end);
     }
+    const NamedRange range(bound_[i].name);
     stream.record(*bound_[i].start);
     bound_[i].issue(stream);
     stream.record(*bound_[i].end);
@@ -138,6 +170,7 @@ void Executor::wait() {
   for (const auto& stream : streams_) {
     stream->synchronize();
   }
+  step_range_.reset();
   std::ranges::transform(bound_, times_.begin(), [](const Bound& bound) {
     return Interval{bound.start->seconds(), bound.end->seconds()};
   });

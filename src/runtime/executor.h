@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cost/busy.h"
+#include "device/annotate.h"
 #include "device/device.h"
 #include "kernels/step_state.h"
 #include "program/memory.h"
@@ -23,8 +25,8 @@ struct StepInputs {
 
 class Executor {
  public:
-  // `plan`: this rank's, verified. `groups`: of the program's mesh; they outlive the executor.
-  // Allocates the arena and starts the parameters from their random numbers. Throws
+  // `plan`: this rank's, verified. `groups`: of the program's mesh; they and the device outlive the
+  // executor. Allocates the arena and starts the parameters from their random numbers. Throws
   // Error(out_of_memory) with the largest values where it does not fit.
   Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
            const MeshGroups& groups, int threads, uint64_t seed);
@@ -36,8 +38,9 @@ class Executor {
   const MemoryPlan& plan() const { return plan_; }
 
   // overlapped: as the program says. in_turn: each instruction after the one before it in the list,
-  // so that the times are those of instructions alone.
-  enum class Order { overlapped, in_turn };
+  // so that the times are those of instructions alone. recorded: overlapped, but the device gets
+  // the whole step at once, as recorded after the first one, where it and the communicators can.
+  enum class Order { overlapped, in_turn, recorded };
   // Starts a step and returns at once. `inputs` must stay until wait() returns.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
              Order order = Order::overlapped);
@@ -66,8 +69,12 @@ class Executor {
     return arena_->data() + plan_.offsets[static_cast<size_t>(value)];
   }
   void initialize_parameters(uint64_t seed);
+  void issue(Order order);
+  // False where the step cannot be recorded.
+  bool replay();
 
   const Program& program_;
+  Device& device_;
   int64_t rank_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> arena_;
@@ -77,7 +84,11 @@ class Executor {
   int64_t skipped_ = 0;
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
-  std::vector<std::unique_ptr<Stream>> streams_;  // by StreamKind; last: they use all of the above
+  bool recordable_ = true;  // as far as is known
+  bool issued_ = false;     // a step was: all that is made at first use is there
+  std::vector<std::unique_ptr<Stream>> streams_;  // by StreamKind; they use all of the above
+  std::unique_ptr<Recording> recording_;          // uses the streams
+  std::optional<NamedRange> step_range_;          // from start() to wait()
 };
 
 }  // namespace hidup

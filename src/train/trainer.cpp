@@ -20,6 +20,14 @@ DType parameter_dtype(const Program& program) {
   return found == program.values.end() ? DType::f32 : found->dtype;
 }
 
+Executor::Order order_of(const Deck& deck) {
+  if (deck.train.overlap == "off") {
+    return Executor::Order::in_turn;
+  }
+  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
+                                            : Executor::Order::recorded;
+}
+
 }  // namespace
 
 Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
@@ -37,8 +45,7 @@ void Trainer::run() {
     fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
                 inputs);
   };
-  const Executor::Order order =
-      deck_.train.overlap == "off" ? Executor::Order::in_turn : Executor::Order::overlapped;
+  const Executor::Order order = order_of(deck_);
   StepInputs batch;
   StepInputs next;
   fill(1, batch);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 
+#include "capture.h"
 #include "cuda_runtime.h"
 #include "cuda_shim/fault.h"
 #include "state.h"
@@ -99,6 +100,9 @@ thread_local int current_device = 0;
 
 cudaError_t allocate(void** data, size_t bytes, bool pinned) {
   *data = nullptr;
+  if (const auto error = refuse_unsafe()) {
+    return *error;
+  }
   if (bytes == 0) {
     return cudaSuccess;
   }
@@ -122,6 +126,9 @@ cudaError_t allocate(void** data, size_t bytes, bool pinned) {
 cudaError_t release(void* data, bool pinned) {
   if (data == nullptr) {
     return cudaSuccess;
+  }
+  if (const auto error = refuse_unsafe()) {
+    return *error;
   }
   size_t bytes = 0;
   {
@@ -224,6 +231,24 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure:
       return "cudaErrorLaunchFailure";
+    case cudaErrorIllegalState:
+      return "cudaErrorIllegalState";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge:
+      return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched:
+      return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined:
+      return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread:
+      return "cudaErrorStreamCaptureWrongThread";
   }
   return "unrecognized error code";
 }
@@ -250,6 +275,24 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure:
       return "unspecified launch failure";
+    case cudaErrorIllegalState:
+      return "the operation cannot be performed in the present state";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureMerge:
+      return "operation would result in a merge of separate capture sequences";
+    case cudaErrorStreamCaptureUnmatched:
+      return "capture was not ended in the same stream as it began";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
+    case cudaErrorStreamCaptureWrongThread:
+      return "attempt to terminate a thread-local capture sequence from another thread";
   }
   return "unrecognized error code";
 }
@@ -355,10 +398,16 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
+  if (const auto error = cuda_shim::refuse_unsafe()) {
+    return *error;
+  }
   return cudaMemsetAsync(data, value, bytes, nullptr);  // the host does not wait for it
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  if (const auto error = cuda_shim::refuse_unsafe()) {
+    return *error;
+  }
   const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "block.h"
+#include "capture.h"
 #include "state.h"
 
 namespace cuda_shim {
@@ -22,8 +23,7 @@ cudaError_t give(cudaStream_t stream, std::function<void()> task) {
   if (fault_set()) {
     return set_error(cudaErrorLaunchFailure);
   }
-  stream_or_default(stream).give(std::move(task));
-  return cudaSuccess;
+  return stream_or_default(stream).give(std::move(task));
 }
 
 }  // namespace
@@ -38,13 +38,14 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
     return set_error(cudaErrorInvalidConfiguration);
   }
   static std::atomic<uint64_t> launches = 0;
-  return give(config.stream, [grid, block, kernel = std::move(kernel), launch = launches++] {
-    try {
-      run_kernel(kernel, grid, block, launch);
-    } catch (const Fault& fault) {
-      set_fault(fault.what());
-    }
-  });
+  return give(
+      config.stream, [grid, block, kernel = std::move(kernel), launch = launches++]() mutable {
+        try {
+          run_kernel(kernel, grid, block, launch++);  // in a graph, in another order every time
+        } catch (const Fault& fault) {
+          set_fault(fault.what());
+        }
+      });
 }
 
 }  // namespace cuda_shim
@@ -62,12 +63,16 @@ CudaShimStream::~CudaShimStream() {
   worker_.join();
 }
 
-void CudaShimStream::give(std::function<void()> task) {
+cudaError_t CudaShimStream::give(std::function<void()> task) {
+  if (const auto answer = cuda_shim::capture_work(*this, task)) {
+    return *answer;
+  }
   {
     const std::lock_guard lock(mutex_);
     tasks_.push_back({std::move(task), false});
   }
   given_.notify_one();
+  return cudaSuccess;
 }
 
 void CudaShimStream::give_always(std::function<void()> task) {
@@ -123,20 +128,29 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (stream == nullptr) {
     return set_error(cudaErrorInvalidResourceHandle);
   }
+  cuda_shim::forget(*stream);
   delete stream;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  cuda_shim::stream_or_default(stream).synchronize();
+  CudaShimStream& awaited = cuda_shim::stream_or_default(stream);
+  if (const auto error = cuda_shim::refuse_wait(awaited)) {
+    return *error;
+  }
+  awaited.synchronize();
   return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  CudaShimStream& asked = cuda_shim::stream_or_default(stream);
+  if (const auto error = cuda_shim::refuse_wait(asked)) {
+    return *error;
+  }
   if (cuda_shim::fault_set()) {
     return set_error(cudaErrorLaunchFailure);
   }
-  return cuda_shim::stream_or_default(stream).idle() ? cudaSuccess : cudaErrorNotReady;
+  return asked.idle() ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
@@ -175,40 +189,74 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
+int64_t CudaShimEvent::State::expect() {
+  const std::lock_guard lock(mutex);
+  return ++given;
+}
+
+void CudaShimEvent::State::reach(int64_t recording) {
+  {
+    const std::lock_guard lock(mutex);
+    milliseconds = cuda_shim::now_ms();
+    reached = recording;
+  }
+  changed.notify_all();
+}
+
+bool CudaShimEvent::recorded() const {
+  const std::lock_guard lock(state->mutex);
+  return state->given > 0;
+}
+
 // Events are reached after a fault too, so that nobody waits for ever.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  CudaShimStream& recorder = cuda_shim::stream_or_default(stream);
+  if (const auto answer = cuda_shim::capture_record(*event, recorder)) {
+    return *answer;
+  }
+  recorder.give_always(
+      [state = event->state, recording = event->state->expect()] { state->reach(recording); });
+  return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordDefault) {
+    return cudaEventRecord(event, stream);
+  }
+  const auto answer =
+      cuda_shim::capture_work(cuda_shim::stream_or_default(stream), nullptr, event->state);
+  return flags == cudaEventRecordExternal && answer ? *answer : set_error(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  CudaShimStream& waiter = cuda_shim::stream_or_default(stream);
+  if (const auto answer = cuda_shim::capture_wait(*event, waiter)) {
+    return *answer;
+  }
   const std::shared_ptr<CudaShimEvent::State> state = event->state;
   int64_t recording = 0;
   {
     const std::lock_guard lock(state->mutex);
-    recording = ++state->given;
+    recording = state->given;
   }
-  cuda_shim::stream_or_default(stream).give_always([state, recording] {
-    {
-      const std::lock_guard lock(state->mutex);
-      state->milliseconds = cuda_shim::now_ms();
-      state->reached = recording;
-    }
-    state->changed.notify_all();
-  });
-  return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const std::shared_ptr<CudaShimEvent::State> state = event->state;
-  const std::lock_guard lock(state->mutex);
-  return cuda_shim::give(stream, [state, recording = state->given] {
+  return recording == 0 ? cudaSuccess : cuda_shim::give(stream, [state, recording] {
     std::unique_lock wait_lock(state->mutex);
     state->changed.wait(wait_lock, [&] { return state->reached >= recording; });
   });
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const auto error = cuda_shim::refuse_wait(*event)) {
+    return *error;
+  }
   const std::lock_guard lock(event->state->mutex);
   return event->state->reached >= event->state->given ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const auto error = cuda_shim::refuse_wait(*event)) {
+    return *error;
+  }
   CudaShimEvent::State& state = *event->state;
   std::unique_lock lock(state.mutex);
   state.changed.wait(lock, [&] { return state.reached >= state.given; });

@@ -64,6 +64,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    memory: 2GiB\n"
             "    flops: auto\n"
             "    memory_bandwidth: auto\n"
+            "    graph: auto\n"
             "  mesh:\n"
             "    - name: \"node\"\n"
             "      size: 2\n"

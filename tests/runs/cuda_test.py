@@ -7,6 +7,8 @@ import os
 import re
 import unittest
 
+import h5py
+
 import harness
 
 OUT_OF_MEMORY, UNAVAILABLE = 4, 8
@@ -37,6 +39,64 @@ class CudaTest(harness.RunTest):
     def test_repetition_is_exact(self):
         one, again = self.train(2), self.train(2)
         self.assertEqual(one.loss.tolist(), again.loss.tolist())
+
+    def ranges(self, ranks, *more, steps):
+        """Of every rank, the names of the NVTX ranges of its run as a tree: [(name, [...]), ...]."""
+        prefix = self.folder / "nvtx"
+        self.assert_done(harness.run(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more),
+                                     env={"CUDA_SHIM_NVTX": str(prefix)}))
+        trees = []
+        for path in self.folder.glob("nvtx.[0-9]*"):
+            open_ranges = [("", [])]
+            for line in path.read_text().splitlines():
+                if line == "pop":
+                    open_ranges.pop()
+                else:
+                    open_ranges[-1][1].append((line.removeprefix("push hidup: "), []))
+                    open_ranges.append(open_ranges[-1][1][-1])
+            self.assertEqual(len(open_ranges), 1, f"{path}: unbalanced")
+            trees.append(open_ranges[0][1])
+            path.unlink()
+        (self.folder / "nvtx.h5").unlink()
+        self.assertEqual(len(trees), ranks)
+        return trees
+
+    def test_a_graph_gives_the_same_bits(self):
+        """Of every step: the learning rate, the data and dropout change, the graph does not."""
+        self.write_deck(moe="{experts: 3, every: 2, router: top2, capacity_factor: 1.25}")
+        runs = []
+        for graph in ("off", "auto"):
+            runs.append(self.train(1, f"cluster.device.graph={graph}", "train.microbatches=2",
+                                   "train.schedule=cosine", "train.warmup_steps=5", steps=40))
+        self.assertEqual(runs[0].loss.tolist(), runs[1].loss.tolist())
+        self.assertEqual(runs[0].grad_norm.tolist(), runs[1].grad_norm.tolist())
+        for name, gradient in runs[0].gradients.items():
+            self.assertEqual(gradient.tolist(), runs[1].gradients[name].tolist(), name)
+        with h5py.File(runs[1].path) as file:
+            step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
+        self.assertTrue((end >= start).all())
+        for i in (2, 3):  # recorded and replayed: the times are of that step
+            self.assertGreater(start[step == i].min(), end[step == i - 1].max())
+
+    def test_what_is_recorded(self):
+        """Instructions are given one by one in the first step, once more to record them, and never
+        again; with MPI, which the host calls, in every step."""
+        def instructions(tree):
+            return [[name for name, _ in children] for _, children in tree]
+
+        tree, = self.ranges(1, steps=4)
+        self.assertEqual([name for name, _ in tree], [f"step {i}" for i in range(1, 5)])
+        first, second, *rest = instructions(tree)
+        self.assertGreater(len(first), 50)
+        self.assertIn("embedding embedding", first)
+        self.assertEqual(second, first)
+        self.assertEqual(rest, [[], []])
+        tree, = self.ranges(1, "cluster.device.graph=off", steps=3)
+        self.assertEqual(instructions(tree), [first] * 3)
+        for tree in self.ranges(2, "cluster.comm.backend=mpi", steps=3):
+            one, *rest = instructions(tree)
+            self.assertIn("all_reduce", " ".join(one))
+            self.assertEqual(rest, [one] * 2)
 
     def launch(self, ranks, *more, **environment):
         return harness.run(ranks, self.train_args("out.h5", "train.steps=1", *more),

@@ -1,0 +1,121 @@
+// Inside the CUDA back end: events, and the clock that their times are on.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "core/check.h"
+#include "device/cuda_check.h"
+#include "device/device.h"
+
+namespace hidup {
+
+// A CUDA event that owns its handle.
+class EventHandle {
+ public:
+  explicit EventHandle(unsigned flags = cudaEventDefault) {
+    check_cuda(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
+  }
+  ~EventHandle() { cudaEventDestroy(event_); }
+  EventHandle(const EventHandle&) = delete;
+  EventHandle& operator=(const EventHandle&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+// Relates CUDA's time, known only as the milliseconds between two events, to monotonic_seconds().
+// They come in single precision, so the event that times are measured from is renewed.
+class CudaClock {
+ public:
+  CudaClock() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
+    mark(*base_);
+    base_seconds_ = monotonic_seconds();
+  }
+  ~CudaClock() { cudaStreamDestroy(stream_); }
+  CudaClock(const CudaClock&) = delete;
+  CudaClock& operator=(const CudaClock&) = delete;
+
+  double seconds_of(cudaEvent_t event) {
+    const std::lock_guard lock(mutex_);
+    return base_seconds_ + seconds_between(base_->get(), event);
+  }
+
+  void renew() {
+    constexpr double kOld = 1.0;  // seconds, of which single precision resolves 60 ns
+    const std::lock_guard lock(mutex_);
+    if (monotonic_seconds() - base_seconds_ < kOld) {
+      return;
+    }
+    mark(*next_);
+    base_seconds_ += seconds_between(base_->get(), next_->get());
+    std::swap(base_, next_);
+  }
+
+ private:
+  void mark(const EventHandle& event) {
+    check_cuda(cudaEventRecord(event.get(), stream_), "cudaEventRecord");
+    check_cuda(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
+  }
+
+  static double seconds_between(cudaEvent_t from, cudaEvent_t to) {
+    float milliseconds = 0.0F;
+    check_cuda(cudaEventElapsedTime(&milliseconds, from, to), "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+  std::mutex mutex_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<EventHandle> base_ = std::make_unique<EventHandle>();
+  std::unique_ptr<EventHandle> next_ = std::make_unique<EventHandle>();
+  double base_seconds_ = 0.0;
+};
+
+// In a graph an event that orders streams is an edge and has no time, and one that has a time is a
+// node and orders nobody. So a captured event is two.
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(std::shared_ptr<CudaClock> clock, int device)
+      : clock_(std::move(clock)), device_(device) {}
+
+  double seconds() const override { return clock_->seconds_of(time_.get()); }
+  bool reached() const override {
+    cudaSetDevice(device_);  // any thread asks; one that never did would wake device 0 for it
+    return cudaEventQuery(time_.get()) == cudaSuccess;
+  }
+
+  void record(cudaStream_t stream) {
+    check_cuda(cudaEventRecord(time_.get(), stream), "cudaEventRecord");
+  }
+  void make_wait(cudaStream_t stream) const {
+    check_cuda(cudaStreamWaitEvent(stream, time_.get(), 0), "cudaStreamWaitEvent");
+  }
+
+  // The same in a stream that is captured. Every launch of the graph renews the time.
+  void record_captured(cudaStream_t stream) {
+    if (order_ == nullptr) {
+      order_ = std::make_unique<EventHandle>(cudaEventDisableTiming);
+    }
+    check_cuda(cudaEventRecordWithFlags(time_.get(), stream, cudaEventRecordExternal),
+               "cudaEventRecordWithFlags");
+    check_cuda(cudaEventRecord(order_->get(), stream), "cudaEventRecord");
+  }
+  void make_captured_wait(cudaStream_t stream) const {
+    check(order_ != nullptr, "a recording waits for an event that is not in it");
+    check_cuda(cudaStreamWaitEvent(stream, order_->get(), 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  std::shared_ptr<CudaClock> clock_;
+  int device_;
+  EventHandle time_;
+  std::unique_ptr<EventHandle> order_;  // from the first capture on
+};
+
+}  // namespace hidup

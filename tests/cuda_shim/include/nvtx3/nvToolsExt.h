@@ -1,0 +1,31 @@
+// The calls of NVTX that hidup uses. With the environment variable CUDA_SHIM_NVTX=PREFIX a process
+// writes what its ranges do to PREFIX.<process id>: a line "push NAME" or "pop" each.
+#pragma once
+
+#include <cstdint>
+
+#define NVTX_VERSION 3
+#define NVTX_EVENT_ATTRIB_STRUCT_SIZE (static_cast<uint16_t>(sizeof(nvtxEventAttributes_t)))
+
+enum nvtxMessageType_t { NVTX_MESSAGE_UNKNOWN = 0, NVTX_MESSAGE_TYPE_ASCII = 1 };
+
+union nvtxMessageValue_t {
+  const char* ascii;
+  const wchar_t* unicode;
+};
+
+struct nvtxEventAttributes_t {
+  uint16_t version;
+  uint16_t size;
+  int32_t messageType;
+  nvtxMessageValue_t message;
+};
+
+struct CudaShimDomain;
+using nvtxDomainHandle_t = CudaShimDomain*;
+
+nvtxDomainHandle_t nvtxDomainCreateA(const char* name);
+// How many ranges of the thread were open before, or a negative number where the event is invalid.
+int nvtxDomainRangePushEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event);
+// How many are left, or a negative number where none was open.
+int nvtxDomainRangePop(nvtxDomainHandle_t domain);
