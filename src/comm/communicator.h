@@ -47,6 +47,12 @@ class Communicator {
   // data: [count], replaced by rank 0's.
   virtual void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) = 0;
 
+  // Whether device collectives pass through the host: tasks in the stream, and its staging memory.
+  virtual bool through_host() const { return true; }
+  // Makes memory known that device collectives will use, until the result ends; all ranks of the
+  // group, each its own. Null where that makes no difference.
+  virtual std::shared_ptr<void> register_memory(void*, int64_t) { return nullptr; }
+
   // Host collectives: blocking, for small things outside the steps.
 
   virtual void barrier() = 0;

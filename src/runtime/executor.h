@@ -65,6 +65,7 @@ class Executor {
   int64_t rank_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> arena_;
+  std::vector<std::shared_ptr<void>> registered_;  // the arena, with those who send from it
   std::unique_ptr<Buffer> state_;
   kernels::StepState host_state_;
   std::vector<Bound> bound_;
