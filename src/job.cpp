@@ -67,8 +67,8 @@ namespace {
 // The ranks that use each GPU, by where it is.
 std::string shared_gpu(const std::vector<std::string>& gpus) {
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
-    const auto other = std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(),
-                                 gpus[rank]);
+    const auto other =
+        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
     if (other != gpus.end()) {
       return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
                          gpus[rank]);
@@ -133,11 +133,11 @@ void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, con
   const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
                             .register_buffers = cluster.register_buffers == "on"};
   collectively(world, [&] {
-    opened.groups.emplace(
-        world, mesh, [&](std::unique_ptr<Communicator> group, const std::string& axis) {
-          return make_nccl_communicator(std::move(group), axis, world.rank(), options,
-                                        *opened.watchdog);
-        });
+    opened.groups.emplace(world, mesh,
+                          [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+                            return make_nccl_communicator(std::move(group), axis, world.rank(),
+                                                          options, *opened.watchdog);
+                          });
   });
 }
 

@@ -40,8 +40,8 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
 // What carries the device collectives of a run, and its groups.
 struct Communication {
-  std::string backend;                 // mpi, nccl
-  std::optional<Watchdog> watchdog;    // of nccl
+  std::string backend;               // mpi, nccl
+  std::optional<Watchdog> watchdog;  // of nccl
   std::optional<MeshGroups> groups;
 
   // Versions as loaded, for people: "NCCL 2.28.9"; empty for mpi, which is there in any case.

@@ -112,8 +112,9 @@ class Run {
     const std::unique_ptr<Device> device = open_device(deck, mpi_);
     open_communication(deck, mesh, mpi_, *device, communication_);
     const MeshGroups& groups = *communication_.groups;
-    const std::optional<Profile> profile = obtain_profile(
-        {deck, *graph, *data_.batches, mesh, world_, mpi_.host(), communication_, *device, threads});
+    const std::optional<Profile> profile =
+        obtain_profile({deck, *graph, *data_.batches, mesh, world_, mpi_.host(), communication_,
+                        *device, threads});
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
     // 4. Strategy, program, and what it is going to take.

@@ -54,7 +54,7 @@ class NcclCalls {
   std::string group_;
   int device_ = 0;
   std::mutex mutex_;
-  std::deque<Call> calls_;  // given, not seen to end
+  std::deque<Call> calls_;           // given, not seen to end
   std::vector<cudaEvent_t> events_;  // not in use
   cudaEvent_t start_ = nullptr;      // of the call that is being given
   int64_t number_ = 0;

@@ -163,8 +163,8 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     check_counts(send_counts, size(), "all_to_all of " + name);
     check_counts(receive_counts, size(), "all_to_all of " + name);
     const auto self = static_cast<size_t>(rank());
-    check(send_counts[self] == receive_counts[self],
-          "all_to_all of {}: a rank's own counts differ", name);
+    check(send_counts[self] == receive_counts[self], "all_to_all of {}: a rank's own counts differ",
+          name);
     if (size() == 1) {
       copy_elements(stream, receive, send, send_counts[0]);
       return;
@@ -349,8 +349,8 @@ bool has_nccl() {
 std::vector<LibraryVersion> nccl_libraries() {
   int loaded = 0;
   const ncclResult_t result = ncclGetVersion(&loaded);
-  return {{"NCCL", version_text(NCCL_VERSION_CODE),
-           result == ncclSuccess ? version_text(loaded) : ""}};
+  return {
+      {"NCCL", version_text(NCCL_VERSION_CODE), result == ncclSuccess ? version_text(loaded) : ""}};
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,

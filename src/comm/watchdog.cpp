@@ -120,7 +120,8 @@ std::string explain(const std::map<int, Standing>& standings) {
   return name.empty()
              ? text + "; it has come to none yet"
              : fmt::format("{}; {} {}", text,
-                           wait->missing_waits ? "it waits in" : "the last that it ended was", name);
+                           wait->missing_waits ? "it waits in" : "the last that it ended was",
+                           name);
 }
 
 }  // namespace
@@ -276,9 +277,9 @@ class Watchdog::Thread {
     // Not waited for: the receiver may be gone.
     const std::string& kept = sent_.emplace_back(text);
     MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(MPI_Isend(kept.data(), static_cast<int>(kept.size()), MPI_CHAR, to, tag, world_,
-                        &request),
-              "the watchdog");
+    check_mpi(
+        MPI_Isend(kept.data(), static_cast<int>(kept.size()), MPI_CHAR, to, tag, world_, &request),
+        "the watchdog");
     check_mpi(MPI_Request_free(&request), "the watchdog");
   }
 
@@ -307,9 +308,9 @@ class Watchdog::Thread {
   std::vector<WatchedGroup*> groups_;
   std::mutex lost_mutex_;
   std::string lost_;
-  Standing problem_;                 // of this rank
-  std::optional<double> told_;       // when this rank told of it
-  std::optional<double> asked_;      // rank 0: when it asked the others
+  Standing problem_;             // of this rank
+  std::optional<double> told_;   // when this rank told of it
+  std::optional<double> asked_;  // rank 0: when it asked the others
   std::map<int, Standing> standings_;
   std::deque<std::string> sent_;
   std::atomic<bool> closing_ = false;
