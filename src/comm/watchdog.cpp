@@ -70,12 +70,13 @@ struct Wait {
   bool missing_waits = false;  // itself for another rank
 };
 
-// What holds up the ranks: the longest wait for a rank that waits for nobody itself.
+// What holds up the ranks: a wait for a rank that waits for nobody itself, or else one that does not
+// end though all came; of several the longest.
 std::optional<Wait> worst_wait(const std::map<int, Standing>& standings) {
   std::optional<Wait> worst;
   std::tuple<bool, bool, double> most;
   const auto consider = [&](const Wait& wait) {
-    const std::tuple key(wait.missing && !wait.missing_waits, wait.missing.has_value(),
+    const std::tuple key(wait.missing && !wait.missing_waits, !wait.missing,
                          standings.at(wait.rank).place.seconds);
     if (!worst || key > most) {
       worst = wait;
@@ -86,12 +87,16 @@ std::optional<Wait> worst_wait(const std::map<int, Standing>& standings) {
     if (!standing.place.waiting) {
       continue;
     }
-    consider({rank});
+    bool complete = true;
     for (const int member : standing.members) {
       const auto found = standings.find(member);
       if (found == standings.end() || !found->second.waits_in(standing)) {
+        complete = false;
         consider({rank, member, found != standings.end() && found->second.place.waiting});
       }
+    }
+    if (complete) {
+      consider({rank});
     }
   }
   return worst;
