@@ -71,7 +71,7 @@ TEST_F(FakeNccl, MemoryOfTheHost) {
 }
 
 TEST_F(FakeNccl, RanksWithOtherCounts) {
-  EXPECT_EQ(all_reduce(data_, data_, g_rank == 0 ? 100 : 99), ncclSuccess);
+  all_reduce(data_, data_, g_rank == 0 ? 100 : 99);  // may be told already
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
   EXPECT_NE(std::string(ncclGetLastError(comm_)).find("99"), std::string::npos);
@@ -79,11 +79,9 @@ TEST_F(FakeNccl, RanksWithOtherCounts) {
 
 TEST_F(FakeNccl, RanksWithOtherCollectives) {
   if (g_rank == 0) {
-    EXPECT_EQ(all_reduce(data_, data_, 10), ncclSuccess);
+    all_reduce(data_, data_, 10);
   } else {
-    EXPECT_EQ(settled(comm_, ncclReduceScatter(data_, data_ + 50, 10, ncclFloat32, ncclSum, comm_,
-                                               stream_)),
-              ncclSuccess);
+    ncclReduceScatter(data_, data_ + 50, 10, ncclFloat32, ncclSum, comm_, stream_);
   }
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
@@ -95,7 +93,7 @@ TEST_F(FakeNccl, SendAndReceiveOfOtherCounts) {
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);
   EXPECT_EQ(ncclSend(data_, 10, ncclFloat32, right, comm_, stream_), ncclSuccess);
   EXPECT_EQ(ncclRecv(data_ + 50, 11, ncclFloat32, left, comm_, stream_), ncclSuccess);
-  EXPECT_EQ(settled(comm_, ncclGroupEnd()), ncclSuccess);
+  ncclGroupEnd();
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
 }
