@@ -443,7 +443,7 @@ ncclResult_t check_operation(const Operation& operation, ncclComm_t comm) {
 ncclResult_t give(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
   const ncclResult_t checked = check_operation(operation, comm);
   if (checked != ncclSuccess) {
-    group_error = checked;
+    group_error = group_depth > 0 ? checked : group_error;
     return checked;
   }
   const bool grouped = group_depth > 0;
