@@ -70,8 +70,8 @@ struct Wait {
   bool missing_waits = false;  // itself for another rank
 };
 
-// What holds up the ranks: a wait for a rank that waits for nobody itself, or else one that does not
-// end though all came; of several the longest.
+// What holds up the ranks: a wait for a rank that waits for nobody itself, or else one that does
+// not end though all came; of several the longest.
 std::optional<Wait> worst_wait(const std::map<int, Standing>& standings) {
   std::optional<Wait> worst;
   std::tuple<bool, bool, double> most;

@@ -298,9 +298,10 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
       {.name = "cluster.comm.backend",
-       .doc = "What carries the collectives. mpi: through the host's memory. nccl: between GPUs, of "
-              "which every rank needs one of its own; a program without it ends with exit code 8. "
-              "auto: nccl where it can be, else mpi.",
+       .doc =
+           "What carries the collectives. mpi: through the host's memory. nccl: between GPUs, of "
+           "which every rank needs one of its own; a program without it ends with exit code 8. "
+           "auto: nccl where it can be, else mpi.",
        .fallback = "auto",
        .choices = {"auto", "mpi", "nccl"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
