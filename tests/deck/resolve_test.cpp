@@ -78,7 +78,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    register_buffers: off\n"
             "    max_ctas: 0\n"
             "    heartbeat_timeout: 5s\n"
-            "    collective_timeout: 10min\n"
+            "    collective_timeout: 600s\n"
             "  profile: auto\n"
             "  profile_noise: 0\n"
             "  cost:\n"
