@@ -248,8 +248,10 @@ void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive
     const int in = piece(receive_count, done, max_piece_);
     const int to = out > 0 ? right() : MPI_PROC_NULL;
     const int from = in > 0 ? left() : MPI_PROC_NULL;
-    check_mpi(MPI_Sendrecv(at(send, done), out, kElement, to, 0, at(receive, done), in, kElement,
-                           from, 0, group_, MPI_STATUS_IGNORE),
+    // No address where there is nothing: one behind the end may belong to something else.
+    check_mpi(MPI_Sendrecv(out > 0 ? at(send, done) : nullptr, out, kElement, to, 0,
+                           in > 0 ? at(receive, done) : nullptr, in, kElement, from, 0, group_,
+                           MPI_STATUS_IGNORE),
               doing);
   }
 }
