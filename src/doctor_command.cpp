@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "comm/nccl_communicator.h"
 #include "commands.h"
 #include "core/units.h"
 #include "core/version.h"
@@ -37,6 +38,9 @@ std::string version_of_file(const std::string& name) {
 std::vector<LibraryVersion> libraries() {
   std::vector<LibraryVersion> all = device_libraries();
   all.push_back(kernels::matmul_library());
+  for (const LibraryVersion& library : nccl_libraries()) {
+    all.push_back(library);
+  }
   all.push_back(mpi_library());
   all.push_back(hdf5_library());
   all.push_back({"yaml-cpp", HIDUP_YAML_CPP_VERSION, version_of_file("libyaml-cpp")});

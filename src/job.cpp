@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/nccl_communicator.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/units.h"
@@ -59,6 +60,85 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
     device = make_device(options);
   });
   return device;
+}
+
+namespace {
+
+// The ranks that use each GPU, by where it is.
+std::string shared_gpu(const std::vector<std::string>& gpus) {
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto other =
+        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
+    if (other != gpus.end()) {
+      return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
+                         gpus[rank]);
+    }
+  }
+  return "";
+}
+
+// mpi or nccl.
+std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
+  Communicator& world = mpi.world();
+  const std::string& wanted = deck.cluster.comm_backend;
+  if (wanted == "nccl" && !has_nccl()) {
+    fail(ExitCode::unavailable,
+         "cluster.comm.backend is nccl, but this binary was built for {} ranks, without NCCL",
+         device_kind());
+  }
+  std::string shared;
+  if (has_nccl() && wanted != "mpi") {
+    const std::string mine = fmt::format("{} on {}", device.description(), mpi.host());
+    std::vector<std::string> gpus;
+    for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
+      gpus.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    shared = world.broadcast(shared_gpu(gpus));
+  }
+  if (wanted == "nccl" && !shared.empty()) {
+    fail(ExitCode::unavailable,
+         "cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank per GPU, or take "
+         "mpi",
+         shared);
+  }
+  const bool takes_nccl = has_nccl() && wanted != "mpi" && shared.empty();
+  log::info("collectives: {}", takes_nccl       ? "nccl"
+                               : shared.empty() ? "mpi"
+                                                : "mpi, because " + shared);
+  return takes_nccl ? "nccl" : "mpi";
+}
+
+}  // namespace
+
+std::vector<std::string> Communication::libraries() const {
+  std::vector<std::string> all;
+  if (backend == "nccl") {
+    for (const LibraryVersion& library : nccl_libraries()) {
+      all.push_back(library.name + " " + library.loaded);
+    }
+  }
+  return all;
+}
+
+void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, const Device& device,
+                        Communication& opened) {
+  const ClusterDeck& cluster = deck.cluster;
+  Communicator& world = mpi.world();
+  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
+  if (opened.backend == "mpi") {
+    opened.groups.emplace(world, mesh);
+    return;
+  }
+  opened.watchdog.emplace(cluster.collective_timeout_s);
+  const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
+                            .register_buffers = cluster.register_buffers == "on"};
+  collectively(world, [&] {
+    opened.groups.emplace(world, mesh,
+                          [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+                            return make_nccl_communicator(std::move(group), axis, world.rank(),
+                                                          options, *opened.watchdog);
+                          });
+  });
 }
 
 namespace {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "comm/mpi_session.h"
+#include "comm/watchdog.h"
 #include "cost/profile.h"
 #include "deck/deck.h"
 #include "device/device.h"
 #include "program/program.h"
+#include "runtime/mesh_groups.h"
 #include "sharding/strategy.h"
 #include "train/setup.h"
 
@@ -35,6 +37,20 @@ DeviceOptions own_device(const MpiSession& mpi);
 
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
+
+// What carries the device collectives of a run, and its groups.
+struct Communication {
+  std::string backend;               // mpi, nccl
+  std::optional<Watchdog> watchdog;  // of nccl
+  std::optional<MeshGroups> groups;
+
+  // Versions as loaded, for people: "NCCL 2.28.9"; empty for mpi, which is there in any case.
+  std::vector<std::string> libraries() const;
+};
+// As the deck has it, on the mesh of all ranks. Throws CollectiveError(unavailable) where that
+// cannot be.
+void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, const Device& device,
+                        Communication& opened);
 
 // What a search in a run rests on.
 struct SearchBasis {

@@ -47,11 +47,12 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     std::optional<Graph> graph;
     collectively(world, [&] { graph.emplace(make_graph(deck, decks.graph, data.vocab)); });
     const int threads = compute_threads(deck, world, mpi.host());
-    const MeshGroups groups(world, mesh);
     const std::unique_ptr<Device> device = open_device(deck, mpi);
+    Communication communication;
+    open_communication(deck, mesh, mpi, *device, communication);
     log::info("profile: {} rank(s) with {} thread(s) each", world.size(), threads);
     const Profile profile = measure_profile(
-        {deck, *graph, *data.batches, mesh, world, mpi.host(), groups, *device, threads},
+        {deck, *graph, *data.batches, mesh, world, mpi.host(), communication, *device, threads},
         ProfileEffort::thorough);
     collectively(world, [&] {
       if (world.rank() == 0) {

@@ -98,8 +98,9 @@ class Measurement {
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
-    profile.collectives = time_collectives(subject_.device, subject_.groups, subject_.mesh,
-                                           subject_.world, subject_.threads, limits());
+    profile.collectives =
+        time_collectives(subject_.device, *subject_.communication.groups, subject_.mesh,
+                         subject_.world, subject_.threads, limits());
     return profile;
   }
 
@@ -124,7 +125,8 @@ class Measurement {
     try {
       collectively(subject_.world, [&] {
         executor.emplace(program, plan_memory(program, rank), subject_.device, rank,
-                         subject_.groups, subject_.threads, subject_.deck.train.seed);
+                         *subject_.communication.groups, subject_.threads,
+                         subject_.deck.train.seed);
       });
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {
@@ -235,6 +237,9 @@ ProfileKey profile_key(const ProfileSubject& subject) {
                             subject.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
       .libraries = {mpi_library_version(), kernels::matmul_library_version()},
       .mesh = subject.mesh};
+  for (const std::string& library : subject.communication.libraries()) {
+    key.libraries.push_back(library);
+  }
   for (const std::string& host : hosts) {
     auto found = std::ranges::find(seen, host);
     if (found == seen.end()) {

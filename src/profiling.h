@@ -10,7 +10,7 @@
 #include "deck/deck.h"
 #include "device/device.h"
 #include "graph/graph.h"
-#include "runtime/mesh_groups.h"
+#include "job.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -23,7 +23,7 @@ struct ProfileSubject {
   const Mesh& mesh;
   Communicator& world;
   const std::string& host;  // this rank's
-  const MeshGroups& groups;
+  const Communication& communication;
   Device& device;
   int threads;
 };

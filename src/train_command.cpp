@@ -109,10 +109,12 @@ class Run {
 
     // 3. Device, and what is known of its speed.
     const int threads = compute_threads(deck, world_, mpi_.host());
-    const MeshGroups groups(world_, mesh);
     const std::unique_ptr<Device> device = open_device(deck, mpi_);
-    const std::optional<Profile> profile = obtain_profile(
-        {deck, *graph, *data_.batches, mesh, world_, mpi_.host(), groups, *device, threads});
+    open_communication(deck, mesh, mpi_, *device, communication_);
+    const MeshGroups& groups = *communication_.groups;
+    const std::optional<Profile> profile =
+        obtain_profile({deck, *graph, *data_.batches, mesh, world_, mpi_.host(), communication_,
+                        *device, threads});
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
     // 4. Strategy, program, and what it is going to take.
@@ -224,6 +226,9 @@ class Run {
                   .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
                                 kernels::matmul_library_version()},
                   .environment = run_environment()};
+    for (const std::string& library : communication_.libraries()) {
+      header.run.libraries.push_back(library);
+    }
     if (data_.unigram_entropy >= 0.0) {
       header.run.unigram_entropy = data_.unigram_entropy;
     }
@@ -260,6 +265,7 @@ class Run {
   std::atomic<const Executor*> executor_ = nullptr;
   std::optional<Prediction> prediction_;  // on rank 0
   std::optional<Heartbeat> heartbeat_;
+  Communication communication_;
 };
 
 }  // namespace

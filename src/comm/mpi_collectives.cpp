@@ -308,10 +308,11 @@ void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive
     const int in = piece(receive_count, done, max_piece_);
     const int to = out > 0 ? right() : MPI_PROC_NULL;
     const int from = in > 0 ? left() : MPI_PROC_NULL;
-    check_mpi(
-        MPI_Sendrecv(at(send, done, bytes), out, moved(bytes), to, 0, at(receive, done, bytes), in,
-                     moved(bytes), from, 0, group_, MPI_STATUS_IGNORE),
-        doing);
+    // No address where there is nothing: one behind the end may belong to something else.
+    check_mpi(MPI_Sendrecv(out > 0 ? at(send, done, bytes) : nullptr, out, moved(bytes), to, 0,
+                           in > 0 ? at(receive, done, bytes) : nullptr, in, moved(bytes), from, 0,
+                           group_, MPI_STATUS_IGNORE),
+              doing);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "comm/mpi_session.h"
 
 #include <cstdlib>
+#include <mutex>
 #include <string_view>
 
 #include "comm/mpi_check.h"
@@ -109,6 +110,8 @@ LibraryVersion mpi_library() {
 }
 
 void abort_all_ranks(ExitCode code, const std::string& message) {
+  static std::mutex first;
+  first.lock();  // for good: the process ends
   log::error(message);
   int initialized = 0;
   int finalized = 0;

@@ -45,7 +45,8 @@ std::string mpi_library_version();
 LibraryVersion mpi_library();
 
 // Prints the message with this rank's name and brings all ranks down with the
-// code. If MPI is not running, the process just exits.
+// code. If MPI is not running, the process just exits. Where several threads of a
+// rank come here, the first one speaks.
 [[noreturn]] void abort_all_ranks(ExitCode code, const std::string& message);
 
 }  // namespace hidup

@@ -82,11 +82,14 @@ struct ClusterDeck {
   std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
   std::string device_graph;                // auto, off
   std::vector<MeshAxis> mesh;              // outermost axis first
-  std::string comm_backend;
-  double heartbeat_timeout_s = 0.0;  // key cluster.comm.heartbeat_timeout
-  std::string profile;               // auto, or a file: absolute; empty: none
-  double profile_noise = 0.0;        // relative
-  std::string cost_model;            // measured, published
+  std::string comm_backend;                // auto, mpi, nccl
+  std::string register_buffers;            // on, off; key cluster.comm.register_buffers
+  int64_t max_ctas = 0;                    // of NCCL; 0: its own choice; key cluster.comm.max_ctas
+  double collective_timeout_s = 0.0;       // key cluster.comm.collective_timeout
+  double heartbeat_timeout_s = 0.0;        // key cluster.comm.heartbeat_timeout
+  std::string profile;                     // auto, or a file: absolute; empty: none
+  double profile_noise = 0.0;              // relative
+  std::string cost_model;                  // measured, published
 };
 
 struct Deck {

@@ -312,10 +312,25 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
       {.name = "cluster.comm.backend",
-       .doc = "What carries the collectives. auto: the best one for the device.",
+       .doc =
+           "What carries the collectives. mpi: through the host's memory. nccl: between GPUs, of "
+           "which every rank needs one of its own; a program without it ends with exit code 8. "
+           "auto: nccl where it can be, else mpi.",
        .fallback = "auto",
-       .choices = {"auto", "mpi"},
+       .choices = {"auto", "mpi", "nccl"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
+      {.name = "cluster.comm.register_buffers",
+       .doc = "on: a rank's memory is registered with NCCL, which may then send from it without a "
+              "copy of its own.",
+       .fallback = "off",
+       .choices = {"on", "off"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.register_buffers; }},
+      {.name = "cluster.comm.max_ctas",
+       .doc = "Most thread blocks (CTAs) of a GPU that a collective of NCCL may take from "
+              "computation. 0: NCCL decides.",
+       .fallback = "0",
+       .range = {0, 64},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.max_ctas; }},
       {.name = "cluster.comm.heartbeat_timeout",
        .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
               "with exit code 5.",
@@ -323,6 +338,13 @@ std::vector<Key> cluster_keys() {
        .range = {1, kHour},
        .unit = Unit::seconds,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
+      {.name = "cluster.comm.collective_timeout",
+       .doc = "A rank that does not come to a collective of NCCL while others wait in it for this "
+              "long counts as lost, and the run ends with exit code 5.",
+       .fallback = "10min",
+       .range = {1, kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.collective_timeout_s; }},
       {.name = "cluster.profile",
        .doc =
            "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "

@@ -40,13 +40,6 @@ int64_t largest_message(const Program& program, const MemoryPlan& plan) {
   return largest;
 }
 
-bool all_capturable(const Program& program, const MeshGroups& groups) {
-  return std::ranges::all_of(program.instructions, [&](const Instruction& instruction) {
-    return collective_of(instruction.opcode).empty() ||
-           groups.axis(static_cast<size_t>(instruction.axis)).capturable();
-  });
-}
-
 }  // namespace
 
 Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
@@ -62,7 +55,10 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
   streams_.push_back(device.create_stream("compute", threads));
   streams_.push_back(device.create_stream("comm", 1));
 
-  streams_.back()->staging(largest_message(program_, plan_));
+  if (groups.through_host()) {
+    streams_.back()->staging(largest_message(program_, plan_));
+  }
+  registered_ = groups.register_memory(arena_->data(), arena_->bytes());
 
   const Binding binding{program_,
                         plan_,
@@ -75,7 +71,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
     bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
                       bind(instruction, binding), device.create_event(), device.create_event()});
   }
-  recordable_ = all_capturable(program_, groups);
+  recordable_ = !groups.through_host();
   times_.resize(bound_.size());
   initialize_parameters(seed);
 }

@@ -78,6 +78,7 @@ class Executor {
   int64_t rank_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> arena_;
+  std::vector<std::shared_ptr<void>> registered_;  // the arena, with those who send from it
   std::unique_ptr<Buffer> state_;
   kernels::StepState host_state_;
   float loss_scale_ = 1.0F;

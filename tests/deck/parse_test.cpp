@@ -32,6 +32,9 @@ TEST(Decks, ValuesAndDefaults) {
   EXPECT_EQ(deck.cluster.device_threads, std::nullopt);
   EXPECT_EQ(deck.cluster.comm_backend, "auto");
   EXPECT_EQ(deck.cluster.heartbeat_timeout_s, 5.0);
+  EXPECT_EQ(deck.cluster.collective_timeout_s, 600.0);
+  EXPECT_EQ(deck.cluster.register_buffers, "off");
+  EXPECT_EQ(deck.cluster.max_ctas, 0);
 }
 
 TEST(Decks, UnitsBecomeBaseUnits) {

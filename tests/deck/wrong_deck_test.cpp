@@ -236,8 +236,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{"ThreadsOfZero", 2, "  device: {threads: 0}",
                   "c.yaml:2:21: cluster.device.threads: expected an integer from 1 to 4096, or "
                   "auto, found 0"},
-        WrongLine{"BackendThatDoesNotExistYet", 2, "  comm: {backend: nccl}",
-                  "c.yaml:2:19: cluster.comm.backend: expected one of auto, mpi, found nccl"},
+        WrongLine{"NoSuchBackend", 2, "  comm: {backend: gloo}",
+                  "c.yaml:2:19: cluster.comm.backend: expected one of auto, mpi, nccl, found gloo"},
+        WrongLine{"MaxCtasOutOfRange", 2, "  comm: {max_ctas: 65}",
+                  "c.yaml:2:20: cluster.comm.max_ctas: expected an integer from 0 to 64, found 65"},
         WrongLine{"HeartbeatOutOfRange", 2, "  comm: {heartbeat_timeout: 2h}",
                   "c.yaml:2:29: cluster.comm.heartbeat_timeout: expected a time such as 30us, from "
                   "1s to 1h, found 2h"},

@@ -14,14 +14,48 @@ namespace {
 
 using Counts = std::vector<int64_t>;
 
+DeviceOptions g_options;
+
 class OwnStream {
  public:
   Stream& operator*() { return *stream_; }
   Stream* operator->() { return stream_.get(); }
+  Device& device() { return *device_; }
 
  private:
-  std::unique_ptr<Device> device_ = make_device({});
+  std::unique_ptr<Device> device_ = make_device(g_options);
   std::unique_ptr<Stream> stream_ = device_->create_stream("comm", 1);
+};
+
+// Values in the device's memory.
+template <typename T>
+class Array {
+ public:
+  Array(OwnStream& stream, const std::vector<T>& values)
+      : stream_(stream),
+        size_(values.size()),
+        buffer_(stream.device().allocate(static_cast<int64_t>(size_ * sizeof(T)))) {
+    set(values);
+  }
+
+  T* data() { return reinterpret_cast<T*>(buffer_->data()); }
+  void set(const std::vector<T>& values) {
+    stream_->copy(data(), values.data(), bytes());
+    stream_->synchronize();
+  }
+  // After all that was given to the stream.
+  std::vector<T> values() {
+    std::vector<T> copy(size_);
+    stream_->copy(copy.data(), data(), bytes());
+    stream_->synchronize();
+    return copy;
+  }
+  int64_t bytes() const { return static_cast<int64_t>(size_ * sizeof(T)); }
+
+ private:
+  OwnStream& stream_;
+  size_t size_;
+  std::unique_ptr<Buffer> buffer_;
 };
 
 int64_t sum_of(const Counts& counts) {
@@ -99,8 +133,9 @@ void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
     for (size_t i = 0; i < data.size(); ++i) {
       data[i] = 1.0F / static_cast<float>(i + 1) + static_cast<float>(world.rank());
     }
-    world.all_reduce(*stream, data.data(), count, DType::f32, "data");
-    stream->synchronize();
+    Array<float> on_device(stream, data);
+    world.all_reduce(*stream, on_device.data(), count, DType::f32, "data");
+    data = on_device.values();
     const auto ranks = static_cast<float>(world.size());
     for (size_t i = 0; i < data.size(); ++i) {
       const float sum = ranks / static_cast<float>(i + 1) + ranks * (ranks - 1.0F) / 2.0F;
@@ -121,9 +156,9 @@ void all_gather_puts_parts_in_rank_order(Communicator& world) {
     for (int64_t i = 0; i < mine; ++i) {
       send.push_back(element(world.rank(), 0, i));
     }
-    std::vector<int32_t> receive = guarded(sum_of(counts));
-    world.all_gather(*stream, send.data(), receive.data(), counts, DType::f32, "parts");
-    stream->synchronize();
+    Array<int32_t> sent(stream, send);
+    Array<int32_t> receive(stream, guarded(sum_of(counts)));
+    world.all_gather(*stream, sent.data(), receive.data(), counts, DType::f32, "parts");
     std::vector<int32_t> wanted;
     for (int r = 0; r < world.size(); ++r) {
       for (int64_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) {
@@ -131,7 +166,7 @@ void all_gather_puts_parts_in_rank_order(Communicator& world) {
       }
     }
     wanted.push_back(kGuard);
-    expect_equal(receive, wanted);
+    expect_equal(receive.values(), wanted);
   }
 }
 
@@ -145,16 +180,17 @@ void reduce_scatter_sums_each_part(Communicator& world) {
       send.push_back(static_cast<float>(i % 97 + 100 * world.rank()));
     }
     const int64_t mine = counts[static_cast<size_t>(world.rank())];
-    std::vector<float> receive(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard));
-    world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
-    stream->synchronize();
+    Array<float> sent(stream, send);
+    Array<float> receive(
+        stream, std::vector<float>(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard)));
+    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32, "sums");
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
     for (int64_t i = start; i < start + mine; ++i) {
       wanted.push_back(static_cast<float>(i % 97 * ranks + 50 * ranks * (ranks - 1)));
     }
     wanted.push_back(static_cast<float>(kGuard));
-    expect_equal(receive, wanted);
+    expect_equal(receive.values(), wanted);
   }
 }
 
@@ -165,13 +201,16 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
     for (size_t i = 0; i < send.size(); ++i) {
       send[i] = 1.0F / static_cast<float>(3 + (i + 1) * static_cast<size_t>(world.rank() + 1));
     }
+    Array<float> sent(stream, send);
     uint64_t first = 0;
     for (int repeat = 0; repeat < 5; ++repeat) {
-      std::vector<float> receive(static_cast<size_t>(counts[static_cast<size_t>(world.rank())]));
-      world.reduce_scatter(*stream, send.data(), receive.data(), counts, DType::f32, "sums");
-      stream->synchronize();
-      first = repeat == 0 ? bits_of(receive) : first;
-      EXPECT_EQ(bits_of(receive), first);
+      Array<float> receive(
+          stream,
+          std::vector<float>(static_cast<size_t>(counts[static_cast<size_t>(world.rank())])));
+      world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32, "sums");
+      const uint64_t bits = bits_of(receive.values());
+      first = repeat == 0 ? bits : first;
+      EXPECT_EQ(bits, first);
     }
   }
 }
@@ -192,8 +231,9 @@ void all_reduce_rounds(Communicator& world, DType dtype, float rounding) {
         }
       }
     }
-    world.all_reduce(*stream, data.data(), count, dtype, "data");
-    stream->synchronize();
+    Array<Element> on_device(stream, data);
+    world.all_reduce(*stream, on_device.data(), count, dtype, "data");
+    data = on_device.values();
     std::vector<float> sums;
     for (size_t i = 0; i < data.size(); ++i) {
       sums.push_back(data[i]);
@@ -216,17 +256,18 @@ void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
       send.emplace_back(static_cast<float>(i % 13 + world.rank()));
     }
     const int64_t mine = counts[static_cast<size_t>(world.rank())];
-    std::vector<Element> receive(static_cast<size_t>(mine) + 1,
-                                 Element(static_cast<float>(kGuard)));
-    world.reduce_scatter(*stream, send.data(), receive.data(), counts, dtype, "sums");
-    stream->synchronize();
+    Array<Element> sent(stream, send);
+    Array<Element> receive(stream, std::vector<Element>(static_cast<size_t>(mine) + 1,
+                                                        Element(static_cast<float>(kGuard))));
+    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, dtype, "sums");
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
     for (int64_t i = start; i < start + mine; ++i) {
       wanted.push_back(static_cast<float>(i % 13 * ranks + ranks * (ranks - 1) / 2));
     }
     wanted.push_back(static_cast<float>(kGuard));
-    expect_equal(std::vector<float>(receive.begin(), receive.end()), wanted);
+    const std::vector<Element> received = receive.values();
+    expect_equal(std::vector<float>(received.begin(), received.end()), wanted);
   }
 }
 
@@ -250,24 +291,27 @@ void two_bytes_are_moved(Communicator& world) {
       }
     }
     wanted.push_back(kGuarded);
-    std::vector<int16_t> all(wanted.size(), kGuarded);
-    world.all_gather(*stream, send.data(), all.data(), counts, DType::bf16, "parts");
-    stream->synchronize();
-    EXPECT_EQ(all, wanted);
+    Array<int16_t> sent(stream, send);
+    Array<int16_t> all(stream, std::vector<int16_t>(wanted.size(), kGuarded));
+    world.all_gather(*stream, sent.data(), all.data(), counts, DType::bf16, "parts");
+    EXPECT_EQ(all.values(), wanted);
     // Back to where they came from: rank r sends its copy of rank p's part to p.
-    std::vector<int16_t> copies(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded);
-    world.all_to_all(*stream, all.data(), counts, copies.data(),
+    Array<int16_t> returned(
+        stream,
+        std::vector<int16_t>(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded));
+    world.all_to_all(*stream, all.data(), counts, returned.data(),
                      Counts(counts.size(), counts[self]), DType::f16, "copies");
-    std::vector<int16_t> first = world.rank() == 0 ? all : std::vector<int16_t>(all.size(), 1);
-    first.back() = kGuarded;
-    world.broadcast(*stream, first.data(), static_cast<int64_t>(first.size()) - 1, DType::bf16,
+    std::vector<int16_t> mine = world.rank() == 0 ? wanted : std::vector<int16_t>(wanted.size(), 1);
+    mine.back() = kGuarded;
+    Array<int16_t> first(stream, mine);
+    world.broadcast(*stream, first.data(), static_cast<int64_t>(mine.size()) - 1, DType::bf16,
                     "first");
-    stream->synchronize();
+    const std::vector<int16_t> copies = returned.values();
     EXPECT_EQ(copies.back(), kGuarded);
     for (size_t i = 0; i + 1 < copies.size(); ++i) {
       ASSERT_EQ(copies[i], send[i % send.size()]);
     }
-    EXPECT_EQ(first, wanted);
+    EXPECT_EQ(first.values(), wanted);
   }
 }
 
@@ -301,21 +345,20 @@ void all_to_all_exchanges_pieces(Communicator& world) {
       }
     }
     wanted.push_back(kGuard);
-    std::vector<int32_t> receive = guarded(sum_of(receive_counts));
-    world.all_to_all(*stream, send.data(), send_counts, receive.data(), receive_counts, DType::f32,
+    Array<int32_t> sent(stream, send);
+    Array<int32_t> receive(stream, guarded(sum_of(receive_counts)));
+    world.all_to_all(*stream, sent.data(), send_counts, receive.data(), receive_counts, DType::f32,
                      "pieces");
-    stream->synchronize();
-    expect_equal(receive, wanted);
+    expect_equal(receive.values(), wanted);
   }
 }
 
 void all_to_all_may_be_empty(Communicator& world) {
   OwnStream stream;
   const Counts none(static_cast<size_t>(world.size()), 0);
-  std::vector<int32_t> receive = guarded(0);
+  Array<int32_t> receive(stream, guarded(0));
   world.all_to_all(*stream, nullptr, none, receive.data(), none, DType::f32, "nothing");
-  stream->synchronize();
-  EXPECT_EQ(receive, guarded(0));
+  EXPECT_EQ(receive.values(), guarded(0));
 }
 
 void device_broadcast_is_rank_zeros(Communicator& world) {
@@ -327,9 +370,9 @@ void device_broadcast_is_rank_zeros(Communicator& world) {
       data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
       wanted[static_cast<size_t>(i)] = element(0, 0, i);
     }
-    world.broadcast(*stream, data.data(), count, DType::f32, "data");
-    stream->synchronize();
-    expect_equal(data, wanted);
+    Array<int32_t> on_device(stream, data);
+    world.broadcast(*stream, on_device.data(), count, DType::f32, "data");
+    expect_equal(on_device.values(), wanted);
   }
 }
 
@@ -337,64 +380,74 @@ void device_broadcast_is_rank_zeros(Communicator& world) {
 // early would overwrite what another still reads.
 void buffers_are_free_after_each_collective(Communicator& world) {
   OwnStream stream;
+  constexpr size_t kRounds = 50;
   const auto ranks = static_cast<size_t>(world.size());
   const Counts counts(ranks, 1000);
   const auto sum = static_cast<size_t>(sum_of(counts));
-  std::vector<float> send(sum);
-  std::vector<float> gathered(sum);
-  std::vector<float> exchanged(sum);
-  std::vector<float> reduced(1000);
-  int wrong = 0;
-  for (int round = 0; round < 50; ++round) {
-    const auto value = [round](size_t rank) { return static_cast<float>(1000 * rank) + round; };
-    stream->enqueue([&, value] {
-      std::fill(send.begin(), send.end(), value(static_cast<size_t>(world.rank())));
-    });
+  const auto value = [](size_t rank, size_t round) {
+    return static_cast<float>(1000 * rank + round);
+  };
+  Array<float> send(stream, std::vector<float>(sum));
+  Array<float> gathered(stream, std::vector<float>(sum));
+  Array<float> exchanged(stream, std::vector<float>(sum));
+  Array<float> reduced(stream, std::vector<float>(1000));
+  struct Round {
+    std::vector<float> sent, gathered, exchanged, reduced;
+  };
+  std::vector<Round> rounds(kRounds);
+  for (size_t r = 0; r < kRounds; ++r) {
+    Round& round = rounds[r];
+    round.sent.assign(sum, value(static_cast<size_t>(world.rank()), r));
+    round.gathered.resize(sum);
+    round.exchanged.resize(sum);
+    round.reduced.resize(1000);
+    stream->copy(send.data(), round.sent.data(), send.bytes());
     world.all_gather(*stream, send.data(), gathered.data(), counts, DType::f32, "gathered");
     world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, DType::f32,
                      "exchanged");
     world.reduce_scatter(*stream, send.data(), reduced.data(), counts, DType::f32, "reduced");
-    stream->enqueue([&, value] {
-      float total = 0.0F;
-      for (size_t r = 0; r < ranks; ++r) {
-        total += value(r);
-        for (size_t i = r * 1000; i < (r + 1) * 1000; ++i) {
-          wrong += gathered[i] == value(r) && exchanged[i] == value(r) ? 0 : 1;
-        }
-      }
-      wrong +=
-          std::all_of(reduced.begin(), reduced.end(), [&](float x) { return x == total; }) ? 0 : 1;
-    });
+    stream->copy(round.gathered.data(), gathered.data(), gathered.bytes());
+    stream->copy(round.exchanged.data(), exchanged.data(), exchanged.bytes());
+    stream->copy(round.reduced.data(), reduced.data(), reduced.bytes());
   }
   stream->synchronize();
-  EXPECT_EQ(wrong, 0);
+  for (size_t r = 0; r < kRounds; ++r) {
+    std::vector<float> parts;
+    float total = 0.0F;
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      parts.insert(parts.end(), 1000, value(rank, r));
+      total += value(rank, r);
+    }
+    expect_equal(rounds[r].gathered, parts);
+    expect_equal(rounds[r].exchanged, parts);
+    expect_equal(rounds[r].reduced, std::vector<float>(1000, total));
+  }
 }
 
 void device_and_host_collectives_do_not_mix(Communicator& world) {
   // One runs on the stream's thread while the other runs here, on the same group.
   OwnStream stream;
-  std::vector<float> data(100000, 1.0F);
+  const std::vector<float> ones(100000, 1.0F);
+  Array<float> data(stream, ones);
   for (int round = 0; round < 20; ++round) {
-    std::fill(data.begin(), data.end(), 1.0F);
-    world.all_reduce(*stream, data.data(), static_cast<int64_t>(data.size()), DType::f32, "data");
+    data.set(ones);
+    world.all_reduce(*stream, data.data(), static_cast<int64_t>(ones.size()), DType::f32, "data");
     const std::vector<int> ranks = all_gather_value(world, world.rank());
-    stream->synchronize();
     EXPECT_EQ(ranks.back(), world.size() - 1);
-    EXPECT_EQ(data.back(), static_cast<float>(world.size()));
+    EXPECT_EQ(data.values().back(), static_cast<float>(world.size()));
   }
   // Rank 0 comes to the same two collectives in the other order.
   for (int round = 0; round < 20; ++round) {
-    int32_t number = world.rank() == 0 ? round : -1;
+    Array<int32_t> number(stream, {world.rank() == 0 ? round : -1});
     std::string text = world.rank() == 0 ? "text" : "";
     if (world.rank() == 0) {
       text = world.broadcast(text);
-      world.broadcast(*stream, &number, 1, DType::f32, "number");
+      world.broadcast(*stream, number.data(), 1, DType::f32, "number");
     } else {
-      world.broadcast(*stream, &number, 1, DType::f32, "number");
+      world.broadcast(*stream, number.data(), 1, DType::f32, "number");
       text = world.broadcast(text);
     }
-    stream->synchronize();
-    EXPECT_EQ(number, round);
+    EXPECT_EQ(number.values(), std::vector<int32_t>{round});
     EXPECT_EQ(text, "text");
   }
 }
@@ -422,14 +475,15 @@ void expect_group(Communicator& group, int world_rank, const std::vector<int>& m
   EXPECT_EQ(members[static_cast<size_t>(group.rank())], world_rank);
   EXPECT_EQ(all_gather_value(group, world_rank), members);
   OwnStream stream;
-  std::vector<int32_t> seen(members.size());
-  group.all_gather(*stream, &world_rank, seen.data(), Counts(members.size(), 1), DType::f32,
+  Array<int32_t> mine(stream, {world_rank});
+  Array<int32_t> seen(stream, std::vector<int32_t>(members.size()));
+  group.all_gather(*stream, mine.data(), seen.data(), Counts(members.size(), 1), DType::f32,
                    "members");
-  auto sum = static_cast<float>(world_rank);
-  group.all_reduce(*stream, &sum, 1, DType::f32, "sum of members");
-  stream->synchronize();
-  EXPECT_EQ(seen, members);
-  EXPECT_EQ(sum, static_cast<float>(std::accumulate(members.begin(), members.end(), 0)));
+  Array<float> sum(stream, {static_cast<float>(world_rank)});
+  group.all_reduce(*stream, sum.data(), 1, DType::f32, "sum of members");
+  EXPECT_EQ(seen.values(), members);
+  const auto total = static_cast<float>(std::accumulate(members.begin(), members.end(), 0));
+  EXPECT_EQ(sum.values(), std::vector<float>{total});
 }
 
 void split_makes_groups_of_one_color(Communicator& world) {
@@ -473,6 +527,10 @@ void groups_of_a_split_have_all_collectives(Communicator& world) {
 }
 
 }  // namespace
+
+void set_case_device(const DeviceOptions& options) {
+  g_options = options;
+}
 
 const std::vector<CollectiveCase>& collective_cases() {
   static const std::vector<CollectiveCase> cases = {

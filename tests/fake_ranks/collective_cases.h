@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "device/device.h"
 
 namespace hidup {
 
@@ -14,5 +15,9 @@ struct CollectiveCase {
 };
 
 const std::vector<CollectiveCase>& collective_cases();
+
+// The device that the cases compute on, each time anew; before the first case. Without this the
+// first one of the host.
+void set_case_device(const DeviceOptions& options);
 
 }  // namespace hidup

@@ -89,6 +89,10 @@ class UsageAccidents(AccidentTest):
         self.assertNotIn("MPI_ABORT", result.stderr)
         self.assertFalse((self.folder / "run.h5").exists())
 
+    def test_program_without_nccl(self):
+        result = harness.run(2, self.train_args("run.h5", "cluster.comm.backend=nccl"))
+        self.assert_one_error(result, UNAVAILABLE, "cluster.comm.backend is nccl", "without NCCL")
+
     def test_srun_without_pmix(self):
         """Slurm started two processes that Open MPI would take for two jobs of one rank."""
         result = harness.run(0, self.train_args("run.h5"),

@@ -35,3 +35,4 @@ if [[ $(grep -c "hidup: error" "$folder/errors") != 1 ]] ||
 fi
 build-cuda/hidup doctor | tee "$folder/doctor"
 grep -q "no GPU is found" "$folder/doctor"
+grep -Eq "^NCCL +2[.][0-9.]+ +2[.][0-9.]+$" "$folder/doctor"

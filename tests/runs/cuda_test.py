@@ -11,7 +11,8 @@ import h5py
 
 import harness
 
-OUT_OF_MEMORY, UNAVAILABLE = 4, 8
+OUT_OF_MEMORY, COMMUNICATION, UNAVAILABLE = 4, 5, 8
+NCCL = "cluster.comm.backend=nccl"
 
 
 class CudaTest(harness.RunTest):
@@ -35,6 +36,13 @@ class CudaTest(harness.RunTest):
             with self.subTest(strategy=strategy):
                 self.assert_equal_runs(cpu, self.train(2, ["--strategy", strategy],
                                                        "train.microbatches=2"))
+        os.environ["CUDA_SHIM_DEVICES"] = "2"
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+        for strategy in ("fsdp", "ep-fastmoe", "ps"):
+            with self.subTest(strategy=strategy, backend="nccl"):
+                self.assert_equal_runs(cpu, self.train(
+                    2, ["--strategy", strategy], "train.microbatches=2", NCCL,
+                    "cluster.comm.register_buffers=on", "cluster.comm.max_ctas=2"))
 
     def test_repetition_is_exact(self):
         one, again = self.train(2), self.train(2)
@@ -111,6 +119,24 @@ class CudaTest(harness.RunTest):
     def test_other_kinds(self):
         result = self.launch(1, "cluster.device.kind=cpu")
         self.assert_one_error(result, UNAVAILABLE, "built for CUDA ranks only")
+
+    def test_backend(self):
+        """auto: NCCL where every rank has a GPU, which it insists on."""
+        for devices, expected in (("2", "nccl\n"), ("1", "mpi, because ranks 0 and 1 share")):
+            with self.subTest(devices=devices):
+                result = self.launch(2, ["--overwrite"], CUDA_SHIM_DEVICES=devices)
+                self.assert_done(result)
+                self.assertIn(f"collectives: {expected}", result.stderr)
+        result = self.launch(2, ["--overwrite"], NCCL)
+        self.assert_one_error(result, UNAVAILABLE, "ranks 0 and 1 share the GPU", "0000:00:00.0")
+
+    def test_rank_that_does_not_come(self):
+        """(Every other fault is tested in tests/comm.)"""
+        result = self.launch(2, NCCL, "train.steps=1000", "cluster.comm.collective_timeout=1s",
+                             CUDA_SHIM_DEVICES="2", HIDUP_FAKE_NCCL_FAULT="hang:rank=1:call=40")
+        self.assert_one_error(result, COMMUNICATION, "rank 1 did not come to all_reduce of ",
+                              " along ranks, in which rank 0 has waited for 1.")
+        self.assertLess(result.seconds, harness.SOON)
 
     def test_too_little_memory(self):
         """Said before anything is allocated, with the largest tensors."""

@@ -1,0 +1,370 @@
+#include "comm/nccl_communicator.h"
+
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "comm/counts.h"
+#include "comm/nccl_calls.h"
+#include "core/check.h"
+#include "device/cuda_stream.h"
+
+namespace hidup {
+namespace {
+
+ncclDataType_t nccl_type(DType type) {
+  switch (type) {
+    case DType::f32:
+      return ncclFloat32;
+    case DType::i32:
+      return ncclInt32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+  }
+  fail(ExitCode::internal, "NCCL has no type {}", name_of(type));
+}
+
+// NCCL numbers 2.19.3 as 21903.
+std::string version_text(int code) {
+  return fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
+}
+
+// Calls that NCCL makes one kernel of. result() ends the group.
+class Group {
+ public:
+  Group() { add(ncclGroupStart()); }
+  void add(ncclResult_t result) {
+    if (result_ == ncclSuccess && result != ncclInProgress) {
+      result_ = result;
+    }
+  }
+  ncclResult_t result() {
+    const ncclResult_t ended = ncclGroupEnd();
+    return result_ == ncclSuccess ? ended : result_;
+  }
+
+ private:
+  ncclResult_t result_ = ncclSuccess;
+};
+
+class NcclCommunicator final : public Communicator, private WatchedGroup {
+ public:
+  NcclCommunicator(std::unique_ptr<Communicator> host, const std::string& name, int world_rank,
+                   const NcclOptions& options, Watchdog& watchdog)
+      : host_(std::move(host)),
+        name_(name),
+        world_rank_(world_rank),
+        options_(options),
+        members_(all_gather_value(*host_, world_rank)),
+        calls_(name),
+        watchdog_(watchdog) {
+    if (size() > 1) {
+      watchdog_.add(*this);
+      try {
+        start();
+      } catch (...) {
+        watchdog_.remove(*this);
+        throw;
+      }
+    }
+  }
+
+  ~NcclCommunicator() override {
+    if (size() == 1) {
+      return;
+    }
+    finished(ncclCommFinalize(comm_), "the end of NCCL along " + name_);
+    watchdog_.remove(*this);
+    ncclCommDestroy(comm_);
+  }
+  NcclCommunicator(const NcclCommunicator&) = delete;
+  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+  bool through_host() const override { return false; }
+
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  const std::string& name) override {
+    if (size() == 1 || count == 0) {
+      return;
+    }
+    issue(stream, "all_reduce", name, [&](cudaStream_t on) {
+      return ncclAllReduce(data, data, static_cast<size_t>(count), nccl_type(dtype), ncclSum, comm_,
+                           on);
+    });
+  }
+
+  void all_gather(Stream& stream, const void* send, void* receive,
+                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::string& name) override {
+    check_counts(counts, size(), "all_gather of " + name);
+    if (size() == 1) {
+      copy_elements(stream, receive, send, counts[0], dtype);
+      return;
+    }
+    const std::vector<int64_t> starts = starts_of(counts);
+    if (starts.back() == 0) {
+      return;
+    }
+    const ncclDataType_t type = nccl_type(dtype);
+    issue(stream, "all_gather", name, [&](cudaStream_t on) {
+      if (equal(counts)) {
+        return ncclAllGather(send, receive, static_cast<size_t>(counts[0]), type, comm_, on);
+      }
+      // Everyone's part along a ring that passes each link once, as an all-gather's do; parts sent
+      // from each rank to each would cross the link between two nodes once per rank there.
+      Group group;
+      for (int root = 0; root < size(); ++root) {
+        const auto r = static_cast<size_t>(root);
+        if (counts[r] > 0) {
+          group.add(ncclBroadcast(send, at(receive, starts[r], dtype),
+                                  static_cast<size_t>(counts[r]), type, root, comm_, on));
+        }
+      }
+      return group.result();
+    });
+  }
+
+  void reduce_scatter(Stream& stream, const void* send, void* receive,
+                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::string& name) override {
+    check_counts(counts, size(), "reduce_scatter of " + name);
+    if (size() == 1) {
+      copy_elements(stream, receive, send, counts[0], dtype);
+      return;
+    }
+    const std::vector<int64_t> starts = starts_of(counts);
+    if (starts.back() == 0) {
+      return;
+    }
+    const ncclDataType_t type = nccl_type(dtype);
+    issue(stream, "reduce_scatter", name, [&](cudaStream_t on) {
+      if (equal(counts)) {
+        return ncclReduceScatter(send, receive, static_cast<size_t>(counts[0]), type, ncclSum,
+                                 comm_, on);
+      }
+      // Sums are made on the way, along a ring, and need no memory for the parts.
+      Group group;
+      for (int root = 0; root < size(); ++root) {
+        const auto r = static_cast<size_t>(root);
+        if (counts[r] > 0) {
+          group.add(ncclReduce(at(send, starts[r], dtype), receive, static_cast<size_t>(counts[r]),
+                               type, ncclSum, root, comm_, on));
+        }
+      }
+      return group.result();
+    });
+  }
+
+  void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
+                  void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
+                  const std::string& name) override {
+    check_counts(send_counts, size(), "all_to_all of " + name);
+    check_counts(receive_counts, size(), "all_to_all of " + name);
+    const auto self = static_cast<size_t>(rank());
+    check(send_counts[self] == receive_counts[self], "all_to_all of {}: a rank's own counts differ",
+          name);
+    if (size() == 1) {
+      copy_elements(stream, receive, send, send_counts[0], dtype);
+      return;
+    }
+    const std::vector<int64_t> from = starts_of(send_counts);
+    const std::vector<int64_t> to = starts_of(receive_counts);
+    const ncclDataType_t type = nccl_type(dtype);
+    issue(stream, "all_to_all", name, [&](cudaStream_t on) {
+      Group group;  // with the part that stays, which costs no launch of its own so
+      for (int peer = 0; peer < size(); ++peer) {
+        const auto p = static_cast<size_t>(peer);
+        if (send_counts[p] > 0) {
+          group.add(ncclSend(at(send, from[p], dtype), static_cast<size_t>(send_counts[p]), type,
+                             peer, comm_, on));
+        }
+        if (receive_counts[p] > 0) {
+          group.add(ncclRecv(at(receive, to[p], dtype), static_cast<size_t>(receive_counts[p]),
+                             type, peer, comm_, on));
+        }
+      }
+      return group.result();
+    });
+  }
+
+  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+                 const std::string& name) override {
+    if (size() == 1 || count == 0) {
+      return;
+    }
+    issue(stream, "broadcast", name, [&](cudaStream_t on) {
+      return ncclBroadcast(data, data, static_cast<size_t>(count), nccl_type(dtype), 0, comm_, on);
+    });
+  }
+
+  std::shared_ptr<void> register_memory(void* data, int64_t bytes) override {
+    if (size() == 1 || !options_.register_buffers) {
+      return nullptr;
+    }
+    void* handle = nullptr;
+    const ncclResult_t result = ncclCommRegister(comm_, data, static_cast<size_t>(bytes), &handle);
+    if (result != ncclSuccess) {
+      fail(ExitCode::communication, "cluster.comm.register_buffers: {}", reason_of(result));
+    }
+    // NCCL gives no handle where this GPU's links have no use for registered memory.
+    return {handle, [comm = comm_](void* registered) {
+              if (registered != nullptr) {
+                ncclCommDeregister(comm, registered);
+              }
+            }};
+  }
+
+  void barrier() override { host_->barrier(); }
+  std::string broadcast(const std::string& text) override { return host_->broadcast(text); }
+  std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
+    return host_->all_gather(mine);
+  }
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
+    return host_->gather(mine);
+  }
+  std::unique_ptr<Communicator> split(int64_t color) override {
+    return make_nccl_communicator(host_->split(color), "part of " + name_, world_rank_, options_,
+                                  watchdog_);
+  }
+
+ private:
+  static const void* at(const void* data, int64_t element, DType dtype) {
+    return static_cast<const std::byte*>(data) + element * size_of(dtype);
+  }
+  static void* at(void* data, int64_t element, DType dtype) {
+    return static_cast<std::byte*>(data) + element * size_of(dtype);
+  }
+  static bool equal(const std::vector<int64_t>& counts) {
+    return std::ranges::count(counts, counts[0]) == static_cast<std::ptrdiff_t>(counts.size());
+  }
+
+  void start() {
+    const std::string doing = "the start of NCCL along " + name_;
+    ncclUniqueId id = {};
+    std::string text;
+    if (rank() == 0) {
+      const ncclResult_t result = ncclGetUniqueId(&id);
+      if (result == ncclSuccess) {
+        text.assign(id.internal, sizeof(id.internal));
+      }
+    }
+    text = host_->broadcast(text);
+    if (text.size() != sizeof(id.internal)) {
+      fail(ExitCode::communication, "{}: NCCL's unique id could not be made on rank {}: {}", doing,
+           members_[0], ncclGetLastError(nullptr));
+    }
+    std::memcpy(id.internal, text.data(), sizeof(id.internal));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;  // the watchdog can abort what never ends
+    if (options_.max_ctas > 0) {
+      config.maxCTAs = options_.max_ctas;
+    }
+    const ncclResult_t result =
+        finished(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), doing);
+    if (result != ncclSuccess) {
+      const std::string reason = reason_of(result);
+      ncclCommAbort(comm_);
+      fail(ExitCode::communication, "{}: {}", doing, reason);
+    }
+    started_ = true;
+  }
+
+  // Gives a collective to the stream; `calls` returns what NCCL said.
+  template <typename Calls>
+  void issue(Stream& stream, const char* kind, const std::string& name, Calls&& calls) {
+    const cudaStream_t on = cuda_stream(stream).handle();
+    calls_.begin(on);
+    const ncclResult_t result = calls(on);
+    if (result != ncclSuccess) {
+      settle(result, calls_.describe(kind, name));
+    }
+    calls_.end(on, kind, name);
+  }
+
+  // Waits while NCCL works on the host: for what other ranks say, at the first message to them.
+  ncclResult_t finished(ncclResult_t result, const std::string& doing) {
+    if (result != ncclInProgress) {
+      return result;
+    }
+    calls_.on_host(doing);
+    while (result == ncclInProgress) {
+      std::this_thread::yield();
+      const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
+      result = asked == ncclSuccess ? result : asked;
+    }
+    calls_.on_host("");
+    return result;
+  }
+
+  void settle(ncclResult_t result, const std::string& doing) {
+    const ncclResult_t end = finished(result, doing);
+    if (end != ncclSuccess) {
+      watchdog_.lose(fmt::format("{}: {}", doing, reason_of(end)));
+    }
+  }
+
+  std::string reason_of(ncclResult_t result) const {
+    const char* detail = ncclGetLastError(comm_);
+    return detail == nullptr || *detail == '\0'
+               ? fmt::format("NCCL: {}", ncclGetErrorString(result))
+               : fmt::format("NCCL: {} ({})", ncclGetErrorString(result), detail);
+  }
+
+  const std::vector<int>& members() const override { return members_; }
+  CollectivePlace place() override { return calls_.place(); }
+  std::string failure() override {
+    if (!started_.load()) {
+      return "";  // start() looks itself
+    }
+    ncclResult_t result = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
+    result = asked == ncclSuccess ? result : asked;
+    return result == ncclSuccess || result == ncclInProgress ? "" : reason_of(result);
+  }
+  void abort() override {
+    if (started_.load()) {
+      ncclCommAbort(comm_);
+    }
+  }
+
+  std::unique_ptr<Communicator> host_;
+  std::string name_;
+  int world_rank_;
+  NcclOptions options_;
+  std::vector<int> members_;
+  NcclCalls calls_;
+  Watchdog& watchdog_;
+  ncclComm_t comm_ = nullptr;
+  std::atomic<bool> started_ = false;
+};
+
+}  // namespace
+
+bool has_nccl() {
+  return true;
+}
+
+std::vector<LibraryVersion> nccl_libraries() {
+  int loaded = 0;
+  const ncclResult_t result = ncclGetVersion(&loaded);
+  return {
+      {"NCCL", version_text(NCCL_VERSION_CODE), result == ncclSuccess ? version_text(loaded) : ""}};
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(std::unique_ptr<Communicator> host,
+                                                     const std::string& name, int world_rank,
+                                                     const NcclOptions& options,
+                                                     Watchdog& watchdog) {
+  return std::make_unique<NcclCommunicator>(std::move(host), name, world_rank, options, watchdog);
+}
+
+}  // namespace hidup

@@ -1,0 +1,60 @@
+// Notices a device collective that failed or does not end: on a GPU the host cannot see it, and
+// waits for ever.
+//
+// A thread of every rank looks at its groups. What it finds it tells rank 0, which asks all ranks
+// where they are, names the one that the others wait for, and brings all down. So there is one
+// message, whoever notices first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hidup {
+
+// Where a rank is among the collectives of a group.
+struct CollectivePlace {
+  bool waiting = false;  // it came to a collective that has not ended
+  int64_t number = 0;    // of that one, or of the last that ended; the group's first is 1
+  std::string name;      // "all_reduce of x along gpu"; empty where none ended yet
+  double seconds = 0.0;  // since it came, or since the last one ended
+};
+
+// A group whose collectives are to be watched. A watchdog's thread calls these.
+class WatchedGroup {
+ public:
+  virtual ~WatchedGroup() = default;
+  // Its ranks, by their numbers in the world.
+  virtual const std::vector<int>& members() const = 0;
+  virtual CollectivePlace place() = 0;
+  // What failed beside the calls, as text for people; empty where nothing did.
+  virtual std::string failure() = 0;
+  // Frees this rank from what it waits for. May fail, and may hang.
+  virtual void abort() = 0;
+};
+
+class Watchdog {
+ public:
+  // timeout_s: how long a collective may wait for its ranks. All ranks construct one together.
+  explicit Watchdog(double timeout_s);
+  // All ranks destroy theirs together; no group is left by then.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  // From any thread. After remove() nobody calls the group.
+  void add(WatchedGroup& group);
+  void remove(WatchedGroup& group);
+
+  // For a rank that lost its group while others wait for it: ends all ranks with exit code 5 and
+  // this message, unless another message was first.
+  [[noreturn]] void lose(const std::string& message);
+
+ private:
+  class Thread;
+  std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,42 @@
+# NCCL's communicator over the stand-in of tests/cuda_shim, every rank with a GPU.
+add_executable(test_nccl nccl_test.cpp)
+target_link_libraries(test_nccl PRIVATE hidup_options hidup_comm hidup_collective_cases
+                                        MPI::MPI_C GTest::gtest)
+add_executable(test_fake_nccl fake_nccl_test.cpp)
+target_link_libraries(test_fake_nccl PRIVATE hidup_options hidup_comm cuda_shim_nccl MPI::MPI_C
+                                             GTest::gtest)
+add_executable(failing_nccl failing_nccl.cpp)
+target_link_libraries(failing_nccl PRIVATE hidup_options hidup_comm)
+foreach(target test_nccl test_fake_nccl)
+  target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX)
+  foreach(ranks 2 4)
+    add_test(NAME comm.${target}.${ranks}ranks
+             COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -n ${ranks} $<TARGET_FILE:${target}>)
+    set_tests_properties(comm.${target}.${ranks}ranks PROPERTIES LABELS mpi RUN_SERIAL ON
+                                                                 TIMEOUT 120)
+  endforeach()
+endforeach()
+
+# Every fault: what is printed once, in time, and mpirun's exit code.
+function(failing_nccl_test NAME FAULT MESSAGE)
+  add_test(NAME comm.nccl_${NAME}
+           COMMAND bash -c "${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=${FAULT} -n 4 \
+$<TARGET_FILE:failing_nccl> ${NAME} 2>&1; echo exit $?")
+  set_tests_properties(comm.nccl_${NAME} PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 15
+                       PASS_REGULAR_EXPRESSION "error: rank 0 [^\n]*: ${MESSAGE}.*exit 5\n"
+                       FAIL_REGULAR_EXPRESSION "hidup: error.*hidup: error")
+endfunction()
+# Call 5 is the third one along a row; rank 1 waits in the column.
+set(waits "rank 3 did not come to all_reduce of sum 3 along (row, in which rank 2|column, in which \
+rank 1) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
+failing_nccl_test(late none "rank 1 did not come to all_reduce of sum 3 along row, in which rank 0 ")
+failing_nccl_test(hang hang:rank=3:call=5 "${waits}")
+failing_nccl_test(abort_fails hang:rank=3:call=5,abort_fails "${waits}")
+failing_nccl_test(abort_hangs hang:rank=3:call=5,abort_hangs "${waits}")
+failing_nccl_test(stall stall:rank=3:call=5
+                  "all_reduce of sum 3 along row does not end, though its ranks 2, 3 all came to it")
+failing_nccl_test(start hang:rank=3:call=0 "the start of NCCL along row does not end")
+failing_nccl_test(async_error async_error:rank=3:call=5
+                  "rank 3: all_reduce of sum 3 along row: NCCL: remote process exited")
+failing_nccl_test(call_error call_error:rank=3:call=5
+                  "rank 3: all_reduce of sum 3 along row: NCCL: unhandled system error")
