@@ -115,7 +115,8 @@ class FakeCommunicator final : public Communicator {
   int size() const override { return group_->size; }
 
   void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
-    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data}, all_reduce_now);
+    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data}, count, count,
+            all_reduce_now);
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
@@ -123,7 +124,8 @@ class FakeCommunicator final : public Communicator {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size(), doing);
     check_apart(send, counts[self()], receive, starts_of(counts).back(), doing);
-    enqueue(stream, {doing, counts, {}, send, receive}, all_gather_now);
+    enqueue(stream, {doing, counts, {}, send, receive}, counts[self()], starts_of(counts).back(),
+            all_gather_now);
   }
 
   void reduce_scatter(Stream& stream, const float* send, float* receive,
@@ -131,7 +133,8 @@ class FakeCommunicator final : public Communicator {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size(), doing);
     check_apart(send, starts_of(counts).back(), receive, counts[self()], doing);
-    enqueue(stream, {doing, counts, {}, send, receive}, reduce_scatter_now);
+    enqueue(stream, {doing, counts, {}, send, receive}, starts_of(counts).back(), counts[self()],
+            reduce_scatter_now);
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
@@ -142,11 +145,13 @@ class FakeCommunicator final : public Communicator {
     check_counts(receive_counts, size(), doing);
     check_apart(send, starts_of(send_counts).back(), receive, starts_of(receive_counts).back(),
                 doing);
-    enqueue(stream, {doing, send_counts, receive_counts, send, receive}, all_to_all_now);
+    enqueue(stream, {doing, send_counts, receive_counts, send, receive},
+            starts_of(send_counts).back(), starts_of(receive_counts).back(), all_to_all_now);
   }
 
   void broadcast(Stream& stream, void* data, int64_t count, const std::string& name) override {
-    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data}, broadcast_now);
+    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data}, count,
+            rank_ == 0 ? 0 : count, broadcast_now);
   }
 
   void barrier() override {
@@ -201,10 +206,25 @@ class FakeCommunicator final : public Communicator {
  private:
   size_t self() const { return static_cast<size_t>(rank_); }
 
-  void enqueue(Stream& stream, Call call, void (*work)(Calls&)) {
-    stream.enqueue([group = group_, rank = rank_, call = std::move(call), work] {
-      group->device.meet(rank, call, work);
-    });
+  // Sends and receives that many elements. Where host tasks cannot reach the device's memory, the
+  // host does it, for such tasks of several streams may take turns, and would wait for each other.
+  void enqueue(Stream& stream, Call call, int64_t send_count, int64_t receive_count,
+               void (*work)(Calls&)) {
+    if (stream.staging(kElementBytes) == nullptr) {
+      stream.enqueue([group = group_, rank = rank_, call = std::move(call), work] {
+        group->device.meet(rank, call, work);
+      });
+      return;
+    }
+    std::vector<std::byte> sent(static_cast<size_t>(send_count * kElementBytes));
+    std::vector<std::byte> received(static_cast<size_t>(receive_count * kElementBytes));
+    copy_elements(stream, sent.data(), call.send, send_count);
+    stream.synchronize();
+    const Call on_host = {call.doing, call.counts, call.receive_counts, sent.data(),
+                          received.data()};
+    group_->device.meet(rank_, on_host, work);
+    copy_elements(stream, call.receive, received.data(), receive_count);
+    stream.synchronize();
   }
 
   std::vector<std::vector<std::byte>> all_parts(const std::string& doing,
