@@ -102,7 +102,7 @@ class Experts(nn.Module):
         sequences = torch.arange(batch, device=x.device)[:, None]
         row = (order * batch + sequences) * self.capacity + slot
         row = torch.where(kept, row, torch.full_like(row, self.experts * rows)).flatten()
-        tokens = x.repeat(1, self.choices, 1).reshape(-1, hidden)
+        tokens = x.to(torch.bfloat16).repeat(1, self.choices, 1).reshape(-1, hidden)
         buffer = x.new_zeros(self.experts * rows + 1, hidden, dtype=tokens.dtype)
         buffer = buffer.index_copy(0, row, tokens)[:-1].view(self.experts, rows, hidden)
         inner = self.dropout(F.relu(buffer @ self.up + self.up_bias))
