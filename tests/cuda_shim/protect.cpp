@@ -22,7 +22,7 @@ size_t block_bytes(size_t bytes) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-void set_reachable(void* block, size_t bytes, bool reachable) {
+void set_block_reachable(void* block, size_t bytes, bool reachable) {
   if (mprotect(block, bytes, reachable ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
     std::perror("cuda_shim: mprotect");
     std::abort();

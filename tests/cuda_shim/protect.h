@@ -12,6 +12,6 @@ bool protects();
 size_t block_alignment();
 size_t block_bytes(size_t bytes);
 
-void set_reachable(void* block, size_t bytes, bool reachable);
+void set_block_reachable(void* block, size_t bytes, bool reachable);
 
 }  // namespace cuda_shim

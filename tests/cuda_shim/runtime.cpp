@@ -67,8 +67,8 @@ size_t physical_memory() {
 // With the lock held.
 void set_reachable(void* data, const Allocation& allocation, bool reachable) {
   if (protects() && !allocation.pinned) {
-    set_reachable(static_cast<char*>(data) - kGuard, block_bytes(allocation.bytes + 2 * kGuard),
-                  reachable);
+    set_block_reachable(static_cast<char*>(data) - kGuard,
+                        block_bytes(allocation.bytes + 2 * kGuard), reachable);
   }
 }
 void set_all_reachable(bool reachable) {

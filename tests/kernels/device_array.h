@@ -55,7 +55,7 @@ class DeviceArray {
   const T* data() const { return on_device(); }
   T* data() {
     T* const address = on_device();
-    newer_ = Side::device;
+    newer_ = address == nullptr ? newer_ : Side::device;
     return address;
   }
 
