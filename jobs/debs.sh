@@ -98,7 +98,7 @@ for file in "$libraries"/*.so.* "$libraries"/pmix2/lib/*.so.*; do
     ln -sf "$file" "$prefix/missing/"
   fi
 done
-export OPAL_PREFIX=$prefix/usr
+export OPAL_PREFIX=$prefix/usr PMIX_MCA_pcompress_base_silence_warning=1
 export PATH=$prefix/usr/bin:$PATH
 export CMAKE_PREFIX_PATH=$prefix/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
 export HDF5_ROOT=$libraries/hdf5/serial
