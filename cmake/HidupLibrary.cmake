@@ -1,12 +1,15 @@
 # Compiler settings that every target of the project shares.
 add_library(hidup_options INTERFACE)
 # -Wrestrict reports std::string operations that are right (GCC 12, bug 105329).
-set(warnings -Wall -Wextra -Wshadow -Wno-restrict -Wno-missing-field-initializers -Werror)
+set(warnings -Wall -Wextra -Wshadow -Wno-restrict -Wno-missing-field-initializers)
+if(HIDUP_WERROR)
+  list(APPEND warnings -Werror)
+endif()
 target_compile_options(hidup_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings};-Wpedantic>")
 if(HIDUP_CUDA)
   list(JOIN warnings , host_warnings)
   target_compile_options(hidup_options INTERFACE
-    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=${host_warnings}>")
+    "$<$<COMPILE_LANGUAGE:CUDA>:$<$<BOOL:${HIDUP_WERROR}>:-Werror=all-warnings>;-Xcompiler=${host_warnings}>")
 endif()
 if(HIDUP_SANITIZE)
   target_compile_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE}

@@ -13,6 +13,7 @@
 #include "core/version.h"
 #include "cost/simulate.h"
 #include "costs.h"
+#include "graph/flops.h"
 #include "graph/text.h"
 #include "io/output_path.h"
 #include "io/resources.h"
@@ -155,7 +156,10 @@ class Run {
     });
 
     // 6. Train.
-    Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy);
+    const double peak =
+        static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
+    Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy,
+                  {.model = model_flops(*graph), .peak = peak});
     const bool first = world_.rank() == 0;
     Trainer trainer(deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
                     {.timings = first ? &*timings : nullptr,

@@ -1,6 +1,7 @@
 #include "graph/flops.h"
 
 #include <cstddef>
+#include <vector>
 
 #include "graph/operation.h"
 
@@ -62,6 +63,21 @@ double forward_flops(OpKind kind, std::span<const Shape> in, const Shape& output
       return 2.0 * static_cast<double>(elements(output) * in[1].back());
   }
   return 0.0;
+}
+
+double model_flops(const Graph& graph) {
+  double flops = 0.0;
+  for (const Op& op : graph.ops()) {
+    if (op.kind == OpKind::matmul || op.kind == OpKind::attention ||
+        op.kind == OpKind::expert_matmul) {
+      std::vector<Shape> inputs;
+      for (const TensorId input : op.inputs) {
+        inputs.push_back(graph.tensor(input).shape);
+      }
+      flops += 3.0 * forward_flops(op.kind, inputs, graph.tensor(op.output).shape, op.attributes);
+    }
+  }
+  return flops;
 }
 
 double forward_bytes(std::span<const Shape> inputs, const Shape& output) {

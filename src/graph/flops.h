@@ -12,6 +12,11 @@ namespace hidup {
 double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& output,
                      const Attributes& attributes);
 
+// Floating-point operations that training the model for a step takes, however it is computed: three
+// times those of the forward pass's products, for the backward pass has two of each (Chowdhery et
+// al., "PaLM", 2022, appendix B; here a causal mask leaves half of the attention).
+double model_flops(const Graph& graph);
+
 // Bytes the forward pass must at least move: inputs and output once.
 double forward_bytes(std::span<const Shape> inputs, const Shape& output);
 

@@ -34,8 +34,11 @@ std::string describe(const Prediction& prediction) {
       format_seconds(prediction.busy.comm_s), format_seconds(prediction.busy.exposed_comm_s));
 }
 
-Report::Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy)
-    : steps_(steps), tokens_per_step_(tokens_per_step), unigram_entropy_(unigram_entropy) {}
+Report::Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops)
+    : steps_(steps),
+      tokens_per_step_(tokens_per_step),
+      unigram_entropy_(unigram_entropy),
+      flops_(flops) {}
 
 double Report::recent_loss() const {
   return mean(losses_);
@@ -76,6 +79,11 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   fmt::print("steps   {} in {} ({} per step, {} tokens/s)\n", done_, format_duration(total_wall_),
              format_seconds(wall),
              format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) / wall)));
+  if (flops_.peak > 0.0) {
+    fmt::print(
+        "        model flops utilization {:.1f} % ({:.4g} Gflop a step, {:.4g} Gflop/s at most)\n",
+        100.0 * flops_.model / (wall * flops_.peak), 1e-9 * flops_.model, 1e-9 * flops_.peak);
+  }
   fmt::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
              recent_loss(), losses_.size());
   if (unigram_entropy_ >= 0.0) {

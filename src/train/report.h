@@ -14,11 +14,17 @@ namespace hidup {
 // "24.1 ms per step: compute 22.5 ms, communication 3.6 ms, of it exposed 1.1 ms"
 std::string describe(const Prediction& prediction);
 
+// What the model flops utilization rests on.
+struct FlopRates {
+  double model = 0.0;  // flops of a step: model_flops() of the graph
+  double peak = 0.0;   // flop/s of all ranks together; 0: not known
+};
+
 // Used on rank 0. Prints the first and the last step, and otherwise a line a second.
 class Report {
  public:
   // unigram_entropy: of the data, in nats; negative where it is not known.
-  Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy);
+  Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops);
 
   // After a step: its loss in nats, the time since the previous call's step began,
   // and the slowest rank's busy times.
@@ -34,6 +40,7 @@ class Report {
   int64_t steps_;
   int64_t tokens_per_step_;
   double unigram_entropy_;
+  FlopRates flops_;
   int64_t done_ = 0;
   double first_loss_ = 0.0;
   double total_wall_ = 0.0;

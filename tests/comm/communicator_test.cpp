@@ -12,6 +12,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
 #include "core/check.h"
+#include "device_needed/device_needed.h"
 
 namespace hidup {
 namespace {
@@ -62,6 +63,9 @@ TEST(Ranks, HeartbeatsEndTogetherAndMayStartAgain) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (hidup::without_device()) {
+    return hidup::kSkipped;
+  }
   hidup::MpiSession mpi(&argc, &argv);
   hidup::g_world = &mpi.world();
   return RUN_ALL_TESTS();

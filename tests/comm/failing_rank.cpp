@@ -8,6 +8,7 @@
 
 #include "comm/heartbeat.h"
 #include "comm/mpi_session.h"
+#include "device_needed/device_needed.h"
 
 namespace {
 
@@ -44,6 +45,9 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (hidup::without_device()) {
+    return hidup::kSkipped;
+  }
   hidup::MpiSession mpi(&argc, &argv);
   run(mpi, argc > 1 ? argv[1] : "");
   return 0;

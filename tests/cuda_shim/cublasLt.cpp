@@ -410,6 +410,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   std::memcpy(&factors[0], alpha, sizeof(float));
   std::memcpy(&factors[1], beta, sizeof(float));
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
+    const cuda_shim::DeviceAccess access;
     if (workspace_of > 0) {
       std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
     }

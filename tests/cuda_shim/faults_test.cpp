@@ -1,5 +1,7 @@
 // Kernels with the mistakes that the shim is to find.
 #include <atomic>
+#include <csignal>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -165,6 +167,26 @@ TEST_F(Faults, DropTheWorkThatWasGivenBefore) {
   EXPECT_EQ(cudaEventSynchronize(event), cudaErrorLaunchFailure);
   EXPECT_EQ(*value, 0);
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+// Copies reach the device's memory; the host does not, neither before nor after.
+TEST(FaultsDeathTest, HostThatReachesProtectedMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the child reads the environment anew
+  const auto touch = [](bool by_host) {
+    setenv("CUDA_SHIM_PROTECT", "1", 1);
+    void* data = nullptr;
+    cudaMalloc(&data, 5000);
+    const int sent = 7;
+    int received = 0;
+    cudaMemcpy(data, &sent, sizeof(sent), cudaMemcpyHostToDevice);
+    cudaMemcpy(&received, data, sizeof(received), cudaMemcpyDeviceToHost);
+    if (by_host) {
+      received = *static_cast<volatile int*>(data);
+    }
+    std::_Exit(received == sent ? 0 : 1);
+  };
+  EXPECT_EXIT(touch(false), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(touch(true), testing::KilledBySignal(SIGSEGV), "");
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "capture.h"
 #include "cuda_runtime.h"
 #include "cuda_shim/fault.h"
+#include "protect.h"
 #include "state.h"
 #include "stream.h"
 
@@ -38,6 +39,7 @@ struct Process {
   std::atomic<bool> failed = false;
   std::string fault;
   std::map<void*, Allocation> allocations;
+  int accesses = 0;  // DeviceAccess that live
 };
 
 // A process that ends with a fault that nobody saw has failed.
@@ -61,6 +63,19 @@ void fail_at_exit() {
 
 size_t physical_memory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// With the lock held.
+void set_reachable(void* data, const Allocation& allocation, bool reachable) {
+  if (protects() && !allocation.pinned) {
+    set_block_reachable(static_cast<char*>(data) - kGuard,
+                        block_bytes(allocation.bytes + 2 * kGuard), reachable);
+  }
+}
+void set_all_reachable(bool reachable) {
+  for (const auto& [data, allocation] : process().allocations) {
+    set_reachable(data, allocation, reachable);
+  }
 }
 
 bool intact(const unsigned char* guard) {
@@ -109,8 +124,8 @@ cudaError_t allocate(void** data, size_t bytes, bool pinned) {
   if (bytes > physical_memory()) {
     return set_error(cudaErrorMemoryAllocation);
   }
-  const size_t padded = (bytes + kGuard - 1) / kGuard * kGuard;
-  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(kGuard, padded + 2 * kGuard));
+  auto* memory = static_cast<unsigned char*>(
+      std::aligned_alloc(block_alignment(), block_bytes(bytes + 2 * kGuard)));
   if (memory == nullptr) {
     return set_error(cudaErrorMemoryAllocation);
   }
@@ -120,6 +135,7 @@ cudaError_t allocate(void** data, size_t bytes, bool pinned) {
   *data = memory + kGuard;
   const std::lock_guard lock(process().mutex);
   process().allocations[*data] = {bytes, pinned};
+  set_reachable(*data, process().allocations[*data], process().accesses > 0);
   return cudaSuccess;
 }
 
@@ -138,6 +154,7 @@ cudaError_t release(void* data, bool pinned) {
       return set_error(cudaErrorInvalidValue);
     }
     bytes = found->second.bytes;
+    set_reachable(data, found->second, true);
     process().allocations.erase(found);
   }
   auto* begin = static_cast<unsigned char*>(data);
@@ -151,6 +168,20 @@ cudaError_t release(void* data, bool pinned) {
 }
 
 }  // namespace
+
+DeviceAccess::DeviceAccess() {
+  const std::lock_guard lock(process().mutex);
+  if (process().accesses++ == 0) {
+    set_all_reachable(true);
+  }
+}
+
+DeviceAccess::~DeviceAccess() {
+  const std::lock_guard lock(process().mutex);
+  if (--process().accesses == 0) {
+    set_all_reachable(false);
+  }
+}
 
 cudaError_t set_error(cudaError_t error) {
   last_error = error;

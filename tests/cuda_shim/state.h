@@ -17,6 +17,18 @@ void set_fault(const std::string& text);  // the first one stays
 // Whether all these bytes lie in one allocation of the device; pinned memory of the host does not.
 bool device_holds(const void* data, size_t bytes);
 
+// While one lives, memory of the device can be reached: by kernels, copies and products. Otherwise,
+// where the environment variable CUDA_SHIM_PROTECT is set, who touches it ends with SIGSEGV: a host
+// that reads or writes it itself, as no host of a GPU can. (While a device works the host is not
+// noticed.)
+class DeviceAccess {
+ public:
+  DeviceAccess();
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+};
+
 // The stream of a null handle is one that lives as long as the process.
 CudaShimStream& stream_or_default(cudaStream_t stream);
 

@@ -40,6 +40,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kerne
   static std::atomic<uint64_t> launches = 0;
   return give(
       config.stream, [grid, block, kernel = std::move(kernel), launch = launches++]() mutable {
+        const DeviceAccess access;
         try {
           run_kernel(kernel, grid, block, launch++);  // in a graph, in another order every time
         } catch (const Fault& fault) {
@@ -165,7 +166,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (to == nullptr || from == nullptr) {
     return set_error(cudaErrorInvalidValue);
   }
-  return cuda_shim::give(stream, [=] { std::memcpy(to, from, bytes); });
+  return cuda_shim::give(stream, [=] {
+    const cuda_shim::DeviceAccess access;
+    std::memcpy(to, from, bytes);
+  });
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -175,7 +179,10 @@ cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t st
   if (data == nullptr) {
     return set_error(cudaErrorInvalidValue);
   }
-  return cuda_shim::give(stream, [=] { std::memset(data, value, bytes); });
+  return cuda_shim::give(stream, [=] {
+    const cuda_shim::DeviceAccess access;
+    std::memset(data, value, bytes);
+  });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {

@@ -125,7 +125,8 @@ class FakeCommunicator final : public Communicator {
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) override {
-    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data, dtype}, all_reduce_now);
+    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data, dtype}, count, count,
+            all_reduce_now);
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
@@ -134,7 +135,8 @@ class FakeCommunicator final : public Communicator {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size(), doing);
     check_apart(send, counts[self()], receive, starts_of(counts).back(), dtype, doing);
-    enqueue(stream, {doing, counts, {}, send, receive, dtype}, all_gather_now);
+    enqueue(stream, {doing, counts, {}, send, receive, dtype}, counts[self()],
+            starts_of(counts).back(), all_gather_now);
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
@@ -143,7 +145,8 @@ class FakeCommunicator final : public Communicator {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size(), doing);
     check_apart(send, starts_of(counts).back(), receive, counts[self()], dtype, doing);
-    enqueue(stream, {doing, counts, {}, send, receive, dtype}, reduce_scatter_now);
+    enqueue(stream, {doing, counts, {}, send, receive, dtype}, starts_of(counts).back(),
+            counts[self()], reduce_scatter_now);
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
@@ -154,12 +157,14 @@ class FakeCommunicator final : public Communicator {
     check_counts(receive_counts, size(), doing);
     check_apart(send, starts_of(send_counts).back(), receive, starts_of(receive_counts).back(),
                 dtype, doing);
-    enqueue(stream, {doing, send_counts, receive_counts, send, receive, dtype}, all_to_all_now);
+    enqueue(stream, {doing, send_counts, receive_counts, send, receive, dtype},
+            starts_of(send_counts).back(), starts_of(receive_counts).back(), all_to_all_now);
   }
 
   void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
                  const std::string& name) override {
-    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data, dtype}, broadcast_now);
+    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data, dtype}, count,
+            rank_ == 0 ? 0 : count, broadcast_now);
   }
 
   void barrier() override {
@@ -214,10 +219,25 @@ class FakeCommunicator final : public Communicator {
  private:
   size_t self() const { return static_cast<size_t>(rank_); }
 
-  void enqueue(Stream& stream, Call call, void (*work)(Calls&)) {
-    stream.enqueue([group = group_, rank = rank_, call = std::move(call), work] {
-      group->device.meet(rank, call, work);
-    });
+  // Sends and receives that many elements. Where host tasks cannot reach the device's memory, the
+  // host does it, for such tasks of several streams may take turns, and would wait for each other.
+  void enqueue(Stream& stream, Call call, int64_t send_count, int64_t receive_count,
+               void (*work)(Calls&)) {
+    if (stream.staging(size_of(call.dtype)) == nullptr) {
+      stream.enqueue([group = group_, rank = rank_, call = std::move(call), work] {
+        group->device.meet(rank, call, work);
+      });
+      return;
+    }
+    std::vector<std::byte> sent(static_cast<size_t>(send_count * size_of(call.dtype)));
+    std::vector<std::byte> received(static_cast<size_t>(receive_count * size_of(call.dtype)));
+    copy_elements(stream, sent.data(), call.send, send_count, call.dtype);
+    stream.synchronize();
+    const Call on_host = {call.doing,  call.counts,     call.receive_counts,
+                          sent.data(), received.data(), call.dtype};
+    group_->device.meet(rank_, on_host, work);
+    copy_elements(stream, call.receive, received.data(), receive_count, call.dtype);
+    stream.synchronize();
   }
 
   std::vector<std::vector<std::byte>> all_parts(const std::string& doing,

@@ -87,14 +87,14 @@ TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
   const Floats gradient(1, 1.0F);
   OnDevice<StepState> state({});
   OnDevice<float> scale(kNan);
+  const StepState later = {.step = 1, .learning_rate = 0.25F};
+  const float later_scale = 2.0F;
   Output p(Floats(1, 1.0F));
   Output m(Floats(1, 0.0F));
   Output v(Floats(1, 0.0F));
   run([&](Stream& stream) {
-    stream.enqueue([&] {
-      *state = {.step = 1, .learning_rate = 0.25F};
-      *scale = 2.0F;
-    });
+    stream.copy(state.get(), &later, sizeof(later));
+    stream.copy(scale.get(), &later_scale, sizeof(later_scale));
     adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 1, kAdam, state.get(),
                 scale.get());
   });

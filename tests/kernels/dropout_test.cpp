@@ -107,12 +107,13 @@ TEST(Dropout, ReadsTheStepWhenItRunsAndDiffersByStepAndKey) {
   const Floats ones(static_cast<size_t>(n), 1.0F);
   const Region region = box({n}, {0}, {n});
   OnDevice<StepState> state({.step = 1});
+  const StepState second_step = {.step = 2};
   Output first(n);
   Output second(n);
   Output other_key(n);
   run([&](Stream& stream) {
     dropout(stream, ones.data(), first.data(), region, 0.5F, kKey, state.get());
-    stream.enqueue([&] { (*state).step = 2; });
+    stream.copy(state.get(), &second_step, sizeof(second_step));
     dropout(stream, ones.data(), second.data(), region, 0.5F, kKey, state.get());
     dropout(stream, ones.data(), other_key.data(), region, 0.5F, kKey + 1, state.get());
   });

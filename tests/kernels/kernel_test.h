@@ -1,8 +1,8 @@
 // What the kernel tests share: random data, guarded outputs, references in double,
 // finite differences, and the same work with one and with three threads.
 //
-// The tests know the kernels by their headers alone, and their data lie in buffers of the
-// device, so they hold for any back end whose memory the host can reach.
+// The tests know the kernels by their headers alone, and their data are copied to buffers of the
+// device and back, so they hold for any back end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,6 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -23,6 +22,7 @@
 #include "core/random.h"
 #include "core/region.h"
 #include "device/device.h"
+#include "device_array.h"
 
 namespace hidup::kernels::testing {
 
@@ -31,40 +31,8 @@ inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 using Doubles = std::vector<double>;
 
-// The device that has the tests' data. Never destroyed, for data may be static.
-inline Device& device_of_data() {
-  static Device* device = make_device({}).release();
-  return *device;
-}
-
-// Memory of the device, for kernels need not reach any other.
-template <typename T>
-class DeviceAllocator {
- public:
-  using value_type = T;
-
-  DeviceAllocator() = default;
-  template <typename U>
-  explicit DeviceAllocator(const DeviceAllocator<U>&) {}
-
-  T* allocate(size_t n) {
-    std::unique_ptr<Buffer> buffer = device_of_data().allocate(static_cast<int64_t>(n * sizeof(T)));
-    auto* data = reinterpret_cast<T*>(buffer->data());
-    buffers()[data] = std::move(buffer);
-    return data;
-  }
-  void deallocate(T* data, size_t) { buffers().erase(data); }
-  bool operator==(const DeviceAllocator&) const { return true; }
-
- private:
-  static std::map<T*, std::unique_ptr<Buffer>>& buffers() {
-    static auto* all = new std::map<T*, std::unique_ptr<Buffer>>;
-    return *all;
-  }
-};
-
-using Floats = std::vector<float, DeviceAllocator<float>>;
-using Ints = std::vector<int32_t, DeviceAllocator<int32_t>>;
+using Floats = DeviceArray<float>;
+using Ints = DeviceArray<int32_t>;
 
 // One value in the memory of the device.
 template <typename T>
@@ -73,12 +41,11 @@ class OnDevice {
   explicit OnDevice(const T& value) : values_(1, value) {}
   T* get() { return values_.data(); }
   const T* get() const { return values_.data(); }
-  T& operator*() { return values_[0]; }
   const T& operator*() const { return values_[0]; }
-  const T* operator->() const { return values_.data(); }
+  const T* operator->() const { return &values_[0]; }
 
  private:
-  std::vector<T, DeviceAllocator<T>> values_;
+  DeviceArray<T> values_;
 };
 
 // Uniform, with mean 0 and standard deviation `scale`.
@@ -109,7 +76,7 @@ inline Doubles to_doubles(const Floats& values) {
 template <typename T>
 class GuardedOutput {
  public:
-  using Values = std::vector<T, DeviceAllocator<T>>;
+  using Values = DeviceArray<T>;
 
   explicit GuardedOutput(int64_t n) : GuardedOutput(Values(static_cast<size_t>(n), kUnwritten)) {}
   explicit GuardedOutput(const Values& initial)
@@ -117,9 +84,10 @@ class GuardedOutput {
     std::copy(initial.begin(), initial.end(), memory_.begin() + kGuard);
   }
   ~GuardedOutput() {
+    const Values& memory = memory_;
     for (size_t i = 0; i < kGuard; ++i) {
-      EXPECT_EQ(memory_[i], kGuardValue) << "written " << kGuard - i << " elements before";
-      EXPECT_EQ(memory_[kGuard + n_ + i], kGuardValue) << "written " << i << " elements after";
+      EXPECT_EQ(memory[i], kGuardValue) << "written " << kGuard - i << " elements before";
+      EXPECT_EQ(memory[kGuard + n_ + i], kGuardValue) << "written " << i << " elements after";
     }
   }
   GuardedOutput(const GuardedOutput&) = delete;
@@ -165,7 +133,7 @@ inline void expect_same_bits(const std::function<Floats(int threads)>& work) {
   for (const int threads : {2, 3}) {
     const Floats more = work(threads);
     ASSERT_EQ(one.size(), more.size());
-    EXPECT_EQ(std::memcmp(one.data(), more.data(), one.size() * sizeof(float)), 0)
+    EXPECT_EQ(std::memcmp(&one[0], &more[0], one.size() * sizeof(float)), 0)
         << threads << " threads";
   }
 }

@@ -33,7 +33,7 @@ Floats coarse_logits(const RouteSize& size) {
 Ints best_experts(const Floats& logits, const RouteSize& size) {
   Ints chosen;
   for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
-    const float* x = logits.data() + t * size.experts;
+    const auto x = logits.begin() + t * size.experts;
     Ints order(static_cast<size_t>(size.experts));
     for (size_t e = 0; e < order.size(); ++e) {
       order[e] = static_cast<int32_t>(e);

@@ -2,7 +2,11 @@
 # Builds the program with CUDA's compiler for one GPU, and starts it where it finds none: that must
 # end with exit code 8 and the reason. Exit code 77 where there is no such compiler. Two minutes,
 # with a filled ccache some seconds.
+#
+#   cuda_build.sh --tests    and the tests that run on GPUs, which here must all be skipped; two more
 set -euo pipefail
+
+with_tests=${1:-}
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH=$PATH:/usr/local/cuda/bin
@@ -13,8 +17,14 @@ fi
 # shellcheck source=jobs/environment.sh
 source jobs/environment.sh
 
-cmake --preset cuda -DHIDUP_CUDA_ARCHITECTURES=90
-cmake --build --preset cuda --parallel 2
+options=(-DHIDUP_CUDA_ARCHITECTURES=90)
+targets=cuda
+if [[ $with_tests == --tests ]]; then
+  options+=(-DHIDUP_TESTS=ON)
+  targets=cuda-tests
+fi
+cmake --preset cuda "${options[@]}"
+cmake --build --preset "$targets" --parallel 2
 
 export CUDA_VISIBLE_DEVICES=
 folder=$(mktemp -d)
@@ -36,3 +46,12 @@ fi
 build-cuda/hidup doctor | tee "$folder/doctor"
 grep -q "no GPU is found" "$folder/doctor"
 grep -Eq "^NCCL +2[.][0-9.]+ +2[.][0-9.]+$" "$folder/doctor"
+
+if [[ $with_tests == --tests ]]; then
+  ctest --preset cuda >"$folder/tests"
+  sed -n '/tests passed/,$p' "$folder/tests"
+  if grep -E '^ *[0-9]+/[0-9]+ Test' "$folder/tests" | grep -v 'Skipped'; then
+    echo "cuda_build.sh: these tests say that they passed without a GPU" >&2
+    exit 1
+  fi
+fi

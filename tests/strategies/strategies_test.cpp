@@ -11,6 +11,7 @@
 
 #include "comm/mpi_session.h"
 #include "core/check.h"
+#include "device_needed/device_needed.h"
 #include "models/transformer.h"
 #include "search/named.h"
 #include "short_run.h"
@@ -185,6 +186,9 @@ TEST(NamedStrategies, Repeat) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (hidup::without_device()) {
+    return hidup::kSkipped;
+  }
   hidup::MpiSession mpi(&argc, &argv);
   hidup::g_world = &mpi.world();
   hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
