@@ -7,7 +7,7 @@ void add_forward(Stream& stream, const Element* a, const Element* b, Element* y,
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = Element(a[i] + b[i]);
+      y[i] = a[i] + b[i];
     }
   });
 }

@@ -20,7 +20,8 @@ struct AttentionSize {
 
 // qkv: [batch, sequence, 3, heads, head]; y: [batch, sequence, heads, head];
 // lse: f32 [batch, heads, sequence], the log-sum-exp of each query's scores, for the
-// backward pass.
+// backward pass. A back end may round probabilities, and gradients of scores, to Elements before it
+// multiplies them.
 template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal);

@@ -17,7 +17,7 @@ void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y
       Element* out = y + row * n;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
-        out[j] = Element(in[j] + b[j]);
+        out[j] = in[j] + b[j];
       }
     }
   });

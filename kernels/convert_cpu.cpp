@@ -7,7 +7,7 @@ void convert(Stream& stream, const From* x, To* y, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      y[i] = To(float{x[i]});
+      y[i] = float{x[i]};
     }
   });
 }

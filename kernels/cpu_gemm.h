@@ -57,7 +57,7 @@ void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<A> a, ConstMatrix<B> b, f
     for (int64_t row = 0; row < m; ++row) {
       for (int64_t j = 0; j < n; ++j) {
         const float before = beta == 0.0F ? 0.0F : beta * c[row * c_stride + j];
-        c[row * c_stride + j] = C(product[row * n + j] + before);
+        c[row * c_stride + j] = product[row * n + j] + before;
       }
     }
   }

@@ -35,7 +35,7 @@ template <typename Element>
 void narrow(const float* from, int64_t n, Element* to) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) {
-    to[i] = Element(from[i]);
+    to[i] = from[i];
   }
 }
 

@@ -131,7 +131,7 @@ void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t
       const float logit = here ? float{x[target]} : 0.0F;  // which dx may overwrite
 #pragma omp simd
       for (int64_t j = 0; j < columns; ++j) {
-        dx[j] = Element(factor * fast_exp(x[j] - shift));
+        dx[j] = factor * fast_exp(x[j] - shift);
       }
       if (here) {
         dx[target] = minus_one_hot(dx[target], factor * fast_exp(logit - shift), factor);

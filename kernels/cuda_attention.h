@@ -63,8 +63,8 @@ struct BackwardInputs {
   const float* d;
 };
 
-// The same on tensor cores, for heads of up to kLongestTensorHead elements; d[b, h, i] = dy_i .
-// y_i.
+// Attention on tensor cores, for heads of up to kLongestTensorHead elements. The d of the inputs is
+// that of attention_backward(), f32 [batch, heads, sequence].
 inline constexpr int64_t kLongestTensorHead = 128;
 
 template <typename Element>

@@ -153,8 +153,10 @@ __device__ float element_of(uint32_t pair, int i) {
   return widen(__builtin_bit_cast(Vector<Element, 2>, pair).element[i]);
 }
 
+// Not inlined: that would take compilers minutes.
 template <typename Element>
-__device__ void multiply_add(const TileA& a, const TileB& b, TileSums& sums) {
+__attribute__((noinline)) __device__ void multiply_add(const TileA& a, const TileB& b,
+                                                       TileSums& sums) {
   __shared__ uint32_t of_all_warps[kTileWarps][kWarp][6];
   auto& pairs = of_all_warps[threadIdx.x / kWarp];
   const int lane = lane_of_warp();

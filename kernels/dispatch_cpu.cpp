@@ -42,7 +42,7 @@ template <typename Element, typename Result>
 void scale_row(const Element* row, float weight, int64_t width, Result* out) {
 #pragma omp simd
   for (int64_t j = 0; j < width; ++j) {
-    out[j] = Result(weight * row[j]);
+    out[j] = weight * row[j];
   }
 }
 

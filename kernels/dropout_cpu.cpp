@@ -99,7 +99,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
 #pragma omp simd
       for (int64_t i = 0; i < length; ++i) {
         const float value = x[local + i] * scale;
-        y[local + i] = Element(word[i] >= threshold ? value : 0.0F);
+        y[local + i] = word[i] >= threshold ? value : 0.0F;
       }
     }
   });

@@ -29,7 +29,7 @@ void embedding_forward(Stream& stream, const int32_t* tokens, const Element* tab
       const Element* row = table + at * size.hidden;
 #pragma omp simd
       for (int64_t j = 0; j < size.hidden; ++j) {
-        out[j] = Element(scale * row[j]);
+        out[j] = scale * row[j];
       }
     }
   });

@@ -21,7 +21,7 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
       }
 #pragma omp simd
       for (int64_t j = 0; j < size.n; ++j) {
-        out[j] = Element(in[j] + added[j]);
+        out[j] = in[j] + added[j];
       }
     }
   });

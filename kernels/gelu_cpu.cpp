@@ -10,7 +10,7 @@ void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float at = not_below(x[i]);
-      y[i] = Element(at / (1.0F + fast_exp(gelu_exponent(not_above(at)))));
+      y[i] = at / (1.0F + fast_exp(gelu_exponent(not_above(at))));
     }
   });
 }
@@ -21,7 +21,7 @@ void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element*
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float at = not_above(not_below(x[i]));
-      dx[i] = Element(dy[i] * gelu_slope(at, fast_exp(gelu_exponent(at))));
+      dx[i] = dy[i] * gelu_slope(at, fast_exp(gelu_exponent(at)));
     }
   });
 }

@@ -29,7 +29,7 @@ void backward_row(const Element* x, const Element* gamma, float mean, float rstd
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     const float h = (x[j] - mean) * rstd;
-    dx[j] = Element(rstd * (dy[j] * gamma[j] - average_g - h * average_gh));
+    dx[j] = rstd * (dy[j] * gamma[j] - average_g - h * average_gh);
   }
 }
 
@@ -53,7 +53,7 @@ void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, 
       rstd[row] = factor;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
-        out[j] = Element((in[j] - average) * factor * gamma[j] + beta[j]);
+        out[j] = (in[j] - average) * factor * gamma[j] + beta[j];
       }
     }
   });

@@ -67,7 +67,7 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
       Element* out = y + row * part.channels;
 #pragma omp simd
       for (int64_t j = 0; j < part.channels; ++j) {
-        out[j] = Element(in[j] + positions[j]);
+        out[j] = in[j] + positions[j];
       }
     }
   });

@@ -8,7 +8,7 @@ void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float value = x[i];
-      y[i] = Element(value < 0.0F ? 0.0F : value);
+      y[i] = value < 0.0F ? 0.0F : value;
     }
   });
 }
@@ -19,7 +19,7 @@ void relu_backward(Stream& stream, const Element* y, const Element* dy, Element*
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
       const float gradient = dy[i];  // read in any case, or the loop keeps a branch
-      dx[i] = Element(y[i] > 0.0F ? gradient : 0.0F);
+      dx[i] = y[i] > 0.0F ? gradient : 0.0F;
     }
   });
 }

@@ -49,7 +49,7 @@ void add_elements(void* added, void* sums, int* count, MPI_Datatype*) {
   const T* const from = static_cast<const T*>(added);
   T* const to = static_cast<T*>(sums);
   for (int i = 0; i < *count; ++i) {
-    to[i] = T(to[i] + from[i]);
+    to[i] = to[i] + from[i];
   }
 }
 
@@ -143,7 +143,7 @@ void MpiCollectives::pass_and_add(const T* send, int64_t send_count, T* sum, int
   std::vector<MPI_Request> sends = send_chunks(send, send_count, doing);
   receive_chunks<T>(sum_count, doing, [&](int64_t done, const T* part, int count) {
     for (int i = 0; i < count; ++i) {
-      sum[done + i] = T(sum[done + i] + part[i]);
+      sum[done + i] = sum[done + i] + part[i];
     }
   });
   check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
@@ -273,7 +273,7 @@ void MpiCollectives::reduce_scatter_ring(const T* send, T* receive,
   const auto add_own = [&](int step, int64_t done, const T* part, T* sum) {
     const T* const own = send + starts[block_at(step)] + done;
     for (int i = 0; i < piece(counts[block_at(step)], done, chunk_); ++i) {
-      sum[i] = T(part[i] + own[i]);
+      sum[i] = part[i] + own[i];
     }
   };
   std::vector<MPI_Request> sends =

@@ -67,6 +67,11 @@ struct BFloat16 {
   BFloat16() = default;
   HIDUP_HOST_DEVICE constexpr explicit BFloat16(float value)
       : bits(half_bits::to_bfloat16(value)) {}
+  // Not by way of a temporary object, which a loop of vector code could not have.
+  HIDUP_HOST_DEVICE constexpr BFloat16& operator=(float value) {
+    bits = half_bits::to_bfloat16(value);
+    return *this;
+  }
   HIDUP_HOST_DEVICE constexpr operator float() const { return half_bits::from_bfloat16(bits); }
 };
 
@@ -76,6 +81,11 @@ struct Float16 {
 
   Float16() = default;
   HIDUP_HOST_DEVICE constexpr explicit Float16(float value) : bits(half_bits::to_float16(value)) {}
+  // Not by way of a temporary object, which a loop of vector code could not have.
+  HIDUP_HOST_DEVICE constexpr Float16& operator=(float value) {
+    bits = half_bits::to_float16(value);
+    return *this;
+  }
   HIDUP_HOST_DEVICE constexpr operator float() const { return half_bits::from_float16(bits); }
 };
 
