@@ -204,6 +204,9 @@ int64_t CudaShimEvent::State::expect() {
 void CudaShimEvent::State::reach(int64_t recording) {
   {
     const std::lock_guard lock(mutex);
+    if (recording < reached) {  // another stream was faster with a later one
+      return;
+    }
     milliseconds = cuda_shim::now_ms();
     reached = recording;
   }

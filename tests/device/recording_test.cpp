@@ -116,8 +116,6 @@ TEST_F(DeviceRecording, EveryReplayReadsAndWritesMemoryAnew) {
 TEST_F(DeviceRecording, EveryReplayRenewsTheTimesOfEvents) {
   const std::unique_ptr<Event> start = device_->create_event();
   const std::unique_ptr<Event> end = device_->create_event();
-  a_->record(*start);  // not in the recording, which has times of its own
-  b_->record(*end);
   std::atomic<bool> go = false;
   const std::unique_ptr<Recording> recording = record([&] {
     b_->record(*start);
@@ -128,21 +126,19 @@ TEST_F(DeviceRecording, EveryReplayRenewsTheTimesOfEvents) {
     });
     b_->record(*end);
   });
-  double before = monotonic_seconds();
+  b_->record(*end);  // outside of it, too
+  b_->synchronize();
   for (int replay = 0; replay < 4; ++replay) {
+    const double before = end->seconds();
     go = false;
     recording->replay();
     EXPECT_FALSE(end->reached());
     std::this_thread::sleep_for(2ms);
-    const double released = monotonic_seconds();
     go = true;
     a_->synchronize();
     EXPECT_TRUE(end->reached());
-    constexpr double kClocks = 1e-4;  // by which CUDA's and ours may differ
-    EXPECT_GE(start->seconds(), before - kClocks);
-    EXPECT_GE(end->seconds(), released - kClocks);
-    EXPECT_LE(end->seconds(), monotonic_seconds() + kClocks);
-    before = released;
+    EXPECT_GE(start->seconds(), before);
+    EXPECT_GT(end->seconds(), start->seconds());
   }
 }
 
