@@ -50,6 +50,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool capturable() const override { return size_ == 1; }  // MPI is called by the host
 
   void all_reduce(Stream& stream, float* data, int64_t count, const std::string& name) override {
     if (size_ == 1) {

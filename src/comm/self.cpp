@@ -9,6 +9,7 @@ class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  bool capturable() const override { return true; }
 
   void all_reduce(Stream&, float*, int64_t, const std::string&) override {}
 
