@@ -20,6 +20,10 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether what device collectives give to a stream can be recorded (Device::record()): work of
+  // the device alone, with nothing that the host does for it.
+  virtual bool capturable() const { return false; }
+
   // Device collectives: in stream order, on the memory the stream's device
   // computes on. Every rank issues the same ones in the same order, all on one
   // stream at a time. `name` says what is communicated; an error names it. `dtype` is that of
@@ -51,9 +55,6 @@ class Communicator {
   virtual void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
                          const std::string& name) = 0;
 
-  // Whether device collectives pass through the host: by tasks in the stream, which cannot be
-  // recorded (Device::record()), and its staging memory.
-  virtual bool through_host() const { return true; }
   // Makes memory known that device collectives will use, until the result ends; all ranks of the
   // group, each its own. Null where that makes no difference.
   virtual std::shared_ptr<void> register_memory(void*, int64_t) { return nullptr; }

@@ -89,7 +89,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
-  bool through_host() const override { return false; }
+  bool capturable() const override { return true; }
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) override {

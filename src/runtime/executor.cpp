@@ -55,7 +55,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
   streams_.push_back(device.create_stream("compute", threads));
   streams_.push_back(device.create_stream("comm", 1));
 
-  if (groups.through_host()) {
+  if (!groups.capturable()) {
     streams_.back()->staging(largest_message(program_, plan_));
   }
   registered_ = groups.register_memory(arena_->data(), arena_->bytes());
@@ -71,7 +71,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
     bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
                       bind(instruction, binding), device.create_event(), device.create_event()});
   }
-  recordable_ = !groups.through_host();
+  recordable_ = groups.capturable();
   times_.resize(bound_.size());
   initialize_parameters(seed);
 }

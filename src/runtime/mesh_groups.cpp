@@ -15,8 +15,8 @@ MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& 
   }
 }
 
-bool MeshGroups::through_host() const {
-  return std::ranges::any_of(groups_, [](const auto& group) { return group->through_host(); });
+bool MeshGroups::capturable() const {
+  return std::ranges::all_of(groups_, [](const auto& group) { return group->capturable(); });
 }
 
 std::vector<std::shared_ptr<void>> MeshGroups::register_memory(void* data, int64_t bytes) const {

@@ -67,7 +67,7 @@ TEST(Nccl, RegistersMemoryWhereAsked) {
   World registers(NcclOptions{.max_ctas = 4, .register_buffers = true});
   const auto registered = registers->register_memory(memory->data(), memory->bytes());
   EXPECT_EQ(registered != nullptr, registers->size() > 1);
-  EXPECT_FALSE(registers->through_host());
+  EXPECT_TRUE(registers->capturable());
 }
 
 TEST(Nccl, StartFailsWhereRanksShareAGpu) {
