@@ -209,9 +209,9 @@ def run_torch(deck, device, steps):
     return math.prod(shape) / statistics.median(times[WARMUP:]), loss, missing
 
 
-def has_precision(program):
+def has_bf16(program):
     keys = subprocess.run([program, "validate", "--keys"], stdout=subprocess.PIPE, text=True)
-    return "model.precision" in keys.stdout
+    return any("model.precision" in line and "bf16" in line for line in keys.stdout.splitlines())
 
 
 def run_hidup(program, name, settings, device, steps, folder):
@@ -222,7 +222,7 @@ def run_hidup(program, name, settings, device, steps, folder):
     out = folder / "run.h5"
     settings = {**settings, "data.kind": "synthetic", "train.steps": steps, "train.warmup_steps": 0}
     precision = "f32"
-    if has_precision(program):
+    if has_bf16(program):
         settings["model.precision"] = precision = "bf16"
     command = [program, "train", SOURCE / "inputs" / "models" / f"{name}.yaml", "--cluster", cluster,
                "--strategy", "dp", "--out", out, "--overwrite"]
