@@ -111,9 +111,9 @@ TEST(CopyBox, KeepsTheBitsOfFloats) {
 
 // Elements of 2 bytes: a middle column and an odd part of a row.
 TEST(CopyBox, CopiesElementsOfTwoBytes) {
-  std::vector<BFloat16, DeviceAllocator<BFloat16>> source;
+  DeviceArray<BFloat16> source;
   for (int i = 0; i < 35; ++i) {
-    source.emplace_back(static_cast<float>(i));
+    source.push_back(BFloat16(static_cast<float>(i)));
   }
   GuardedOutput<BFloat16> target(9);
   Box box = make_box({3, 3}, {7, 1}, {3, 1});

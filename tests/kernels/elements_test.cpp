@@ -38,11 +38,11 @@ template <typename Element>
 struct Numbers {
   explicit Numbers(const Floats& values) {
     for (const float value : values) {
-      narrow.emplace_back(value);
-      wide.push_back(narrow.back());
+      narrow.push_back(Element(value));
+      wide.push_back(Element(value));
     }
   }
-  std::vector<Element, DeviceAllocator<Element>> narrow;
+  DeviceArray<Element> narrow;
   Floats wide;
 };
 

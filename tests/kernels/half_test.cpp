@@ -16,14 +16,14 @@ namespace {
 // The same values twice: as elements, and as floats.
 template <typename Element>
 struct Values {
-  using Elements = std::vector<Element, DeviceAllocator<Element>>;
+  using Elements = DeviceArray<Element>;
 
   // Results, not yet written.
   explicit Values(int64_t n) : Values(Floats(static_cast<size_t>(n), kNan)) {}
   explicit Values(const Floats& floats) : wide(floats.size()) {
     for (size_t i = 0; i < floats.size(); ++i) {
       elements.push_back(Element(floats[i]));
-      wide[i] = elements[i];
+      wide[i] = Element(floats[i]);
     }
   }
   Values(const std::string& purpose, int64_t n, double scale = 1.0)
@@ -193,7 +193,7 @@ TYPED_TEST(Half, Attention) {
       const Sizes sizes = sizes_of_sums(qkv.wide, dy.wide, size, causal);
       expect_rounded(lse, "lse", 64.0);
       expect_close(y, sizes.y, 64.0, "y");
-      y.wide.assign(y.elements.begin(), y.elements.end());
+      y.wide = Floats(y.elements.begin(), y.elements.end());
       run_both([&](Stream& s, auto of) {
         attention_backward(s, of(qkv), of(y), of(lse), of(dy), of(dqkv), size, causal);
       });
