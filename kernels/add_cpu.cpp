@@ -12,8 +12,7 @@ void add_forward(Stream& stream, const Element* a, const Element* b, Element* y,
   });
 }
 
-#define INSTANTIATE(Element) \
-  template void add_forward(Stream&, const Element*, const Element*, Element*, int64_t);
+#define INSTANTIATE(Element) template decltype(add_forward<Element>) add_forward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

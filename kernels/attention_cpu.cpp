@@ -1,7 +1,6 @@
 #include "kernels/attention.h"
 
 #include <cmath>
-#include <type_traits>
 #include <vector>
 
 #include "kernels/cpu_gemm.h"
@@ -170,68 +169,78 @@ void backward_head(const Head& at, bool causal, const float* qkv, const float* y
   }
 }
 
+void forward(const float* qkv, float* y, float* lse, const AttentionSize& size, bool causal) {
+  const int64_t blocks = ceil_div(size.sequence, kQueries);
+#pragma omp parallel for schedule(static)
+  for (int64_t task = 0; task < size.batch * size.heads * blocks; ++task) {
+    const Head at(size, task / blocks);
+    forward_block(at, QueryBlock(at, task % blocks, causal), qkv, y, lse);
+  }
+}
+
+void backward(const float* qkv, const float* y, const float* lse, const float* dy, float* dqkv,
+              const AttentionSize& size, bool causal) {
+#pragma omp parallel for schedule(static)
+  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+    backward_head(Head(size, index), causal, qkv, y, lse, dy, dqkv);
+  }
+}
+
+// Other elements are computed by way of floats, a head at a time.
+template <typename Element>
+void forward(const Element* qkv, Element* y, float* lse, const AttentionSize& size, bool causal) {
+#pragma omp parallel for schedule(static)
+  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+    thread_local std::vector<float> memory;
+    const Head at(size, index);
+    const int64_t n = at.sequence * at.head;
+    float* const in = scratch(memory, 4 * n);
+    float* const out = in + 3 * n;
+    gather(at, qkv + at.q, at.qkv_stride(), 3, in);
+    for (int64_t block = 0; block < ceil_div(size.sequence, kQueries); ++block) {
+      forward_block(alone(at), QueryBlock(at, block, causal), in, out, lse + at.lse);
+    }
+    scatter(at, out, at.width, 1, y + at.y);
+  }
+}
+
+template <typename Element>
+void backward(const Element* qkv, const Element* y, const float* lse, const Element* dy,
+              Element* dqkv, const AttentionSize& size, bool causal) {
+#pragma omp parallel for schedule(static)
+  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+    thread_local std::vector<float> memory;
+    const Head at(size, index);
+    const int64_t n = at.sequence * at.head;
+    float* const in = scratch(memory, 8 * n);
+    float* const out = in + 3 * n;
+    float* const gradient = out + n;
+    float* const result = gradient + n;
+    gather(at, qkv + at.q, at.qkv_stride(), 3, in);
+    gather(at, y + at.y, at.width, 1, out);
+    gather(at, dy + at.y, at.width, 1, gradient);
+    backward_head(alone(at), causal, in, out, lse + at.lse, gradient, result);
+    scatter(at, result, at.qkv_stride(), 3, dqkv + at.q);
+  }
+}
+
 }  // namespace
 
-// Elements other than floats are computed by way of floats, a head at a time.
 template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal) {
-  stream.enqueue([=] {
-    const int64_t blocks = ceil_div(size.sequence, kQueries);
-    if constexpr (std::is_same_v<Element, float>) {
-#pragma omp parallel for schedule(static)
-      for (int64_t task = 0; task < size.batch * size.heads * blocks; ++task) {
-        const Head at(size, task / blocks);
-        forward_block(at, QueryBlock(at, task % blocks, causal), qkv, y, lse);
-      }
-    } else {
-#pragma omp parallel for schedule(static)
-      for (int64_t index = 0; index < size.batch * size.heads; ++index) {
-        thread_local std::vector<float> memory;
-        const Head at(size, index);
-        const int64_t n = at.sequence * at.head;
-        float* const in = scratch(memory, 4 * n);
-        float* const out = in + 3 * n;
-        gather(at, qkv + at.q, at.qkv_stride(), 3, in);
-        for (int64_t block = 0; block < blocks; ++block) {
-          forward_block(alone(at), QueryBlock(at, block, causal), in, out, lse + at.lse);
-        }
-        scatter(at, out, at.width, 1, y + at.y);
-      }
-    }
-  });
+  stream.enqueue([=] { forward(qkv, y, lse, size, causal); });
 }
 
 template <typename Element>
 void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
                         const Element* dy, Element* dqkv, AttentionSize size, bool causal) {
-  stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t index = 0; index < size.batch * size.heads; ++index) {
-      const Head at(size, index);
-      if constexpr (std::is_same_v<Element, float>) {
-        backward_head(at, causal, qkv, y, lse, dy, dqkv);
-      } else {
-        thread_local std::vector<float> memory;
-        const int64_t n = at.sequence * at.head;
-        float* const in = scratch(memory, 8 * n);
-        float* const out = in + 3 * n;
-        float* const gradient = out + n;
-        float* const result = gradient + n;
-        gather(at, qkv + at.q, at.qkv_stride(), 3, in);
-        gather(at, y + at.y, at.width, 1, out);
-        gather(at, dy + at.y, at.width, 1, gradient);
-        backward_head(alone(at), causal, in, out, lse + at.lse, gradient, result);
-        scatter(at, result, at.qkv_stride(), 3, dqkv + at.q);
-      }
-    }
-  });
+  stream.enqueue([=] { backward(qkv, y, lse, dy, dqkv, size, causal); });
 }
 
-#define INSTANTIATE(Element)                                                                       \
-  template void attention_forward(Stream&, const Element*, Element*, float*, AttentionSize, bool); \
-  template void attention_backward(Stream&, const Element*, const Element*, const float*,          \
-                                   const Element*, Element*, AttentionSize, bool);
+#define INSTANTIATE(Element)                                                \
+  template decltype(attention_forward<Element>) attention_forward<Element>; \
+  template decltype(attention_backward<Element>) attention_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -346,10 +346,9 @@ void attention_backward(Stream& stream, const Element* qkv, const Element* y, co
   launch(stream, key_value_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
 }
 
-#define INSTANTIATE(Element)                                                                       \
-  template void attention_forward(Stream&, const Element*, Element*, float*, AttentionSize, bool); \
-  template void attention_backward(Stream&, const Element*, const Element*, const float*,          \
-                                   const Element*, Element*, AttentionSize, bool);
+#define INSTANTIATE(Element)                                                \
+  template decltype(attention_forward<Element>) attention_forward<Element>; \
+  template decltype(attention_backward<Element>) attention_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

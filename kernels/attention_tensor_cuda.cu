@@ -383,11 +383,9 @@ void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in
   }
 }
 
-#define INSTANTIATE(Element)                                                                 \
-  template void tensor_attention_forward(Stream&, const Element*, Element*, float*,          \
-                                         const Problem&);                                    \
-  template void tensor_attention_backward(Stream&, const BackwardInputs<Element>&, Element*, \
-                                          const Problem&);
+#define INSTANTIATE(Element)                                                              \
+  template decltype(tensor_attention_forward<Element>) tensor_attention_forward<Element>; \
+  template decltype(tensor_attention_backward<Element>) tensor_attention_backward<Element>;
 INSTANTIATE(BFloat16)
 INSTANTIATE(Float16)
 #undef INSTANTIATE

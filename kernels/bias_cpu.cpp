@@ -46,9 +46,9 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
   });
 }
 
-#define INSTANTIATE(Element)                                                                       \
-  template void bias_forward(Stream&, const Element*, const Element*, Element*, int64_t, int64_t); \
-  template void bias_backward(Stream&, const Element*, float*, int64_t, int64_t, bool);
+#define INSTANTIATE(Element)                                      \
+  template decltype(bias_forward<Element>) bias_forward<Element>; \
+  template decltype(bias_backward<Element>) bias_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

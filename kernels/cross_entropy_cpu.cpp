@@ -140,14 +140,10 @@ void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t
   });
 }
 
-#define INSTANTIATE(Element)                                                                   \
-  template void cross_entropy_forward(Stream&, const Element*, const int32_t*, float*, float*, \
-                                      int64_t, int64_t, float, bool);                          \
-  template void cross_entropy_stats(Stream&, const Element*, const int32_t*, float*, int64_t,  \
-                                    int64_t, int64_t);                                         \
-  template void cross_entropy_backward(Stream&, const Element*, const int32_t*, const float*,  \
-                                       Element*, int64_t, int64_t, int64_t, float,             \
-                                       const StepState*);
+#define INSTANTIATE(Element)                                                        \
+  template decltype(cross_entropy_forward<Element>) cross_entropy_forward<Element>; \
+  template decltype(cross_entropy_stats<Element>) cross_entropy_stats<Element>;     \
+  template decltype(cross_entropy_backward<Element>) cross_entropy_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -141,14 +141,11 @@ void combine_backward(Stream& stream, const Element* buffer, const int32_t* rout
   });
 }
 
-#define INSTANTIATE(Element)                                                                       \
-  template void dispatch_forward(Stream&, const Element*, const int32_t*, Element*, DispatchSize); \
-  template void dispatch_backward(Stream&, const Element*, const int32_t*, Element*,               \
-                                  DispatchSize);                                                   \
-  template void combine_forward(Stream&, const Element*, const int32_t*, const float*, Element*,   \
-                                DispatchSize);                                                     \
-  template void combine_backward(Stream&, const Element*, const int32_t*, const float*,            \
-                                 const Element*, Element*, float*, DispatchSize);
+#define INSTANTIATE(Element)                                                \
+  template decltype(dispatch_forward<Element>) dispatch_forward<Element>;   \
+  template decltype(dispatch_backward<Element>) dispatch_backward<Element>; \
+  template decltype(combine_forward<Element>) combine_forward<Element>;     \
+  template decltype(combine_backward<Element>) combine_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -105,9 +105,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
   });
 }
 
-#define INSTANTIATE(Element)                                                               \
-  template void dropout(Stream&, const Element*, Element*, const Region&, float, uint64_t, \
-                        const StepState*);
+#define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -52,9 +52,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
          y, region, runs, threshold, 1.0F / (1.0F - p), key, state);
 }
 
-#define INSTANTIATE(Element)                                                               \
-  template void dropout(Stream&, const Element*, Element*, const Region&, float, uint64_t, \
-                        const StepState*);
+#define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -68,11 +68,9 @@ void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy
   });
 }
 
-#define INSTANTIATE(Element)                                                                       \
-  template void embedding_forward(Stream&, const int32_t*, const Element*, Element*,               \
-                                  EmbeddingSize, float);                                           \
-  template void embedding_backward(Stream&, const int32_t*, const Element*, float*, EmbeddingSize, \
-                                   float, bool);
+#define INSTANTIATE(Element)                                                \
+  template decltype(embedding_forward<Element>) embedding_forward<Element>; \
+  template decltype(embedding_backward<Element>) embedding_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -64,11 +64,9 @@ void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* coun
   launch(stream, backward_kernel<Element>, grid, kThreads, dy, counts, dbias, size, accumulate);
 }
 
-#define INSTANTIATE(Element)                                                                      \
-  template void expert_bias(Stream&, const Element*, const Element*, const int32_t*, Element*,    \
-                            ExpertSize);                                                          \
-  template void expert_bias_backward(Stream&, const Element*, const int32_t*, float*, ExpertSize, \
-                                     bool);
+#define INSTANTIATE(Element)                                    \
+  template decltype(expert_bias<Element>) expert_bias<Element>; \
+  template decltype(expert_bias_backward<Element>) expert_bias_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

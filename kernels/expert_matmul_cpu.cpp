@@ -275,13 +275,10 @@ void expert_matmul_backward_weight(Stream& stream, const Element* x, const Eleme
   });
 }
 
-#define INSTANTIATE(Element)                                                                     \
-  template void expert_matmul(Stream&, const Element*, const Element*, const int32_t*, Element*, \
-                              ExpertSize);                                                       \
-  template void expert_matmul_backward_input(Stream&, const Element*, const Element*,            \
-                                             const int32_t*, Element*, ExpertSize);              \
-  template void expert_matmul_backward_weight(Stream&, const Element*, const Element*,           \
-                                              const int32_t*, float*, ExpertSize, bool);
+#define INSTANTIATE(Element)                                                                      \
+  template decltype(expert_matmul<Element>) expert_matmul<Element>;                               \
+  template decltype(expert_matmul_backward_input<Element>) expert_matmul_backward_input<Element>; \
+  template decltype(expert_matmul_backward_weight<Element>) expert_matmul_backward_weight<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -127,10 +127,9 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
          routing, dweights, dlogits, size);
 }
 
-#define INSTANTIATE(Element)                                                                   \
-  template void gate_forward(Stream&, const Element*, const int32_t*, float*, GateSize);       \
-  template void gate_backward(Stream&, const Element*, const int32_t*, const float*, Element*, \
-                              GateSize);
+#define INSTANTIATE(Element)                                      \
+  template decltype(gate_forward<Element>) gate_forward<Element>; \
+  template decltype(gate_backward<Element>) gate_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -26,9 +26,9 @@ void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element*
   });
 }
 
-#define INSTANTIATE(Element)                                              \
-  template void gelu_forward(Stream&, const Element*, Element*, int64_t); \
-  template void gelu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+#define INSTANTIATE(Element)                                      \
+  template decltype(gelu_forward<Element>) gelu_forward<Element>; \
+  template decltype(gelu_backward<Element>) gelu_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -227,8 +227,7 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
       .run(cuda_stream(stream), a, b, c, accumulate);
 }
 
-#define INSTANTIATE(Element, Result) \
-  template void gemm(Stream&, const Element*, const Element*, Result*, const Product&, bool);
+#define INSTANTIATE(Element, Result) template decltype(gemm<Element, Result>) gemm<Element, Result>;
 INSTANTIATE(float, float)
 INSTANTIATE(BFloat16, BFloat16)
 INSTANTIATE(BFloat16, float)

@@ -131,12 +131,9 @@ void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma,
   }
 }
 
-#define INSTANTIATE(Element)                                                                \
-  template void layer_norm_forward(Stream&, const Element*, const Element*, const Element*, \
-                                   Element*, float*, float*, int64_t, int64_t, float);      \
-  template void layer_norm_backward(Stream&, const Element*, const Element*, const float*,  \
-                                    const float*, const Element*, Element*, float*, float*, \
-                                    int64_t, int64_t, bool);
+#define INSTANTIATE(Element)                                                  \
+  template decltype(layer_norm_forward<Element>) layer_norm_forward<Element>; \
+  template decltype(layer_norm_backward<Element>) layer_norm_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -65,9 +65,8 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
   });
 }
 
-#define INSTANTIATE(Element, Result)                                                             \
-  template void matmul(Stream&, const Element*, const Element*, Result*, MatmulSize, bool, bool, \
-                       bool);
+#define INSTANTIATE(Element, Result) \
+  template decltype(matmul<Element, Result>) matmul<Element, Result>;
 INSTANTIATE(float, float)
 INSTANTIATE(BFloat16, BFloat16)
 INSTANTIATE(BFloat16, float)

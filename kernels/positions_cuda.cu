@@ -33,7 +33,7 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
 }
 
 #define INSTANTIATE(Element) \
-  template void positions_forward(Stream&, const Element*, Element*, const Region&);
+  template decltype(positions_forward<Element>) positions_forward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

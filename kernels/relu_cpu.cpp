@@ -24,9 +24,9 @@ void relu_backward(Stream& stream, const Element* y, const Element* dy, Element*
   });
 }
 
-#define INSTANTIATE(Element)                                              \
-  template void relu_forward(Stream&, const Element*, Element*, int64_t); \
-  template void relu_backward(Stream&, const Element*, const Element*, Element*, int64_t);
+#define INSTANTIATE(Element)                                      \
+  template decltype(relu_forward<Element>) relu_forward<Element>; \
+  template decltype(relu_backward<Element>) relu_backward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -137,8 +137,7 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
   });
 }
 
-#define INSTANTIATE(Element) \
-  template void route_forward(Stream&, const Element*, int32_t*, RouteSize);
+#define INSTANTIATE(Element) template decltype(route_forward<Element>) route_forward<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -364,9 +364,10 @@ Launch bind_elements(const Operands& at) {
       return bind_reshard(at);
     case Opcode::convert:
       if constexpr (!std::is_same_v<Element, float>) {
-        const Value& from = at.binding().program.value(at.instruction().inputs[0]);
-        return from.dtype == DType::f32 ? bind_convert<float, Element>(at)
-                                        : bind_convert<Element, float>(at);
+        if (at.binding().program.value(at.instruction().inputs[0]).dtype == DType::f32) {
+          return bind_convert<float, Element>(at);
+        }
+        return bind_convert<Element, float>(at);
       }
       break;
     case Opcode::squared_norm:

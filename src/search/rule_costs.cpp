@@ -271,7 +271,8 @@ void RuleCosts::add_parameter(const OpStrategy& ways, size_t input, const Parame
     const Reshard back = in_bucket(value(stored.optimizer_state, tensor.dtype), stored.storage);
     choice.step_s += out.comm_s + out.compute_s + back.comm_s + back.compute_s;
   }
-  const double widths = static_cast<double>(size_of(DType::f32) / size_of(tensor.dtype));
+  const double widths =
+      static_cast<double>(size_of(DType::f32)) / static_cast<double>(size_of(tensor.dtype));
   const double sum = widths * bytes(stored.tensor, gradient_layout(ways, input));
   const double state = widths * bytes(stored.tensor, stored.optimizer_state);
   const bool in_place = gradient_layout(ways, input) == stored.optimizer_state ||
