@@ -221,9 +221,9 @@ class Watchdog::Thread {
                                ? fmt::format("rank {}: {}: {}", rank_, place.name, failure)
                                : fmt::format("rank {}: {}", rank_, failure);
       }
-      const bool better = place.waiting != standing.place.waiting
-                              ? place.waiting
-                              : place.seconds < standing.place.seconds;
+      // One stream waits in one group at most; of those that ended, the last.
+      const bool better =
+          place.waiting || (!standing.place.waiting && place.seconds < standing.place.seconds);
       if (standing.members.empty() || better) {
         standing.members = group->members();
         standing.place = std::move(place);
@@ -250,7 +250,7 @@ class Watchdog::Thread {
       } else if (status.MPI_TAG == kReport) {
         take_report(status.MPI_SOURCE, parse(text));
       } else {
-        standings_[status.MPI_SOURCE] = parse(text);
+        standings_.try_emplace(status.MPI_SOURCE, parse(text));  // a report says more
       }
     }
   }
@@ -265,6 +265,7 @@ class Watchdog::Thread {
       for (int other = 1; other < size_; ++other) {
         send(other, kQuestion, "");
       }
+      standings_[0] = standing();
     }
     standings_[rank] = std::move(report);
   }
@@ -273,7 +274,6 @@ class Watchdog::Thread {
   void conclude() {
     if (asked_ && (standings_.size() == static_cast<size_t>(size_) ||
                    monotonic_seconds() - *asked_ > kAnswer)) {
-      standings_[0] = standing();
       end(explain(standings_));
     }
   }
