@@ -22,7 +22,9 @@ class Communicator {
   virtual int size() const = 0;
   // Whether what device collectives give to a stream can be recorded (Device::record()): work of
   // the device alone, with nothing that the host does for it.
-  virtual bool capturable() const { return false; }
+  virtual bool capturable() const { return !through_host(); }
+  // Whether they are tasks of the host in the stream, and need its staging memory.
+  virtual bool through_host() const { return true; }
 
   // Device collectives: in stream order, on the memory the stream's device
   // computes on. Every rank issues the same ones in the same order, all on one

@@ -50,7 +50,7 @@ class MpiCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  bool capturable() const override { return size_ == 1; }  // MPI is called by the host
+  bool through_host() const override { return size_ > 1; }
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) override {

@@ -23,8 +23,7 @@ class NcclCalls {
   NcclCalls(const NcclCalls&) = delete;
   NcclCalls& operator=(const NcclCalls&) = delete;
 
-  // Before and after a collective is given to the stream. `kind`: "all_reduce". Not noted where the
-  // stream is being captured: a graph's collectives come again and again.
+  // Before and after a collective is given to the stream. `kind`: "all_reduce".
   void begin(cudaStream_t stream);
   void end(cudaStream_t stream, const char* kind, const std::string& name);
 
@@ -57,7 +56,7 @@ class NcclCalls {
   std::mutex mutex_;
   std::deque<Call> calls_;           // given, not seen to end
   std::vector<cudaEvent_t> events_;  // not in use
-  cudaEvent_t start_ = nullptr;      // of the call that is being given; null where captured
+  cudaEvent_t start_ = nullptr;      // of the call that is being given
   int64_t number_ = 0;
   CollectivePlace last_;  // that ended; seconds: when
   std::string host_doing_;

@@ -9,7 +9,7 @@ class SelfCommunicator final : public Communicator {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  bool capturable() const override { return true; }
+  bool through_host() const override { return false; }
 
   void all_reduce(Stream&, void*, int64_t, DType, const std::string&) override {}
 

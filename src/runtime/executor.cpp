@@ -55,7 +55,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
   streams_.push_back(device.create_stream("compute", threads));
   streams_.push_back(device.create_stream("comm", 1));
 
-  if (!groups.capturable()) {
+  if (groups.through_host()) {
     streams_.back()->staging(largest_message(program_, plan_));
   }
   registered_ = groups.register_memory(arena_->data(), arena_->bytes());

@@ -19,6 +19,10 @@ bool MeshGroups::capturable() const {
   return std::ranges::all_of(groups_, [](const auto& group) { return group->capturable(); });
 }
 
+bool MeshGroups::through_host() const {
+  return std::ranges::any_of(groups_, [](const auto& group) { return group->through_host(); });
+}
+
 std::vector<std::shared_ptr<void>> MeshGroups::register_memory(void* data, int64_t bytes) const {
   std::vector<std::shared_ptr<void>> registered;
   for (const auto& group : groups_) {

@@ -26,6 +26,7 @@ class MeshGroups {
   Communicator& axis(size_t axis) const { return *groups_.at(axis); }
   // As Communicator's, of all axes.
   bool capturable() const;
+  bool through_host() const;
   std::vector<std::shared_ptr<void>> register_memory(void* data, int64_t bytes) const;
 
  private:

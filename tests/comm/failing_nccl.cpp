@@ -26,7 +26,7 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
       std::this_thread::sleep_for(std::chrono::seconds(30));
     }
     for (hidup::Communicator* group : {row.get(), column.get()}) {
-      group->all_reduce(*stream, reinterpret_cast<float*>(buffer->data()), 1,
+      group->all_reduce(*stream, buffer->data(), 1, hidup::DType::f32,
                         "sum " + std::to_string(round));
     }
     stream->synchronize();

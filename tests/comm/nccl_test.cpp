@@ -53,10 +53,10 @@ TEST(Nccl, CountsMustFitTheGroup) {
   const std::vector<int64_t> fit(static_cast<size_t>(world->size()), 0);
   std::vector<int64_t> more = fit;
   more.push_back(0);
-  EXPECT_THROW(world->all_gather(*stream, nullptr, nullptr, more, "x"), Error);
-  EXPECT_THROW(world->reduce_scatter(*stream, nullptr, nullptr, more, "x"), Error);
-  EXPECT_THROW(world->all_to_all(*stream, nullptr, more, nullptr, fit, "x"), Error);
-  EXPECT_THROW(world->all_to_all(*stream, nullptr, fit, nullptr, more, "x"), Error);
+  EXPECT_THROW(world->all_gather(*stream, nullptr, nullptr, more, DType::f32, "x"), Error);
+  EXPECT_THROW(world->reduce_scatter(*stream, nullptr, nullptr, more, DType::f32, "x"), Error);
+  EXPECT_THROW(world->all_to_all(*stream, nullptr, more, nullptr, fit, DType::f32, "x"), Error);
+  EXPECT_THROW(world->all_to_all(*stream, nullptr, fit, nullptr, more, DType::f32, "x"), Error);
 }
 
 TEST(Nccl, RegistersMemoryWhereAsked) {
@@ -67,7 +67,7 @@ TEST(Nccl, RegistersMemoryWhereAsked) {
   World registers(NcclOptions{.max_ctas = 4, .register_buffers = true});
   const auto registered = registers->register_memory(memory->data(), memory->bytes());
   EXPECT_EQ(registered != nullptr, registers->size() > 1);
-  EXPECT_TRUE(registers->capturable());
+  EXPECT_FALSE(registers->through_host());
 }
 
 TEST(Nccl, StartFailsWhereRanksShareAGpu) {

@@ -10,6 +10,8 @@
 //   abort_fails, abort_hangs: what ncclCommAbort does
 #include "nccl.h"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -176,6 +178,26 @@ const char* name_of(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
+float to_float(float value) {
+  return value;
+}
+float to_float(__half value) {
+  return __half2float(value);
+}
+float to_float(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+void set(float& value, float to) {
+  value = to;
+}
+void set(__half& value, float to) {
+  value = __float2half_rn(to);
+}
+void set(__nv_bfloat16& value, float to) {
+  value = __float2bfloat16_rn(to);
+}
+
 // What a work sends and receives, and what is to be done after that.
 class Exchange {
  public:
@@ -277,21 +299,33 @@ class Exchange {
 
   // Of what all ranks send here, in their order.
   void sum(const Operation& operation, size_t bytes) {
+    switch (operation.type) {
+      case ncclFloat16:
+        return sum_of<__half>(operation, bytes);
+      case ncclBfloat16:
+        return sum_of<__nv_bfloat16>(operation, bytes);
+      default:  // check_operation() lets nothing else pass
+        return sum_of<float>(operation, bytes);
+    }
+  }
+
+  template <typename T>
+  void sum_of(const Operation& operation, size_t bytes) {
     auto parts =
-        std::make_shared<std::vector<float>>(operation.count * static_cast<size_t>(comm_.size));
+        std::make_shared<std::vector<T>>(operation.count * static_cast<size_t>(comm_.size));
     for (int peer = 0; peer < comm_.size; ++peer) {
       receive_from(peer, operation,
                    reinterpret_cast<std::byte*>(parts->data()) + static_cast<size_t>(peer) * bytes,
                    bytes);
     }
     after_.emplace_back([parts, count = operation.count, ranks = static_cast<size_t>(comm_.size),
-                         to = static_cast<float*>(operation.receive)] {
+                         to = static_cast<T*>(operation.receive)] {
       for (size_t i = 0; i < count; ++i) {
-        float total = (*parts)[i];
+        float total = to_float((*parts)[i]);
         for (size_t rank = 1; rank < ranks; ++rank) {
-          total += (*parts)[rank * count + i];
+          total += to_float((*parts)[rank * count + i]);
         }
-        to[i] = total;
+        set(to[i], total);
       }
     });
   }
@@ -422,8 +456,8 @@ ncclResult_t check_operation(const Operation& operation, ncclComm_t comm) {
   }
   const bool sums =
       kind == Kind::all_reduce || kind == Kind::reduce || kind == Kind::reduce_scatter;
-  if (sums && operation.type != ncclFloat32) {
-    return refuse(comm, ncclInvalidArgument, fmt::format("{}: the shim sums floats only", call));
+  if (sums && operation.type == ncclInt32) {
+    return refuse(comm, ncclInvalidArgument, fmt::format("{}: the shim sums no integers", call));
   }
   const size_t bytes = operation.count * size_of(operation.type);
   const auto ranks = static_cast<size_t>(comm->size);

@@ -154,11 +154,6 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return asked.idle() ? cudaSuccess : cudaErrorNotReady;
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;  // there are no captures here yet
-  return cudaSuccess;
-}
-
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return cuda_shim::give(stream, [=] { function(data); });
 }
