@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
@@ -157,6 +158,12 @@ int64_t Graph::parameter_count() const {
 }
 
 Graph with_precision(const Graph& graph, DType dtype) {
+  const bool has_it = std::ranges::all_of(graph.tensors(), [dtype](const Tensor& tensor) {
+    return tensor.role != Tensor::Role::parameter || tensor.dtype == dtype;
+  });
+  if (has_it) {
+    return graph;
+  }
   Graph result(graph.name());
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.role == Tensor::Role::parameter) {
