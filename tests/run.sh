@@ -7,7 +7,7 @@
 #   tests/run.sh -L fast        the unit tests alone
 #   tests/run.sh -R accidents   the tests whose name matches
 #
-# On two cores all of it takes about 25 minutes, most of them in the builds with
+# On two cores all of it takes about 50 minutes, most of them in the builds with
 # sanitizers and in clang-tidy (label slow), and 4 GB of memory.
 set -euo pipefail
 
