@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/attention_head.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_math.h"
 
@@ -11,25 +12,7 @@ namespace {
 
 constexpr int64_t kQueries = 64;  // queries whose scores are held at a time
 
-// One head of one sequence within the tensors.
-struct Head {
-  Head(const AttentionSize& size, int64_t index)
-      : sequence(size.sequence),
-        head(size.head),
-        width(size.heads * size.head),
-        q(index / size.heads * size.sequence * 3 * width + index % size.heads * size.head),
-        y(index / size.heads * size.sequence * width + index % size.heads * size.head),
-        lse(index * size.sequence) {}
-
-  int64_t sequence;
-  int64_t head;
-  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
-  int64_t q;      // where the first position's q begins in qkv
-  int64_t y;      // where its y begins in y
-  int64_t lse;
-
-  int64_t qkv_stride() const { return 3 * width; }
-};
+using Head = AttentionHead;
 
 // Queries first .. first+rows-1, and the keys that any of them sees.
 struct QueryBlock {
@@ -52,7 +35,7 @@ void query_key_products(const Head& at, const QueryBlock& block, const float* qk
                         float* products) {
   const float* q = qkv + at.q + block.first * at.qkv_stride();
   const float* k = qkv + at.q + at.width;
-  gemm_floats(block.rows, block.keys, at.head, {.data = q, .stride = at.qkv_stride()},
+  gemm_floats(block.rows, block.keys, at.size, {.data = q, .stride = at.qkv_stride()},
               {.data = k, .stride = at.qkv_stride(), .transposed = true}, 0.0F, products,
               block.keys);
 }
@@ -71,7 +54,7 @@ void forward_block(const Head& at, const QueryBlock& block, const float* qkv, fl
   thread_local std::vector<float> memory;
   float* p = scratch(memory, kQueries * at.sequence);
   query_key_products(at, block, qkv, p);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(at.head));
+  const float scale = 1.0F / std::sqrt(static_cast<float>(at.size));
   float sums[kQueries];
   for (int64_t i = 0; i < block.rows; ++i) {
     float* row = p + i * block.keys;
@@ -81,12 +64,12 @@ void forward_block(const Head& at, const QueryBlock& block, const float* qkv, fl
     lse[at.lse + block.first + i] = shift + std::log(sums[i]);
   }
   float* out = y + at.y + block.first * at.width;
-  gemm_floats(block.rows, at.head, block.keys, {.data = p, .stride = block.keys},
+  gemm_floats(block.rows, at.size, block.keys, {.data = p, .stride = block.keys},
               {.data = qkv + at.q + 2 * at.width, .stride = at.qkv_stride()}, 0.0F, out, at.width);
   for (int64_t i = 0; i < block.rows; ++i) {
     const float factor = 1.0F / sums[i];
 #pragma omp simd
-    for (int64_t j = 0; j < at.head; ++j) {
+    for (int64_t j = 0; j < at.size; ++j) {
       out[i * at.width + j] *= factor;
     }
   }
@@ -95,8 +78,8 @@ void forward_block(const Head& at, const QueryBlock& block, const float* qkv, fl
 void zero_keys_and_values(const Head& at, float* dqkv) {
   for (int64_t s = 0; s < at.sequence; ++s) {
     float* dk = dqkv + at.q + s * at.qkv_stride() + at.width;
-    std::fill_n(dk, at.head, 0.0F);
-    std::fill_n(dk + at.width, at.head, 0.0F);
+    std::fill_n(dk, at.size, 0.0F);
+    std::fill_n(dk + at.width, at.size, 0.0F);
   }
 }
 
@@ -107,12 +90,12 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
   float* p = scratch(memory, 2 * kQueries * at.sequence);
   float* ds = p + kQueries * at.sequence;
   const int64_t stride = at.qkv_stride();
-  const float scale = 1.0F / std::sqrt(static_cast<float>(at.head));
+  const float scale = 1.0F / std::sqrt(static_cast<float>(at.size));
   const float* y_block = y + at.y + block.first * at.width;
   const float* dy_block = dy + at.y + block.first * at.width;
 
   query_key_products(at, block, qkv, p);
-  gemm_floats(block.rows, block.keys, at.head, {.data = dy_block, .stride = at.width},
+  gemm_floats(block.rows, block.keys, at.size, {.data = dy_block, .stride = at.width},
               {.data = qkv + at.q + 2 * at.width, .stride = stride, .transposed = true}, 0.0F, ds,
               block.keys);
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -120,7 +103,7 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
     float* ds_row = ds + i * block.keys;
     const int64_t offset = i * at.width;
     const float d =
-        sum_of(at.head, [=](int64_t j) { return dy_block[offset + j] * y_block[offset + j]; });
+        sum_of(at.size, [=](int64_t j) { return dy_block[offset + j] * y_block[offset + j]; });
     exponentials(p_row, block.visible(i), block.keys, scale, lse[at.lse + block.first + i]);
 #pragma omp simd
     for (int64_t j = 0; j < block.keys; ++j) {
@@ -134,10 +117,10 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
   float* dq = dqkv + at.q + block.first * stride;
   float* dk = dqkv + at.q + at.width;
   float* dv = dk + at.width;
-  gemm_floats(block.rows, at.head, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F, dq,
+  gemm_floats(block.rows, at.size, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F, dq,
               stride);
-  gemm_floats(block.keys, at.head, block.rows, ds_transposed, q, 1.0F, dk, stride);
-  gemm_floats(block.keys, at.head, block.rows, p_transposed, {.data = dy_block, .stride = at.width},
+  gemm_floats(block.keys, at.size, block.rows, ds_transposed, q, 1.0F, dk, stride);
+  gemm_floats(block.keys, at.size, block.rows, p_transposed, {.data = dy_block, .stride = at.width},
               1.0F, dv, stride);
 }
 
@@ -146,19 +129,19 @@ void backward_block(const Head& at, const QueryBlock& block, const float* qkv, c
 template <typename Element>
 void gather(const Head& at, const Element* from, int64_t stride, int64_t parts, float* to) {
   for (int64_t i = 0; i < at.sequence * parts; ++i) {
-    widen(from + i / parts * stride + i % parts * at.width, at.head, to + i * at.head);
+    widen(from + i / parts * stride + i % parts * at.width, at.size, to + i * at.size);
   }
 }
 template <typename Element>
 void scatter(const Head& at, const float* from, int64_t stride, int64_t parts, Element* to) {
   for (int64_t i = 0; i < at.sequence * parts; ++i) {
-    narrow(from + i * at.head, at.head, to + i / parts * stride + i % parts * at.width);
+    narrow(from + i * at.size, at.size, to + i / parts * stride + i % parts * at.width);
   }
 }
 
 // A head that is alone in its tensors.
 Head alone(const Head& at) {
-  return Head({.batch = 1, .sequence = at.sequence, .heads = 1, .head = at.head}, 0);
+  return Head({.batch = 1, .sequence = at.sequence, .heads = 1, .head = at.size}, 0);
 }
 
 void backward_head(const Head& at, bool causal, const float* qkv, const float* y, const float* lse,
@@ -193,7 +176,7 @@ void forward(const Element* qkv, Element* y, float* lse, const AttentionSize& si
   for (int64_t index = 0; index < size.batch * size.heads; ++index) {
     thread_local std::vector<float> memory;
     const Head at(size, index);
-    const int64_t n = at.sequence * at.head;
+    const int64_t n = at.sequence * at.size;
     float* const in = scratch(memory, 4 * n);
     float* const out = in + 3 * n;
     gather(at, qkv + at.q, at.qkv_stride(), 3, in);
@@ -211,7 +194,7 @@ void backward(const Element* qkv, const Element* y, const float* lse, const Elem
   for (int64_t index = 0; index < size.batch * size.heads; ++index) {
     thread_local std::vector<float> memory;
     const Head at(size, index);
-    const int64_t n = at.sequence * at.head;
+    const int64_t n = at.sequence * at.size;
     float* const in = scratch(memory, 8 * n);
     float* const out = in + 3 * n;
     float* const gradient = out + n;

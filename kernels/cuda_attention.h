@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention.h"
+#include "kernels/attention_head.h"
 #include "kernels/cuda_elements.h"
 
 namespace hidup::kernels {
@@ -16,27 +16,13 @@ struct Rows {
   int64_t rows;
 };
 
-// One head of one sequence within the tensors.
-struct Head {
-  int64_t sequence;
-  int64_t size;
-  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
-  int64_t q;      // where the first position's q begins in qkv
-  int64_t y;      // where its y begins in y
-  int64_t lse;
-
-  __device__ Head(const AttentionSize& of, int64_t index)
-      : sequence(of.sequence),
-        size(of.head),
-        width(of.heads * of.head),
-        q(index / of.heads * of.sequence * 3 * width + index % of.heads * of.head),
-        y(index / of.heads * of.sequence * width + index % of.heads * of.head),
-        lse(index * of.sequence) {}
+struct Head : AttentionHead {
+  __device__ Head(const AttentionSize& of, int64_t index) : AttentionHead(of, index) {}
 
   // Rows of q (which = 0), k (1) or v (2) from position `first` on.
   template <typename Element>
   __device__ Rows<Element> qkv_rows(const Element* qkv, int which, int64_t first) const {
-    return {qkv + q + which * width + first * 3 * width, 3 * width, sequence - first};
+    return {qkv + q + which * width + first * qkv_stride(), qkv_stride(), sequence - first};
   }
   template <typename Element>
   __device__ Rows<Element> y_rows(const Element* tensor, int64_t first) const {

@@ -228,11 +228,7 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
 }
 
 #define INSTANTIATE(Element, Result) template decltype(gemm<Element, Result>) gemm<Element, Result>;
-INSTANTIATE(float, float)
-INSTANTIATE(BFloat16, BFloat16)
-INSTANTIATE(BFloat16, float)
-INSTANTIATE(Float16, Float16)
-INSTANTIATE(Float16, float)
+HIDUP_FOR_PRODUCTS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -67,11 +67,7 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
 
 #define INSTANTIATE(Element, Result) \
   template decltype(matmul<Element, Result>) matmul<Element, Result>;
-INSTANTIATE(float, float)
-INSTANTIATE(BFloat16, BFloat16)
-INSTANTIATE(BFloat16, float)
-INSTANTIATE(Float16, Float16)
-INSTANTIATE(Float16, float)
+HIDUP_FOR_PRODUCTS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace hidup::kernels

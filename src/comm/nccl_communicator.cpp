@@ -107,13 +107,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   void all_gather(Stream& stream, const void* send, void* receive,
                   const std::vector<int64_t>& counts, DType dtype,
                   const std::string& name) override {
-    check_counts(counts, size(), "all_gather of " + name);
-    if (size() == 1) {
-      copy_elements(stream, receive, send, counts[0], dtype);
-      return;
-    }
-    const std::vector<int64_t> starts = starts_of(counts);
-    if (starts.back() == 0) {
+    if (!is_sent(stream, send, receive, counts, dtype, "all_gather of " + name)) {
       return;
     }
     const ncclDataType_t type = nccl_type(dtype);
@@ -123,28 +117,16 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       }
       // Everyone's part along a ring that passes each link once, as an all-gather's do; parts sent
       // from each rank to each would cross the link between two nodes once per rank there.
-      Group group;
-      for (int root = 0; root < size(); ++root) {
-        const auto r = static_cast<size_t>(root);
-        if (counts[r] > 0) {
-          group.add(ncclBroadcast(send, at(receive, starts[r], dtype),
-                                  static_cast<size_t>(counts[r]), type, root, comm_, on));
-        }
-      }
-      return group.result();
+      return for_parts(counts, [&](int root, int64_t start, size_t count) {
+        return ncclBroadcast(send, at(receive, start, dtype), count, type, root, comm_, on);
+      });
     });
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
                       const std::vector<int64_t>& counts, DType dtype,
                       const std::string& name) override {
-    check_counts(counts, size(), "reduce_scatter of " + name);
-    if (size() == 1) {
-      copy_elements(stream, receive, send, counts[0], dtype);
-      return;
-    }
-    const std::vector<int64_t> starts = starts_of(counts);
-    if (starts.back() == 0) {
+    if (!is_sent(stream, send, receive, counts, dtype, "reduce_scatter of " + name)) {
       return;
     }
     const ncclDataType_t type = nccl_type(dtype);
@@ -154,15 +136,9 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
                                  comm_, on);
       }
       // Sums are made on the way, along a ring, and need no memory for the parts.
-      Group group;
-      for (int root = 0; root < size(); ++root) {
-        const auto r = static_cast<size_t>(root);
-        if (counts[r] > 0) {
-          group.add(ncclReduce(at(send, starts[r], dtype), receive, static_cast<size_t>(counts[r]),
-                               type, ncclSum, root, comm_, on));
-        }
-      }
-      return group.result();
+      return for_parts(counts, [&](int root, int64_t start, size_t count) {
+        return ncclReduce(at(send, start, dtype), receive, count, type, ncclSum, root, comm_, on);
+      });
     });
   }
 
@@ -244,6 +220,28 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
   static void* at(void* data, int64_t element, DType dtype) {
     return static_cast<std::byte*>(data) + element * size_of(dtype);
+  }
+  // Whether ranks have to send parts of these sizes; a group of one copies its own.
+  bool is_sent(Stream& stream, const void* send, void* receive, const std::vector<int64_t>& counts,
+               DType dtype, const std::string& doing) const {
+    check_counts(counts, size(), doing);
+    if (size() == 1) {
+      copy_elements(stream, receive, send, counts[0], dtype);
+      return false;
+    }
+    return starts_of(counts).back() > 0;
+  }
+  // call(rank, where its part begins, elements) for every part that has some, as one group.
+  template <typename Call>
+  static ncclResult_t for_parts(const std::vector<int64_t>& counts, const Call& call) {
+    const std::vector<int64_t> starts = starts_of(counts);
+    Group group;
+    for (size_t r = 0; r < counts.size(); ++r) {
+      if (counts[r] > 0) {
+        group.add(call(static_cast<int>(r), starts[r], static_cast<size_t>(counts[r])));
+      }
+    }
+    return group.result();
   }
   static bool equal(const std::vector<int64_t>& counts) {
     return std::ranges::count(counts, counts[0]) == static_cast<std::ptrdiff_t>(counts.size());

@@ -4,7 +4,6 @@
 // in f32 differs by that alone.
 #include <gtest/gtest.h>
 
-#include "core/half.h"
 #include "kernel_test.h"
 #include "kernels/add.h"
 #include "kernels/bias.h"
@@ -22,54 +21,10 @@
 #include "kernels/relu.h"
 #include "kernels/route.h"
 #include "routing_test.h"
+#include "two_types.h"
 
 namespace hidup::kernels::testing {
 namespace {
-
-// The largest relative error of rounding, and the largest absolute one of subnormal numbers.
-template <typename Element>
-struct Rounding {
-  static constexpr double kRelative = std::is_same_v<Element, BFloat16> ? 0x1p-8 : 0x1p-11;
-  static constexpr double kAbsolute = std::is_same_v<Element, BFloat16> ? 0x1p-133 : 0x1p-25;
-};
-
-// The same numbers in 16 bits and as floats.
-template <typename Element>
-struct Numbers {
-  explicit Numbers(const Floats& values) {
-    for (const float value : values) {
-      narrow.push_back(Element(value));
-      wide.push_back(Element(value));
-    }
-  }
-  DeviceArray<Element> narrow;
-  Floats wide;
-};
-
-// Results of the two kernels; of f32 both are.
-template <typename Narrow>
-struct Results {
-  explicit Results(int64_t n) : narrow(n), wide(n) {}
-  template <typename Element>
-  explicit Results(const Numbers<Element>& start) : narrow(start.narrow), wide(start.wide) {}
-  explicit Results(const Floats& start) : narrow(start), wide(start) {}
-  GuardedOutput<Narrow> narrow;
-  Output wide;
-};
-
-// What a test's work gets the pointers by: of(x).
-struct Narrow {
-  template <typename Pair>
-  auto* operator()(Pair& pair) const {
-    return pair.narrow.data();
-  }
-};
-struct Wide {
-  template <typename Pair>
-  auto* operator()(Pair& pair) const {
-    return pair.wide.data();
-  }
-};
 
 // `slack`: what the orders of sums may change, relative to 1 + |expected|.
 template <typename Element>
@@ -97,18 +52,9 @@ class Elements : public ::testing::Test {
   static Some some(const std::string& purpose, int64_t n, double scale = 1.0) {
     return Some(random_floats(purpose, n, scale));
   }
-  // work(stream, of) for both.
-  template <typename Work>
-  static void both(Work work) {
-    run([&](Stream& stream) {
-      work(stream, Narrow{});
-      work(stream, Wide{});
-    });
-  }
 };
 
-using Types = ::testing::Types<BFloat16, Float16>;
-TYPED_TEST_SUITE(Elements, Types);
+TYPED_TEST_SUITE(Elements, SixteenBits);
 
 constexpr double kFew = 8.0 * kEpsilon;  // of a handful of operations
 
@@ -120,7 +66,7 @@ TYPED_TEST(Elements, OfElementwiseKernels) {
   typename TestFixture::Stored in_place(a);
   const OnDevice<StepState> state({.step = 3});
   const Region region = box({61, 17}, {0, 0}, {61, 17});
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     add_forward(s, of(a), of(b), of(sum), n);
     add_forward(s, of(in_place), of(b), of(in_place), n);
     relu_forward(s, of(a), of(relu), n);
@@ -146,7 +92,7 @@ TYPED_TEST(Elements, OfBiasAndPositions) {
   typename TestFixture::Stored y(rows * n), positions(rows * n);
   typename TestFixture::Summed db(n), added(random_floats("db", n));
   const Region region = box({4, 70, 24}, {1, 3, 2}, {2, 65, 22});
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     bias_forward(s, of(x), of(b), of(y), rows, n);
     bias_backward(s, of(x), of(db), rows, n, false);
     bias_backward(s, of(x), of(added), rows, n, true);
@@ -165,7 +111,7 @@ TYPED_TEST(Elements, OfEmbedding) {
   const auto dy = this->some("dy", size.tokens * size.hidden);
   typename TestFixture::Stored y(size.tokens * size.hidden);
   typename TestFixture::Summed dtable(size.vocab * size.hidden);
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     embedding_forward(s, tokens.data(), of(table), of(y), size, 3.3F);
     embedding_backward(s, tokens.data(), of(dy), of(dtable), size, 3.3F, false);
   });
@@ -182,7 +128,7 @@ TYPED_TEST(Elements, OfLayerNorm) {
   const auto dy = this->some("dy", rows * n);
   typename TestFixture::Stored y(rows * n), dx(rows * n), in_place(dy);
   typename TestFixture::Summed mean(rows), rstd(rows), dgamma(n), dbeta(n);
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     layer_norm_forward(s, of(x), of(gamma), of(beta), of(y), of(mean), of(rstd), rows, n, 1e-5F);
     for (auto* out : {of(dx), of(in_place)}) {
       const auto* gradient = out == of(dx) ? of(dy) : out;
@@ -209,7 +155,7 @@ TYPED_TEST(Elements, OfMatmul) {
         const auto before = this->some("c", size.m * size.n);
         typename TestFixture::Stored c(size.m * size.n), added(before);
         typename TestFixture::Summed sums(size.m * size.n), added_sums(before.wide);
-        this->both([&](Stream& s, auto of) {
+        run_both([&](Stream& s, auto of) {
           matmul(s, of(a), of(b), of(c), size, transpose_a, transpose_b, false);
           matmul(s, of(a), of(b), of(added), size, transpose_a, transpose_b, true);
           matmul(s, of(a), of(b), of(sums), size, transpose_a, transpose_b, false);
@@ -238,7 +184,7 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   typename TestFixture::Stored dlogits(rows * vocab), in_place(logits);
   typename TestFixture::Summed lse(rows), loss(1), stats(2 * rows);
   const OnDevice<StepState> state({.loss_scale = 64.0F});
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     cross_entropy_forward(s, of(logits), targets.data(), of(lse), of(loss), rows, vocab, 0.1F,
                           false);
     cross_entropy_stats(s, of(logits), targets.data(), of(stats), rows, vocab, 0);
@@ -272,7 +218,7 @@ TYPED_TEST(Elements, OfRoutingAndGates) {
       route_forward(s, logits.wide.data(), expected.data(), size);
     });
     EXPECT_EQ(routing.values(), expected.values());
-    this->both([&](Stream& s, auto of) {
+    run_both([&](Stream& s, auto of) {
       gate_forward(s, of(logits), routing.data(), of(weights), gate);
       gate_backward(s, of(logits), routing.data(), dweights.data(), of(dlogits), gate);
     });
@@ -299,7 +245,7 @@ TYPED_TEST(Elements, OfDispatchAndCombine) {
   typename TestFixture::Stored buffer(slots * size.width), dx(tokens * size.width),
       y(tokens * size.width), dbuffer(slots * size.width);
   typename TestFixture::Summed dweights(tokens * size.choices);
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     dispatch_forward(s, of(x), routing.data(), of(buffer), size);
     dispatch_backward(s, of(outputs), routing.data(), of(dx), size);
     combine_forward(s, of(outputs), routing.data(), weights.data(), of(y), size);
@@ -331,7 +277,7 @@ TYPED_TEST(Elements, OfExperts) {
   const auto bias = this->some("bias", size.experts * size.n);
   typename TestFixture::Stored y(rows * size.n), dx(rows * size.k), biased(rows * size.n);
   typename TestFixture::Summed dw(size.experts * size.k * size.n), dbias(size.experts * size.n);
-  this->both([&](Stream& s, auto of) {
+  run_both([&](Stream& s, auto of) {
     expert_matmul(s, of(x), of(w), counts.data(), of(y), size);
     expert_matmul_backward_input(s, of(dy), of(w), counts.data(), of(dx), size);
     expert_matmul_backward_weight(s, of(x), of(dy), counts.data(), of(dw), size, false);

@@ -1,108 +1,62 @@
 // Kernels of 16-bit elements that read them by vectors or multiply them by tiles, beside those of
 // floats and on the same values, for the sizes that decide how.
-#include "core/half.h"
-
 #include <numeric>
-#include <type_traits>
 
 #include "kernel_test.h"
 #include "kernels/attention.h"
 #include "kernels/bias.h"
 #include "kernels/layer_norm.h"
+#include "two_types.h"
 
 namespace hidup::kernels::testing {
 namespace {
 
-// The same values twice: as elements, and as floats.
 template <typename Element>
-struct Values {
-  using Elements = DeviceArray<Element>;
-
-  // Results, not yet written.
-  explicit Values(int64_t n) : Values(Floats(static_cast<size_t>(n), kNan)) {}
-  explicit Values(const Floats& floats) : wide(floats.size()) {
-    for (size_t i = 0; i < floats.size(); ++i) {
-      elements.push_back(Element(floats[i]));
-      wide[i] = Element(floats[i]);
-    }
-  }
-  Values(const std::string& purpose, int64_t n, double scale = 1.0)
-      : Values(random_floats(purpose, n, scale)) {}
-
-  Elements elements;
-  Floats wide;
-};
-
-struct TakeElements {
-  template <typename Element>
-  Element* operator()(Values<Element>& values) const {
-    return values.elements.data();
-  }
-};
-struct TakeFloats {
-  template <typename Element>
-  float* operator()(Values<Element>& values) const {
-    return values.wide.data();
-  }
-};
-
-// Runs work(stream, of) with either: of(values) is a pointer.
-template <typename Work>
-void run_both(Work work) {
-  run([&](Stream& s) {
-    work(s, TakeElements{});
-    work(s, TakeFloats{});
-  });
-}
-
-// The relative error of rounding to an element.
-template <typename Element>
-constexpr double kRounding = std::is_same_v<Element, BFloat16>  ? 0x1p-8
-                             : std::is_same_v<Element, Float16> ? 0x1p-11
-                                                                : 0.0;
+constexpr double kRelative = Rounding<Element>::kRelative;
+template <>
+constexpr double kRelative<float> = 0.0;
 
 // |element - float| <= a rounding to elements of (|float| + sizes[i]), and `of_floats` roundings to
 // floats of (1 + |float|): compilers may contract and reorder the two kernels' operations
 // differently.
 template <typename Element>
-void expect_close(const Values<Element>& values, const Doubles& sizes, double of_floats,
+void expect_close(const Results<Element>& found, const Doubles& sizes, double of_floats,
                   const std::string& what) {
-  for (size_t i = 0; i < values.wide.size(); ++i) {
-    const auto wide = static_cast<double>(values.wide[i]);
-    const double error = std::abs(static_cast<double>(float{values.elements[i]}) - wide);
-    const double bound = kRounding<Element> * (sizes[i] + std::abs(wide)) +
+  for (size_t i = 0; i < found.wide.size(); ++i) {
+    const auto wide = static_cast<double>(found.wide[i]);
+    const double error = std::abs(static_cast<double>(float{found.narrow[i]}) - wide);
+    const double bound = kRelative<Element> * (sizes[i] + std::abs(wide)) +
                          of_floats * kEpsilon * (1.0 + std::abs(wide));
-    ASSERT_TRUE(error <= bound) << what << "[" << i << "] is " << float{values.elements[i]}
+    ASSERT_TRUE(error <= bound) << what << "[" << i << "] is " << float{found.narrow[i]}
                                 << ", expected " << wide << " up to " << bound;
   }
 }
 
 template <typename Element>
-void expect_rounded(const Values<Element>& values, const std::string& what,
+void expect_rounded(const Results<Element>& found, const std::string& what,
                     double of_floats = 8.0) {
-  expect_close(values, Doubles(values.wide.size(), 0.0), of_floats, what);
+  expect_close(found, Doubles(found.wide.size(), 0.0), of_floats, what);
 }
 
 template <typename Element>
 class Half : public ::testing::Test {};
-using HalfTypes = ::testing::Types<BFloat16, Float16>;
-TYPED_TEST_SUITE(Half, HalfTypes, );
+TYPED_TEST_SUITE(Half, SixteenBits, );
 
 TYPED_TEST(Half, BiasAndLayerNorm) {
   for (const int64_t n : {5, 64, 1500}) {
     const int64_t rows = 77;
-    Values<TypeParam> x("x", rows * n, 2.0);
-    Values<TypeParam> gamma("gamma", n);
-    Values<TypeParam> beta("beta", n);
-    Values<TypeParam> dy("dy", rows * n);
-    Values<TypeParam> biased(rows * n);
-    Values<TypeParam> y(rows * n);
-    Values<TypeParam> dx(rows * n);
-    Values<float> mean(rows);
-    Values<float> rstd(rows);
-    Values<float> db(n);
-    Values<float> dgamma(n);
-    Values<float> dbeta(n);
+    const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
+    const Numbers<TypeParam> gamma(random_floats("gamma", n));
+    const Numbers<TypeParam> beta(random_floats("beta", n));
+    const Numbers<TypeParam> dy(random_floats("dy", rows * n));
+    Results<TypeParam> biased(rows * n);
+    Results<TypeParam> y(rows * n);
+    Results<TypeParam> dx(rows * n);
+    Results<float> mean(rows);
+    Results<float> rstd(rows);
+    Results<float> db(n);
+    Results<float> dgamma(n);
+    Results<float> dbeta(n);
     run_both([&](Stream& s, auto of) {
       bias_forward(s, of(x), of(beta), of(biased), rows, n);
       bias_backward(s, of(dy), of(db), rows, n, false);
@@ -183,19 +137,19 @@ TYPED_TEST(Half, Attention) {
       SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
                                         << " " << size.head << " causal " << causal);
       const int64_t n = size.batch * size.sequence * size.heads * size.head;
-      Values<TypeParam> qkv("qkv", 3 * n);
-      Values<TypeParam> y(n);
-      Values<TypeParam> dy("dy", n);
-      Values<TypeParam> dqkv(3 * n);
-      Values<float> lse(size.batch * size.heads * size.sequence);
+      const Numbers<TypeParam> qkv(random_floats("qkv", 3 * n));
+      Results<TypeParam> y(n);
+      const Numbers<TypeParam> dy(random_floats("dy", n));
+      Results<TypeParam> dqkv(3 * n);
+      Results<float> lse(size.batch * size.heads * size.sequence);
       run_both(
           [&](Stream& s, auto of) { attention_forward(s, of(qkv), of(y), of(lse), size, causal); });
       const Sizes sizes = sizes_of_sums(qkv.wide, dy.wide, size, causal);
       expect_rounded(lse, "lse", 64.0);
       expect_close(y, sizes.y, 64.0, "y");
-      y.wide = Floats(y.elements.begin(), y.elements.end());
+      const Numbers<TypeParam> read(y.narrow.values());
       run_both([&](Stream& s, auto of) {
-        attention_backward(s, of(qkv), of(y), of(lse), of(dy), of(dqkv), size, causal);
+        attention_backward(s, of(qkv), of(read), of(lse), of(dy), of(dqkv), size, causal);
       });
       expect_close(dqkv, sizes.dqkv, 128.0, "dqkv");
     }
