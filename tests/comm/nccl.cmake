@@ -29,7 +29,10 @@ endfunction()
 # Call 5 is the third one along a row; rank 1 waits in the column.
 set(waits "rank 3 did not come to all_reduce of sum 3 along (row, in which rank 2|column, in which \
 rank 1) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
-failing_nccl_test(late none "rank 1 did not come to all_reduce of sum 3 along row, in which rank 0 ")
+# Rank 0 waits in the row, and rank 3 in the column, at the same time.
+failing_nccl_test(late none
+                  "rank 1 did not come to all_reduce of sum 3 along (row, in which rank 0|column, in \
+which rank 3) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
 failing_nccl_test(hang hang:rank=3:call=5 "${waits}")
 failing_nccl_test(abort_fails hang:rank=3:call=5,abort_fails "${waits}")
 failing_nccl_test(abort_hangs hang:rank=3:call=5,abort_hangs "${waits}")

@@ -1,5 +1,4 @@
-// NCCL between processes, over MPI: messages between two ranks at a time, each with a header that
-// tells what the sender means by it, so that ranks which mean different collectives are found.
+// NCCL between processes, over MPI: its calls. What they begin is done by nccl_exchange.cpp.
 //
 // HIDUP_FAKE_NCCL_FAULT has faults, KIND:rank=R:call=N with commas between them; R is a rank of the
 // world, without it all; N counts the rank's collectives from 1, 0 is the start of a communicator.
@@ -10,398 +9,41 @@
 //   abort_fails, abort_hangs: what ncclCommAbort does
 #include "nccl.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <set>
-#include <sstream>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "nccl_comm.h"
 #include "state.h"
 
-namespace {
-
-enum class Kind { all_reduce, reduce, broadcast, reduce_scatter, all_gather, send, receive };
-
-struct Operation {
-  Kind kind;
-  const void* send;
-  void* receive;
-  size_t count;
-  ncclDataType_t type;
-  int peer;  // or the root; -1: there is none
-};
-
-// What is given to a stream at once.
-struct Work {
-  ncclComm_t comm;
-  std::vector<Operation> operations;
-  bool stalls = false;
-  bool fails = false;
-};
-
-// What one rank tells another of a message. A send and a receive mean the same.
-struct Header {
-  int64_t kind;
-  int64_t type;
-  int64_t count;
-  int64_t root;
-  bool operator==(const Header&) const = default;
-};
-
-struct Fault {
-  std::string kind;
-  int rank = -1;
-  int call = -1;
-};
-
-std::vector<Fault> read_faults() {
-  std::vector<Fault> faults;
-  const char* text = std::getenv("HIDUP_FAKE_NCCL_FAULT");
-  std::istringstream all(text == nullptr ? "" : text);
-  for (std::string one; std::getline(all, one, ',');) {
-    std::istringstream parts(one);
-    Fault fault;
-    std::getline(parts, fault.kind, ':');
-    for (std::string part; std::getline(parts, part, ':');) {
-      int& value = part.starts_with("rank=") ? fault.rank : fault.call;
-      value = std::atoi(part.c_str() + part.find('=') + 1);
-    }
-    faults.push_back(fault);
-  }
-  return faults;
-}
-
-int world_rank() {
-  int rank = 0;
-  PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
-
-// call -1: whichever.
-bool has_fault(const std::string& kind, int call) {
-  static const std::vector<Fault> faults = read_faults();
-  return std::ranges::any_of(faults, [&](const Fault& fault) {
-    return fault.kind == kind && (fault.rank == -1 || fault.rank == world_rank()) &&
-           (fault.call == call || fault.call == -1);
-  });
-}
-
-[[noreturn]] void hang() {
-  while (true) {
-    std::this_thread::sleep_for(std::chrono::hours(1));
-  }
-}
-
-}  // namespace
-
-struct ncclComm {
-  int size = 0;
-  int rank = 0;
-  MPI_Comm group = MPI_COMM_NULL;
-  std::thread starter;
-  std::atomic<ncclResult_t> state = ncclInProgress;
-  std::atomic<int> polls = 0;  // until it is no longer in progress, for no other reason
-  std::atomic<bool> used = false;
-  std::atomic<bool> aborted = false;
-  std::atomic<int> pending = 0;  // works in streams
-  std::mutex mutex;              // of what follows
-  std::string error;
-  std::vector<std::unique_ptr<Work>> works;  // all there were: a graph may do one again
-  std::set<void*> registered;
-};
+using nccl_shim::hang;
+using nccl_shim::has_fault;
+using nccl_shim::Id;
+using nccl_shim::Kind;
+using nccl_shim::lives;
+using nccl_shim::living;
+using nccl_shim::name_of;
+using nccl_shim::Operation;
+using nccl_shim::process_error;
+using nccl_shim::refuse;
+using nccl_shim::run_work;
+using nccl_shim::size_of;
+using nccl_shim::start;
+using nccl_shim::Work;
+using nccl_shim::world_rank;
 
 namespace {
 
 thread_local int group_depth = 0;
 thread_local ncclResult_t group_error = ncclSuccess;
 thread_local std::vector<std::pair<cudaStream_t, std::unique_ptr<Work>>> group_works;
-
-// Communicators that were started and not destroyed or aborted.
-struct Living {
-  std::mutex mutex;
-  std::set<ncclComm_t> comms;
-};
-Living& living() {
-  static auto* all = new Living;
-  return *all;
-}
-
-bool lives(ncclComm_t comm) {
-  const std::lock_guard lock(living().mutex);
-  return living().comms.contains(comm);
-}
-
-std::string& process_error() {
-  thread_local std::string error;
-  return error;
-}
-
-ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const std::string& why) {
-  std::fprintf(stderr, "cuda_shim: NCCL: %s\n", why.c_str());
-  process_error() = why;
-  if (comm != nullptr && lives(comm)) {
-    const std::lock_guard lock(comm->mutex);
-    comm->error = why;
-  }
-  return result;
-}
-
-void fail_later(ncclComm& comm, ncclResult_t result, const std::string& why) {
-  refuse(&comm, result, why);
-  comm.state = result;
-}
-
-size_t size_of(ncclDataType_t type) {
-  return type == ncclInt32 || type == ncclFloat32 ? 4 : 2;
-}
-
-const char* name_of(Kind kind) {
-  constexpr const char* kNames[] = {"ncclAllReduce",     "ncclReduce",    "ncclBroadcast",
-                                    "ncclReduceScatter", "ncclAllGather", "ncclSend",
-                                    "ncclRecv"};
-  return kNames[static_cast<int>(kind)];
-}
-
-float to_float(float value) {
-  return value;
-}
-float to_float(__half value) {
-  return __half2float(value);
-}
-float to_float(__nv_bfloat16 value) {
-  return __bfloat162float(value);
-}
-
-void set(float& value, float to) {
-  value = to;
-}
-void set(__half& value, float to) {
-  value = __float2half_rn(to);
-}
-void set(__nv_bfloat16& value, float to) {
-  value = __float2bfloat16_rn(to);
-}
-
-// What a work sends and receives, and what is to be done after that.
-class Exchange {
- public:
-  explicit Exchange(ncclComm& comm) : comm_(comm) {}
-
-  void add(const Operation& operation) {
-    const size_t bytes = operation.count * size_of(operation.type);
-    const auto* send = static_cast<const std::byte*>(operation.send);
-    auto* receive = static_cast<std::byte*>(operation.receive);
-    const bool is_root = operation.peer == comm_.rank;
-    switch (operation.kind) {
-      case Kind::all_reduce:
-        for (int peer = 0; peer < comm_.size; ++peer) {
-          send_to(peer, operation, send, bytes);
-        }
-        return sum(operation, bytes);
-      case Kind::reduce:
-        send_to(operation.peer, operation, send, bytes);
-        return is_root ? sum(operation, bytes) : void();
-      case Kind::reduce_scatter:
-        for (int peer = 0; peer < comm_.size; ++peer) {
-          send_to(peer, operation, send + static_cast<size_t>(peer) * bytes, bytes);
-        }
-        return sum(operation, bytes);
-      case Kind::broadcast:
-        if (!is_root) {
-          return receive_from(operation.peer, operation, receive, bytes);
-        }
-        for (int peer = 0; peer < comm_.size; ++peer) {
-          if (peer != comm_.rank) {
-            send_to(peer, operation, send, bytes);
-          }
-        }
-        after_.emplace_back([=] { std::memmove(receive, send, bytes); });
-        return;
-      case Kind::all_gather:
-        for (int peer = 0; peer < comm_.size; ++peer) {
-          send_to(peer, operation, send, bytes);
-          receive_from(peer, operation, receive + static_cast<size_t>(peer) * bytes, bytes);
-        }
-        return;
-      case Kind::send:
-        return send_to(operation.peer, operation, send, bytes);
-      case Kind::receive:
-        return receive_from(operation.peer, operation, receive, bytes);
-    }
-  }
-
-  void run() {
-    std::vector<MPI_Request> requests;
-    for (Message& message : sends_) {
-      start(PMPI_Isend, &message.header, sizeof(Header), message.peer, 0, requests);
-    }
-    for (Message& message : receives_) {
-      start(PMPI_Irecv, &message.told, sizeof(Header), message.peer, 0, requests);
-    }
-    if (!wait(requests) || !agree()) {
-      return;
-    }
-    for (Message& message : sends_) {
-      start(PMPI_Isend, message.data, message.bytes, message.peer, 1, requests);
-    }
-    for (Message& message : receives_) {
-      start(PMPI_Irecv, message.data, message.bytes, message.peer, 1, requests);
-    }
-    if (!wait(requests)) {
-      return;
-    }
-    for (const auto& work : after_) {
-      work();
-    }
-  }
-
- private:
-  struct Message {
-    int peer;
-    std::byte* data;
-    size_t bytes;
-    Header header;
-    Header told;
-    Kind kind;
-  };
-
-  static Header header_of(const Operation& operation) {
-    const bool pair = operation.kind == Kind::send || operation.kind == Kind::receive;
-    return {static_cast<int64_t>(pair ? Kind::send : operation.kind),
-            static_cast<int64_t>(operation.type), static_cast<int64_t>(operation.count),
-            pair ? -1 : operation.peer};
-  }
-
-  void send_to(int peer, const Operation& operation, const std::byte* data, size_t bytes) {
-    sends_.push_back(
-        {peer, const_cast<std::byte*>(data), bytes, header_of(operation), {}, operation.kind});
-  }
-
-  void receive_from(int peer, const Operation& operation, std::byte* data, size_t bytes) {
-    receives_.push_back({peer, data, bytes, header_of(operation), {}, operation.kind});
-  }
-
-  // Of what all ranks send here, in their order.
-  void sum(const Operation& operation, size_t bytes) {
-    switch (operation.type) {
-      case ncclFloat16:
-        return sum_of<__half>(operation, bytes);
-      case ncclBfloat16:
-        return sum_of<__nv_bfloat16>(operation, bytes);
-      default:  // check_operation() lets nothing else pass
-        return sum_of<float>(operation, bytes);
-    }
-  }
-
-  template <typename T>
-  void sum_of(const Operation& operation, size_t bytes) {
-    auto parts =
-        std::make_shared<std::vector<T>>(operation.count * static_cast<size_t>(comm_.size));
-    for (int peer = 0; peer < comm_.size; ++peer) {
-      receive_from(peer, operation,
-                   reinterpret_cast<std::byte*>(parts->data()) + static_cast<size_t>(peer) * bytes,
-                   bytes);
-    }
-    after_.emplace_back([parts, count = operation.count, ranks = static_cast<size_t>(comm_.size),
-                         to = static_cast<T*>(operation.receive)] {
-      for (size_t i = 0; i < count; ++i) {
-        float total = to_float((*parts)[i]);
-        for (size_t rank = 1; rank < ranks; ++rank) {
-          total += to_float((*parts)[rank * count + i]);
-        }
-        set(to[i], total);
-      }
-    });
-  }
-
-  template <typename Call, typename Data>
-  void start(Call call, Data* data, size_t bytes, int peer, int tag,
-             std::vector<MPI_Request>& requests) {
-    if (bytes > 0) {
-      requests.push_back(MPI_REQUEST_NULL);
-      call(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm_.group, &requests.back());
-    }
-  }
-
-  // Whether the messages all came; not after an abort.
-  bool wait(std::vector<MPI_Request>& requests) {
-    int done = 0;
-    while (done == 0) {
-      if (comm_.aborted) {
-        return false;
-      }
-      PMPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
-      if (done == 0) {
-        std::this_thread::yield();
-      }
-    }
-    requests.clear();
-    return true;
-  }
-
-  bool agree() {
-    for (const Message& message : receives_) {
-      const Header& mine = message.header;
-      const Header& told = message.told;
-      if (mine != told) {
-        fail_later(comm_, ncclInvalidArgument,
-                   fmt::format("rank {} came to {} of {} elements of type {} with root {}, rank {} "
-                               "to {} of {} of type {} with root {}",
-                               comm_.rank, name_of(message.kind), mine.count, mine.type, mine.root,
-                               message.peer, name_of(static_cast<Kind>(told.kind)), told.count,
-                               told.type, told.root));
-        return false;
-      }
-    }
-    return true;
-  }
-
-  ncclComm& comm_;
-  std::vector<Message> sends_;
-  std::vector<Message> receives_;
-  std::vector<std::function<void()>> after_;
-};
-
-// In the stream's order.
-void run_work(void* data) {
-  auto& work = *static_cast<Work*>(data);
-  ncclComm& comm = *work.comm;
-  if (work.fails) {
-    fail_later(comm, ncclRemoteError, "a collective fails, as HIDUP_FAKE_NCCL_FAULT says");
-  }
-  if (work.fails || work.stalls) {
-    while (!comm.aborted) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
-  if (!comm.aborted) {
-    auto exchange = std::make_unique<Exchange>(comm);
-    for (const Operation& operation : work.operations) {
-      exchange->add(operation);
-    }
-    exchange->run();
-    if (comm.aborted) {
-      static_cast<void>(exchange.release());  // messages may still come
-    }
-  }
-  --comm.pending;
-}
 
 ncclResult_t submit(cudaStream_t stream, std::unique_ptr<Work> work) {
   static std::atomic<int> calls = 0;
@@ -496,82 +138,6 @@ ncclResult_t give(const Operation& operation, ncclComm_t comm, cudaStream_t stre
   }
   group_works.emplace_back(stream, std::move(work));
   return ncclSuccess;
-}
-
-// What the ranks of a new communicator tell the one that made the id.
-struct Member {
-  int world_rank;
-  int rank;
-  int size;
-  int device;
-  uint64_t host;
-};
-
-struct Id {
-  int creator;
-  int serial;
-};
-
-std::vector<Member> meet(const Id& id, const Member& me) {
-  const int to_creator = 1000 + 2 * (id.serial % 10000);
-  std::vector<Member> all(static_cast<size_t>(me.size));
-  const auto bytes = static_cast<int>(all.size() * sizeof(Member));
-  if (me.world_rank != id.creator) {
-    PMPI_Send(&me, sizeof(me), MPI_BYTE, id.creator, to_creator, MPI_COMM_WORLD);
-    PMPI_Recv(all.data(), bytes, MPI_BYTE, id.creator, to_creator + 1, MPI_COMM_WORLD,
-              MPI_STATUS_IGNORE);
-    return all;
-  }
-  all[static_cast<size_t>(me.rank)] = me;
-  for (int other = 1; other < me.size; ++other) {
-    Member member;
-    PMPI_Recv(&member, sizeof(member), MPI_BYTE, MPI_ANY_SOURCE, to_creator, MPI_COMM_WORLD,
-              MPI_STATUS_IGNORE);
-    all[static_cast<size_t>(member.rank)] = member;
-  }
-  for (const Member& member : all) {
-    if (member.world_rank != me.world_rank) {
-      PMPI_Send(all.data(), bytes, MPI_BYTE, member.world_rank, to_creator + 1, MPI_COMM_WORLD);
-    }
-  }
-  return all;
-}
-
-uint64_t host_number() {
-  char name[MPI_MAX_PROCESSOR_NAME] = "";
-  int length = 0;
-  PMPI_Get_processor_name(name, &length);
-  return std::hash<std::string>()(name);
-}
-
-void start(ncclComm_t comm, const Id& id, int device) {
-  if (has_fault("hang", 0)) {
-    hang();
-  }
-  const Member me{world_rank(), comm->rank, comm->size, device, host_number()};
-  const std::vector<Member> all = meet(id, me);
-  for (size_t a = 0; a < all.size(); ++a) {
-    for (size_t b = 0; b < a; ++b) {
-      if (all[a].host == all[b].host && all[a].device == all[b].device) {
-        return fail_later(*comm, ncclInvalidUsage,
-                          fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA "
-                                      "device {}",
-                                      b, a, all[a].device));
-      }
-    }
-  }
-  std::vector<int> ranks;
-  for (const Member& member : all) {
-    ranks.push_back(member.world_rank);
-  }
-  MPI_Group world = MPI_GROUP_NULL;
-  MPI_Group members = MPI_GROUP_NULL;
-  PMPI_Comm_group(MPI_COMM_WORLD, &world);
-  PMPI_Group_incl(world, comm->size, ranks.data(), &members);
-  PMPI_Comm_create_group(MPI_COMM_WORLD, members, 1000 + id.serial % 10000, &comm->group);
-  PMPI_Group_free(&members);
-  PMPI_Group_free(&world);
-  comm->state = ncclSuccess;
 }
 
 bool bury(ncclComm_t comm) {
