@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "deck/cluster_keys.h"
+
 namespace hidup {
 namespace {
 
 constexpr double kKiB = 1024.0;
-constexpr double kMiB = 1024.0 * kKiB;
-constexpr double kTiB = 1024.0 * 1024.0 * kMiB;
-constexpr double kHour = 3600.0;
+constexpr double kTiB = 1024.0 * 1024.0 * 1024.0 * kKiB;
 
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;
@@ -238,138 +238,6 @@ std::vector<Key> train_keys() {
        .fallback = "0",
        .range = {0, 1e12},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.timeline_every; }},
-  };
-}
-
-std::vector<Key> cluster_keys() {
-  return {
-      {.name = "cluster.device.kind",
-       .doc = "What a rank computes on. A kind that the program was not built for ends it with "
-              "exit code 8.",
-       .fallback = "cpu",
-       .choices = {"cpu", "cuda"},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_kind; }},
-      {.name = "cluster.device.threads",
-       .doc = "OpenMP threads of a rank. auto: `OMP_NUM_THREADS`, or else the rank's share of the "
-              "cores that it may use.",
-       .fallback = "auto",
-       .range = {1, 4096},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_threads; }},
-      {.name = "cluster.device.memory",
-       .doc = "Memory that a rank may use. auto: what the machine has; of a GPU that several ranks "
-              "use, an equal part.",
-       .fallback = "auto",
-       .range = {kMiB, 1024 * kTiB},
-       .unit = Unit::bytes,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_memory; }},
-      {.name = "cluster.device.flops",
-       .doc =
-           "Floating-point rate of a rank in the format that `model.precision` names. Predictions "
-           "without a profile rest on it; auto: not known.",
-       .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
-       .unit = Unit::flops,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_flops; }},
-      {.name = "cluster.device.memory_bandwidth",
-       .doc = "Bandwidth of a rank's memory, for predictions without a profile. auto: a byte for "
-              "every 16 flops of `cluster.device.flops`.",
-       .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
-       .unit = Unit::bandwidth,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.memory_bandwidth; }},
-      {.name = "cluster.device.graph",
-       .doc =
-           "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
-           "where the device and what carries the collectives can. off: instruction by "
-           "instruction; the results are the same.",
-       .fallback = "auto",
-       .choices = {"auto", "off"},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},
-      {.name = "cluster.mesh",
-       .doc = "The axes along which the ranks are arranged, outermost first; the product of "
-              "their sizes is the number of ranks.",
-       .fallback = "[{name: ranks, size: auto}]",
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.mesh; }},
-      {.name = "cluster.mesh[].name",
-       .doc = "Name of the axis: letters, digits, _ and -, first a letter.",
-       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].name; }},
-      {.name = "cluster.mesh[].size",
-       .doc = "Ranks along the axis. auto, on one axis only: what the other axes leave.",
-       .range = {1, 1000000},
-       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].size; }},
-      {.name = "cluster.mesh[].bandwidth",
-       .doc = "Bandwidth of a rank's link along the axis, per direction. Predictions without a "
-              "profile rest on it; auto: not known.",
-       .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
-       .unit = Unit::bandwidth,
-       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].bandwidth; }},
-      {.name = "cluster.mesh[].latency",
-       .doc = "Time of an empty message along the axis, for predictions without a profile. auto: "
-              "none.",
-       .fallback = "auto",
-       .range = {0, kHour},
-       .unit = Unit::seconds,
-       .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
-      {.name = "cluster.comm.backend",
-       .doc =
-           "What carries the collectives. mpi: through the host's memory. nccl: between GPUs, of "
-           "which every rank needs one of its own; a program without it ends with exit code 8. "
-           "auto: nccl where it can be, else mpi.",
-       .fallback = "auto",
-       .choices = {"auto", "mpi", "nccl"},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.comm_backend; }},
-      {.name = "cluster.comm.register_buffers",
-       .doc = "on: a rank's memory is registered with NCCL, which may then send from it without a "
-              "copy of its own.",
-       .fallback = "off",
-       .choices = {"on", "off"},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.register_buffers; }},
-      {.name = "cluster.comm.max_ctas",
-       .doc = "Most thread blocks (CTAs) of a GPU that a collective of NCCL may take from "
-              "computation. 0: NCCL decides.",
-       .fallback = "0",
-       .range = {0, 64},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.max_ctas; }},
-      {.name = "cluster.comm.heartbeat_timeout",
-       .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
-              "with exit code 5.",
-       .fallback = "5s",
-       .range = {1, kHour},
-       .unit = Unit::seconds,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
-      {.name = "cluster.comm.collective_timeout",
-       .doc = "A rank that does not come to a collective of NCCL while others wait in it for this "
-              "long counts as lost, and the run ends with exit code 5.",
-       .fallback = "10min",
-       .range = {1, kHour},
-       .unit = Unit::seconds,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.collective_timeout_s; }},
-      {.name = "cluster.profile",
-       .doc =
-           "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
-           "which `train` refuses where it was measured with another build, device, libraries or "
-           "ranks. auto: `train` keeps one for each model, which it measures where there is none. "
-           "none: there is none. Without one, predictions rest on `cluster.device.flops` and the "
-           "axes' bandwidth. Relative paths start as those of `data.path`.",
-       .fallback = "auto",
-       .choices = {"auto", "none"},
-       .is_path = true,
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile; }},
-      {.name = "cluster.profile_noise",
-       .doc =
-           "Multiplies every time of the profile by a factor between 1 - this and 1 + this, drawn "
-           "from `train.seed`: how much a search depends on exact times.",
-       .fallback = "0",
-       .range = {.min = 0, .max = 1, .below_max = true},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile_noise; }},
-      {.name = "cluster.cost.model",
-       .doc =
-           "measured: times of the profile, or rates. published: the cost model of HiDup's paper, "
-           "from `cluster.device.flops` and the axes' bandwidth.",
-       .fallback = "measured",
-       .choices = {"measured", "published"},
-       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.cost_model; }},
   };
 }
 

@@ -37,7 +37,7 @@ std::string axes_yaml(Deck& deck, const Key& list, size_t count) {
 
 constexpr std::string_view kIntroduction = R"(# How to write a deck
 
-<!-- Written by `hidup validate --keys`. Change the keys in src/deck/keys.cpp, not here. -->
+<!-- Written by `hidup validate --keys`. Change the keys in src/deck/*keys.cpp, not here. -->
 
 A run reads two decks, both YAML. The model deck says what is trained, on which data and how; the
 cluster deck says with what machine:

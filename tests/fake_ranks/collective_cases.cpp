@@ -7,124 +7,13 @@
 #include <numeric>
 #include <string>
 
-#include "core/half.h"
+#include "case_data.h"
+#include "sixteen_bit_cases.h"
 
 namespace hidup {
 namespace {
 
-using Counts = std::vector<int64_t>;
-
 DeviceOptions g_options;
-
-class OwnStream {
- public:
-  Stream& operator*() { return *stream_; }
-  Stream* operator->() { return stream_.get(); }
-  Device& device() { return *device_; }
-
- private:
-  std::unique_ptr<Device> device_ = make_device(g_options);
-  std::unique_ptr<Stream> stream_ = device_->create_stream("comm", 1);
-};
-
-// Values in the device's memory.
-template <typename T>
-class Array {
- public:
-  Array(OwnStream& stream, const std::vector<T>& values)
-      : stream_(stream),
-        size_(values.size()),
-        buffer_(stream.device().allocate(static_cast<int64_t>(size_ * sizeof(T)))) {
-    set(values);
-  }
-
-  T* data() { return reinterpret_cast<T*>(buffer_->data()); }
-  void set(const std::vector<T>& values) {
-    stream_->copy(data(), values.data(), bytes());
-    stream_->synchronize();
-  }
-  // After all that was given to the stream.
-  std::vector<T> values() {
-    std::vector<T> copy(size_);
-    stream_->copy(copy.data(), data(), bytes());
-    stream_->synchronize();
-    return copy;
-  }
-  int64_t bytes() const { return static_cast<int64_t>(size_ * sizeof(T)); }
-
- private:
-  OwnStream& stream_;
-  size_t size_;
-  std::unique_ptr<Buffer> buffer_;
-};
-
-int64_t sum_of(const Counts& counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
-// Counts for every rank: even and uneven, with zeros, of one rank alone, around 1000
-// (the piece limit that one test sets), and longer than any limit inside an implementation.
-std::vector<Counts> count_patterns(int ranks) {
-  const auto size = static_cast<size_t>(ranks);
-  std::vector<Counts> patterns = {Counts(size, 0), Counts(size, 7), Counts(size, 1000),
-                                  Counts(size, 12001)};
-  Counts uneven;
-  Counts gaps;
-  Counts limits;
-  Counts longer;
-  Counts steep;
-  for (int r = 0; r < ranks; ++r) {
-    uneven.push_back(3 + 5 * r * r);
-    steep.push_back(2500 * r);
-    gaps.push_back(r % 2 == 0 ? 0 : 40 + r);
-    limits.push_back(999 + r);
-    longer.push_back(r == 1 ? 300001 : 20000 + 130 * r);
-  }
-  for (const Counts& counts : {uneven, gaps, limits, longer, steep}) {
-    patterns.push_back(counts);
-    patterns.emplace_back(counts.rbegin(), counts.rend());
-  }
-  for (const size_t only : {size_t{0}, size - 1}) {
-    Counts counts(size, 0);
-    counts[only] = 2131;
-    patterns.push_back(counts);
-  }
-  return patterns;
-}
-
-// Buffers end in an element that nothing may touch.
-constexpr int32_t kGuard = -77;
-
-std::vector<int32_t> guarded(int64_t count) {
-  return std::vector<int32_t>(static_cast<size_t>(count) + 1, kGuard);
-}
-
-// Element i of what rank `from` sends to rank `to`.
-int32_t element(int from, int to, int64_t i) {
-  return static_cast<int32_t>(from * 100000007 + to * 10000019 + i);
-}
-
-// Compares without a message per element.
-template <typename T>
-void expect_equal(const std::vector<T>& seen, const std::vector<T>& wanted) {
-  ASSERT_EQ(seen.size(), wanted.size());
-  const auto at = std::mismatch(seen.begin(), seen.end(), wanted.begin());
-  if (at.first != seen.end()) {
-    ADD_FAILURE() << "element " << at.first - seen.begin() << " of " << seen.size() - 1 << " is "
-                  << *at.first << ", not " << *at.second;
-  }
-}
-
-// A number that tells different bits apart.
-uint64_t bits_of(const std::vector<float>& values) {
-  uint64_t bits = 0;
-  for (const float value : values) {
-    uint32_t word = 0;
-    std::memcpy(&word, &value, sizeof(word));
-    bits = bits * 31 + word;
-  }
-  return bits;
-}
 
 void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
   OwnStream stream;
@@ -213,113 +102,6 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
       EXPECT_EQ(bits, first);
     }
   }
-}
-
-// A sum of positive numbers is rounded once for every rank after the first; all get the same bits.
-template <typename Element>
-void all_reduce_rounds(Communicator& world, DType dtype, float rounding) {
-  OwnStream stream;
-  for (const int64_t count : {1, 7, 1001, 70001}) {
-    std::vector<Element> data;
-    std::vector<float> exact(static_cast<size_t>(count), 0.0F);
-    for (int rank = 0; rank < world.size(); ++rank) {
-      for (size_t i = 0; i < exact.size(); ++i) {
-        const Element mine(1.0F / static_cast<float>(i % 1000 + 1) + static_cast<float>(rank));
-        exact[i] += mine;
-        if (rank == world.rank()) {
-          data.push_back(mine);
-        }
-      }
-    }
-    Array<Element> on_device(stream, data);
-    world.all_reduce(*stream, on_device.data(), count, dtype, "data");
-    data = on_device.values();
-    std::vector<float> sums;
-    for (size_t i = 0; i < data.size(); ++i) {
-      sums.push_back(data[i]);
-      ASSERT_NEAR(sums[i], exact[i], static_cast<float>(world.size() - 1) * rounding * exact[i]);
-    }
-    const uint64_t bits = bits_of(sums);
-    for (const uint64_t other : all_gather_value(world, bits)) {
-      EXPECT_EQ(other, bits);
-    }
-  }
-}
-
-template <typename Element>
-void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
-  OwnStream stream;
-  const int ranks = world.size();
-  for (const Counts& counts : count_patterns(ranks)) {
-    std::vector<Element> send;  // whose sum is exact
-    for (int64_t i = 0; i < sum_of(counts); ++i) {
-      send.emplace_back(static_cast<float>(i % 13 + world.rank()));
-    }
-    const int64_t mine = counts[static_cast<size_t>(world.rank())];
-    Array<Element> sent(stream, send);
-    Array<Element> receive(stream, std::vector<Element>(static_cast<size_t>(mine) + 1,
-                                                        Element(static_cast<float>(kGuard))));
-    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, dtype, "sums");
-    const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
-    std::vector<float> wanted;
-    for (int64_t i = start; i < start + mine; ++i) {
-      wanted.push_back(static_cast<float>(i % 13 * ranks + ranks * (ranks - 1) / 2));
-    }
-    wanted.push_back(static_cast<float>(kGuard));
-    const std::vector<Element> received = receive.values();
-    expect_equal(std::vector<float>(received.begin(), received.end()), wanted);
-  }
-}
-
-// Elements of two bytes are moved whole, and nothing beside them.
-void two_bytes_are_moved(Communicator& world) {
-  OwnStream stream;
-  const auto self = static_cast<size_t>(world.rank());
-  for (const Counts& counts : count_patterns(world.size())) {
-    const auto value = [](size_t rank, int64_t i) {
-      return static_cast<int16_t>(static_cast<int64_t>(rank) * 7919 + i);
-    };
-    constexpr int16_t kGuarded = -77;
-    std::vector<int16_t> send;
-    for (int64_t i = 0; i < counts[self]; ++i) {
-      send.push_back(value(self, i));
-    }
-    std::vector<int16_t> wanted;
-    for (size_t rank = 0; rank < counts.size(); ++rank) {
-      for (int64_t i = 0; i < counts[rank]; ++i) {
-        wanted.push_back(value(rank, i));
-      }
-    }
-    wanted.push_back(kGuarded);
-    Array<int16_t> sent(stream, send);
-    Array<int16_t> all(stream, std::vector<int16_t>(wanted.size(), kGuarded));
-    world.all_gather(*stream, sent.data(), all.data(), counts, DType::bf16, "parts");
-    EXPECT_EQ(all.values(), wanted);
-    // Back to where they came from: rank r sends its copy of rank p's part to p.
-    Array<int16_t> returned(
-        stream,
-        std::vector<int16_t>(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded));
-    world.all_to_all(*stream, all.data(), counts, returned.data(),
-                     Counts(counts.size(), counts[self]), DType::f16, "copies");
-    std::vector<int16_t> mine = world.rank() == 0 ? wanted : std::vector<int16_t>(wanted.size(), 1);
-    mine.back() = kGuarded;
-    Array<int16_t> first(stream, mine);
-    world.broadcast(*stream, first.data(), static_cast<int64_t>(mine.size()) - 1, DType::bf16,
-                    "first");
-    const std::vector<int16_t> copies = returned.values();
-    EXPECT_EQ(copies.back(), kGuarded);
-    for (size_t i = 0; i + 1 < copies.size(); ++i) {
-      ASSERT_EQ(copies[i], send[i % send.size()]);
-    }
-    EXPECT_EQ(first.values(), wanted);
-  }
-}
-
-void sixteen_bits_are_summed(Communicator& world) {
-  all_reduce_rounds<BFloat16>(world, DType::bf16, 0x1p-8F);
-  all_reduce_rounds<Float16>(world, DType::f16, 0x1p-11F);
-  reduce_scatter_of_small_integers<BFloat16>(world, DType::bf16);
-  reduce_scatter_of_small_integers<Float16>(world, DType::f16);
 }
 
 // Elements from one rank to another; `scale` makes them long.
@@ -527,6 +309,10 @@ void groups_of_a_split_have_all_collectives(Communicator& world) {
 }
 
 }  // namespace
+
+const DeviceOptions& case_device() {
+  return g_options;
+}
 
 void set_case_device(const DeviceOptions& options) {
   g_options = options;

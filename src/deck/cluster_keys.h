@@ -1,0 +1,12 @@
+// The keys of the cluster deck: for keys.cpp.
+#pragma once
+
+#include <vector>
+
+#include "deck/keys.h"
+
+namespace hidup {
+
+std::vector<Key> cluster_keys();
+
+}  // namespace hidup

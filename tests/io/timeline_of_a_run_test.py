@@ -1,0 +1,47 @@
+#!/usr/bin/python3
+"""The timeline of a run of HIDUP_BINARY, read by the scripts in analysis.
+
+    timeline_of_a_run_test.py ANALYSIS_FOLDER
+"""
+
+import os
+import subprocess
+import sys
+import unittest
+
+import numpy
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+import hidup_timings  # noqa: E402
+from sample_timeline import FolderTest  # noqa: E402
+
+
+class Run(FolderTest):
+    def test_busy_times_are_those_of_the_run(self):
+        decks = os.path.join(SOURCE, "inputs")
+        arguments = [os.environ["HIDUP_BINARY"], "train", os.path.join(decks, "models/tiny.yaml"),
+                     "--cluster", os.path.join(decks, "clusters/laptop.yaml"),
+                     "--strategy", "ep-deepspeed", "--out", self.path]
+        for setting in ("train.steps=4", "train.warmup_steps=1", "train.timeline_every=4"):
+            arguments += ["--set", setting]
+        command = 'source "$0" && exec timeout 100 mpirun -n 2 "$@"'
+        environment = os.path.join(SOURCE, "jobs", "environment.sh")
+        subprocess.run(["bash", "-c", command, environment, *arguments], check=True,
+                       stdout=subprocess.DEVNULL)
+        spans = hidup_timings.read_spans(self.path)
+        frame = hidup_timings.read(self.path)
+        self.assertEqual(hidup_timings.timeline_steps(self.path), [1, 2, 3, 4])
+        for at, step in enumerate(frame.index):
+            busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path, step))
+            for name, values in spans.items():
+                self.assertGreater(values[at].min(), 0, name)
+                numpy.testing.assert_allclose(busy[name], values[at], rtol=1e-6, atol=1e-9,
+                                              err_msg=name)
+            # On rank 0, whose clock the step's time is.
+            self.assertLessEqual(busy["wall_s"][0], frame["wall_s"][step])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
