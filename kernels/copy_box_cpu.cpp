@@ -110,7 +110,7 @@ void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
     for (int64_t task = 0; task < ceil_div(runs, group) * pieces; ++task) {
       const int64_t first = task / pieces * group;
       const int64_t begin = task % pieces * kPiece;
-      const auto copy = box.element == 2 ? copy_runs<2> : copy_runs<4>;
+      const auto copy = simple.element == 2 ? copy_runs<2> : copy_runs<4>;
       copy(simple, source, target, first, std::min(runs, first + group), begin,
            std::min(run, begin + kPiece));
     }
