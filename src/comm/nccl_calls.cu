@@ -1,0 +1,111 @@
+#include <new>
+#include <utility>
+
+#include "comm/nccl_calls.h"
+#include "core/check.h"
+#include "device/cuda_check.h"
+#include "device/device.h"
+
+namespace hidup {
+namespace {
+
+constexpr int kNameBits = 20;  // the lowest of a collective's word
+
+// Collectives of all groups, which are on one stream at a time.
+__device__ uint64_t g_ended = 0;
+
+__global__ void mark_kernel(NcclMarks* marks, uint64_t* count, uint64_t name, bool comes) {
+  if (comes) {
+    marks->came = ++*count << kNameBits | name;
+  } else {
+    marks->order = ++g_ended;
+    __threadfence_system();  // who sees the end sees its order, or a later one
+    marks->ended = *count << kNameBits | name;
+  }
+}
+
+}  // namespace
+
+NcclCalls::NcclCalls(std::string group)
+    : group_(std::move(group)), marks_(sizeof(NcclMarks)), count_(sizeof(uint64_t)) {
+  new (marks_.data()) NcclMarks;
+  check_cuda(cudaMemset(count_.data(), 0, sizeof(uint64_t)), "cudaMemset");
+  check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
+}
+
+uint64_t NcclCalls::name_of(const std::string& what) {
+  const auto [found, is_new] = numbers_.try_emplace(what, names_.size());
+  if (is_new) {
+    check(names_.size() < size_t{1} << kNameBits, "{} has too many collectives", group_);
+    names_.push_back(what);
+  }
+  return found->second;
+}
+
+void NcclCalls::mark(cudaStream_t stream, bool comes) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(1);
+  config.blockDim = dim3(1);
+  config.stream = stream;
+  check_cuda(cudaLaunchKernelEx(&config, mark_kernel, static_cast<NcclMarks*>(marks_.data()),
+                                static_cast<uint64_t*>(count_.data()), name_, comes),
+             "the launch of a kernel");
+}
+
+void NcclCalls::begin(cudaStream_t stream, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  name_ = name_of(what);
+  ++given_;
+  giving_ = true;
+  mark(stream, true);
+}
+
+void NcclCalls::end(cudaStream_t stream) {
+  const std::lock_guard lock(mutex_);
+  mark(stream, false);
+  giving_ = false;
+}
+
+void NcclCalls::on_host(const std::string& doing) {
+  const std::lock_guard lock(mutex_);
+  host_doing_ = doing;
+  host_since_ = monotonic_seconds();
+}
+
+std::string NcclCalls::describe(const char* kind, const std::string& name) const {
+  return std::string(kind) + " of " + name + " along " + group_;
+}
+
+CollectivePlace NcclCalls::place_of(uint64_t collective) const {
+  const uint64_t name = collective & ((uint64_t{1} << kNameBits) - 1);
+  return {.number = static_cast<int64_t>(collective >> kNameBits), .name = names_[name]};
+}
+
+CollectivePlace NcclCalls::place() {
+  const auto& marks = *static_cast<const NcclMarks*>(marks_.data());
+  const uint64_t ended = marks.ended;  // before the one that may be ahead of it
+  const uint64_t came = marks.came;
+  const uint64_t order = marks.order;
+  const double now = monotonic_seconds();
+  const std::lock_guard lock(mutex_);
+  if (seen_ != std::pair(came, ended)) {
+    seen_ = {came, ended};
+    since_ = now;
+  }
+  CollectivePlace place = place_of(came);
+  double since = since_;
+  // What NCCL has not taken did not come, whatever the mark before it says.
+  place.waiting = came != ended && !(giving_ && place.number == given_);
+  if (!place.waiting) {
+    place = place_of(ended);
+    if (!host_doing_.empty()) {
+      place = {.waiting = true, .number = given_, .name = host_doing_};
+      since = host_since_;
+    }
+  }
+  place.order = static_cast<int64_t>(order);
+  place.seconds = now - since;
+  return place;
+}
+
+}  // namespace hidup
