@@ -53,16 +53,18 @@ void NcclCalls::mark(cudaStream_t stream, bool comes) {
 }
 
 void NcclCalls::begin(cudaStream_t stream, const std::string& what) {
-  const std::lock_guard lock(mutex_);
-  name_ = name_of(what);
-  ++given_;
-  giving_ = true;
-  mark(stream, true);
+  {
+    const std::lock_guard lock(mutex_);
+    name_ = name_of(what);
+    ++given_;
+    giving_ = true;
+  }
+  mark(stream, true);  // may wait until the stream takes it: not with the lock
 }
 
 void NcclCalls::end(cudaStream_t stream) {
-  const std::lock_guard lock(mutex_);
   mark(stream, false);
+  const std::lock_guard lock(mutex_);
   giving_ = false;
 }
 

@@ -56,10 +56,10 @@ class NcclCalls {
   std::string group_;
   PinnedMemory marks_;  // NcclMarks
   DeviceMemory count_;  // uint64_t: collectives that came
+  uint64_t name_ = 0;   // of the call that is being given
   std::mutex mutex_;    // of what follows
   std::vector<std::string> names_ = {""};
   std::map<std::string, uint64_t> numbers_;  // of names
-  uint64_t name_ = 0;                        // of the call that is being given
   int64_t given_ = 0;                        // calls
   bool giving_ = false;                      // the last of them has not returned
   std::pair<uint64_t, uint64_t> seen_;       // by place(): came, ended
