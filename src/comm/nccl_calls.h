@@ -15,14 +15,6 @@
 
 namespace hidup {
 
-// What the device says of a group, in memory of the host. A collective is its number in the group
-// and that of its name, in one word.
-struct NcclMarks {
-  volatile uint64_t came = 0;   // the last that came
-  volatile uint64_t ended = 0;  // the last that ended
-  volatile uint64_t order = 0;  // of that one among all that ended on this rank
-};
-
 // The device itself marks, before and after each collective, where it is: small kernels in the
 // order of the stream, which a graph repeats like everything else. (Events would not do: what one
 // that a graph records says while the graph runs is nowhere defined.)

@@ -1,7 +1,9 @@
+#include "comm/nccl_calls.h"
+
 #include <new>
 #include <utility>
 
-#include "comm/nccl_calls.h"
+#include "comm/nccl_marks.h"
 #include "core/check.h"
 #include "device/cuda_check.h"
 #include "device/device.h"
@@ -9,20 +11,7 @@
 namespace hidup {
 namespace {
 
-constexpr int kNameBits = 20;  // the lowest of a collective's word
-
-// Collectives of all groups, which are on one stream at a time.
-__device__ uint64_t g_ended = 0;
-
-__global__ void mark_kernel(NcclMarks* marks, uint64_t* count, uint64_t name, bool comes) {
-  if (comes) {
-    marks->came = ++*count << kNameBits | name;
-  } else {
-    marks->order = ++g_ended;
-    __threadfence_system();  // who sees the end sees its order, or a later one
-    marks->ended = *count << kNameBits | name;
-  }
-}
+constexpr int kNameBits = NcclMarks::kNameBits;
 
 }  // namespace
 
@@ -43,13 +32,8 @@ uint64_t NcclCalls::name_of(const std::string& what) {
 }
 
 void NcclCalls::mark(cudaStream_t stream, bool comes) {
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(1);
-  config.blockDim = dim3(1);
-  config.stream = stream;
-  check_cuda(cudaLaunchKernelEx(&config, mark_kernel, static_cast<NcclMarks*>(marks_.data()),
-                                static_cast<uint64_t*>(count_.data()), name_, comes),
-             "the launch of a kernel");
+  mark_collective(stream, static_cast<NcclMarks*>(marks_.data()),
+                  static_cast<uint64_t*>(count_.data()), name_, comes);
 }
 
 void NcclCalls::begin(cudaStream_t stream, const std::string& what) {
