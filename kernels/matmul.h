@@ -21,4 +21,21 @@ template <typename Element, typename Result>
 void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
             bool transpose_a, bool transpose_b, bool accumulate);
 
+enum class Activation { none, relu, gelu };
+
+// What becomes of a product while it is at hand.
+template <typename Element>
+struct Epilogue {
+  const Element* bias = nullptr;  // [n], added to every row
+  Activation activation = Activation::none;
+  Element* input = nullptr;  // [m, n]: gelu's input, which its backward pass reads
+};
+
+// y = activation(a op(b) + bias), like matmul(), bias.h, and relu.h or gelu.h one after the other,
+// but rounded once: gelu's value is that of its input before it is rounded, or after. y: [m, n];
+// y, epilogue.input and what is read overlap nowhere. With k = 0 the product is zero.
+template <typename Element>
+void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulSize size,
+                 bool transpose_b, const Epilogue<Element>& epilogue);
+
 }  // namespace hidup::kernels
