@@ -31,9 +31,9 @@ struct Epilogue {
   Element* input = nullptr;  // [m, n]: gelu's input, which its backward pass reads
 };
 
-// y = activation(a op(b) + bias), like matmul(), bias.h, and relu.h or gelu.h one after the other,
-// but rounded once: gelu's value is that of its input before it is rounded, or after. y: [m, n];
-// y, epilogue.input and what is read overlap nowhere. With k = 0 the product is zero.
+// y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
+// other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
+// epilogue.input and what is read overlap nowhere. With k = 0 the product is zero.
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulSize size,
                  bool transpose_b, const Epilogue<Element>& epilogue);

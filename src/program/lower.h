@@ -20,7 +20,8 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
 
 // Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
 // and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
-// them but local copies of parameters. Before insert_waits().
+// them but local copies of parameters. Not those of experts, whose empty slots get no bias. Before
+// insert_waits().
 void fuse_epilogues(Program& program);
 
 // Fills Instruction::waits: every instruction waits for what it depends on in the
