@@ -1,6 +1,5 @@
-#include "kernels/cpu_math.h"
+#include "kernels/cpu_gelu.h"
 #include "kernels/gelu.h"
-#include "kernels/gelu_math.h"
 
 namespace hidup::kernels {
 
@@ -9,8 +8,7 @@ void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      const float at = not_below(x[i]);
-      y[i] = at / (1.0F + fast_exp(gelu_exponent(not_above(at))));
+      y[i] = gelu(x[i]);
     }
   });
 }

@@ -52,12 +52,29 @@ uint32_t alignment_of(const Element* data, int64_t stride) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-// Of a, b and c.
-using Alignments = std::array<uint32_t, 3>;
+// Of a, b and c, and of the bias and the input of an ending.
+using Alignments = std::array<uint32_t, 5>;
 
 template <typename Element, typename Result>
-Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch) {
-  return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c)};
+Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch,
+                         const Ending<Element>& ending) {
+  return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c),
+          alignment_of(ending.bias, 0), alignment_of(ending.input, 0)};
+}
+
+// An ending, as cuBLASLt is told: its D is c^T, and a bias has an element for each row of that.
+struct LibraryEpilogue {
+  cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* input = nullptr;
+};
+
+template <typename Element>
+LibraryEpilogue epilogue_of(const Ending<Element>& ending) {
+  if (ending.input != nullptr) {
+    return {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ending.bias, ending.input};
+  }
+  return {ending.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, ending.bias};
 }
 
 class MatrixLayout {
@@ -88,12 +105,23 @@ class MatrixLayout {
 
 class Operation {
  public:
-  Operation(bool transpose_a, bool transpose_b) {
+  Operation(const Product& p, const LibraryEpilogue& epilogue) {
     // Not CUBLAS_COMPUTE_32F_FAST_TF32: products keep all bits of f32.
     check_cublas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                  "cublasLtMatmulDescCreate");
-    set(CUBLASLT_MATMUL_DESC_TRANSA, transpose_b);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, transpose_a);
+    const auto operation = [](bool transposed) {
+      return static_cast<int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_b));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_a));
+    if (epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue.kind));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+    }
+    if (epilogue.input != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.input);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.size.n);
+    }
   }
   ~Operation() { cublasLtMatmulDescDestroy(operation_); }
   Operation(const Operation&) = delete;
@@ -101,8 +129,8 @@ class Operation {
   cublasLtMatmulDesc_t get() const { return operation_; }
 
  private:
-  void set(cublasLtMatmulDescAttributes_t attribute, bool transposed) {
-    const auto value = static_cast<int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+  template <typename T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
     check_cublas(cublasLtMatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
                  "cublasLtMatmulDescSetAttribute");
   }
@@ -144,63 +172,90 @@ class Preference {
 // A product, and how cuBLASLt does it.
 class Plan {
  public:
-  Plan(const Product& p, const Types& types, const Alignments& alignments)
-      : operation_(p.transpose_a, p.transpose_b),
+  // The addresses of the epilogue are those of a first call; others are aligned like them.
+  Plan(const Product& p, const Types& types, const Alignments& alignments,
+       const LibraryEpilogue& epilogue)
+      : product_(p),
         a_(types.operand, p.transpose_a ? p.size.m : p.size.k, p.transpose_a ? p.size.k : p.size.m,
            p.batch.count, p.batch.a),
         b_(types.operand, p.transpose_b ? p.size.k : p.size.n, p.transpose_b ? p.size.n : p.size.k,
            p.batch.count, p.batch.b),
         c_(types.result, p.size.n, p.size.m, p.batch.count, p.batch.c) {
     const Preference preference(types, alignments);
+    const Operation operation(p, epilogue);
     int found = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(library(), operation_.get(), b_.get(), a_.get(), c_.get(),
+        cublasLtMatmulAlgoGetHeuristic(library(), operation.get(), b_.get(), a_.get(), c_.get(),
                                        c_.get(), preference.get(), 1, &choice_, &found);
-    check(status == CUBLAS_STATUS_SUCCESS && found == 1 && choice_.state == CUBLAS_STATUS_SUCCESS,
+    exists_ =
+        status == CUBLAS_STATUS_SUCCESS && found == 1 && choice_.state == CUBLAS_STATUS_SUCCESS;
+    // What is wrong with the product itself shows when it is tried without the epilogue.
+    check(exists_ || epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT,
           "cuBLASLt has no algorithm for {} product(s) of m={} n={} k={}: {}", p.batch.count,
           p.size.m, p.size.n, p.size.k, cublasLtGetStatusString(status));
   }
 
-  void run(CudaStream& stream, const void* a, const void* b, void* c, bool accumulate) const {
+  // Whether cuBLASLt has an algorithm for it.
+  bool exists() const { return exists_; }
+
+  void run(CudaStream& stream, const void* a, const void* b, void* c, bool accumulate,
+           const LibraryEpilogue& epilogue) const {
+    const Operation operation(product_, epilogue);
     const float alpha = 1.0F;
     const float beta = accumulate ? 1.0F : 0.0F;
     const size_t bytes = choice_.workspaceSize;
     void* const workspace = bytes > 0 ? stream.scratch(static_cast<int64_t>(bytes)) : nullptr;
     check_cublas(
-        cublasLtMatmul(library(), operation_.get(), &alpha, b, b_.get(), a, a_.get(), &beta, c,
+        cublasLtMatmul(library(), operation.get(), &alpha, b, b_.get(), a, a_.get(), &beta, c,
                        c_.get(), c, c_.get(), &choice_.algo, workspace, bytes, stream.handle()),
         "cublasLtMatmul");
   }
 
  private:
-  Operation operation_;
+  Product product_;
   MatrixLayout a_;
   MatrixLayout b_;
   MatrixLayout c_;
   cublasLtMatmulHeuristicResult_t choice_ = {};
+  bool exists_ = false;
 };
 
 // All that a plan depends on.
-using Key = std::array<int64_t, 14>;
+using Key = std::array<int64_t, 17>;
 
-Key key_of(const Product& p, const Types& types, const Alignments& alignments) {
-  return {
-      types.operand,         types.result,  p.size.m,  p.size.n,  p.size.k,  p.transpose_a ? 1 : 0,
-      p.transpose_b ? 1 : 0, p.batch.count, p.batch.a, p.batch.b, p.batch.c, alignments[0],
-      alignments[1],         alignments[2]};
+Key key_of(const Product& p, const Types& types, const Alignments& alignments,
+           cublasLtEpilogue_t epilogue) {
+  return {types.operand,
+          types.result,
+          epilogue,
+          p.size.m,
+          p.size.n,
+          p.size.k,
+          p.transpose_a ? 1 : 0,
+          p.transpose_b ? 1 : 0,
+          p.batch.count,
+          p.batch.a,
+          p.batch.b,
+          p.batch.c,
+          alignments[0],
+          alignments[1],
+          alignments[2],
+          alignments[3],
+          alignments[4]};
 }
 
 // Plans stay: a program has few shapes, and every step has the same.
-const Plan& plan_for(const Product& product, const Types& types, const Alignments& alignments) {
+const Plan& plan_for(const Product& product, const Types& types, const Alignments& alignments,
+                     const LibraryEpilogue& epilogue) {
   static auto* plans = new std::map<Key, Plan>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Key key = key_of(product, types, alignments);
+  const Key key = key_of(product, types, alignments, epilogue.kind);
   auto found = plans->find(key);
   if (found == plans->end()) {
     found = plans
                 ->emplace(std::piecewise_construct, std::forward_as_tuple(key),
-                          std::forward_as_tuple(product, types, alignments))
+                          std::forward_as_tuple(product, types, alignments, epilogue))
                 .first;
   }
   return found->second;
@@ -223,12 +278,33 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
     return;
   }
   const Types types = {kType<Element>, kType<Result>};
-  plan_for(product, types, alignments_of(a, b, c, batch))
-      .run(cuda_stream(stream), a, b, c, accumulate);
+  plan_for(product, types, alignments_of(a, b, c, batch, Ending<Element>{}), {})
+      .run(cuda_stream(stream), a, b, c, accumulate, {});
+}
+
+template <typename Element>
+bool gemm_ending(Stream& stream, const Element* a, const Element* b, Element* c,
+                 const Product& product, const Ending<Element>& ending) {
+  // cuBLASLt wants rows of `input` that are a multiple of 8 elements, and begin at 16 bytes.
+  constexpr uint32_t kInputAlignment = 16;
+  const Alignments alignments = alignments_of(a, b, c, product.batch, ending);
+  if (ending.input != nullptr && (product.size.n % 8 != 0 || alignments.back() < kInputAlignment)) {
+    return false;
+  }
+  const LibraryEpilogue epilogue = epilogue_of(ending);
+  const Plan& plan = plan_for(product, {kType<Element>, kType<Element>}, alignments, epilogue);
+  if (plan.exists()) {
+    plan.run(cuda_stream(stream), a, b, c, false, epilogue);
+  }
+  return plan.exists();
 }
 
 #define INSTANTIATE(Element, Result) template decltype(gemm<Element, Result>) gemm<Element, Result>;
 HIDUP_FOR_PRODUCTS(INSTANTIATE)
+#undef INSTANTIATE
+
+#define INSTANTIATE(Element) template decltype(gemm_ending<Element>) gemm_ending<Element>;
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 
 }  // namespace hidup::kernels

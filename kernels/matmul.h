@@ -21,4 +21,21 @@ template <typename Element, typename Result>
 void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
             bool transpose_a, bool transpose_b, bool accumulate);
 
+enum class Activation { none, relu, gelu };
+
+// What becomes of a product while it is at hand.
+template <typename Element>
+struct Epilogue {
+  const Element* bias = nullptr;  // [n], added to every row
+  Activation activation = Activation::none;
+  Element* input = nullptr;  // [m, n]: gelu's input, which its backward pass reads
+};
+
+// y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
+// other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
+// epilogue.input and what is read overlap nowhere. With k = 0 the product is zero.
+template <typename Element>
+void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulSize size,
+                 bool transpose_b, const Epilogue<Element>& epilogue);
+
 }  // namespace hidup::kernels

@@ -183,8 +183,10 @@ LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const 
 }
 
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                     Communicator& world) {
-  Program program = lower(graph, strategy, lowering_options(deck));
+                     Communicator& world, bool fuse) {
+  LoweringOptions options = lowering_options(deck);
+  options.fuse = fuse;
+  Program program = lower(graph, strategy, options);
   const std::string mine = print_collectives(program);
   std::vector<std::string> all;
   for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {

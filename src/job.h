@@ -68,9 +68,10 @@ struct LoadedStrategy {
 LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
                              const Mesh& mesh, const SearchBasis& basis, Communicator& world);
 
-// Every rank makes the program; that all made the same is checked, not assumed.
+// Every rank makes the program; that all made the same is checked, not assumed. `fuse`: see
+// LoweringOptions.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                     Communicator& world);
+                     Communicator& world, bool fuse = true);
 
 // Runs the work between start and end of MPI. Returns the exit code of an error that all ranks have
 // together, which one of them prints; any other error ends all ranks from here: unwinding would

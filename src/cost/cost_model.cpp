@@ -15,6 +15,18 @@ double amount(Opcode opcode, const Work& work) {
   return is_product(opcode) ? work.flops : work.bytes;
 }
 
+// What most of its work is.
+Opcode main_part(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::matmul_bias:
+    case Opcode::matmul_bias_relu:
+    case Opcode::matmul_bias_gelu:
+      return Opcode::matmul;
+    default:
+      return opcode;
+  }
+}
+
 std::vector<double> logarithms(const std::vector<int64_t>& sizes) {
   std::vector<double> logs;
   logs.reserve(sizes.size());
@@ -56,14 +68,17 @@ CostModel::CostModel(const Profile& profile)
 }
 
 const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType dtype) const {
-  const auto found = operations_.find({opcode, dtype});
-  if (found != operations_.end()) {
-    return found->second;
+  for (const Opcode measured : {opcode, main_part(opcode)}) {
+    const auto found = operations_.find({measured, dtype});
+    if (found != operations_.end()) {
+      return found->second;
+    }
   }
   const auto first_where = [&](auto fits) {
     return std::ranges::find_if(operations_, [&](const auto& item) { return fits(item.first); });
   };
-  auto alike = first_where([&](const auto& key) { return key.first == opcode; });
+  auto alike = first_where(
+      [&](const auto& key) { return key.first == opcode || key.first == main_part(opcode); });
   if (alike == operations_.end()) {
     alike =
         first_where([&](const auto& key) { return is_product(key.first) == is_product(opcode); });

@@ -34,8 +34,9 @@ class CostModel {
     double pace;
   };
 
-  // Of the operation; where it was not timed with elements of this type, with others; where it was
-  // not timed, of another of its kind (product or not).
+  // Of the operation, or of the product that it is without its bias; where neither was timed with
+  // elements of this type, with others; where it was not timed, of another of its kind (product or
+  // not).
   const std::vector<Sample>& samples_of(Opcode opcode, DType dtype) const;
 
   double launch_s_, signal_s_, overhead_s_;

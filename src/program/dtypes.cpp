@@ -19,6 +19,11 @@ std::string_view operand_dtypes(Opcode opcode) {
     case Opcode::gelu_backward:
     case Opcode::add:
       return "TT>T";
+    case Opcode::matmul_bias:
+    case Opcode::matmul_bias_relu:
+      return "TTT>T";
+    case Opcode::matmul_bias_gelu:
+      return "TTT>TT";
     case Opcode::matmul_backward_weight:
       return "TT>f";
     case Opcode::bias_backward:

@@ -72,6 +72,9 @@ Program Lowering::run() {
   close_buckets(0);
   update();
   weave();
+  if (options_.fuse) {
+    fuse_epilogues(program_);
+  }
   insert_waits(program_);
   estimate_work(program_);
   return std::move(program_);

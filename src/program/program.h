@@ -26,6 +26,9 @@ enum class Opcode {
   embedding_backward,             // tokens, dy -> dtable
   positions,                      // x -> y
   matmul,                         // x, weight -> y
+  matmul_bias,                    // x, weight, bias -> y; these three: fuse_epilogues()
+  matmul_bias_relu,               // x, weight, bias -> y
+  matmul_bias_gelu,               // x, weight, bias -> y, gelu's input
   matmul_backward_input,          // dy, weight -> dx
   matmul_backward_weight,         // x, dy -> dweight
   bias,                           // x, bias -> y

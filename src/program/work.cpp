@@ -24,6 +24,13 @@ double flops_of(const Instruction& instruction, const Shapes& in, const Shapes& 
       return forward(OpKind::embedding, in, out[0]);
     case Opcode::matmul:
       return forward(OpKind::matmul, in, out[0]);
+    case Opcode::matmul_bias:
+      return forward(OpKind::matmul, in, out[0]) + count(out[0]);
+    case Opcode::matmul_bias_relu:
+      return forward(OpKind::matmul, in, out[0]) + 2.0 * count(out[0]);
+    case Opcode::matmul_bias_gelu:
+      return forward(OpKind::matmul, in, out[0]) + count(out[0]) +
+             forward(OpKind::gelu, {out[1]}, out[0]);
     case Opcode::matmul_backward_input:
       return forward(OpKind::matmul, {out[0], in[1]}, in[0]);
     case Opcode::matmul_backward_weight:
@@ -138,6 +145,9 @@ std::vector<int64_t> attention_sizes(const Shape& y, const Shape& lse) {
 std::vector<int64_t> sizes_of(const Instruction& instruction, const Shapes& in, const Shapes& out) {
   switch (instruction.opcode) {
     case Opcode::matmul:
+    case Opcode::matmul_bias:
+    case Opcode::matmul_bias_relu:
+    case Opcode::matmul_bias_gelu:
       return product_sizes(instruction, in[0], out[0]);
     case Opcode::matmul_backward_input:
       return product_sizes(instruction, out[0], in[0]);
@@ -262,6 +272,9 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
 bool is_product(Opcode opcode) {
   switch (opcode) {
     case Opcode::matmul:
+    case Opcode::matmul_bias:
+    case Opcode::matmul_bias_relu:
+    case Opcode::matmul_bias_gelu:
     case Opcode::matmul_backward_input:
     case Opcode::matmul_backward_weight:
     case Opcode::expert_matmul:

@@ -92,6 +92,25 @@ Launch bind_matmul(const Operands& at) {
 }
 
 template <typename Element>
+Launch bind_matmul_bias(const Operands& at) {
+  const Opcode opcode = at.instruction().opcode;
+  const MatmulExtents e =
+      matmul_extents(at.in_shape(0), at.in_shape(1), at.instruction().attributes);
+  const bool transposed = at.attribute("transposed") != 0.0F;
+  kernels::Epilogue<Element> epilogue{.bias = at.in_as<Element>(2)};
+  if (opcode == Opcode::matmul_bias_relu) {
+    epilogue.activation = kernels::Activation::relu;
+  } else if (opcode == Opcode::matmul_bias_gelu) {
+    epilogue.activation = kernels::Activation::gelu;
+    epilogue.input = at.out_as<Element>(1);
+  }
+  return [=, x = at.in_as<Element>(0), weight = at.in_as<Element>(1),
+          y = at.out_as<Element>(0)](Stream& stream) {
+    kernels::matmul_bias(stream, x, weight, y, {e.m, e.n, e.k}, transposed, epilogue);
+  };
+}
+
+template <typename Element>
 Launch bind_bias(const Operands& at) {
   const bool backward = at.instruction().opcode == Opcode::bias_backward;
   const Rows r = rows_of(at.in_shape(0), backward ? at.out_shape(0) : at.in_shape(1));
@@ -311,6 +330,10 @@ Launch bind_elements(const Operands& at) {
     case Opcode::matmul_backward_input:
     case Opcode::matmul_backward_weight:
       return bind_matmul<Element>(at);
+    case Opcode::matmul_bias:
+    case Opcode::matmul_bias_relu:
+    case Opcode::matmul_bias_gelu:
+      return bind_matmul_bias<Element>(at);
     case Opcode::bias:
     case Opcode::bias_backward:
       return bind_bias<Element>(at);

@@ -1,5 +1,6 @@
 // What an operation and a reshard cost on a rank, from a cost model: what lower() would emit for
-// them, each for itself.
+// them, each for itself, and so without LoweringOptions::fuse: whether a product takes in its bias
+// depends on the rules of several operations.
 #pragma once
 
 #include <cstdint>

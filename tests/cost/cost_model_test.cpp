@@ -83,6 +83,23 @@ TEST(CostModel, NothingTakesNoTime) {
   EXPECT_EQ(costs.collective(Opcode::all_to_all, 0, 1e4).alone_s, 0.0);  // not timed on that axis
 }
 
+// In profiles of operations that were not fused.
+TEST(CostModel, TheProductStandsInForOneWithItsBias) {
+  Profile profile = sample();
+  Work work = product(64, 128, 128);
+  work.dtype = DType::bf16;
+  profile.operations.push_back({Opcode::matmul, work, work.flops / 8e9});
+  CostModel costs(profile);
+  const auto fused = {Opcode::matmul_bias, Opcode::matmul_bias_relu, Opcode::matmul_bias_gelu};
+  for (const Opcode opcode : fused) {
+    EXPECT_EQ(costs.operation(opcode, work), costs.operation(Opcode::matmul, work));
+  }
+  profile.operations.push_back({Opcode::matmul_bias_gelu, work, work.flops / 5e9});
+  costs = CostModel(profile);
+  EXPECT_NEAR(costs.operation(Opcode::matmul_bias_gelu, work), work.flops / 5e9,
+              1e-4 * work.flops / 5e9);
+}
+
 TEST(CostModel, AnotherOperationOfItsKindStandsIn) {
   const CostModel costs(sample());
   const Work work = stream_of(256, 128);

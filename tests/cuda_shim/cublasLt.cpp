@@ -1,49 +1,16 @@
-// cuBLASLt by oneDNN. A matrix by columns is, by rows, its own transpose, hence
-// d^T = op(b)^T op(a)^T. Matrices of 16 bits are computed by way of f32.
+// cuBLASLt: what its calls take and refuse; cublasLt_product.cpp computes.
 #include "cublasLt.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <oneapi/dnnl/dnnl.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <vector>
 
+#include "cublasLt_product.h"
 #include "state.h"
 #include "stream.h"
 
 struct CudaShimMatmulLibrary {};
-
-struct CudaShimMatmulDesc {
-  int32_t transpose_a = CUBLAS_OP_N;
-  int32_t transpose_b = CUBLAS_OP_N;
-};
-
-struct CudaShimMatrixLayout {
-  cudaDataType_t type;
-  uint64_t rows;
-  uint64_t columns;
-  int64_t stride;
-  int32_t count = 1;
-  int64_t offset = 0;  // elements from one matrix to the next
-
-  bool operator==(const CudaShimMatrixLayout&) const = default;
-
-  size_t element() const { return type == CUDA_R_32F ? 4 : 2; }  // bytes
-  // From the first element of a matrix to its last one.
-  uint64_t elements() const { return (columns - 1) * static_cast<uint64_t>(stride) + rows; }
-  // From the first element of the first matrix to the last element of the last one.
-  size_t bytes() const {
-    return element() *
-           (elements() + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
-  }
-};
 
 struct CudaShimMatmulPreference {
   uint64_t workspace = 0;
@@ -55,35 +22,17 @@ namespace cuda_shim {
 namespace {
 
 constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
+constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
+constexpr uintptr_t kInputAlignment = 16;
 
 // What an algorithm was chosen for.
 struct Choice {
   uint64_t problem;
   uint64_t workspace;
   std::array<uint32_t, 4> alignments;
+  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its bias and GELU's input
 };
 static_assert(sizeof(Choice) <= sizeof(cublasLtMatmulAlgo_t));
-
-struct Problem {
-  CudaShimMatmulDesc desc;
-  CudaShimMatrixLayout a, b, d;
-  uint64_t m, n, k;
-
-  uint64_t hash() const {
-    uint64_t hash = 14695981039346656037U;  // FNV-1a, over numbers instead of bytes
-    const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
-    add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
-    for (const CudaShimMatrixLayout& layout : {a, b, d}) {
-      add(static_cast<uint64_t>(layout.type));
-      add(layout.rows);
-      add(layout.columns);
-      add(static_cast<uint64_t>(layout.stride));
-      add(static_cast<uint64_t>(layout.count));
-      add(static_cast<uint64_t>(layout.offset));
-    }
-    return hash;
-  }
-};
 
 cublasStatus_t refuse(cublasStatus_t status, const char* why) {
   std::fprintf(stderr, "cuda_shim: cuBLASLt: %s\n", why);
@@ -100,6 +49,25 @@ cublasStatus_t take(T& attribute, const void* value, size_t bytes) {
     return invalid("an attribute has another size");
   }
   std::memcpy(&attribute, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
+  if (!desc.has_bias()) {
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  if (d.count > 1) {
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no epilogue of a batch");
+  }
+  if (desc.bias == nullptr || (desc.has_gelu() && desc.input == nullptr)) {
+    return invalid("an epilogue lacks its operands");
+  }
+  const auto address = reinterpret_cast<uintptr_t>(desc.input);
+  if (desc.has_gelu() &&
+      (desc.input_stride % kInputMultiple != 0 ||
+       desc.input_stride < static_cast<int64_t>(d.rows) || address % kInputAlignment != 0)) {
+    return invalid("the columns of GELU's input are too short, or not aligned");
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -129,7 +97,16 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
   if (d->count > 1 && d->offset < matrix + static_cast<int64_t>(d->rows)) {
     return invalid("the products of a batch overlap");
   }
-  return CUBLAS_STATUS_SUCCESS;
+  return check_epilogue(*desc, *d);
+}
+
+// What the addresses of an epilogue are multiples of.
+std::array<uint32_t, 2> alignments_of(const CudaShimMatmulDesc& desc) {
+  const auto alignment = [](const void* data) {
+    const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | uintptr_t{256};
+    return static_cast<uint32_t>(bits & (~bits + 1));
+  };
+  return {alignment(desc.bias), alignment(desc.input)};
 }
 
 // a, b, c, d, as the algorithm was promised them.
@@ -150,58 +127,33 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Matrix i of a batch in f32, rows and all between them: where it is, or a copy in `memory`.
-const float* widened(const CudaShimMatrixLayout& layout, const void* data, int32_t i,
-                     std::vector<float>& memory) {
-  if (layout.type == CUDA_R_32F) {
-    return static_cast<const float*>(data) + i * layout.offset;
+// Those of the epilogue; `others`: a, b and d.
+cublasStatus_t check_operands(const Problem& p, const Choice& choice,
+                              const std::array<const void*, 3>& others) {
+  if (!p.desc.has_bias()) {
+    return CUBLAS_STATUS_SUCCESS;
   }
-  memory.resize(layout.elements());
-  const auto* from = static_cast<const uint16_t*>(data) + i * layout.offset;
-  for (size_t j = 0; j < memory.size(); ++j) {
-    memory[j] = layout.type == CUDA_R_16BF ? __bfloat162float(__ushort_as_bfloat16(from[j]))
-                                           : __half2float(__ushort_as_half(from[j]));
+  const std::array<uint32_t, 2> alignments = alignments_of(p.desc);
+  const size_t bias_bytes = p.bias().bytes();
+  const size_t input_bytes = p.desc.has_gelu() ? p.input().bytes() : 0;
+  if (alignments[0] < choice.of_epilogue[0] || alignments[1] < choice.of_epilogue[1]) {
+    return invalid("an operand of the epilogue is not aligned as when the algorithm was chosen");
   }
-  return memory.data();
-}
-
-// Rounds `values` to the elements of matrix i, and to nothing between its columns.
-void round_to(const CudaShimMatrixLayout& layout, const std::vector<float>& values, void* data,
-              int32_t i) {
-  auto* to = static_cast<uint16_t*>(data) + i * layout.offset;
-  for (size_t j = 0; j < values.size(); ++j) {
-    if (j % static_cast<size_t>(layout.stride) < layout.rows) {
-      to[j] = layout.type == CUDA_R_16BF ? __bfloat16_as_ushort(__float2bfloat16_rn(values[j]))
-                                         : __half_as_ushort(__float2half_rn(values[j]));
+  if (!device_holds(p.desc.bias, bias_bytes) ||
+      (p.desc.has_gelu() && !device_holds(p.desc.input, input_bytes))) {
+    return invalid("an operand of the epilogue does not lie in the device's memory");
+  }
+  const std::array<size_t, 3> bytes = {p.a.bytes(), p.b.bytes(), p.d.bytes()};
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (overlap(p.desc.input, input_bytes, others[i], bytes[i])) {
+      return invalid("GELU's input overlaps another operand");
     }
   }
-}
-
-void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta) {
-#ifdef _OPENMP
-  omp_set_num_threads(1);  // of this stream's thread: several ranks share the cores
-#endif
-  std::vector<float> of_a;
-  std::vector<float> of_b;
-  std::vector<float> of_d;
-  for (int32_t i = 0; i < p.d.count; ++i) {
-    const float* const left = widened(p.b, b, i, of_b);
-    const float* const right = widened(p.a, a, i, of_a);
-    const bool floats = p.d.type == CUDA_R_32F;
-    widened(p.d, d, i, of_d);
-    float* const result = floats ? static_cast<float*>(d) + i * p.d.offset : of_d.data();
-    const dnnl_status_t status =
-        dnnl_sgemm(p.desc.transpose_b == CUBLAS_OP_T ? 'T' : 'N',
-                   p.desc.transpose_a == CUBLAS_OP_T ? 'T' : 'N', static_cast<dnnl_dim_t>(p.n),
-                   static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.k), alpha, left,
-                   p.b.stride, right, p.a.stride, beta, result, p.d.stride);
-    if (status != dnnl_success) {
-      set_fault("a matrix product failed");
-    }
-    if (!floats) {
-      round_to(p.d, of_d, d, i);
-    }
+  if (overlap(p.desc.bias, bias_bytes, others[2], bytes[2]) ||
+      overlap(p.desc.bias, bias_bytes, p.desc.input, input_bytes)) {
+    return invalid("the bias is overwritten");
   }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace
@@ -239,8 +191,21 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
   if (desc == nullptr) {
     return invalid("a descriptor is null");
   }
-  return take(attribute == CUBLASLT_MATMUL_DESC_TRANSA ? desc->transpose_a : desc->transpose_b,
-              value, bytes);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return take(desc->transpose_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return take(desc->transpose_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return take(desc->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return take(desc->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return take(desc->input, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return take(desc->input_stride, value, bytes);
+  }
+  return invalid("the shim does not know such an attribute");
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
@@ -328,7 +293,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   const cuda_shim::Choice choice = {problem.hash(),
                                     std::min(preference->workspace, cuda_shim::kWorkspace),
-                                    preference->alignments};
+                                    preference->alignments, cuda_shim::alignments_of(problem.desc)};
   *results = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
   std::memcpy(&results->algo, &choice, sizeof(choice));
   *found = 1;
@@ -370,6 +335,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (!cuda_shim::aligned({a, b, c, d}, {&problem.a, &problem.b, &problem.d, &problem.d}, choice)) {
     return invalid("an operand is not aligned as the algorithm was promised");
   }
+  const cublasStatus_t epilogue = cuda_shim::check_operands(problem, choice, {a, b, d});
+  if (epilogue != CUBLAS_STATUS_SUCCESS) {
+    return epilogue;
+  }
   if (workspace_bytes < choice.workspace ||
       (choice.workspace > 0 && !device_holds(workspace, workspace_bytes))) {
     return invalid("the workspace is too small, or not in the device's memory");
@@ -377,6 +346,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   float factors[2] = {};
   std::memcpy(&factors[0], alpha, sizeof(float));
   std::memcpy(&factors[1], beta, sizeof(float));
+  if (problem.desc.has_bias() && factors[1] != 0.0F) {
+    return invalid("the shim knows no epilogue of a sum");
+  }
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
     const cuda_shim::DeviceAccess access;
     if (workspace_of > 0) {

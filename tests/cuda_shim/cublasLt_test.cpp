@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <cmath>
+#include <numbers>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "shim_test.h"
@@ -67,6 +70,18 @@ class MatrixProducts : public testing::Test {
     set(b_layout_, b);
     set(d_layout_, d);
     promise_alignment(4);
+  }
+
+  template <typename T>
+  void describe(cublasLtMatmulDescAttributes_t attribute, T value) {
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(desc_, attribute, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
+  }
+  void finish(cublasLtEpilogue_t epilogue, const void* bias, void* input, int64_t stride) {
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue));
+    describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, input);
+    describe(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, stride);
   }
 
   void promise_alignment(uint32_t bytes) {
@@ -249,6 +264,100 @@ TEST_F(MatrixProducts, OfMatricesThatCannotBeAreRefused) {
   make_batch(4, 8, 0, 6);  // a ends after three
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+TEST_F(MatrixProducts, AddABiasPerRow) {
+  DeviceArray<float> bias(2, 0.0F);
+  bias.data()[0] = 0.5F;
+  bias.data()[1] = -2.0F;
+  finish(CUBLASLT_EPILOGUE_BIAS, bias.data(), nullptr, 0);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      EXPECT_EQ(d_.data()[j * 2 + i], expected(0, 0, 0, i, j) + bias.data()[i]);
+    }
+  }
+  EXPECT_TRUE(std::isnan(d_.data()[6]));
+}
+
+// Rounded once, from what GELU's input was before it was rounded.
+TEST_F(MatrixProducts, KeepTheInputOfGelu) {
+  DeviceArray<uint16_t> a(24, 0);
+  DeviceArray<uint16_t> b(24, 0);
+  DeviceArray<uint16_t> d(24, 0xFFFF);
+  DeviceArray<uint16_t> bias(2, 0);
+  DeviceArray<uint16_t> input(24, 0xFFFF);
+  const auto bits_of = [](float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); };
+  for (int i = 0; i < 24; ++i) {
+    a_.data()[i] = static_cast<float>(i - 4) / 64.0F;
+    a.data()[i] = bits_of(a_.data()[i]);
+    b.data()[i] = bits_of(b_.data()[i]);
+  }
+  const float biases[] = {0.125F, -0.5F};
+  bias.data()[0] = bits_of(biases[0]);
+  bias.data()[1] = bits_of(biases[1]);
+  set_types(CUDA_R_16BF, CUDA_R_16BF);
+  prefer_reductions(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  finish(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, bias.data(), input.data(), 8);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a.data(), b.data(), d.data()), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const double x = static_cast<double>(expected(0, 0, 0, i, j) + biases[i]);
+      const double y =
+          x /
+          (1.0 + std::exp(-2.0 * std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+      EXPECT_EQ(input.data()[j * 8 + i], bits_of(static_cast<float>(x)));
+      EXPECT_EQ(d.data()[j * 2 + i], bits_of(static_cast<float>(y)));
+    }
+  }
+  EXPECT_EQ(input.data()[2], 0xFFFF);  // between the columns
+  EXPECT_EQ(d.data()[6], 0xFFFF);
+}
+
+TEST_F(MatrixProducts, WithWrongOperandsOfAnEpilogueAreRefused) {
+  const cublasStatus_t invalid = CUBLAS_STATUS_INVALID_VALUE;
+  DeviceArray<float> bias(64, 0.0F);
+  DeviceArray<float> input(64, 0.0F);
+  std::vector<float> host(64, 0.0F);
+  const auto gelu = [&](const float* added, float* aux, int64_t stride) {
+    finish(CUBLASLT_EPILOGUE_GELU_AUX_BIAS, added, aux, stride);
+  };
+  const auto run = [&] { return multiply(a_.data(), b_.data(), d_.data()); };
+  for (const auto& [added, aux, stride] :
+       {std::tuple<float*, float*, int64_t>{nullptr, input.data(), 8},
+        {bias.data(), nullptr, 8},
+        {bias.data(), input.data(), 2},         // no multiple of 8
+        {bias.data(), input.data(), 0},         // shorter than a column
+        {bias.data(), input.data() + 1, 8}}) {  // not aligned
+    gelu(added, aux, stride);
+    EXPECT_EQ(choose(), invalid);
+  }
+  for (const auto& [added, aux] : {std::pair{host.data(), input.data()},
+                                   {bias.data(), host.data()},
+                                   {bias.data(), input.data() + 48},  // ends behind its memory
+                                   {bias.data(), d_.data()},          // overlap
+                                   {d_.data(), input.data()},
+                                   {bias.data(), bias.data()}}) {
+    gelu(added, aux, 8);
+    if (choose() == CUBLAS_STATUS_SUCCESS) {  // host memory may lie anywhere
+      EXPECT_EQ(run(), invalid);
+    }
+  }
+  gelu(bias.data(), input.data(), 8);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  gelu(bias.data() + 1, input.data(), 8);  // aligned less than promised
+  EXPECT_EQ(run(), invalid);
+  finish(CUBLASLT_EPILOGUE_BIAS, bias.data(), nullptr, 0);  // another problem
+  EXPECT_EQ(run(), invalid);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  beta_ = 1.0F;
+  EXPECT_EQ(run(), invalid);
+  make_batch(2, 8, 0, 7);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
 TEST_F(MatrixProducts, InWrongMemoryAreRefused) {

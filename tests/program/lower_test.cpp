@@ -83,7 +83,10 @@ TEST(Lower, EveryParameterIsUpdatedOnce) {
 
 // The rank's matrix products: forward 2mkn each, backward twice that.
 TEST(Lower, FlopsAreThoseOfTheRanksPart) {
-  const Program program = sample_program(2);
+  const Graph graph = build_model(sample_deck(), 31);
+  LoweringOptions options = sample_options(2048);
+  options.fuse = false;  // nothing but the products
+  const Program program = lower(graph, named_strategy("dp", graph, {{"ranks", 2}}), options);
   double forward = 0.0;
   double backward = 0.0;
   for (const Instruction& instruction : program.instructions) {

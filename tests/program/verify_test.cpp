@@ -100,8 +100,8 @@ TEST_F(Verify, RefusesACollectiveBeforeItsOperands) {
 }
 
 TEST_F(Verify, RefusesSwappedInstructions) {
-  // The first product and its bias.
-  Instruction& product = find(Opcode::matmul);
+  // The first product and what reads it.
+  Instruction& product = find(Opcode::matmul_bias);
   std::swap(product, program_.instructions[index(product) + 1]);
   expect_refused(program_, plan_, "before anything writes it");
 }

@@ -27,7 +27,7 @@ class ProfileTest(harness.RunTest):
     def test_a_profile_and_its_prediction(self):
         self.assert_done(self.measure(2))
         text = self.profile.read_text()
-        for part in ("op: matmul_backward_weight", "op: adam", "op: attention", "op: all_to_all",
+        for part in ("op: matmul_backward_weight", "op: matmul,", "op: matmul_bias,", "op: bias,", "op: adam", "op: attention", "op: all_to_all",
                      "slowdown:", "hosts: [0, 0]"):
             self.assertIn(part, text)
         result = self.train_with(2, self.profile)

@@ -4,8 +4,9 @@
 //
 // What a GPU may let pass is refused here: memory that is not the device's, or not enough of it, an
 // algorithm that was chosen for another problem or for better aligned memory, too small a
-// workspace, which is overwritten besides, and sums whose parts may be rounded to 16 bits before
-// they are added. stderr tells why.
+// workspace, which is overwritten besides, sums whose parts may be rounded to 16 bits before they
+// are added, and an epilogue without its operands or with a batch or a sum (beta). stderr tells
+// why.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,18 @@ using cudaDataType = cudaDataType_t;
 enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSA = 3,
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
+  CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
+  CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+  CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+};
+
+// Biases have an element per row of d, of its type; so has the input of GELU, as large as d, which
+// is written.
+enum cublasLtEpilogue_t {
+  CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
 };
 
 enum cublasLtMatrixLayoutAttribute_t {

@@ -1,0 +1,14 @@
+// Inside the CPU kernels: GELU of one element (gelu.h), which becomes vector code in a loop.
+#pragma once
+
+#include "kernels/cpu_math.h"
+#include "kernels/gelu_math.h"
+
+namespace hidup::kernels {
+
+inline float gelu(float x) {
+  const float at = not_below(x);
+  return at / (1.0F + fast_exp(gelu_exponent(not_above(at))));
+}
+
+}  // namespace hidup::kernels

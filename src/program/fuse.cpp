@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "program/lower.h"
+
+namespace hidup {
+namespace {
+
+using Instructions = std::vector<Instruction>;
+
+// A product and what is done to it. Ends are positions in the list: those of the bias and of the
+// activation, which is the bias again where there is none.
+struct Chain {
+  Opcode opcode;
+  size_t bias;
+  size_t last;
+};
+
+class Fusion {
+ public:
+  explicit Fusion(Program& program) : program_(program), list_(program.instructions) {}
+
+  void run() {
+    Instructions fused;
+    fused.reserve(list_.size());
+    for (size_t i = 0; i < list_.size(); ++i) {
+      const std::optional<Chain> chain = chain_at(i);
+      if (!chain) {
+        fused.push_back(std::move(list_[i]));
+        continue;
+      }
+      Instruction product = fuse(i, *chain);
+      std::move(list_.begin() + position(i + 1), list_.begin() + position(chain->bias),
+                std::back_inserter(fused));
+      fused.push_back(std::move(product));
+      i = chain->last;
+    }
+    list_ = std::move(fused);
+  }
+
+ private:
+  static std::ptrdiff_t position(size_t i) { return static_cast<std::ptrdiff_t>(i); }
+
+  std::optional<Chain> chain_at(size_t product) const {
+    const Instruction& first = list_[product];
+    if (first.opcode != Opcode::matmul || first.phase != Phase::forward) {
+      return std::nullopt;
+    }
+    const size_t bias = behind_local_copies(product);
+    if (bias == list_.size() || !adds_to_columns(list_[bias], first)) {
+      return std::nullopt;
+    }
+    const size_t next = bias + 1;
+    if (next < list_.size() && follows(list_[next], first)) {
+      const Instruction& activation = list_[next];
+      const bool in_place = activation.outputs[0] == first.outputs[0];
+      if (activation.opcode == Opcode::relu && in_place) {
+        return Chain{Opcode::matmul_bias_relu, bias, next};
+      }
+      if (activation.opcode == Opcode::gelu && !in_place) {
+        return Chain{Opcode::matmul_bias_gelu, bias, next};
+      }
+    }
+    return Chain{Opcode::matmul_bias, bias, bias};
+  }
+
+  // The bias may be cut out of a whole copy in between: then that comes before the product.
+  size_t behind_local_copies(size_t product) const {
+    const auto copies_parameters = [](const Instruction& next) {
+      return is_reshard(next.opcode) && next.stream == StreamKind::compute && next.microbatch < 0;
+    };
+    const auto begin = list_.begin() + position(product + 1);
+    return static_cast<size_t>(std::find_if_not(begin, list_.end(), copies_parameters) -
+                               list_.begin());
+  }
+
+  // Whether it reads the product next, in the same pass of the same microbatch.
+  static bool follows(const Instruction& next, const Instruction& product) {
+    return !next.inputs.empty() && next.inputs[0] == product.outputs[0] &&
+           next.phase == product.phase && next.microbatch == product.microbatch &&
+           next.stage == product.stage;
+  }
+
+  // In place, so nobody else reads the product; and as long as its rows (positions are added by
+  // the same operation).
+  bool adds_to_columns(const Instruction& bias, const Instruction& product) const {
+    if (bias.opcode != Opcode::bias || !follows(bias, product) ||
+        bias.outputs[0] != product.outputs[0]) {
+      return false;
+    }
+    const auto dims = [&](ValueId value) { return program_.value(value).shape.size(); };
+    const auto summed = static_cast<size_t>(product.attributes.at("contract"));
+    return dims(product.outputs[0]) - dims(bias.inputs[1]) == dims(product.inputs[0]) - summed;
+  }
+
+  Instruction fuse(size_t product, const Chain& chain) {
+    Instruction fused = std::move(list_[product]);
+    fused.opcode = chain.opcode;
+    fused.inputs.push_back(list_[chain.bias].inputs[1]);
+    if (chain.opcode == Opcode::matmul_bias_gelu) {
+      fused.outputs.insert(fused.outputs.begin(), list_[chain.last].outputs[0]);
+    }
+    return fused;
+  }
+
+  Program& program_;
+  Instructions& list_;
+};
+
+}  // namespace
+
+void fuse_epilogues(Program& program) {
+  Fusion(program).run();
+}
+
+}  // namespace hidup

@@ -1,0 +1,108 @@
+// By oneDNN. A matrix by columns is, by rows, its own transpose, hence d^T = op(b)^T op(a)^T.
+// Matrices of 16 bits are computed by way of f32.
+#include "cublasLt_product.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <oneapi/dnnl/dnnl.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include <cmath>
+#include <vector>
+
+#include "state.h"
+
+namespace cuda_shim {
+namespace {
+
+// Matrix i of a batch in f32, rows and all between them: where it is, or a copy in `memory`.
+const float* widened(const CudaShimMatrixLayout& layout, const void* data, int32_t i,
+                     std::vector<float>& memory) {
+  if (layout.type == CUDA_R_32F) {
+    return static_cast<const float*>(data) + i * layout.offset;
+  }
+  memory.resize(layout.elements());
+  const auto* from = static_cast<const uint16_t*>(data) + i * layout.offset;
+  for (size_t j = 0; j < memory.size(); ++j) {
+    memory[j] = layout.type == CUDA_R_16BF ? __bfloat162float(__ushort_as_bfloat16(from[j]))
+                                           : __half2float(__ushort_as_half(from[j]));
+  }
+  return memory.data();
+}
+
+void store(const CudaShimMatrixLayout& layout, float value, void* data, size_t at) {
+  if (layout.type == CUDA_R_32F) {
+    static_cast<float*>(data)[at] = value;
+  } else {
+    static_cast<uint16_t*>(data)[at] = layout.type == CUDA_R_16BF
+                                           ? __bfloat16_as_ushort(__float2bfloat16_rn(value))
+                                           : __half_as_ushort(__float2half_rn(value));
+  }
+}
+
+// Rounds `values` to the elements of matrix i, and to nothing between its columns.
+void store(const CudaShimMatrixLayout& layout, const std::vector<float>& values, void* data,
+           int32_t i) {
+  for (size_t j = 0; j < values.size(); ++j) {
+    if (j % static_cast<size_t>(layout.stride) < layout.rows) {
+      store(layout, values[j], data, static_cast<size_t>(i * layout.offset) + j);
+    }
+  }
+}
+
+// The epilogue of a product that is still in f32.
+void finish(const Problem& p, float* product) {
+  std::vector<float> of_bias;
+  const float* const bias = widened(p.bias(), p.desc.bias, 0, of_bias);
+  std::vector<float> input(p.desc.has_gelu() ? p.input().elements() : 0);
+  for (uint64_t column = 0; column < p.n; ++column) {
+    for (uint64_t row = 0; row < p.m; ++row) {
+      float& value = product[column * static_cast<uint64_t>(p.d.stride) + row];
+      value += bias[row];
+      if (p.desc.has_gelu()) {
+        input[column * static_cast<uint64_t>(p.desc.input_stride) + row] = value;
+        const float cubic = value + 0.044715F * value * value * value;
+        value *= 0.5F * (1.0F + std::tanh(0.797884561F * cubic));
+      }
+    }
+  }
+  if (p.desc.has_gelu()) {
+    store(p.input(), input, p.desc.input, 0);
+  }
+}
+
+}  // namespace
+
+void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta) {
+#ifdef _OPENMP
+  omp_set_num_threads(1);  // of this stream's thread: several ranks share the cores
+#endif
+  std::vector<float> of_a;
+  std::vector<float> of_b;
+  std::vector<float> of_d;
+  for (int32_t i = 0; i < p.d.count; ++i) {
+    const float* const left = widened(p.b, b, i, of_b);
+    const float* const right = widened(p.a, a, i, of_a);
+    const bool floats = p.d.type == CUDA_R_32F;
+    widened(p.d, d, i, of_d);
+    float* const result = floats ? static_cast<float*>(d) + i * p.d.offset : of_d.data();
+    const dnnl_status_t status =
+        dnnl_sgemm(p.desc.transpose_b == CUBLAS_OP_T ? 'T' : 'N',
+                   p.desc.transpose_a == CUBLAS_OP_T ? 'T' : 'N', static_cast<dnnl_dim_t>(p.n),
+                   static_cast<dnnl_dim_t>(p.m), static_cast<dnnl_dim_t>(p.k), alpha, left,
+                   p.b.stride, right, p.a.stride, beta, result, p.d.stride);
+    if (status != dnnl_success) {
+      set_fault("a matrix product failed");
+    }
+    if (p.desc.has_bias()) {
+      finish(p, result);
+    }
+    if (!floats) {
+      store(p.d, of_d, d, i);
+    }
+  }
+}
+
+}  // namespace cuda_shim

@@ -1,0 +1,77 @@
+// A product as the descriptors of cuBLASLt tell it, and its computation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cublasLt.h"
+
+struct CudaShimMatmulDesc {
+  int32_t transpose_a = CUBLAS_OP_N;
+  int32_t transpose_b = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  void* input = nullptr;  // of GELU
+  int64_t input_stride = 0;
+
+  bool has_bias() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  bool has_gelu() const { return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS; }
+};
+
+struct CudaShimMatrixLayout {
+  cudaDataType_t type;
+  uint64_t rows;
+  uint64_t columns;
+  int64_t stride;
+  int32_t count = 1;
+  int64_t offset = 0;  // elements from one matrix to the next
+
+  bool operator==(const CudaShimMatrixLayout&) const = default;
+
+  size_t element() const { return type == CUDA_R_32F ? 4 : 2; }  // bytes
+  // From the first element of a matrix to its last one.
+  uint64_t elements() const { return (columns - 1) * static_cast<uint64_t>(stride) + rows; }
+  // From the first element of the first matrix to the last element of the last one.
+  size_t bytes() const {
+    return element() *
+           (elements() + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
+  }
+};
+
+namespace cuda_shim {
+
+struct Problem {
+  CudaShimMatmulDesc desc;
+  CudaShimMatrixLayout a, b, d;
+  uint64_t m, n, k;
+
+  uint64_t hash() const {
+    uint64_t hash = 14695981039346656037U;  // FNV-1a, over numbers instead of bytes
+    const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
+    add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
+    add(desc.epilogue);
+    add(static_cast<uint64_t>(desc.input_stride));
+    for (const CudaShimMatrixLayout& layout : {a, b, d}) {
+      add(static_cast<uint64_t>(layout.type));
+      add(layout.rows);
+      add(layout.columns);
+      add(static_cast<uint64_t>(layout.stride));
+      add(static_cast<uint64_t>(layout.count));
+      add(static_cast<uint64_t>(layout.offset));
+    }
+    return hash;
+  }
+
+  // Of the epilogue's operands.
+  CudaShimMatrixLayout bias() const {
+    return {.type = d.type, .rows = m, .columns = 1, .stride = static_cast<int64_t>(m)};
+  }
+  CudaShimMatrixLayout input() const {
+    return {.type = d.type, .rows = m, .columns = n, .stride = desc.input_stride};
+  }
+};
+
+// d = alpha op(a) op(b) + beta d, and the epilogue. On the calling thread.
+void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta);
+
+}  // namespace cuda_shim

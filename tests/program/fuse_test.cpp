@@ -1,0 +1,239 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/text.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "sample.h"
+#include "sharding/rules.h"
+
+namespace hidup {
+namespace {
+
+using Names = std::vector<std::string>;
+
+// A product x w + b of x [4, 6, 8], and what reads it.
+Graph graph_with(const std::string& operations, const std::string& parameters = "") {
+  return parse_graph(R"(graph fused
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[9, 8] = uniform(0.1)
+parameter w : f32[8, 10] = uniform(0.1)
+parameter b : f32[10] = zeros
+)" + parameters + R"(x = embedding(tokens, table)
+)" + operations,
+                     "fused");
+}
+
+// Of the forward pass.
+Names opcodes(const Program& program) {
+  Names names;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == Phase::forward) {
+      names.emplace_back(name_of(instruction.opcode));
+    }
+  }
+  return names;
+}
+
+const Instruction& find(const Program& program, Opcode opcode) {
+  return *std::ranges::find(program.instructions, opcode, &Instruction::opcode);
+}
+
+Program lowered(const Graph& graph, const Strategy& strategy, bool fuse = true,
+                int64_t bucket_bytes = 1) {
+  LoweringOptions options = sample_options(bucket_bytes);
+  options.fuse = fuse;
+  Program program = lower(graph, strategy, options);
+  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+  }
+  return program;
+}
+
+Program on_one_rank(const Graph& graph, bool fuse = true) {
+  return lowered(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
+}
+
+// On two ranks: every operation by the named rule, parameters whole unless they are told.
+Program on_two_ranks(const Graph& graph, const std::map<std::string, std::string>& rules,
+                     const std::map<std::string, Placement>& stored = {},
+                     int64_t bucket_bytes = 1) {
+  Strategy strategy = named_strategy("dp", graph, {{"ranks", 2}});
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    strategy.ops[static_cast<size_t>(op)].rules = {
+        find_rule(graph, op, rules.at(graph.op_name(op)))};
+  }
+  for (ParameterStrategy& parameter : strategy.parameters) {
+    const auto found = stored.find(graph.tensor(parameter.tensor).name);
+    if (found != stored.end()) {
+      parameter.storage = parameter.optimizer_state = {found->second};
+    }
+  }
+  return lowered(graph, strategy, true, bucket_bytes);
+}
+
+TEST(Fuse, AProductTakesInItsBias) {
+  const Graph graph = graph_with(R"(p = matmul(x, w)
+y = bias(p, b)
+loss = cross_entropy(y, targets)
+)");
+  const Program program = on_one_rank(graph);
+  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul_bias", "cross_entropy"}));
+  const Instruction& product = find(program, Opcode::matmul_bias);
+  EXPECT_EQ(product.inputs.size(), 3U);
+  EXPECT_EQ(program.value(product.inputs[2]).name, "b");
+  EXPECT_EQ(product.outputs,
+            (std::vector<ValueId>{find(program, Opcode::cross_entropy).inputs[0]}));
+  EXPECT_EQ(opcodes(on_one_rank(graph, false)),
+            (Names{"embedding", "matmul", "bias", "cross_entropy"}));
+}
+
+TEST(Fuse, AndTheReluBehindIt) {
+  const Graph graph = graph_with(R"(p = matmul(x, w)
+y = bias(p, b)
+z = relu(y)
+loss = cross_entropy(z, targets)
+)");
+  EXPECT_EQ(opcodes(on_one_rank(graph)), (Names{"embedding", "matmul_bias_relu", "cross_entropy"}));
+}
+
+// The backward pass of GELU reads its input.
+TEST(Fuse, AGeluKeepsItsInput) {
+  const Graph graph = graph_with(R"(p = matmul(x, w)
+y = bias(p, b)
+z = gelu(y)
+loss = cross_entropy(z, targets)
+)");
+  const Program program = on_one_rank(graph);
+  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul_bias_gelu", "cross_entropy"}));
+  const Instruction& product = find(program, Opcode::matmul_bias_gelu);
+  ASSERT_EQ(product.outputs.size(), 2U);
+  EXPECT_EQ(product.outputs[0], find(program, Opcode::cross_entropy).inputs[0]);
+  EXPECT_EQ(product.outputs[1], find(program, Opcode::gelu_backward).inputs[0]);
+}
+
+TEST(Fuse, ColumnsMayHaveSeveralDimensions) {
+  const Graph graph = graph_with(R"(p = matmul(x, v)
+y = bias(p, c)
+q = matmul(y, u) {contract=2}
+z = bias(q, b)
+loss = cross_entropy(z, targets)
+)",
+                                 R"(parameter v : f32[8, 2, 3] = uniform(0.1)
+parameter c : f32[2, 3] = zeros
+parameter u : f32[2, 3, 10] = uniform(0.1)
+)");
+  EXPECT_EQ(opcodes(on_one_rank(graph)),
+            (Names{"embedding", "matmul_bias", "matmul_bias", "cross_entropy"}));
+}
+
+TEST(Fuse, PositionsAreNoBiasOfTheColumns) {
+  const Graph graph = graph_with(R"(p = matmul(x, w)
+y = bias(p, positions)
+loss = cross_entropy(y, targets)
+)",
+                                 "parameter positions : f32[6, 10] = zeros\n");
+  EXPECT_EQ(opcodes(on_one_rank(graph)), (Names{"embedding", "matmul", "bias", "cross_entropy"}));
+}
+
+TEST(Fuse, WhatIsReadTwiceStays) {
+  const Graph product_twice = graph_with(R"(p = matmul(x, w)
+y = bias(p, b)
+z = add(p, y)
+loss = cross_entropy(z, targets)
+)");
+  EXPECT_EQ(opcodes(on_one_rank(product_twice)),
+            (Names{"embedding", "matmul", "bias", "add", "cross_entropy"}));
+  const Graph biased_twice = graph_with(R"(p = matmul(x, w)
+y = bias(p, b)
+r = relu(y)
+z = add(y, r)
+loss = cross_entropy(z, targets)
+)");
+  EXPECT_EQ(opcodes(on_one_rank(biased_twice)),
+            (Names{"embedding", "matmul_bias", "relu", "add", "cross_entropy"}));
+}
+
+const char* const kBiased = R"(p = matmul(x, w)
+y = bias(p, b)
+z = relu(y)
+loss = cross_entropy(z, targets)
+)";
+
+TEST(Fuse, APartialSumIsNotFusedBeforeItIsWhole) {
+  const Program program = on_two_ranks(
+      graph_with(kBiased),
+      {{"x", "column"}, {"p", "row"}, {"y", "batch"}, {"z", "batch"}, {"loss", "batch"}});
+  const Names names = opcodes(program);
+  EXPECT_EQ(std::ranges::count(names, "matmul"), 1);
+  EXPECT_EQ(std::ranges::count(names, "bias"), 1);
+  EXPECT_EQ(std::ranges::count(names, "relu"), 1);
+}
+
+TEST(Fuse, ALocalPieceOfTheBiasIsCutOutBefore) {
+  const Program program = on_two_ranks(
+      graph_with(kBiased),
+      {{"x", "replicate"}, {"p", "column"}, {"y", "column"}, {"z", "column"}, {"loss", "batch"}},
+      {{"w", Placement::shard(1)}});
+  const Names names = opcodes(program);
+  const auto product = std::ranges::find(names, "matmul_bias_relu");
+  ASSERT_NE(product, names.end());
+  EXPECT_EQ(*std::prev(product), "slice");
+  EXPECT_EQ(std::ranges::count(names, "bias"), 0);
+}
+
+TEST(Fuse, NotWhereTheBiasIsGatheredInBetween) {
+  const std::map<std::string, std::string> by_batch = {
+      {"x", "batch"}, {"p", "batch"}, {"y", "batch"}, {"z", "batch"}, {"loss", "batch"}};
+  const std::map<std::string, Placement> stored = {{"w", Placement::shard(0)},
+                                                   {"b", Placement::shard(0)}};
+  EXPECT_EQ(opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored)),
+            (Names{"embedding", "all_gather", "matmul", "all_gather", "bias", "relu",
+                   "cross_entropy", "all_reduce"}));
+  // In one bucket with the weight it comes before.
+  EXPECT_EQ(opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored, 1 << 20)),
+            (Names{"embedding", "all_gather", "matmul_bias_relu", "cross_entropy", "all_reduce"}));
+}
+
+TEST(Fuse, EveryMicrobatchByItself) {
+  const Graph graph = graph_with(kBiased);
+  Strategy strategy = named_strategy("dp", graph, {{"ranks", 1}});
+  strategy.microbatches = 2;
+  EXPECT_EQ(opcodes(lowered(graph, strategy)),
+            (Names{"embedding", "matmul_bias_relu", "cross_entropy", "embedding",
+                   "matmul_bias_relu", "cross_entropy"}));
+}
+
+// The same flops, and of the result one pass instead of five (of GELU: two, for its input).
+TEST(Fuse, SavesBytesAndNoFlops) {
+  for (const std::string activation : {"relu", "gelu"}) {
+    const Graph graph = graph_with("p = matmul(x, w)\ny = bias(p, b)\nz = " + activation +
+                                   "(y)\nloss = cross_entropy(z, targets)\n");
+    const auto total = [&](bool fuse, double Instruction::*amount) {
+      double sum = 0.0;
+      for (const Instruction& instruction : on_one_rank(graph, fuse).instructions) {
+        sum += instruction.*amount;
+      }
+      return sum;
+    };
+    EXPECT_EQ(total(true, &Instruction::flops), total(false, &Instruction::flops));
+    const double result = 4.0 * 6.0 * 10.0 * 4.0;
+    EXPECT_EQ(total(false, &Instruction::bytes) - total(true, &Instruction::bytes),
+              (activation == "gelu" ? 3.0 : 4.0) * result);
+  }
+}
+
+TEST(Fuse, TakesNoMoreMemory) {
+  const Graph graph = build_model(sample_deck(), 31);
+  const Strategy strategy = named_strategy("megatron", graph, {{"ranks", 2}});
+  EXPECT_EQ(plan_memory(lowered(graph, strategy, true), 0).bytes,
+            plan_memory(lowered(graph, strategy, false), 0).bytes);
+}
+
+}  // namespace
+}  // namespace hidup
