@@ -22,6 +22,8 @@ Opcode main_part(Opcode opcode) {
     case Opcode::matmul_bias_relu:
     case Opcode::matmul_bias_gelu:
       return Opcode::matmul;
+    case Opcode::residual_norm:
+      return Opcode::layer_norm;
     default:
       return opcode;
   }

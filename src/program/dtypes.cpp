@@ -35,6 +35,8 @@ std::string_view operand_dtypes(Opcode opcode) {
       return "T>T";
     case Opcode::layer_norm:
       return "TTT>Tff";
+    case Opcode::residual_norm:
+      return "TTTT>TTff";
     case Opcode::layer_norm_backward:
       return "TTffT>Tff";
     case Opcode::attention:

@@ -74,6 +74,7 @@ Program Lowering::run() {
   weave();
   if (options_.fuse) {
     fuse_epilogues(program_);
+    fuse_residual_norms(program_);
   }
   insert_waits(program_);
   estimate_work(program_);

@@ -23,6 +23,7 @@ std::string_view name_of(Opcode opcode) {
                                                                   "dropout",
                                                                   "add",
                                                                   "layer_norm",
+                                                                  "residual_norm",
                                                                   "layer_norm_backward",
                                                                   "attention",
                                                                   "attention_backward",

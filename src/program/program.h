@@ -40,6 +40,7 @@ enum class Opcode {
   dropout,                        // x -> y, and dy -> dx with the same mask
   add,                            // a, b -> y
   layer_norm,                     // x, weight, bias -> y, mean, rstd
+  residual_norm,                  // branch, residual, weight, bias -> y, their sum, mean, rstd
   layer_norm_backward,            // x, weight, mean, rstd, dy -> dx, dweight, dbias
   attention,                      // qkv -> y, lse
   attention_backward,             // qkv, y, lse, dy -> dqkv

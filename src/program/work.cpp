@@ -42,6 +42,8 @@ double flops_of(const Instruction& instruction, const Shapes& in, const Shapes& 
       return 2.5 * forward(OpKind::attention, in, in[1]);
     case Opcode::layer_norm:
       return forward(OpKind::layer_norm, in, out[0]);
+    case Opcode::residual_norm:  // dropout and the sum are three more per element
+      return forward(OpKind::layer_norm, {in[0], in[2], in[3]}, out[0]) + 3.0 * count(in[0]);
     case Opcode::layer_norm_backward:
       return 2.0 * forward(OpKind::layer_norm, in, out[0]);
     case Opcode::cross_entropy:

@@ -21,6 +21,7 @@
 #include "kernels/norm.h"
 #include "kernels/positions.h"
 #include "kernels/relu.h"
+#include "kernels/residual_norm.h"
 #include "program/dtypes.h"
 #include "runtime/operands.h"
 
@@ -150,6 +151,23 @@ Launch bind_layer_norm(const Operands& at) {
   return [=, accumulate = at.instruction().accumulate](Stream& stream) {
     kernels::layer_norm_backward(stream, x, weight, mean, rstd, dy, dx, dweight, dbias, r.count,
                                  r.width, accumulate);
+  };
+}
+
+template <typename Element>
+Launch bind_residual_norm(const Operands& at) {
+  const Rows r = rows_of(at.in_shape(0), at.in_shape(2));
+  const kernels::BranchDropout dropout{
+      .region = at.in_region(0),
+      .p = at.attribute("p"),
+      .key = random_stream(at.binding().seed, at.instruction().purpose).key,
+      .state = at.binding().state};
+  return [=, branch = at.in_as<Element>(0), residual = at.in_as<Element>(1),
+          weight = at.in_as<Element>(2), bias = at.in_as<Element>(3), y = at.out_as<Element>(0),
+          sum = at.out_as<Element>(1), mean = at.out(2), rstd = at.out(3),
+          epsilon = at.attribute("epsilon")](Stream& stream) {
+    kernels::residual_norm(stream, branch, residual, dropout, weight, bias, sum, y, mean, rstd,
+                           r.count, r.width, epsilon);
   };
 }
 
@@ -348,6 +366,8 @@ Launch bind_elements(const Operands& at) {
     case Opcode::layer_norm:
     case Opcode::layer_norm_backward:
       return bind_layer_norm<Element>(at);
+    case Opcode::residual_norm:
+      return bind_residual_norm<Element>(at);
     case Opcode::attention:
     case Opcode::attention_backward:
       return bind_attention<Element>(at);

@@ -113,17 +113,17 @@ TEST_F(Verify, RefusesAMissingInstruction) {
 }
 
 TEST_F(Verify, RefusesOverlappingBuffers) {
-  // Two activations that live at the same time: x and what layer_norm makes of it.
-  const Instruction& norm = find(Opcode::layer_norm);
+  // Two activations that live at the same time: the sum and what the norm makes of it.
+  const Instruction& norm = find(Opcode::residual_norm);
   plan_.offsets[static_cast<size_t>(norm.outputs[0])] =
       plan_.offsets[static_cast<size_t>(norm.inputs[0])];
   expect_refused(program_, plan_, "overlap in memory");
 }
 
 TEST_F(Verify, RefusesAnActivationOverAParameter) {
-  const Instruction& norm = find(Opcode::layer_norm);
+  const Instruction& norm = find(Opcode::residual_norm);
   plan_.offsets[static_cast<size_t>(norm.outputs[0])] =
-      plan_.offsets[static_cast<size_t>(norm.inputs[1])];
+      plan_.offsets[static_cast<size_t>(norm.inputs[2])];
   expect_refused(program_, plan_, "overlap in memory");
 }
 

@@ -62,11 +62,9 @@ std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Exec
   return gradients;
 }
 
-}  // namespace
-
-ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step) {
-  const Program program = lower(graph, strategy, kOptions);
+ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+             Communicator& world, int steps, int64_t vocab, const AfterStep& after_step) {
+  const Program program = lower(graph, strategy, options);
   const MemoryPlan plan = plan_memory(program, world.rank());
   verify(program, plan);
   const std::unique_ptr<Device> device = make_device({});
@@ -99,10 +97,19 @@ ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& w
   return run;
 }
 
+}  // namespace
+
+ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
+                   int64_t vocab, const AfterStep& after_step) {
+  return run(graph, strategy, kOptions, world, steps, vocab, after_step);
+}
+
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep& after_step) {
   const std::unique_ptr<Communicator> self = make_self_communicator();
-  return run_steps(graph, replicated_strategy(graph, {{"ranks", 1}}), *self, steps, vocab,
-                   after_step);
+  LoweringOptions options = kOptions;
+  options.fuse = false;
+  return run(graph, replicated_strategy(graph, {{"ranks", 1}}), options, *self, steps, vocab,
+             after_step);
 }
 
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {

@@ -1,0 +1,60 @@
+#include <utility>
+#include <vector>
+
+#include "program/lower.h"
+
+namespace hidup {
+namespace {
+
+using Instructions = std::vector<Instruction>;
+
+// Whether `next` reads what `first` wrote last, in the same pass of the same microbatch.
+bool follows(const Instruction& next, const Instruction& first, Opcode opcode, size_t input) {
+  return next.opcode == opcode && next.inputs[input] == first.outputs[0] &&
+         next.phase == first.phase && next.microbatch == first.microbatch &&
+         next.stage == first.stage;
+}
+
+// How many instructions from i on are [dropout,] add and layer norm; 0: they are not. Dropout of a
+// branch is in place of which the sum comes, so nobody else reads what it leaves.
+size_t length_at(const Instructions& list, size_t i) {
+  const size_t add = list[i].opcode == Opcode::dropout ? i + 1 : i;
+  if (add + 1 >= list.size() || list[i].phase != Phase::forward ||
+      list[add].opcode != Opcode::add ||
+      !follows(list[add + 1], list[add], Opcode::layer_norm, 0)) {
+    return 0;
+  }
+  const bool drops = add > i;
+  if (drops && (!follows(list[add], list[i], Opcode::add, 1) ||
+                list[add].outputs[0] != list[i].outputs[0])) {
+    return 0;
+  }
+  return drops ? 3 : 2;
+}
+
+Instruction fused(const Instruction* parts, size_t length) {
+  const Instruction& add = parts[length - 2];
+  Instruction norm = parts[length - 1];
+  norm.opcode = Opcode::residual_norm;
+  norm.inputs = {parts[0].inputs[length == 3 ? 0 : 1], add.inputs[0], norm.inputs[1],
+                 norm.inputs[2]};
+  norm.outputs.insert(norm.outputs.begin() + 1, add.outputs[0]);
+  norm.attributes["p"] = length == 3 ? parts[0].attributes.at("p") : 0.0;
+  norm.purpose = parts[0].purpose;
+  return norm;
+}
+
+}  // namespace
+
+void fuse_residual_norms(Program& program) {
+  Instructions list;
+  for (size_t i = 0; i < program.instructions.size();) {
+    const size_t length = length_at(program.instructions, i);
+    list.push_back(length > 0 ? fused(&program.instructions[i], length)
+                              : std::move(program.instructions[i]));
+    i += length > 0 ? length : 1;
+  }
+  program.instructions = std::move(list);
+}
+
+}  // namespace hidup
