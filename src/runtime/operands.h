@@ -66,5 +66,7 @@ Span span_of(const Operands& at, const std::vector<ValueId>& values);
 template <typename Element>
 Launch bind_experts(const Operands& at);
 Launch bind_reshard(const Operands& at);
+// The norm of the gradients, and the optimizer.
+Launch bind_update(const Operands& at);
 
 }  // namespace hidup
