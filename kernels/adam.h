@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "device/device.h"
 #include "kernels/step_state.h"
@@ -18,15 +19,24 @@ struct AdamOptions {
   bool skips = false;  // a scale that is not finite leaves everything as it is
 };
 
-// One step t = state->step - state->skipped (1 for the first) at lr = state->learning_rate, both
-// read when the work runs:
+// A parameter, or a rank's part of one. All f32 [n]; m and v are zero before the first step.
+struct AdamPart {
+  float* parameter;
+  const float* gradient;
+  float* m;
+  float* v;
+  int64_t n;
+  bool decays;  // otherwise weight_decay is 0 for it
+};
+
+// For every part, which overlap nowhere, one step t = state->step - state->skipped (1 for the
+// first) at lr = state->learning_rate, both read when the work runs:
 //   g = gradient * gradient_scale[0]
 //   decoupled: p -= lr * weight_decay * p, else g += weight_decay * p
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-// parameter, gradient, m, v: f32 [n]; m and v are zero before the first step.
-void adam_update(Stream& stream, float* parameter, const float* gradient, float* m, float* v,
-                 int64_t n, AdamOptions options, const StepState* state,
-                 const float* gradient_scale);
+// `parts` stays until the work ran.
+void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
+                 const StepState* state, const float* gradient_scale);
 
 }  // namespace hidup::kernels

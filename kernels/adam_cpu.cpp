@@ -3,33 +3,53 @@
 #include <cmath>
 
 namespace hidup::kernels {
+namespace {
 
-void adam_update(Stream& stream, float* parameter, const float* gradient, float* m, float* v,
-                 int64_t n, AdamOptions options, const StepState* state,
-                 const float* gradient_scale) {
+// What all elements share in a step.
+struct Factors {
+  float step_size;
+  float inverse_sqrt_correction2;
+  float scale;
+};
+
+Factors factors_of(const AdamOptions& options, const StepState& state, float scale) {
+  const auto step = static_cast<double>(state.step - state.skipped);
+  const double correction1 = 1.0 - std::pow(static_cast<double>(options.beta1), step);
+  const double correction2 = 1.0 - std::pow(static_cast<double>(options.beta2), step);
+  return {static_cast<float>(static_cast<double>(state.learning_rate) / correction1),
+          static_cast<float>(1.0 / std::sqrt(correction2)), scale};
+}
+
+void update(const AdamPart& part, const AdamOptions& options, const Factors& factors, double lr) {
+  const auto [parameter, gradient, m, v, n, decays] = part;
+  const float weight_decay = decays ? options.weight_decay : 0.0F;
+  const float added_decay = options.decoupled ? 0.0F : weight_decay;
+  const double shrink = options.decoupled ? lr * static_cast<double>(weight_decay) : 0.0;
+  const auto kept = static_cast<float>(1.0 - shrink);
+  const float rest1 = 1.0F - options.beta1;
+  const float rest2 = 1.0F - options.beta2;
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = gradient[i] * factors.scale + added_decay * parameter[i];
+    m[i] += rest1 * (g - m[i]);
+    v[i] = options.beta2 * v[i] + rest2 * g * g;
+    const float denominator = std::sqrt(v[i]) * factors.inverse_sqrt_correction2 + options.epsilon;
+    parameter[i] = parameter[i] * kept - factors.step_size * (m[i] / denominator);
+  }
+}
+
+}  // namespace
+
+void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
+                 const StepState* state, const float* gradient_scale) {
   stream.enqueue([=] {
     const float scale = *gradient_scale;
     if (options.skips && !std::isfinite(scale)) {
       return;
     }
-    const auto step = static_cast<double>(state->step - state->skipped);
-    const double lr = state->learning_rate;
-    const double correction1 = 1.0 - std::pow(static_cast<double>(options.beta1), step);
-    const double correction2 = 1.0 - std::pow(static_cast<double>(options.beta2), step);
-    const auto step_size = static_cast<float>(lr / correction1);
-    const auto inverse_sqrt_correction2 = static_cast<float>(1.0 / std::sqrt(correction2));
-    const float added_decay = options.decoupled ? 0.0F : options.weight_decay;
-    const double shrink = options.decoupled ? lr * static_cast<double>(options.weight_decay) : 0.0;
-    const auto kept = static_cast<float>(1.0 - shrink);
-    const float rest1 = 1.0F - options.beta1;
-    const float rest2 = 1.0F - options.beta2;
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      const float g = gradient[i] * scale + added_decay * parameter[i];
-      m[i] += rest1 * (g - m[i]);
-      v[i] = options.beta2 * v[i] + rest2 * g * g;
-      const float denominator = std::sqrt(v[i]) * inverse_sqrt_correction2 + options.epsilon;
-      parameter[i] = parameter[i] * kept - step_size * (m[i] / denominator);
+    const Factors factors = factors_of(options, *state, scale);
+    for (const AdamPart& part : parts) {
+      update(part, options, factors, static_cast<double>(state->learning_rate));
     }
   });
 }

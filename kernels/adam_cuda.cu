@@ -8,8 +8,19 @@ namespace {
 struct Factors {
   float step_size;
   float inverse_sqrt_correction2;
-  float kept;  // of the parameter, by a decoupled decay
+  float kept;  // of a parameter that decays, by a decoupled decay
   float scale;
+};
+
+// As many parts as the arguments of a kernel have room for (4 KB), in pieces of kPiece elements: a
+// block does every so manieth of all of them.
+constexpr int kMostParts = 64;
+constexpr int64_t kPiece = 4 * kThreads;
+struct Parts {
+  AdamPart part[kMostParts];
+  int64_t first_piece[kMostParts];
+  int count = 0;
+  int64_t pieces = 0;
 };
 
 __device__ Factors factors_of(const AdamOptions& options, const StepState& state, float scale) {
@@ -22,9 +33,26 @@ __device__ Factors factors_of(const AdamOptions& options, const StepState& state
           static_cast<float>(1.0 - shrink), scale};
 }
 
+__device__ void update_piece(const AdamPart& part, int64_t begin, const AdamOptions& options,
+                             const Factors& factors) {
+  const float added_decay = part.decays && !options.decoupled ? options.weight_decay : 0.0F;
+  const float kept = part.decays ? factors.kept : 1.0F;
+  const int64_t end = smaller(part.n, begin + kPiece);
+  for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+    const float p = part.parameter[i];
+    const float g = part.gradient[i] * factors.scale + added_decay * p;
+    const float new_m = part.m[i] + (1.0F - options.beta1) * (g - part.m[i]);
+    const float new_v = options.beta2 * part.v[i] + (1.0F - options.beta2) * g * g;
+    const float denominator = sqrtf(new_v) * factors.inverse_sqrt_correction2 + options.epsilon;
+    part.m[i] = new_m;
+    part.v[i] = new_v;
+    part.parameter[i] = p * kept - factors.step_size * (new_m / denominator);
+  }
+}
+
 __global__ void __launch_bounds__(kThreads)
-    adam_kernel(float* parameter, const float* gradient, float* m, float* v, int64_t n,
-                AdamOptions options, const StepState* state, const float* gradient_scale) {
+    adam_kernel(Parts parts, AdamOptions options, const StepState* state,
+                const float* gradient_scale) {
   __shared__ Factors shared;
   if (threadIdx.x == 0) {
     shared = factors_of(options, *state, *gradient_scale);
@@ -34,26 +62,31 @@ __global__ void __launch_bounds__(kThreads)
   if (options.skips && !isfinite(factors.scale)) {
     return;
   }
-  const float added_decay = options.decoupled ? 0.0F : options.weight_decay;
-  for (int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
-    const float p = parameter[i];
-    const float g = gradient[i] * factors.scale + added_decay * p;
-    const float new_m = m[i] + (1.0F - options.beta1) * (g - m[i]);
-    const float new_v = options.beta2 * v[i] + (1.0F - options.beta2) * g * g;
-    const float denominator = sqrtf(new_v) * factors.inverse_sqrt_correction2 + options.epsilon;
-    m[i] = new_m;
-    v[i] = new_v;
-    parameter[i] = p * factors.kept - factors.step_size * (new_m / denominator);
+  int p = 0;
+  for (int64_t piece = blockIdx.x; piece < parts.pieces; piece += gridDim.x) {
+    while (p + 1 < parts.count && parts.first_piece[p + 1] <= piece) {
+      ++p;
+    }
+    update_piece(parts.part[p], (piece - parts.first_piece[p]) * kPiece, options, factors);
   }
 }
 
 }  // namespace
 
-void adam_update(Stream& stream, float* parameter, const float* gradient, float* m, float* v,
-                 int64_t n, AdamOptions options, const StepState* state,
-                 const float* gradient_scale) {
-  launch(stream, adam_kernel, blocks_for(n, 4 * kThreads), kThreads, parameter, gradient, m, v, n,
-         options, state, gradient_scale);
+void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
+                 const StepState* state, const float* gradient_scale) {
+  Parts some;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    some.part[some.count] = parts[i];
+    some.first_piece[some.count] = some.pieces;
+    some.pieces += ceil_div(parts[i].n, kPiece);
+    if (++some.count == kMostParts || i + 1 == parts.size()) {
+      launch(stream, adam_kernel, blocks_for(some.pieces, 1), kThreads, some, options, state,
+             gradient_scale);
+      some.count = 0;
+      some.pieces = 0;
+    }
+  }
 }
 
 }  // namespace hidup::kernels

@@ -1,6 +1,7 @@
 // Dropout: elements are zeroed with probability p, the others scaled by 1/(1-p).
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "core/region.h"
@@ -9,6 +10,12 @@
 #include "kernels/step_state.h"
 
 namespace hidup::kernels {
+
+// An element stays where its random word is that or more: uniform >= p, as a comparison of the
+// words that uniform is made of.
+inline uint32_t dropout_threshold(float p) {
+  return static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
+}
 
 // y = keep ? x / (1-p) : 0 with keep = (uniform >= p), where uniform is the number of the
 // stream {key, state->step} at the element's row-major index in the global tensor: the

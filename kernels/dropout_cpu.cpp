@@ -1,75 +1,12 @@
 #include "kernels/dropout.h"
 
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
-#include <cmath>
-#include <cstring>
-
-#include "core/random.h"
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_random.h"
 
 namespace hidup::kernels {
 namespace {
 
 constexpr int64_t kChunk = 1024;  // elements whose random words are held at a time
-constexpr int64_t kGroup = 8;     // blocks of four words computed together
-
-// Four counter or random words, each in the lower half of its lane.
-using Lanes [[gnu::vector_size(32)]] = uint64_t;
-
-constexpr Lanes kLowerHalf = Lanes{} + 0xFFFFFFFFU;
-
-// The products of the lower halves.
-inline Lanes multiply(Lanes a, Lanes b) {
-#ifdef __AVX2__
-  // One instruction, which GCC does not find in the expression below.
-  return reinterpret_cast<Lanes>(
-      _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
-#else
-  return (a & kLowerHalf) * (b & kLowerHalf);
-#endif
-}
-
-// words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first`
-// on. The same as RandomStream::block() one by one, a group of blocks at a time: the
-// upper halves of the lanes hold what the next product ignores.
-void random_words(const RandomStream& random, uint64_t first, int64_t blocks, uint32_t* words) {
-  constexpr int kVectors = kGroup / 4;  // independent chains of multiplications
-  for (int64_t group = 0; group < blocks; group += kGroup) {
-    Lanes c[4][kVectors];
-    for (int i = 0; i < kVectors; ++i) {
-      c[0][i] = Lanes{0, 1, 2, 3} + (first + static_cast<uint64_t>(group + 4 * i));
-      c[1][i] = c[0][i] >> 32;
-      c[2][i] = Lanes{} + random.step;
-      c[3][i] = c[2][i] >> 32;
-    }
-    auto k0 = static_cast<uint32_t>(random.key);
-    auto k1 = static_cast<uint32_t>(random.key >> 32);
-#pragma GCC unroll 10
-    for (int round = 0; round < 10; ++round) {
-      for (int i = 0; i < kVectors; ++i) {
-        const Lanes p0 = multiply(c[0][i], Lanes{} + 0xD2511F53U);
-        const Lanes p1 = multiply(c[2][i], Lanes{} + 0xCD9E8D57U);
-        c[0][i] = (p1 >> 32) ^ c[1][i] ^ uint64_t { k0 };
-        c[1][i] = p1;
-        c[2][i] = (p0 >> 32) ^ c[3][i] ^ uint64_t { k1 };
-        c[3][i] = p0;
-      }
-      k0 += 0x9E3779B9U;
-      k1 += 0xBB67AE85U;
-    }
-    for (int i = 0; i < kVectors; ++i) {
-      const Lanes w01 = (c[0][i] & kLowerHalf) | (c[1][i] << 32);
-      const Lanes w23 = (c[2][i] & kLowerHalf) | (c[3][i] << 32);
-      const Lanes halves[2] = {__builtin_shufflevector(w01, w23, 0, 4, 1, 5),
-                               __builtin_shufflevector(w01, w23, 2, 6, 3, 7)};
-      std::memcpy(words + 4 * (group + 4 * i), halves, sizeof(halves));
-    }
-  }
-}
-
 }  // namespace
 
 template <typename Element>
@@ -81,8 +18,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
       return;
     }
     const RandomStream random{key, state->step};
-    // uniform >= p, as a comparison of the words that uniform is made of.
-    const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
+    const uint32_t threshold = dropout_threshold(p);
     const float scale = 1.0F / (1.0F - p);
     const int64_t run = region.contiguous_run();
     const int64_t chunks = ceil_div(run, kChunk);
@@ -93,7 +29,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
       const int64_t local = task / chunks * run + begin;
       const auto index = static_cast<uint64_t>(region.global_index(local));
       const auto offset = static_cast<int64_t>(index % 4);
-      uint32_t words[kChunk + 4 * kGroup];
+      uint32_t words[kChunk + kSpareWords];
       random_words(random, index / 4, ceil_div(offset + length, 4), words);
       const uint32_t* word = words + offset;
 #pragma omp simd

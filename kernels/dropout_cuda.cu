@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "core/random.h"
 #include "kernels/cuda_elements.h"
 #include "kernels/dropout.h"
@@ -44,12 +42,10 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
   if (elements == 0) {
     return;
   }
-  // uniform >= p, as a comparison of the words that uniform is made of.
-  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
   const int64_t length = region.contiguous_run();
   const Runs runs = {elements / length, length, ceil_div(length + 3, 4)};
   launch(stream, dropout_kernel<Element>, blocks_for(runs.runs * runs.quads, kThreads), kThreads, x,
-         y, region, runs, threshold, 1.0F / (1.0F - p), key, state);
+         y, region, runs, dropout_threshold(p), 1.0F / (1.0F - p), key, state);
 }
 
 #define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;

@@ -1,10 +1,9 @@
 #include "kernels/layer_norm.h"
 
-#include <cmath>
 #include <vector>
 
 #include "kernels/cpu_columns.h"
-#include "kernels/cpu_math.h"
+#include "kernels/cpu_layer_norm.h"
 
 namespace hidup::kernels {
 namespace {
@@ -41,20 +40,7 @@ void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, 
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const Element* in = x + row * n;
-      Element* out = y + row * n;
-      const float average =
-          sum_of(n, [=](int64_t j) { return float{in[j]}; }) / static_cast<float>(n);
-      // From the differences: the mean of the squares would cancel where the mean is large.
-      const float squares =
-          sum_of(n, [=](int64_t j) { return (in[j] - average) * (in[j] - average); });
-      const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
-      mean[row] = average;
-      rstd[row] = factor;
-#pragma omp simd
-      for (int64_t j = 0; j < n; ++j) {
-        out[j] = (in[j] - average) * factor * gamma[j] + beta[j];
-      }
+      normalize(x + row * n, gamma, beta, y + row * n, mean[row], rstd[row], n, eps);
     }
   });
 }

@@ -1,44 +1,25 @@
 #include "kernels/cuda_columns.h"
-#include "kernels/cuda_elements.h"
+#include "kernels/cuda_layer_norm.h"
 #include "kernels/layer_norm.h"
 
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kShort = 1024;  // elements of a row that one warp does; longer ones take a block
-
-// kGroup threads do a row, 32 or all of a block.
+// kGroup threads do a row.
 template <typename Element, int kGroup>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Element* x, const Element* gamma, const Element* beta, Element* y,
                    float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
   const int64_t row = thread_of_grid() / kGroup;
-  const int64_t first = threadIdx.x % kGroup;
   if (row >= rows) {
     return;  // the whole group
   }
   const Element* in = x + row * n;
   float sum = 0.0F;
-  for (int64_t j = first; j < n; j += kGroup) {
+  for (int64_t j = threadIdx.x % kGroup; j < n; j += kGroup) {
     sum += widen(in[j]);
   }
-  const float average = group_reduce<kGroup>(sum, Sum{}) / static_cast<float>(n);
-  // From the differences: the mean of the squares would cancel where the mean is large.
-  float squares = 0.0F;
-  for (int64_t j = first; j < n; j += kGroup) {
-    const float difference = widen(in[j]) - average;
-    squares += difference * difference;
-  }
-  squares = group_reduce<kGroup>(squares, Sum{});
-  const float factor = 1.0F / sqrtf(squares / static_cast<float>(n) + eps);
-  if (first == 0) {
-    mean[row] = average;
-    rstd[row] = factor;
-  }
-  for (int64_t j = first; j < n; j += kGroup) {
-    const float h = (widen(in[j]) - average) * factor;
-    y[row * n + j] = narrow<Element>(h * widen(gamma[j]) + widen(beta[j]));
-  }
+  normalize<kGroup>(in, sum, gamma, beta, y + row * n, mean + row, rstd + row, n, eps);
 }
 
 template <typename Element, int kGroup>
@@ -98,14 +79,8 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, const Element* beta,
                         Element* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
-  if (n <= kShort) {
-    launch(stream, forward_kernel<Element, kWarp>,
-           static_cast<unsigned>(ceil_div(rows, kThreads / kWarp)), kThreads, x, gamma, beta, y,
-           mean, rstd, rows, n, eps);
-  } else {
-    launch(stream, forward_kernel<Element, kThreads>, static_cast<unsigned>(rows), kThreads, x,
-           gamma, beta, y, mean, rstd, rows, n, eps);
-  }
+  launch_rows(stream, forward_kernel<Element, kWarp>, forward_kernel<Element, kThreads>, rows, n, x,
+              gamma, beta, y, mean, rstd, rows, n, eps);
 }
 
 // The gradients of gamma and beta first: dx may be dy.
@@ -121,14 +96,9 @@ void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma,
   launch(stream, partials_kernel<Element>, grid, kThreads, x, mean, rstd, dy, partials, blocks, n);
   add_partials(stream, partials, blocks.count, 2 * n, dgamma, n, accumulate);
   add_partials(stream, partials + n, blocks.count, 2 * n, dbeta, n, accumulate);
-  if (n <= kShort) {
-    launch(stream, input_gradient_kernel<Element, kWarp>,
-           static_cast<unsigned>(ceil_div(rows, kThreads / kWarp)), kThreads, x, gamma, mean, rstd,
-           dy, dx, rows, n);
-  } else {
-    launch(stream, input_gradient_kernel<Element, kThreads>, static_cast<unsigned>(rows), kThreads,
-           x, gamma, mean, rstd, dy, dx, rows, n);
-  }
+  launch_rows(stream, input_gradient_kernel<Element, kWarp>,
+              input_gradient_kernel<Element, kThreads>, rows, n, x, gamma, mean, rstd, dy, dx, rows,
+              n);
 }
 
 #define INSTANTIATE(Element)                                                  \

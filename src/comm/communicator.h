@@ -20,10 +20,8 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  // Whether what device collectives give to a stream can be recorded (Device::record()): work of
-  // the device alone, with nothing that the host does for it.
-  virtual bool capturable() const { return !through_host(); }
-  // Whether they are tasks of the host in the stream, and need its staging memory.
+  // Whether device collectives are tasks of the host in the stream, need its staging memory, and
+  // cannot be recorded (Device::record()).
   virtual bool through_host() const { return true; }
 
   // Device collectives: in stream order, on the memory the stream's device

@@ -1,58 +1,55 @@
 #include "comm/nccl_calls.h"
 
-#include <limits>
+#include <new>
 #include <utility>
 
+#include "comm/nccl_marks.h"
+#include "core/check.h"
 #include "device/cuda_check.h"
 #include "device/device.h"
 
 namespace hidup {
 namespace {
 
-bool reached(cudaEvent_t event) {
-  return cudaEventQuery(event) == cudaSuccess;
-}
+constexpr int kNameBits = NcclMarks::kNameBits;
 
 }  // namespace
 
-NcclCalls::NcclCalls(std::string group) : group_(std::move(group)) {
-  check_cuda(cudaGetDevice(&device_), "cudaGetDevice");
+NcclCalls::NcclCalls(std::string group)
+    : group_(std::move(group)), marks_(sizeof(NcclMarks)), count_(sizeof(uint64_t)) {
+  new (marks_.data()) NcclMarks;
+  check_cuda(cudaMemset(count_.data(), 0, sizeof(uint64_t)), "cudaMemset");
+  check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
 }
 
-NcclCalls::~NcclCalls() {
-  for (const Call& call : calls_) {
-    cudaEventDestroy(call.start);
-    cudaEventDestroy(call.end);
+uint64_t NcclCalls::name_of(const std::string& what) {
+  const auto [found, is_new] = numbers_.try_emplace(what, names_.size());
+  if (is_new) {
+    check(names_.size() < size_t{1} << kNameBits, "{} has too many collectives", group_);
+    names_.push_back(what);
   }
-  for (const cudaEvent_t event : events_) {
-    cudaEventDestroy(event);
-  }
+  return found->second;
 }
 
-cudaEvent_t NcclCalls::take_event() {
-  cudaEvent_t event = nullptr;
-  if (events_.empty()) {
-    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-               "cudaEventCreateWithFlags");
-  } else {
-    event = events_.back();
-    events_.pop_back();
-  }
-  return event;
+void NcclCalls::mark(cudaStream_t stream, bool comes) {
+  mark_collective(stream, static_cast<NcclMarks*>(marks_.data()),
+                  static_cast<uint64_t*>(count_.data()), name_, comes);
 }
 
-void NcclCalls::begin(cudaStream_t stream) {
+void NcclCalls::begin(cudaStream_t stream, const std::string& what) {
+  {
+    const std::lock_guard lock(mutex_);
+    name_ = name_of(what);
+    ++given_;
+    giving_ = true;
+  }
+  mark(stream, true);  // may wait until the stream takes it: not with the lock
+}
+
+void NcclCalls::end(cudaStream_t stream) {
+  mark(stream, false);
   const std::lock_guard lock(mutex_);
-  drop_ended(2);
-  start_ = take_event();
-  check_cuda(cudaEventRecord(start_, stream), "cudaEventRecord");
-}
-
-void NcclCalls::end(cudaStream_t stream, const char* kind, const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  Call call{++number_, kind, name, start_, take_event()};
-  check_cuda(cudaEventRecord(call.end, stream), "cudaEventRecord");
-  calls_.push_back(std::move(call));
+  giving_ = false;
 }
 
 void NcclCalls::on_host(const std::string& doing) {
@@ -65,33 +62,35 @@ std::string NcclCalls::describe(const char* kind, const std::string& name) const
   return std::string(kind) + " of " + name + " along " + group_;
 }
 
-void NcclCalls::drop_ended(size_t most) {
-  for (size_t dropped = 0; dropped < most && !calls_.empty() && reached(calls_.front().end);
-       ++dropped) {
-    Call& call = calls_.front();
-    events_.insert(events_.end(), {call.start, call.end});
-    last_ = {.number = call.number,
-             .name = describe(call.kind, call.name),
-             .seconds = monotonic_seconds()};
-    calls_.pop_front();
-  }
+CollectivePlace NcclCalls::place_of(uint64_t collective) const {
+  const uint64_t name = collective & ((uint64_t{1} << kNameBits) - 1);
+  return {.number = static_cast<int64_t>(collective >> kNameBits), .name = names_[name]};
 }
 
 CollectivePlace NcclCalls::place() {
-  cudaSetDevice(device_);  // a thread that never did would wake device 0
-  const std::lock_guard lock(mutex_);
-  drop_ended(std::numeric_limits<size_t>::max());
+  const auto& marks = *static_cast<const NcclMarks*>(marks_.data());
+  const uint64_t ended = marks.ended;  // before the one that may be ahead of it
+  const uint64_t came = marks.came;
+  const uint64_t order = marks.order;
   const double now = monotonic_seconds();
-  if (!calls_.empty() && reached(calls_.front().start)) {
-    Call& call = calls_.front();
-    call.came = call.came == 0.0 ? now : call.came;
-    return {true, call.number, describe(call.kind, call.name), now - call.came};
+  const std::lock_guard lock(mutex_);
+  if (seen_ != std::pair(came, ended)) {
+    seen_ = {came, ended};
+    since_ = now;
   }
-  if (!host_doing_.empty()) {
-    return {true, number_ + 1, host_doing_, now - host_since_};
+  CollectivePlace place = place_of(came);
+  double since = since_;
+  // What NCCL has not taken did not come, whatever the mark before it says.
+  place.waiting = came != ended && !(giving_ && place.number == given_);
+  if (!place.waiting) {
+    place = place_of(ended);
+    if (!host_doing_.empty()) {
+      place = {.waiting = true, .number = given_, .name = host_doing_};
+      since = host_since_;
+    }
   }
-  CollectivePlace place = last_;
-  place.seconds = now - place.seconds;
+  place.order = static_cast<int64_t>(order);
+  place.seconds = now - since;
   return place;
 }
 

@@ -90,8 +90,6 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
   bool through_host() const override { return false; }
-  // Not yet: the watchdog would not see which collective of a graph is outstanding.
-  bool capturable() const override { return size() == 1; }
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) override {
@@ -282,12 +280,14 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   template <typename Calls>
   void issue(Stream& stream, const char* kind, const std::string& name, Calls&& calls) {
     const cudaStream_t on = cuda_stream(stream).handle();
-    calls_.begin(on);
-    const ncclResult_t result = calls(on);
-    if (result != ncclSuccess) {
-      settle(result, calls_.describe(kind, name));
+    const std::string what = calls_.describe(kind, name);
+    calls_.begin(on, what);
+    // Until the end NCCL has not given its work to the stream: a thread of its own does that.
+    const ncclResult_t end = finished(calls(on), what);
+    if (end != ncclSuccess) {
+      watchdog_.lose(fmt::format("{}: {}", what, reason_of(end)));
     }
-    calls_.end(on, kind, name);
+    calls_.end(on);
   }
 
   // Waits while NCCL works on the host: for what other ranks say, at the first message to them.
@@ -303,13 +303,6 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     }
     calls_.on_host("");
     return result;
-  }
-
-  void settle(ncclResult_t result, const std::string& doing) {
-    const ncclResult_t end = finished(result, doing);
-    if (end != ncclSuccess) {
-      watchdog_.lose(fmt::format("{}: {}", doing, reason_of(end)));
-    }
   }
 
   std::string reason_of(ncclResult_t result) const {

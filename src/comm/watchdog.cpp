@@ -223,7 +223,7 @@ class Watchdog::Thread {
       }
       // One stream waits in one group at most; of those that ended, the last.
       const bool better =
-          place.waiting || (!standing.place.waiting && place.seconds < standing.place.seconds);
+          place.waiting || (!standing.place.waiting && place.order > standing.place.order);
       if (standing.members.empty() || better) {
         standing.members = group->members();
         standing.place = std::move(place);

@@ -18,7 +18,8 @@ struct CollectivePlace {
   bool waiting = false;  // it came to a collective that has not ended
   int64_t number = 0;    // of that one, or of the last that ended; the group's first is 1
   std::string name;      // "all_reduce of x along gpu"; empty where none ended yet
-  double seconds = 0.0;  // since it came, or since the last one ended
+  int64_t order = 0;     // of the last that ended among those of all the rank's groups
+  double seconds = 0.0;  // since it came, as far as was seen
 };
 
 // A group whose collectives are to be watched. A watchdog's thread calls these.

@@ -266,29 +266,24 @@ Launch bind_clip_scale(const Operands& at) {
 }
 
 Launch bind_adam(const Operands& at) {
-  struct Part {
-    float *parameter, *gradient, *m, *v;
-    int64_t n;
-    kernels::AdamOptions options;
-  };
   const size_t count = at.instruction().inputs.size() / 4;
-  std::vector<Part> parts;
+  std::vector<kernels::AdamPart> parts;
   for (size_t p = 0; p < count; ++p) {
-    const bool decay = at.binding().program.value(at.instruction().inputs[4 * p]).decay;
-    const kernels::AdamOptions options{.beta1 = at.attribute("beta1"),
-                                       .beta2 = at.attribute("beta2"),
-                                       .epsilon = at.attribute("epsilon"),
-                                       .weight_decay = decay ? at.attribute("weight_decay") : 0.0F,
-                                       .decoupled = at.attribute("decoupled") != 0.0F,
-                                       .skips = at.flag("skips")};
-    parts.push_back({at.in(4 * p), at.in(4 * p + 1), at.in(4 * p + 2), at.in(4 * p + 3),
-                     elements(at.in_shape(4 * p)), options});
+    parts.push_back({.parameter = at.in(4 * p),
+                     .gradient = at.in(4 * p + 1),
+                     .m = at.in(4 * p + 2),
+                     .v = at.in(4 * p + 3),
+                     .n = elements(at.in_shape(4 * p)),
+                     .decays = at.binding().program.value(at.instruction().inputs[4 * p]).decay});
   }
-  return [parts, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
-    for (const Part& part : parts) {
-      kernels::adam_update(stream, part.parameter, part.gradient, part.m, part.v, part.n,
-                           part.options, state, scale);
-    }
+  const kernels::AdamOptions options{.beta1 = at.attribute("beta1"),
+                                     .beta2 = at.attribute("beta2"),
+                                     .epsilon = at.attribute("epsilon"),
+                                     .weight_decay = at.attribute("weight_decay"),
+                                     .decoupled = at.attribute("decoupled") != 0.0F,
+                                     .skips = at.flag("skips")};
+  return [parts, options, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
+    kernels::adam_update(stream, parts, options, state, scale);
   };
 }
 

@@ -71,7 +71,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int6
     bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
                       bind(instruction, binding), device.create_event(), device.create_event()});
   }
-  recordable_ = groups.capturable();
+  recordable_ = !groups.through_host();
   times_.resize(bound_.size());
   initialize_parameters(seed);
 }

@@ -15,10 +15,6 @@ MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& 
   }
 }
 
-bool MeshGroups::capturable() const {
-  return std::ranges::all_of(groups_, [](const auto& group) { return group->capturable(); });
-}
-
 bool MeshGroups::through_host() const {
   return std::ranges::any_of(groups_, [](const auto& group) { return group->through_host(); });
 }

@@ -25,7 +25,6 @@ class MeshGroups {
   // The ranks that differ from this one in their coordinate on that axis only.
   Communicator& axis(size_t axis) const { return *groups_.at(axis); }
   // As Communicator's, of all axes.
-  bool capturable() const;
   bool through_host() const;
   std::vector<std::shared_ptr<void>> register_memory(void* data, int64_t bytes) const;
 

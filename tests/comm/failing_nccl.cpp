@@ -1,6 +1,9 @@
 // Four ranks in rows and columns of two pass sums back and forth, until the fault that
-// HIDUP_FAKE_NCCL_FAULT describes, or until rank 1 leaves the others waiting (argument late).
+// HIDUP_FAKE_NCCL_FAULT describes, or until rank 1 leaves the others waiting (argument late). With
+// recorded in the argument a graph repeats the second round from there on.
+#include <array>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -21,14 +24,21 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
   };
   const auto row = along("row", rank / 2);
   const auto column = along("column", rank % 2);
+  std::unique_ptr<hidup::Recording> recording;
   for (int round = 1; round <= 5; ++round) {
-    if (how == "late" && rank == 1 && round == 3) {
+    const auto issue = [&] {
+      for (hidup::Communicator* group : {row.get(), column.get()}) {
+        group->all_reduce(*stream, buffer->data(), 1, hidup::DType::f32,
+                          "sum " + std::to_string(round));
+      }
+    };
+    if (how.ends_with("late") && rank == 1 && round == 3) {
       std::this_thread::sleep_for(std::chrono::seconds(30));
     }
-    for (hidup::Communicator* group : {row.get(), column.get()}) {
-      group->all_reduce(*stream, buffer->data(), 1, hidup::DType::f32,
-                        "sum " + std::to_string(round));
+    if (how.starts_with("recorded") && round == 2) {
+      recording = device->record(std::array{stream.get()}, issue);
     }
+    recording == nullptr ? issue() : recording->replay();
     stream->synchronize();
   }
 }

@@ -81,7 +81,7 @@ TEST_F(FakeNccl, RanksWithOtherCollectives) {
   if (g_rank == 0) {
     all_reduce(data_, data_, 10);
   } else {
-    ncclReduceScatter(data_, data_ + 50, 10, ncclFloat32, ncclSum, comm_, stream_);
+    settled(comm_, ncclReduceScatter(data_, data_ + 50, 10, ncclFloat32, ncclSum, comm_, stream_));
   }
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
@@ -93,7 +93,7 @@ TEST_F(FakeNccl, SendAndReceiveOfOtherCounts) {
   EXPECT_EQ(ncclGroupStart(), ncclSuccess);
   EXPECT_EQ(ncclSend(data_, 10, ncclFloat32, right, comm_, stream_), ncclSuccess);
   EXPECT_EQ(ncclRecv(data_ + 50, 11, ncclFloat32, left, comm_, stream_), ncclSuccess);
-  ncclGroupEnd();
+  settled(comm_, ncclGroupEnd());
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
 }

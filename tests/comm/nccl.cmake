@@ -33,6 +33,11 @@ rank 1) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum
 failing_nccl_test(late none
                   "rank 1 did not come to all_reduce of sum 3 along (row, in which rank 0|column, in \
 which rank 3) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
+failing_nccl_test(recorded_late none
+                  "rank 1 did not come to all_reduce of sum 2 along (row, in which rank 0|column, in \
+which rank 3) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
+failing_nccl_test(recorded_stall stall:rank=3:call=5
+                  "all_reduce of sum 2 along row does not end, though its ranks 2, 3 all came to it")
 failing_nccl_test(hang hang:rank=3:call=5 "${waits}")
 failing_nccl_test(abort_fails hang:rank=3:call=5,abort_fails "${waits}")
 failing_nccl_test(abort_hangs hang:rank=3:call=5,abort_hangs "${waits}")

@@ -1,12 +1,13 @@
 // NCCL between processes, over MPI: its calls. What they begin is done by nccl_exchange.cpp.
 //
 // HIDUP_FAKE_NCCL_FAULT has faults, KIND:rank=R:call=N with commas between them; R is a rank of the
-// world, without it all; N counts the rank's collectives from 1, 0 is the start of a communicator.
+// world, without it all; N counts from 1. Of the rank's calls (0 is the start of a communicator):
 //   hang         the call does not return: the rank never comes
-//   stall        the rank comes, but its collective moves nothing
 //   call_error   the call fails
-//   async_error  the collective fails later, on the device
-//   abort_fails, abort_hangs: what ncclCommAbort does
+// Of the collectives that its streams do, for calls or in graphs:
+//   stall        the rank comes, but its collective moves nothing
+//   async_error  the collective fails
+// abort_fails, abort_hangs: what ncclCommAbort does.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@
 
 #include "nccl_comm.h"
 #include "state.h"
+#include "stream.h"
 
 using nccl_shim::hang;
 using nccl_shim::has_fault;
@@ -43,9 +45,17 @@ namespace {
 
 thread_local int group_depth = 0;
 thread_local ncclResult_t group_error = ncclSuccess;
-thread_local std::vector<std::pair<cudaStream_t, std::unique_ptr<Work>>> group_works;
+thread_local std::vector<std::pair<cudaStream_t, std::shared_ptr<Work>>> group_works;
 
-ncclResult_t submit(cudaStream_t stream, std::unique_ptr<Work> work) {
+// With comm.mutex held.
+ncclResult_t begin_progress(ncclComm& comm, std::function<cudaError_t()> launch) {
+  constexpr int kPolls = 2;
+  comm.polls = kPolls;
+  comm.launch = std::move(launch);
+  return ncclInProgress;
+}
+
+ncclResult_t submit(cudaStream_t stream, std::shared_ptr<Work> work) {
   static std::atomic<int> calls = 0;
   const int call = ++calls;
   ncclComm& comm = *work->comm;
@@ -55,23 +65,16 @@ ncclResult_t submit(cudaStream_t stream, std::unique_ptr<Work> work) {
   if (has_fault("call_error", call)) {
     return refuse(&comm, ncclSystemError, "a call fails, as HIDUP_FAKE_NCCL_FAULT says");
   }
-  work->stalls = has_fault("stall", call);
-  work->fails = has_fault("async_error", call);
-  ++comm.pending;
-  Work* given = work.get();
-  {
-    const std::lock_guard lock(comm.mutex);
-    comm.works.push_back(std::move(work));
+  const auto launch = [stream, work = std::move(work)] {
+    return cuda_shim::fault_set()
+               ? cudaErrorLaunchFailure
+               : cuda_shim::stream_or_default(stream).give([work] { run_work(*work); });
+  };
+  if (comm.blocking) {
+    return launch() == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
   }
-  if (cudaLaunchHostFunc(stream, run_work, given) != cudaSuccess) {
-    return ncclUnhandledCudaError;
-  }
-  // As when the first message to a rank needs a connection.
-  if (!comm.used.exchange(true)) {
-    comm.polls = 2;
-    return ncclInProgress;
-  }
-  return ncclSuccess;
+  const std::lock_guard lock(comm.mutex);
+  return begin_progress(comm, launch);
 }
 
 ncclResult_t check_comm(ncclComm_t comm, const char* call) {
@@ -79,7 +82,11 @@ ncclResult_t check_comm(ncclComm_t comm, const char* call) {
     return refuse(nullptr, ncclInvalidArgument,
                   fmt::format("{} on a communicator that is destroyed or aborted", call));
   }
-  if (comm->state == ncclInProgress || comm->polls > 0) {
+  const auto polls = [comm] {
+    const std::lock_guard lock(comm->mutex);
+    return comm->polls;
+  };
+  if (comm->state == ncclInProgress || polls() > 0) {
     return refuse(comm, ncclInvalidUsage,
                   fmt::format("{} while the call before it is in progress", call));
   }
@@ -132,7 +139,8 @@ ncclResult_t give(const Operation& operation, ncclComm_t comm, cudaStream_t stre
     found->second->operations.push_back(operation);
     return ncclSuccess;
   }
-  auto work = std::make_unique<Work>(Work{comm, {operation}});
+  auto work = std::make_shared<Work>(comm);
+  work->operations.push_back(operation);
   if (!grouped) {
     return submit(stream, std::move(work));
   }
@@ -202,12 +210,13 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   *comm = new ncclComm;
   (*comm)->size = ranks;
   (*comm)->rank = rank;
+  (*comm)->blocking = config->blocking != 0;
   {
     const std::lock_guard lock(living().mutex);
     living().comms.insert(*comm);
   }
   (*comm)->starter = std::thread(start, *comm, given, device);
-  if (config->blocking == 0) {
+  if (!(*comm)->blocking) {
     return ncclInProgress;
   }
   (*comm)->starter.join();
@@ -216,19 +225,19 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const ncclResult_t usable = check_comm(comm, "ncclCommFinalize");
-  if (usable == ncclSuccess) {
-    comm->polls = 2;
-    return ncclInProgress;
+  if (usable != ncclSuccess || comm->blocking) {
+    return usable;
   }
-  return usable;
+  const std::lock_guard lock(comm->mutex);
+  return begin_progress(*comm, [] { return cudaSuccess; });
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!bury(comm)) {
     return check_comm(comm, "ncclCommDestroy");
   }
-  if (comm->pending > 0) {
-    cuda_shim::set_fault("NCCL: ncclCommDestroy while collectives run");
+  if (comm->works > 0) {  // NCCL waits for them
+    cuda_shim::set_fault("NCCL: ncclCommDestroy while streams or graphs hold collectives");
     return ncclInvalidUsage;
   }
   if (comm->starter.joinable()) {
@@ -262,11 +271,13 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   if (!lives(comm)) {
     return check_comm(comm, "ncclCommGetAsyncError");
   }
-  *result = comm->state;
-  if (comm->state == ncclSuccess && comm->polls > 0) {
-    --comm->polls;
-    *result = ncclInProgress;
+  const std::lock_guard lock(comm->mutex);
+  const bool in_progress = comm->polls > 0;
+  if (in_progress && --comm->polls == 0 && std::exchange(comm->launch, nullptr)() != cudaSuccess) {
+    comm->state = ncclUnhandledCudaError;
   }
+  const ncclResult_t state = comm->state;
+  *result = in_progress && state == ncclSuccess ? ncclInProgress : state;
   return ncclSuccess;
 }
 

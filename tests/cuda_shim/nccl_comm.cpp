@@ -129,6 +129,14 @@ bool has_fault(const std::string& kind, int call) {
   }
 }
 
+Work::Work(ncclComm_t of) : comm(of) {
+  ++comm->works;
+}
+
+Work::~Work() {
+  --comm->works;
+}
+
 size_t size_of(ncclDataType_t type) {
   return type == ncclInt32 || type == ncclFloat32 ? 4 : 2;
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -28,12 +29,15 @@ struct Operation {
   int peer;  // or the root; -1: there is none
 };
 
-// What is given to a stream at once.
+// What is given to a stream at once. Streams that have it before them keep it, and graphs that may
+// do it again.
 struct Work {
+  explicit Work(ncclComm_t of);
+  ~Work();
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
   ncclComm_t comm;
   std::vector<Operation> operations;
-  bool stalls = false;
-  bool fails = false;
 };
 
 // Communicators that were started and not destroyed or aborted.
@@ -68,8 +72,8 @@ struct Id {
 // Makes the communicator's group, once all its ranks came; on a thread of its own.
 void start(ncclComm_t comm, const Id& id, int device);
 
-// Does a Work, in the stream's order.
-void run_work(void* work);
+// In the stream's order.
+void run_work(const Work& work);
 
 }  // namespace nccl_shim
 
@@ -79,12 +83,12 @@ struct ncclComm {
   MPI_Comm group = MPI_COMM_NULL;
   std::thread starter;
   std::atomic<ncclResult_t> state = ncclInProgress;
-  std::atomic<int> polls = 0;  // until it is no longer in progress, for no other reason
-  std::atomic<bool> used = false;
+  bool blocking = true;
   std::atomic<bool> aborted = false;
-  std::atomic<int> pending = 0;  // works in streams
-  std::mutex mutex;              // of what follows
+  std::atomic<int> works = 0;           // that live
+  std::mutex mutex;                     // of what follows
+  int polls = 0;                        // until the last call is no longer in progress
+  std::function<cudaError_t()> launch;  // what it does then
   std::string error;
-  std::vector<std::unique_ptr<nccl_shim::Work>> works;  // all there were: a graph may do one again
   std::set<void*> registered;
 };

@@ -226,13 +226,15 @@ class Exchange {
 
 }  // namespace
 
-void run_work(void* data) {
-  auto& work = *static_cast<Work*>(data);
+void run_work(const Work& work) {
+  static std::atomic<int> runs = 0;
+  const int run = ++runs;
   ncclComm& comm = *work.comm;
-  if (work.fails) {
+  const bool fails = has_fault("async_error", run);
+  if (fails) {
     fail_later(comm, ncclRemoteError, "a collective fails, as HIDUP_FAKE_NCCL_FAULT says");
   }
-  if (work.fails || work.stalls) {
+  if (fails || has_fault("stall", run)) {
     while (!comm.aborted) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
@@ -247,7 +249,6 @@ void run_work(void* data) {
       static_cast<void>(exchange.release());  // messages may still come
     }
   }
-  --comm.pending;
 }
 
 }  // namespace nccl_shim

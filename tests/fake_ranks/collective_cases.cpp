@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -206,6 +207,53 @@ void buffers_are_free_after_each_collective(Communicator& world) {
   }
 }
 
+// What is given once, as a graph, does the same as what is given every time.
+void a_recording_repeats_them(Communicator& world) {
+  if (world.through_host() || device_kind() == "cpu") {
+    return;
+  }
+  OwnStream stream;
+  const auto ranks = static_cast<size_t>(world.size());
+  const auto rank = static_cast<size_t>(world.rank());
+  Counts uneven(ranks);
+  std::iota(uneven.begin(), uneven.end(), 1);
+  const Counts even(ranks, 1);
+  const auto all = static_cast<size_t>(sum_of(uneven));
+  Array<float> sum(stream, std::vector<float>(5));
+  Array<float> part(stream, std::vector<float>(rank + 1));
+  Array<float> gathered(stream, std::vector<float>(all));
+  Array<float> reduced(stream, std::vector<float>(rank + 1));
+  Array<float> exchanged(stream, std::vector<float>(ranks));
+  const auto issue = [&] {
+    world.all_reduce(*stream, sum.data(), 5, DType::f32, "sum");
+    world.all_gather(*stream, part.data(), gathered.data(), uneven, DType::f32, "gathered");
+    world.reduce_scatter(*stream, gathered.data(), reduced.data(), uneven, DType::f32, "reduced");
+    world.all_to_all(*stream, gathered.data(), even, exchanged.data(), even, DType::f32,
+                     "exchanged");
+  };
+  const auto results_of = [&](size_t round, const auto& does) {
+    sum.set(std::vector<float>(5, static_cast<float>(rank + 3 * round)));
+    part.set(std::vector<float>(rank + 1, static_cast<float>(rank + 7 * round)));
+    for (Array<float>* result : {&gathered, &reduced, &exchanged}) {
+      result->set(std::vector<float>(result->values().size(), -1.0F));
+    }
+    does();
+    std::vector<float> results;
+    for (Array<float>* result : {&sum, &gathered, &reduced, &exchanged}) {
+      const std::vector<float> values = result->values();
+      results.insert(results.end(), values.begin(), values.end());
+    }
+    return results;
+  };
+  issue();  // what is made at first use is there
+  const auto recording = stream.device().record(std::array{&*stream}, issue);
+  ASSERT_NE(recording, nullptr);
+  for (size_t round = 0; round < 5; ++round) {
+    const std::vector<float> wanted = results_of(round, issue);
+    expect_equal(results_of(round, [&] { recording->replay(); }), wanted);
+  }
+}
+
 void device_and_host_collectives_do_not_mix(Communicator& world) {
   // One runs on the stream's thread while the other runs here, on the same group.
   OwnStream stream;
@@ -330,6 +378,7 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"AllToAllMayBeEmpty", all_to_all_may_be_empty},
       {"DeviceBroadcastIsRankZeros", device_broadcast_is_rank_zeros},
       {"BuffersAreFreeAfterEachCollective", buffers_are_free_after_each_collective},
+      {"ARecordingRepeatsThem", a_recording_repeats_them},
       {"DeviceAndHostCollectivesDoNotMix", device_and_host_collectives_do_not_mix},
       {"HostBroadcastIsRankZeros", host_broadcast_is_rank_zeros},
       {"GatherTakesUnevenParts", gather_takes_uneven_parts},

@@ -1,5 +1,10 @@
 #include "kernels/adam.h"
 
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -36,31 +41,83 @@ struct Reference {
   }
 };
 
+// A parameter of the device and its moments.
+struct Trained {
+  explicit Trained(const Floats& initial)
+      : p(initial), m(Floats(initial.size(), 0.0F)), v(Floats(initial.size(), 0.0F)) {}
+  AdamPart with(const Floats& gradient, bool decays = true) {
+    const auto n = static_cast<int64_t>(p.size());
+    return {p.data(), gradient.data(), m.data(), v.data(), n, decays};
+  }
+  Output p, m, v;
+};
+
+void update(const std::vector<AdamPart>& parts, const AdamOptions& options, const StepState& state,
+            float scale, int threads = 1) {
+  const OnDevice<StepState> state_there(state);
+  const OnDevice<float> scale_there(scale);
+  run(
+      [&](Stream& stream) {
+        adam_update(stream, parts, options, state_there.get(), scale_there.get());
+      },
+      threads);
+}
+
+void expect_near(const Trained& seen, const Reference& expected, double tolerance) {
+  expect_close(seen.m, expected.m, tolerance, "m");
+  expect_close(seen.v, expected.v, tolerance, "v");
+  expect_close(seen.p, expected.p, tolerance, "p");
+}
+
 TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
   for (const AdamOptions& options : {kAdam, kAdamWithDecay, kAdamW}) {
     for (const int64_t n : {0, 1, 1037}) {
       const auto initial = random_floats("p", n);
-      const Floats zeros(static_cast<size_t>(n), 0.0F);
-      Output p(initial);
-      Output m(zeros);
-      Output v(zeros);
-      Reference expected{to_doubles(initial), to_doubles(zeros), to_doubles(zeros)};
+      Trained trained(initial);
+      const Doubles zeros(static_cast<size_t>(n), 0.0);
+      Reference expected{to_doubles(initial), zeros, zeros};
       for (int step = 1; step <= 20; ++step) {
-        const OnDevice<StepState> state({.step = static_cast<uint64_t>(step),
-                                         .learning_rate = 0.01F * static_cast<float>(step)});
-        const OnDevice<float> scale(step % 2 == 0 ? 1.0F : 0.25F);
+        const float lr = 0.01F * static_cast<float>(step);
+        const float scale = step % 2 == 0 ? 1.0F : 0.25F;
         const auto gradient = random_floats("g" + std::to_string(step), n);
-        run([&](Stream& stream) {
-          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, options,
-                      state.get(), scale.get());
-        });
-        expected.update(gradient, static_cast<double>(*scale),
-                        static_cast<double>(state->learning_rate), step, options);
-        const double tolerance = 8.0 * kEpsilon * step;
-        expect_close(m, expected.m, tolerance, "m");
-        expect_close(v, expected.v, tolerance, "v");
-        expect_close(p, expected.p, tolerance, "p");
+        update({trained.with(gradient)}, options,
+               {.step = static_cast<uint64_t>(step), .learning_rate = lr}, scale);
+        expected.update(gradient, static_cast<double>(scale), static_cast<double>(lr), step,
+                        options);
+        expect_near(trained, expected, 8.0 * kEpsilon * step);
       }
+    }
+  }
+}
+
+// More than a launch takes, empty and odd ones, with and without decay.
+TEST(Adam, UpdatesManyParts) {
+  for (const AdamOptions& options : {kAdamWithDecay, kAdamW}) {
+    std::vector<std::unique_ptr<Trained>> trained;
+    std::vector<Floats> gradients;
+    std::vector<Reference> expected;
+    for (int64_t i = 0; i < 150; ++i) {
+      const int64_t n = i % 7 == 3 ? 0 : i % 50 == 20 ? 5000 + i : 1 + 37 * i % 1100;
+      const auto initial = random_floats("p" + std::to_string(i), n);
+      // Far from zero, where the first step turns round.
+      Floats gradient = random_floats("g" + std::to_string(i), n);
+      std::ranges::transform(gradient, gradient.begin(), [](float g) { return 2.0F + g; });
+      gradients.push_back(gradient);
+      trained.push_back(std::make_unique<Trained>(initial));
+      const Doubles zeros(static_cast<size_t>(n), 0.0);
+      expected.push_back({to_doubles(initial), zeros, zeros});
+    }
+    std::vector<AdamPart> parts;
+    for (size_t i = 0; i < trained.size(); ++i) {
+      const bool decays = i % 3 != 0;
+      parts.push_back(trained[i]->with(gradients[i], decays));
+      AdamOptions of_part = options;
+      of_part.weight_decay = decays ? options.weight_decay : 0.0F;
+      expected[i].update(gradients[i], 0.5, 0.25, 1, of_part);
+    }
+    update(parts, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
+    for (size_t i = 0; i < trained.size(); ++i) {
+      expect_near(*trained[i], expected[i], 8.0 * kEpsilon);
     }
   }
 }
@@ -68,19 +125,11 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
 TEST(Adam, FirstStepMovesByTheLearningRate) {
   // With zero moments, m/sqrt(v) is the sign of the gradient, whatever its size.
   const Floats gradient = {1e-3F, -50.0F, 0.0F};
-  const Floats zeros(3, 0.0F);
-  const OnDevice<StepState> state({.step = 1, .learning_rate = 0.5F});
-  const OnDevice<float> scale(1.0F);
-  Output p(Floats(3, 1.0F));
-  Output m(zeros);
-  Output v(zeros);
-  run([&](Stream& stream) {
-    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 3, kAdam, state.get(),
-                scale.get());
-  });
-  EXPECT_NEAR(static_cast<double>(p[0]), 0.5, 1e-5);
-  EXPECT_NEAR(static_cast<double>(p[1]), 1.5, 1e-5);
-  EXPECT_EQ(p[2], 1.0F);
+  Trained trained(Floats(3, 1.0F));
+  update({trained.with(gradient)}, kAdam, {.step = 1, .learning_rate = 0.5F}, 1.0F);
+  EXPECT_NEAR(static_cast<double>(trained.p[0]), 0.5, 1e-5);
+  EXPECT_NEAR(static_cast<double>(trained.p[1]), 1.5, 1e-5);
+  EXPECT_EQ(trained.p[2], 1.0F);
 }
 
 TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
@@ -89,17 +138,15 @@ TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
   OnDevice<float> scale(kNan);
   const StepState later = {.step = 1, .learning_rate = 0.25F};
   const float later_scale = 2.0F;
-  Output p(Floats(1, 1.0F));
-  Output m(Floats(1, 0.0F));
-  Output v(Floats(1, 0.0F));
+  Trained trained(Floats(1, 1.0F));
+  const std::vector<AdamPart> parts = {trained.with(gradient)};
   run([&](Stream& stream) {
     stream.copy(state.get(), &later, sizeof(later));
     stream.copy(scale.get(), &later_scale, sizeof(later_scale));
-    adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), 1, kAdam, state.get(),
-                scale.get());
+    adam_update(stream, parts, kAdam, state.get(), scale.get());
   });
-  EXPECT_NEAR(static_cast<double>(p[0]), 0.75, 1e-6);
-  EXPECT_NEAR(static_cast<double>(m[0]), 0.2, 1e-6);
+  EXPECT_NEAR(static_cast<double>(trained.p[0]), 0.75, 1e-6);
+  EXPECT_NEAR(static_cast<double>(trained.m[0]), 0.2, 1e-6);
 }
 
 // With the flag, a scale that is not finite changes nothing; and the steps that were skipped do not
@@ -108,56 +155,33 @@ TEST(Adam, SkipsAStepWhoseGradientsOverflow) {
   AdamOptions options = kAdamW;
   const Floats gradient = {1.0F, std::numeric_limits<float>::infinity()};
   const Floats finite = {1.0F, 2.0F};
-  const auto run_step = [&](Output& p, Output& m, Output& v, const Floats& g, float factor,
-                            const StepState& at) {
-    const OnDevice<StepState> state(at);
-    const OnDevice<float> scale(factor);
-    run([&](Stream& stream) {
-      adam_update(stream, p.data(), g.data(), m.data(), v.data(), 2, options, state.get(),
-                  scale.get());
-    });
-  };
-  Output p(Floats{1.0F, 2.0F});
-  Output m(Floats{0.0F, 0.0F});
-  Output v(Floats{0.0F, 0.0F});
+  Trained trained(Floats{1.0F, 2.0F});
   options.skips = true;
-  run_step(p, m, v, gradient, kNan, {.step = 1, .learning_rate = 0.25F});
-  EXPECT_EQ(p.values(), (Floats{1.0F, 2.0F}));
-  EXPECT_EQ(m.values(), (Floats{0.0F, 0.0F}));
-  EXPECT_EQ(v.values(), (Floats{0.0F, 0.0F}));
-  run_step(p, m, v, finite, 0.5F, {.step = 2, .learning_rate = 0.25F, .skipped = 1});
-  Output first_p(Floats{1.0F, 2.0F});
-  Output first_m(Floats{0.0F, 0.0F});
-  Output first_v(Floats{0.0F, 0.0F});
-  run_step(first_p, first_m, first_v, finite, 0.5F, {.step = 1, .learning_rate = 0.25F});
-  EXPECT_EQ(p.values(), first_p.values());
-  EXPECT_NE(p[0], 1.0F);
+  update({trained.with(gradient)}, options, {.step = 1, .learning_rate = 0.25F}, kNan);
+  EXPECT_EQ(trained.p.values(), (Floats{1.0F, 2.0F}));
+  EXPECT_EQ(trained.m.values(), (Floats{0.0F, 0.0F}));
+  EXPECT_EQ(trained.v.values(), (Floats{0.0F, 0.0F}));
+  update({trained.with(finite)}, options, {.step = 2, .learning_rate = 0.25F, .skipped = 1}, 0.5F);
+  Trained first(Floats{1.0F, 2.0F});
+  update({first.with(finite)}, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
+  EXPECT_EQ(trained.p.values(), first.p.values());
+  EXPECT_NE(trained.p[0], 1.0F);
   options.skips = false;
-  run_step(p, m, v, finite, kNan, {.step = 3, .learning_rate = 0.25F});
-  EXPECT_TRUE(std::isnan(p[0]));
+  update({trained.with(finite)}, options, {.step = 3, .learning_rate = 0.25F}, kNan);
+  EXPECT_TRUE(std::isnan(trained.p[0]));
 }
 
 TEST(Adam, HasTheSameBitsForAnyTeam) {
   const int64_t n = 100003;
   const auto initial = random_floats("p", n);
   const auto gradient = random_floats("g", n);
-  const Floats zeros(static_cast<size_t>(n), 0.0F);
-  const OnDevice<StepState> state({.step = 3, .learning_rate = 0.01F});
-  const OnDevice<float> scale(0.5F);
   expect_same_bits([&](int threads) {
-    Output p(initial);
-    Output m(zeros);
-    Output v(zeros);
-    run(
-        [&](Stream& stream) {
-          adam_update(stream, p.data(), gradient.data(), m.data(), v.data(), n, kAdamW, state.get(),
-                      scale.get());
-        },
-        threads);
+    Trained trained(initial);
+    update({trained.with(gradient)}, kAdamW, {.step = 3, .learning_rate = 0.01F}, 0.5F, threads);
     Floats all;
-    append(all, p);
-    append(all, m);
-    append(all, v);
+    append(all, trained.p);
+    append(all, trained.m);
+    append(all, trained.v);
     return all;
   });
 }

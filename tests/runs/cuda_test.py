@@ -35,6 +35,10 @@ class CudaTest(harness.RunTest):
         self.program = harness.BINARY
         return one
 
+    def with_devices(self, count):
+        os.environ["CUDA_SHIM_DEVICES"] = str(count)
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+
     def test_equals_the_cpu(self):
         cpu = self.train_on_cpu()
         for ranks in (1, 2):
@@ -49,8 +53,7 @@ class CudaTest(harness.RunTest):
             with self.subTest(strategy=strategy):
                 self.assert_equal_runs(cpu, self.train(2, ["--strategy", strategy],
                                                        "train.microbatches=2"), TOLERANCE)
-        os.environ["CUDA_SHIM_DEVICES"] = "2"
-        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+        self.with_devices(2)
         for strategy in ("fsdp", "ep-fastmoe", "ps"):
             with self.subTest(strategy=strategy, backend="nccl"):
                 self.assert_equal_runs(cpu, self.train(
@@ -85,18 +88,26 @@ class CudaTest(harness.RunTest):
     def test_a_graph_gives_the_same_bits(self):
         """Of every step: the learning rate, the data and dropout change, the graph does not."""
         self.write_deck(moe="{experts: 3, every: 2, router: top2, capacity_factor: 1.25}")
-        runs = []
-        for graph in ("off", "auto"):
-            runs.append(self.train(1, f"cluster.device.graph={graph}", "train.microbatches=2",
-                                   "train.schedule=cosine", "train.warmup_steps=5", steps=25))
-        self.assertEqual(runs[0].loss.tolist(), runs[1].loss.tolist())
-        self.assertEqual(runs[0].grad_norm.tolist(), runs[1].grad_norm.tolist())
-        for name, gradient in runs[0].gradients.items():
-            self.assertEqual(gradient.tolist(), runs[1].gradients[name].tolist(), name)
-        with h5py.File(runs[1].path) as file:
+        self.with_devices(2)
+        for ranks, backend in ((1, "auto"), (2, "nccl")):
+            with self.subTest(ranks=ranks):
+                one, other = (
+                    self.train(ranks, f"cluster.device.graph={graph}", "train.microbatches=2",
+                               f"cluster.comm.backend={backend}", "train.schedule=cosine",
+                               "train.warmup_steps=5", steps=25)
+                    for graph in ("off", "auto"))
+                self.assertEqual(one.loss.tolist(), other.loss.tolist())
+                self.assertEqual(one.grad_norm.tolist(), other.grad_norm.tolist())
+                for name, gradient in one.gradients.items():
+                    self.assertEqual(gradient.tolist(), other.gradients[name].tolist(), name)
+                self.assert_steps_follow(other)
+
+    def assert_steps_follow(self, run):
+        """Recorded and replayed: the times of a step are of that step."""
+        with h5py.File(run.path) as file:
             step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
         self.assertTrue((end >= start).all())
-        for i in (2, 3):  # recorded and replayed: the times are of that step
+        for i in (2, 3):
             self.assertGreater(start[step == i].min(), end[step == i - 1].max())
 
     def test_what_is_recorded(self):
@@ -114,6 +125,11 @@ class CudaTest(harness.RunTest):
         self.assertEqual(rest, [[], []])
         tree, = self.ranges(1, "cluster.device.graph=off", steps=3)
         self.assertEqual(instructions(tree), [first] * 3)
+        self.with_devices(2)
+        for tree in self.ranges(2, NCCL, steps=4):
+            first, second, *rest = instructions(tree)
+            self.assertIn("all_reduce", " ".join(first))
+            self.assertEqual([second, *rest], [first, [], []])
         for tree in self.ranges(2, "cluster.comm.backend=mpi", steps=3):
             one, *rest = instructions(tree)
             self.assertIn("all_reduce", " ".join(one))
@@ -144,12 +160,19 @@ class CudaTest(harness.RunTest):
         self.assert_one_error(result, UNAVAILABLE, "ranks 0 and 1 share the GPU", "0000:00:00.0")
 
     def test_rank_that_does_not_come(self):
-        """(Every other fault is tested in tests/comm.)"""
-        result = self.launch(2, NCCL, "train.steps=1000", "cluster.comm.collective_timeout=1s",
-                             CUDA_SHIM_DEVICES="2", HIDUP_FAKE_NCCL_FAULT="hang:rank=1:call=40")
-        self.assert_one_error(result, COMMUNICATION, "rank 1 did not come to all_reduce of ",
-                              " along ranks, in which rank 0 has waited for 1.")
-        self.assertLess(result.seconds, harness.SOON)
+        """To a collective that the host gives, and to one of a graph that the device repeats. (Every
+        other fault is tested in tests/comm.)"""
+        for graph, fault, *expected in (
+                ("off", "hang", "rank 1 did not come to all_reduce of ",
+                 " along ranks, in which rank 0 has waited for 1."),
+                ("auto", "stall", " does not end, though its ranks 0, 1 all came to it")):
+            with self.subTest(graph=graph):
+                result = self.launch(2, NCCL, "train.steps=1000", f"cluster.device.graph={graph}",
+                                     "cluster.comm.collective_timeout=1s", ["--overwrite"],
+                                     CUDA_SHIM_DEVICES="2",
+                                     HIDUP_FAKE_NCCL_FAULT=f"{fault}:rank=1:call=40")
+                self.assert_one_error(result, COMMUNICATION, *expected)
+                self.assertLess(result.seconds, harness.SOON)
 
     def test_too_little_memory(self):
         """Said before anything is allocated, with the largest tensors."""

@@ -139,6 +139,10 @@ inline void __threadfence() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
+inline void __threadfence_system() {
+  __threadfence();
+}
+
 inline int __popc(unsigned value) {
   return std::popcount(value);
 }

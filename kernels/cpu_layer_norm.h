@@ -1,0 +1,27 @@
+// Inside the CPU kernels: layer normalization of a row (layer_norm.h).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+
+// y may be x.
+template <typename Element>
+void normalize(const Element* x, const Element* gamma, const Element* beta, Element* y, float& mean,
+               float& rstd, int64_t n, float eps) {
+  const float average = sum_of(n, [=](int64_t j) { return float{x[j]}; }) / static_cast<float>(n);
+  // From the differences: the mean of the squares would cancel where the mean is large.
+  const float squares = sum_of(n, [=](int64_t j) { return (x[j] - average) * (x[j] - average); });
+  const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
+  mean = average;
+  rstd = factor;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    y[j] = (x[j] - average) * factor * gamma[j] + beta[j];
+  }
+}
+
+}  // namespace hidup::kernels

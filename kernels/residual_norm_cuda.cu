@@ -1,0 +1,85 @@
+#include "core/random.h"
+#include "kernels/cuda_layer_norm.h"
+#include "kernels/residual_norm.h"
+
+namespace hidup::kernels {
+namespace {
+
+// sum = residual + dropout(branch) for this thread's elements of a row, of which the first is
+// number `global` of the tensor: four at a time, which share a Philox call. Returns their sum.
+template <int kGroup, typename Element>
+__device__ float add_dropped(const Element* branch, const Element* residual, Element* sum,
+                             int64_t global, int64_t n, const RandomStream& random,
+                             uint32_t threshold, float scale) {
+  float total = 0.0F;
+  const int64_t last = (global + n - 1) / 4;
+  for (int64_t quad = global / 4 + threadIdx.x % kGroup; quad <= last; quad += kGroup) {
+    const Philox4 words = random.block(static_cast<uint64_t>(quad));
+    for (int w = 0; w < 4; ++w) {
+      const int64_t j = 4 * quad + w - global;
+      if (j >= 0 && j < n) {
+        const float kept = words.word[w] >= threshold ? widen(branch[j]) * scale : 0.0F;
+        const Element added = narrow<Element>(widen(residual[j]) + kept);
+        sum[j] = added;
+        total += widen(added);
+      }
+    }
+  }
+  return total;
+}
+
+template <int kGroup, typename Element>
+__device__ float add(const Element* branch, const Element* residual, Element* sum, int64_t n) {
+  float total = 0.0F;
+  for (int64_t j = threadIdx.x % kGroup; j < n; j += kGroup) {
+    const Element added = narrow<Element>(widen(residual[j]) + widen(branch[j]));
+    sum[j] = added;
+    total += widen(added);
+  }
+  return total;
+}
+
+// kGroup threads do a row.
+template <typename Element, int kGroup>
+__global__ void __launch_bounds__(kThreads)
+    residual_norm_kernel(const Element* branch, const Element* residual, BranchDropout dropout,
+                         uint32_t threshold, const Element* gamma, const Element* beta,
+                         Element* sum, Element* y, float* mean, float* rstd, int64_t rows,
+                         int64_t n, float eps) {
+  const int64_t row = thread_of_grid() / kGroup;
+  if (row >= rows) {
+    return;  // the whole group
+  }
+  const int64_t at = row * n;
+  const float total = dropout.p > 0.0F
+                          ? add_dropped<kGroup>(branch + at, residual + at, sum + at,
+                                                dropout.region.global_index(at), n,
+                                                RandomStream{dropout.key, dropout.state->step},
+                                                threshold, 1.0F / (1.0F - dropout.p))
+                          : add<kGroup>(branch + at, residual + at, sum + at, n);
+  // What the group wrote is read by other threads of it.
+  if constexpr (kGroup == kWarp) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+  normalize<kGroup>(sum + at, total, gamma, beta, y + at, mean + row, rstd + row, n, eps);
+}
+
+}  // namespace
+
+template <typename Element>
+void residual_norm(Stream& stream, const Element* branch, const Element* residual,
+                   const BranchDropout& dropout, const Element* gamma, const Element* beta,
+                   Element* sum, Element* y, float* mean, float* rstd, int64_t rows, int64_t n,
+                   float eps) {
+  launch_rows(stream, residual_norm_kernel<Element, kWarp>, residual_norm_kernel<Element, kThreads>,
+              rows, n, branch, residual, dropout, dropout_threshold(dropout.p), gamma, beta, sum, y,
+              mean, rstd, rows, n, eps);
+}
+
+#define INSTANTIATE(Element) template decltype(residual_norm<Element>) residual_norm<Element>;
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace hidup::kernels

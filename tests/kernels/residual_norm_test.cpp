@@ -1,0 +1,161 @@
+#include "kernels/residual_norm.h"
+
+#include <string>
+#include <vector>
+
+#include "kernels/layer_norm.h"
+#include "two_types.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+constexpr float kEps = 1e-5F;
+constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
+
+// Whole rows, of even and odd lengths, for a warp and for a block, up to none.
+std::vector<Region> parts() {
+  return {
+      box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),
+      box({3, 5, 41}, {1, 2, 0}, {2, 3, 41}),
+      box({7, 2051}, {2, 0}, {4, 2051}),
+      box({2, 3, 1}, {0, 1, 0}, {2, 2, 1}),
+      box({1 << 20, 4096}, {1 << 20, 0}, {0, 4096}),
+      box({1 << 20, 4097}, {(1 << 20) - 2, 0}, {2, 4097}),
+  };
+}
+
+template <typename T>
+struct Outputs {
+  Outputs(int64_t rows, int64_t n) : sum(rows * n), y(rows * n), mean(rows), rstd(rows) {}
+  GuardedOutput<T> sum;
+  GuardedOutput<T> y;
+  Output mean;
+  Output rstd;
+};
+
+int64_t rows_of(const Region& region) {
+  return region.elements() / region.extent[region.dims - 1];
+}
+
+// The definition of the sum, one element at a time.
+Doubles expected_sum(const Floats& branch, const Floats& residual, const BranchDropout& dropout,
+                     uint64_t step) {
+  const RandomStream random{dropout.key, step};
+  Doubles sum;
+  for (size_t i = 0; i < branch.size(); ++i) {
+    const int64_t index = dropout.region.global_index(static_cast<int64_t>(i));
+    const bool keep =
+        dropout.p == 0.0F || random.uniform(static_cast<uint64_t>(index)) >= dropout.p;
+    sum.push_back(
+        static_cast<double>(residual[i]) +
+        (keep ? static_cast<double>(branch[i]) / (1.0 - static_cast<double>(dropout.p)) : 0.0));
+  }
+  return sum;
+}
+
+TEST(ResidualNorm, IsTheNormOfTheSum) {
+  const OnDevice<StepState> state({.step = 0x300000002ULL});
+  for (const Region& region : parts()) {
+    const int64_t n = region.extent[region.dims - 1];
+    const int64_t rows = rows_of(region);
+    const auto branch = random_floats("branch", rows * n);
+    const auto residual = random_floats("residual", rows * n, 2.0);
+    const auto gamma = random_floats("gamma", n);
+    const auto beta = random_floats("beta", n);
+    for (const float p : {0.0F, 0.1F, 0.5F}) {
+      SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
+      const BranchDropout dropout{region, p, kKey, state.get()};
+      Outputs<float> out(rows, n);
+      Outputs<float> norm(rows, n);
+      run([&](Stream& stream) {
+        residual_norm(stream, branch.data(), residual.data(), dropout, gamma.data(), beta.data(),
+                      out.sum.data(), out.y.data(), out.mean.data(), out.rstd.data(), rows, n,
+                      kEps);
+      });
+      expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
+                   "sum");
+      const Floats sum = out.sum.values();
+      run([&](Stream& stream) {
+        layer_norm_forward(stream, sum.data(), gamma.data(), beta.data(), norm.y.data(),
+                           norm.mean.data(), norm.rstd.data(), rows, n, kEps);
+      });
+      expect_close(out.y, to_doubles(norm.y.values()), 32.0 * kEpsilon, "y");
+      expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
+      expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
+    }
+  }
+}
+
+TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
+  const OnDevice<StepState> state({.step = 3});
+  const Region region = box({9, 1030}, {1, 0}, {8, 1030});
+  const int64_t rows = 8;
+  const int64_t n = 1030;
+  const auto branch = random_floats("branch", rows * n);
+  const auto residual = random_floats("residual", rows * n);
+  const Floats gamma(static_cast<size_t>(n), 1.0F);
+  const Floats beta(static_cast<size_t>(n), 0.5F);
+  for (const float p : {0.0F, 0.25F}) {
+    const BranchDropout dropout{region, p, kKey, state.get()};
+    Outputs<float> beside(rows, n);
+    Outputs<float> on_branch(rows, n);
+    Outputs<float> on_residual(rows, n);
+    Output changed_branch(branch);
+    Output changed_residual(residual);
+    run([&](Stream& stream) {
+      const auto norm = [&](const float* b, const float* r, float* sum, Outputs<float>& out) {
+        residual_norm(stream, b, r, dropout, gamma.data(), beta.data(), sum, out.y.data(),
+                      out.mean.data(), out.rstd.data(), rows, n, kEps);
+      };
+      norm(branch.data(), residual.data(), beside.sum.data(), beside);
+      norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
+      norm(branch.data(), changed_residual.data(), changed_residual.data(), on_residual);
+    });
+    EXPECT_EQ(on_branch.y.values(), beside.y.values());
+    EXPECT_EQ(on_residual.y.values(), beside.y.values());
+    EXPECT_EQ(changed_branch.values(), beside.sum.values());
+    EXPECT_EQ(changed_residual.values(), beside.sum.values());
+  }
+}
+
+template <typename Element>
+class ResidualNormIn16Bits : public ::testing::Test {};
+TYPED_TEST_SUITE(ResidualNormIn16Bits, SixteenBits);
+
+// The sum is rounded, and what is normalized is what was rounded.
+TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
+  constexpr double kRelative = Rounding<TypeParam>::kRelative;
+  const OnDevice<StepState> state({.step = 7});
+  for (const Region& region : parts()) {
+    const int64_t n = region.extent[region.dims - 1];
+    const int64_t rows = rows_of(region);
+    const Numbers<TypeParam> branch(random_floats("branch", rows * n));
+    const Numbers<TypeParam> residual(random_floats("residual", rows * n));
+    const Numbers<TypeParam> gamma(random_floats("gamma", n));
+    const Numbers<TypeParam> beta(random_floats("beta", n));
+    for (const float p : {0.0F, 0.1F}) {
+      SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
+      const BranchDropout dropout{region, p, kKey, state.get()};
+      Outputs<TypeParam> out(rows, n);
+      run([&](Stream& stream) {
+        residual_norm(stream, branch.narrow.data(), residual.narrow.data(), dropout,
+                      gamma.narrow.data(), beta.narrow.data(), out.sum.data(), out.y.data(),
+                      out.mean.data(), out.rstd.data(), rows, n, kEps);
+      });
+      expect_close(out.sum, expected_sum(branch.wide, residual.wide, dropout, state->step),
+                   kRelative, "sum");
+      const Numbers<TypeParam> sum(out.sum.values());
+      Outputs<float> norm(rows, n);
+      run([&](Stream& stream) {
+        layer_norm_forward(stream, sum.wide.data(), gamma.wide.data(), beta.wide.data(),
+                           norm.y.data(), norm.mean.data(), norm.rstd.data(), rows, n, kEps);
+      });
+      expect_close(out.y, to_doubles(norm.y.values()), kRelative, "y");
+      expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
+      expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing
