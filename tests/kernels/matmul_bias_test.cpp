@@ -29,7 +29,8 @@ struct Steps {
 };
 
 void run_in_turn(const Case& c, const float* a, const float* b, const float* bias, Steps& steps) {
-  const auto [m, n, k] = c.size;
+  const int64_t m = c.size.m;
+  const int64_t n = c.size.n;
   run([&](Stream& s) {
     matmul(s, a, b, steps.product.data(), c.size, false, c.transpose_b, false);
     bias_forward(s, steps.product.data(), bias, steps.biased.data(), m, n);
