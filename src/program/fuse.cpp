@@ -80,8 +80,7 @@ class Fusion {
   // Whether it reads the product next, in the same pass of the same microbatch.
   static bool follows(const Instruction& next, const Instruction& product) {
     return !next.inputs.empty() && next.inputs[0] == product.outputs[0] &&
-           next.phase == product.phase && next.microbatch == product.microbatch &&
-           next.stage == product.stage;
+           next.phase == product.phase && next.microbatch == product.microbatch;
   }
 
   // In place, so nobody else reads the product; and as long as its rows (positions are added by

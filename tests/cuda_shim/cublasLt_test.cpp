@@ -351,7 +351,7 @@ TEST_F(MatrixProducts, WithWrongOperandsOfAnEpilogueAreRefused) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   gelu(bias.data() + 1, input.data(), 8);  // aligned less than promised
   EXPECT_EQ(run(), invalid);
-  finish(CUBLASLT_EPILOGUE_BIAS, bias.data(), nullptr, 0);  // another problem
+  finish(CUBLASLT_EPILOGUE_BIAS, bias.data(), input.data(), 8);  // another problem
   EXPECT_EQ(run(), invalid);
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   beta_ = 1.0F;
