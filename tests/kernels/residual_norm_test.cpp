@@ -9,11 +9,11 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr float kEps = 1e-5F;
-constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
+constexpr float kNormEps = 1e-5F;
+constexpr uint64_t kBranchKey = 0x0123456789ABCDEFULL;
 
 // Whole rows, of even and odd lengths, for a warp and for a block, up to none.
-std::vector<Region> parts() {
+std::vector<Region> row_parts() {
   return {
       box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),
       box({3, 5, 41}, {1, 2, 0}, {2, 3, 41}),
@@ -25,8 +25,8 @@ std::vector<Region> parts() {
 }
 
 template <typename T>
-struct Outputs {
-  Outputs(int64_t rows, int64_t n) : sum(rows * n), y(rows * n), mean(rows), rstd(rows) {}
+struct NormOutputs {
+  NormOutputs(int64_t rows, int64_t n) : sum(rows * n), y(rows * n), mean(rows), rstd(rows) {}
   GuardedOutput<T> sum;
   GuardedOutput<T> y;
   Output mean;
@@ -55,7 +55,7 @@ Doubles expected_sum(const Floats& branch, const Floats& residual, const BranchD
 
 TEST(ResidualNorm, IsTheNormOfTheSum) {
   const OnDevice<StepState> state({.step = 0x300000002ULL});
-  for (const Region& region : parts()) {
+  for (const Region& region : row_parts()) {
     const int64_t n = region.extent[region.dims - 1];
     const int64_t rows = rows_of(region);
     const auto branch = random_floats("branch", rows * n);
@@ -64,20 +64,20 @@ TEST(ResidualNorm, IsTheNormOfTheSum) {
     const auto beta = random_floats("beta", n);
     for (const float p : {0.0F, 0.1F, 0.5F}) {
       SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const BranchDropout dropout{region, p, kKey, state.get()};
-      Outputs<float> out(rows, n);
-      Outputs<float> norm(rows, n);
+      const BranchDropout dropout{region, p, kBranchKey, state.get()};
+      NormOutputs<float> out(rows, n);
+      NormOutputs<float> norm(rows, n);
       run([&](Stream& stream) {
         residual_norm(stream, branch.data(), residual.data(), dropout, gamma.data(), beta.data(),
                       out.sum.data(), out.y.data(), out.mean.data(), out.rstd.data(), rows, n,
-                      kEps);
+                      kNormEps);
       });
       expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
                    "sum");
       const Floats sum = out.sum.values();
       run([&](Stream& stream) {
         layer_norm_forward(stream, sum.data(), gamma.data(), beta.data(), norm.y.data(),
-                           norm.mean.data(), norm.rstd.data(), rows, n, kEps);
+                           norm.mean.data(), norm.rstd.data(), rows, n, kNormEps);
       });
       expect_close(out.y, to_doubles(norm.y.values()), 32.0 * kEpsilon, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
@@ -96,16 +96,16 @@ TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
   const Floats gamma(static_cast<size_t>(n), 1.0F);
   const Floats beta(static_cast<size_t>(n), 0.5F);
   for (const float p : {0.0F, 0.25F}) {
-    const BranchDropout dropout{region, p, kKey, state.get()};
-    Outputs<float> beside(rows, n);
-    Outputs<float> on_branch(rows, n);
-    Outputs<float> on_residual(rows, n);
+    const BranchDropout dropout{region, p, kBranchKey, state.get()};
+    NormOutputs<float> beside(rows, n);
+    NormOutputs<float> on_branch(rows, n);
+    NormOutputs<float> on_residual(rows, n);
     Output changed_branch(branch);
     Output changed_residual(residual);
     run([&](Stream& stream) {
-      const auto norm = [&](const float* b, const float* r, float* sum, Outputs<float>& out) {
+      const auto norm = [&](const float* b, const float* r, float* sum, NormOutputs<float>& out) {
         residual_norm(stream, b, r, dropout, gamma.data(), beta.data(), sum, out.y.data(),
-                      out.mean.data(), out.rstd.data(), rows, n, kEps);
+                      out.mean.data(), out.rstd.data(), rows, n, kNormEps);
       };
       norm(branch.data(), residual.data(), beside.sum.data(), beside);
       norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
@@ -126,7 +126,7 @@ TYPED_TEST_SUITE(ResidualNormIn16Bits, SixteenBits);
 TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
   constexpr double kRelative = Rounding<TypeParam>::kRelative;
   const OnDevice<StepState> state({.step = 7});
-  for (const Region& region : parts()) {
+  for (const Region& region : row_parts()) {
     const int64_t n = region.extent[region.dims - 1];
     const int64_t rows = rows_of(region);
     const Numbers<TypeParam> branch(random_floats("branch", rows * n));
@@ -135,20 +135,20 @@ TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
     const Numbers<TypeParam> beta(random_floats("beta", n));
     for (const float p : {0.0F, 0.1F}) {
       SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const BranchDropout dropout{region, p, kKey, state.get()};
-      Outputs<TypeParam> out(rows, n);
+      const BranchDropout dropout{region, p, kBranchKey, state.get()};
+      NormOutputs<TypeParam> out(rows, n);
       run([&](Stream& stream) {
         residual_norm(stream, branch.narrow.data(), residual.narrow.data(), dropout,
                       gamma.narrow.data(), beta.narrow.data(), out.sum.data(), out.y.data(),
-                      out.mean.data(), out.rstd.data(), rows, n, kEps);
+                      out.mean.data(), out.rstd.data(), rows, n, kNormEps);
       });
       expect_close(out.sum, expected_sum(branch.wide, residual.wide, dropout, state->step),
                    kRelative, "sum");
       const Numbers<TypeParam> sum(out.sum.values());
-      Outputs<float> norm(rows, n);
+      NormOutputs<float> norm(rows, n);
       run([&](Stream& stream) {
         layer_norm_forward(stream, sum.wide.data(), gamma.wide.data(), beta.wide.data(),
-                           norm.y.data(), norm.mean.data(), norm.rstd.data(), rows, n, kEps);
+                           norm.y.data(), norm.mean.data(), norm.rstd.data(), rows, n, kNormEps);
       });
       expect_close(out.y, to_doubles(norm.y.values()), kRelative, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");

@@ -5,17 +5,14 @@
 #include <vector>
 
 #include "graph/text.h"
-#include "program/memory.h"
-#include "program/verify.h"
-#include "sample.h"
+#include "verified_program.h"
 
 namespace hidup {
 namespace {
 
-using Names = std::vector<std::string>;
-
-Program lowered(const std::string& operations, int64_t ranks = 1,
-                const std::string& strategy = "dp") {
+// x [4, 6, 8] and what reads it.
+Program residual_program(const std::string& operations, int64_t ranks = 1,
+                         const std::string& strategy = "dp") {
   const Graph graph = parse_graph(R"(graph residual
 input tokens : i32[4, 6]
 input targets : i32[4, 6]
@@ -26,93 +23,77 @@ parameter beta : f32[8] = zeros
 x = embedding(tokens, table)
 )" + operations,
                                   "residual");
-  Program program =
-      lower(graph, named_strategy(strategy, graph, {{"ranks", ranks}}), sample_options(1));
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
-  }
-  return program;
-}
-
-// Of the forward pass.
-Names opcodes(const Program& program) {
-  Names names;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.phase == Phase::forward) {
-      names.emplace_back(name_of(instruction.opcode));
-    }
-  }
-  return names;
-}
-
-const Instruction& find(const Program& program, Opcode opcode) {
-  return *std::ranges::find(program.instructions, opcode, &Instruction::opcode);
+  return verified_program(graph, named_strategy(strategy, graph, {{"ranks", ranks}}));
 }
 
 TEST(FuseResidual, DropoutSumAndNorm) {
-  const Program program = lowered(R"(f = matmul(x, w)
+  const Program program = residual_program(R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 y = layer_norm(s, gamma, beta)
 loss = cross_entropy(y, targets)
 )");
-  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul", "residual_norm", "cross_entropy"}));
-  const Instruction& norm = find(program, Opcode::residual_norm);
-  const Instruction& backward = find(program, Opcode::layer_norm_backward);
-  EXPECT_EQ(norm.inputs[0], find(program, Opcode::matmul).outputs[0]);
-  EXPECT_EQ(norm.inputs[1], find(program, Opcode::embedding).outputs[0]);
+  EXPECT_EQ(forward_opcodes(program),
+            (Names{"embedding", "matmul", "residual_norm", "cross_entropy"}));
+  const Instruction& norm = find_opcode(program, Opcode::residual_norm);
+  const Instruction& backward = find_opcode(program, Opcode::layer_norm_backward);
+  EXPECT_EQ(norm.inputs[0], find_opcode(program, Opcode::matmul).outputs[0]);
+  EXPECT_EQ(norm.inputs[1], find_opcode(program, Opcode::embedding).outputs[0]);
   EXPECT_EQ(program.value(norm.inputs[2]).name, "gamma");
   EXPECT_EQ(program.value(norm.inputs[3]).name, "beta");
   EXPECT_EQ(norm.outputs,
-            (std::vector<ValueId>{find(program, Opcode::cross_entropy).inputs[0],
+            (std::vector<ValueId>{find_opcode(program, Opcode::cross_entropy).inputs[0],
                                   backward.inputs[0], backward.inputs[2], backward.inputs[3]}));
   EXPECT_EQ(norm.attributes.at("p"), 0.25);
-  EXPECT_EQ(norm.purpose, find(program, Opcode::dropout).purpose);  // that of the backward pass
+  EXPECT_EQ(norm.purpose,
+            find_opcode(program, Opcode::dropout).purpose);  // that of the backward pass
   EXPECT_EQ(norm.purpose, "dropout/d");
 }
 
 TEST(FuseResidual, SumAndNorm) {
-  const Program program = lowered(R"(f = matmul(x, w)
+  const Program program = residual_program(R"(f = matmul(x, w)
 s = add(x, f)
 y = layer_norm(s, gamma, beta)
 loss = cross_entropy(y, targets)
 )");
-  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul", "residual_norm", "cross_entropy"}));
-  const Instruction& norm = find(program, Opcode::residual_norm);
-  EXPECT_EQ(norm.inputs[0], find(program, Opcode::matmul).outputs[0]);
-  EXPECT_EQ(norm.inputs[1], find(program, Opcode::embedding).outputs[0]);
+  EXPECT_EQ(forward_opcodes(program),
+            (Names{"embedding", "matmul", "residual_norm", "cross_entropy"}));
+  const Instruction& norm = find_opcode(program, Opcode::residual_norm);
+  EXPECT_EQ(norm.inputs[0], find_opcode(program, Opcode::matmul).outputs[0]);
+  EXPECT_EQ(norm.inputs[1], find_opcode(program, Opcode::embedding).outputs[0]);
   EXPECT_EQ(norm.attributes.at("p"), 0.0);
 }
 
 // The sum goes on, as in models that normalize before a branch.
 TEST(FuseResidual, TheSumMayBeReadByOthers) {
-  const Program program = lowered(R"(f = matmul(x, w)
+  const Program program = residual_program(R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 y = layer_norm(s, gamma, beta)
 t = add(s, y)
 loss = cross_entropy(t, targets)
 )");
-  EXPECT_EQ(opcodes(program),
+  EXPECT_EQ(forward_opcodes(program),
             (Names{"embedding", "matmul", "residual_norm", "add", "cross_entropy"}));
-  EXPECT_EQ(find(program, Opcode::add).inputs[0], find(program, Opcode::residual_norm).outputs[1]);
+  EXPECT_EQ(find_opcode(program, Opcode::add).inputs[0],
+            find_opcode(program, Opcode::residual_norm).outputs[1]);
 }
 
 TEST(FuseResidual, WhatDropoutLeavesStaysWhereOthersReadIt) {
-  const Program program = lowered(R"(f = matmul(x, w)
+  const Program program = residual_program(R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 y = layer_norm(s, gamma, beta)
 t = add(y, d)
 loss = cross_entropy(t, targets)
 )");
-  EXPECT_EQ(opcodes(program),
+  EXPECT_EQ(forward_opcodes(program),
             (Names{"embedding", "matmul", "dropout", "residual_norm", "add", "cross_entropy"}));
 }
 
 TEST(FuseResidual, OnlyWhatFollowsDirectly) {
   EXPECT_EQ(
-      opcodes(lowered(R"(f = matmul(x, w)
+      forward_opcodes(residual_program(R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 r = relu(s)
@@ -121,12 +102,12 @@ loss = cross_entropy(y, targets)
 )")),
       (Names{"embedding", "matmul", "dropout", "add", "relu", "layer_norm", "cross_entropy"}));
   // The parameters of the norm come in between.
-  const Names names = opcodes(lowered(R"(f = matmul(x, w)
+  const Names names = forward_opcodes(residual_program(R"(f = matmul(x, w)
 s = add(x, f)
 y = layer_norm(s, gamma, beta)
 loss = cross_entropy(y, targets)
 )",
-                                      2, "fsdp"));
+                                                       2, "fsdp"));
   EXPECT_EQ(std::ranges::count(names, "residual_norm"), 0);
   EXPECT_EQ(std::ranges::count(names, "layer_norm"), 1);
 }

@@ -6,15 +6,11 @@
 #include <vector>
 
 #include "graph/text.h"
-#include "program/memory.h"
-#include "program/verify.h"
-#include "sample.h"
 #include "sharding/rules.h"
+#include "verified_program.h"
 
 namespace hidup {
 namespace {
-
-using Names = std::vector<std::string>;
 
 // A product x w + b of x [4, 6, 8], and what reads it.
 Graph graph_with(const std::string& operations, const std::string& parameters = "") {
@@ -29,34 +25,8 @@ parameter b : f32[10] = zeros
                      "fused");
 }
 
-// Of the forward pass.
-Names opcodes(const Program& program) {
-  Names names;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.phase == Phase::forward) {
-      names.emplace_back(name_of(instruction.opcode));
-    }
-  }
-  return names;
-}
-
-const Instruction& find(const Program& program, Opcode opcode) {
-  return *std::ranges::find(program.instructions, opcode, &Instruction::opcode);
-}
-
-Program lowered(const Graph& graph, const Strategy& strategy, bool fuse = true,
-                int64_t bucket_bytes = 1) {
-  LoweringOptions options = sample_options(bucket_bytes);
-  options.fuse = fuse;
-  Program program = lower(graph, strategy, options);
-  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
-    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
-  }
-  return program;
-}
-
 Program on_one_rank(const Graph& graph, bool fuse = true) {
-  return lowered(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
+  return verified_program(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
 }
 
 // On two ranks: every operation by the named rule, parameters whole unless they are told.
@@ -74,7 +44,7 @@ Program on_two_ranks(const Graph& graph, const std::map<std::string, std::string
       parameter.storage = parameter.optimizer_state = {found->second};
     }
   }
-  return lowered(graph, strategy, true, bucket_bytes);
+  return verified_program(graph, strategy, true, bucket_bytes);
 }
 
 TEST(Fuse, AProductTakesInItsBias) {
@@ -83,13 +53,13 @@ y = bias(p, b)
 loss = cross_entropy(y, targets)
 )");
   const Program program = on_one_rank(graph);
-  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul_bias", "cross_entropy"}));
-  const Instruction& product = find(program, Opcode::matmul_bias);
+  EXPECT_EQ(forward_opcodes(program), (Names{"embedding", "matmul_bias", "cross_entropy"}));
+  const Instruction& product = find_opcode(program, Opcode::matmul_bias);
   EXPECT_EQ(product.inputs.size(), 3U);
   EXPECT_EQ(program.value(product.inputs[2]).name, "b");
   EXPECT_EQ(product.outputs,
-            (std::vector<ValueId>{find(program, Opcode::cross_entropy).inputs[0]}));
-  EXPECT_EQ(opcodes(on_one_rank(graph, false)),
+            (std::vector<ValueId>{find_opcode(program, Opcode::cross_entropy).inputs[0]}));
+  EXPECT_EQ(forward_opcodes(on_one_rank(graph, false)),
             (Names{"embedding", "matmul", "bias", "cross_entropy"}));
 }
 
@@ -99,7 +69,8 @@ y = bias(p, b)
 z = relu(y)
 loss = cross_entropy(z, targets)
 )");
-  EXPECT_EQ(opcodes(on_one_rank(graph)), (Names{"embedding", "matmul_bias_relu", "cross_entropy"}));
+  EXPECT_EQ(forward_opcodes(on_one_rank(graph)),
+            (Names{"embedding", "matmul_bias_relu", "cross_entropy"}));
 }
 
 // The backward pass of GELU reads its input.
@@ -110,11 +81,11 @@ z = gelu(y)
 loss = cross_entropy(z, targets)
 )");
   const Program program = on_one_rank(graph);
-  EXPECT_EQ(opcodes(program), (Names{"embedding", "matmul_bias_gelu", "cross_entropy"}));
-  const Instruction& product = find(program, Opcode::matmul_bias_gelu);
+  EXPECT_EQ(forward_opcodes(program), (Names{"embedding", "matmul_bias_gelu", "cross_entropy"}));
+  const Instruction& product = find_opcode(program, Opcode::matmul_bias_gelu);
   ASSERT_EQ(product.outputs.size(), 2U);
-  EXPECT_EQ(product.outputs[0], find(program, Opcode::cross_entropy).inputs[0]);
-  EXPECT_EQ(product.outputs[1], find(program, Opcode::gelu_backward).inputs[0]);
+  EXPECT_EQ(product.outputs[0], find_opcode(program, Opcode::cross_entropy).inputs[0]);
+  EXPECT_EQ(product.outputs[1], find_opcode(program, Opcode::gelu_backward).inputs[0]);
 }
 
 TEST(Fuse, ColumnsMayHaveSeveralDimensions) {
@@ -128,7 +99,7 @@ loss = cross_entropy(z, targets)
 parameter c : f32[2, 3] = zeros
 parameter u : f32[2, 3, 10] = uniform(0.1)
 )");
-  EXPECT_EQ(opcodes(on_one_rank(graph)),
+  EXPECT_EQ(forward_opcodes(on_one_rank(graph)),
             (Names{"embedding", "matmul_bias", "matmul_bias", "cross_entropy"}));
 }
 
@@ -138,7 +109,8 @@ y = bias(p, positions)
 loss = cross_entropy(y, targets)
 )",
                                  "parameter positions : f32[6, 10] = zeros\n");
-  EXPECT_EQ(opcodes(on_one_rank(graph)), (Names{"embedding", "matmul", "bias", "cross_entropy"}));
+  EXPECT_EQ(forward_opcodes(on_one_rank(graph)),
+            (Names{"embedding", "matmul", "bias", "cross_entropy"}));
 }
 
 TEST(Fuse, WhatIsReadTwiceStays) {
@@ -147,7 +119,7 @@ y = bias(p, b)
 z = add(p, y)
 loss = cross_entropy(z, targets)
 )");
-  EXPECT_EQ(opcodes(on_one_rank(product_twice)),
+  EXPECT_EQ(forward_opcodes(on_one_rank(product_twice)),
             (Names{"embedding", "matmul", "bias", "add", "cross_entropy"}));
   const Graph biased_twice = graph_with(R"(p = matmul(x, w)
 y = bias(p, b)
@@ -155,7 +127,7 @@ r = relu(y)
 z = add(y, r)
 loss = cross_entropy(z, targets)
 )");
-  EXPECT_EQ(opcodes(on_one_rank(biased_twice)),
+  EXPECT_EQ(forward_opcodes(on_one_rank(biased_twice)),
             (Names{"embedding", "matmul_bias", "relu", "add", "cross_entropy"}));
 }
 
@@ -169,7 +141,7 @@ TEST(Fuse, APartialSumIsNotFusedBeforeItIsWhole) {
   const Program program = on_two_ranks(
       graph_with(kBiased),
       {{"x", "column"}, {"p", "row"}, {"y", "batch"}, {"z", "batch"}, {"loss", "batch"}});
-  const Names names = opcodes(program);
+  const Names names = forward_opcodes(program);
   EXPECT_EQ(std::ranges::count(names, "matmul"), 1);
   EXPECT_EQ(std::ranges::count(names, "bias"), 1);
   EXPECT_EQ(std::ranges::count(names, "relu"), 1);
@@ -180,7 +152,7 @@ TEST(Fuse, ALocalPieceOfTheBiasIsCutOutBefore) {
       graph_with(kBiased),
       {{"x", "replicate"}, {"p", "column"}, {"y", "column"}, {"z", "column"}, {"loss", "batch"}},
       {{"w", Placement::shard(1)}});
-  const Names names = opcodes(program);
+  const Names names = forward_opcodes(program);
   const auto product = std::ranges::find(names, "matmul_bias_relu");
   ASSERT_NE(product, names.end());
   EXPECT_EQ(*std::prev(product), "slice");
@@ -192,11 +164,11 @@ TEST(Fuse, NotWhereTheBiasIsGatheredInBetween) {
       {"x", "batch"}, {"p", "batch"}, {"y", "batch"}, {"z", "batch"}, {"loss", "batch"}};
   const std::map<std::string, Placement> stored = {{"w", Placement::shard(0)},
                                                    {"b", Placement::shard(0)}};
-  EXPECT_EQ(opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored)),
+  EXPECT_EQ(forward_opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored)),
             (Names{"embedding", "all_gather", "matmul", "all_gather", "bias", "relu",
                    "cross_entropy", "all_reduce"}));
   // In one bucket with the weight it comes before.
-  EXPECT_EQ(opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored, 1 << 20)),
+  EXPECT_EQ(forward_opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored, 1 << 20)),
             (Names{"embedding", "all_gather", "matmul_bias_relu", "cross_entropy", "all_reduce"}));
 }
 
@@ -204,7 +176,7 @@ TEST(Fuse, EveryMicrobatchByItself) {
   const Graph graph = graph_with(kBiased);
   Strategy strategy = named_strategy("dp", graph, {{"ranks", 1}});
   strategy.microbatches = 2;
-  EXPECT_EQ(opcodes(lowered(graph, strategy)),
+  EXPECT_EQ(forward_opcodes(verified_program(graph, strategy)),
             (Names{"embedding", "matmul_bias_relu", "cross_entropy", "embedding",
                    "matmul_bias_relu", "cross_entropy"}));
 }
@@ -231,8 +203,8 @@ TEST(Fuse, SavesBytesAndNoFlops) {
 TEST(Fuse, TakesNoMoreMemory) {
   const Graph graph = build_model(sample_deck(), 31);
   const Strategy strategy = named_strategy("megatron", graph, {{"ranks", 2}});
-  EXPECT_EQ(plan_memory(lowered(graph, strategy, true), 0).bytes,
-            plan_memory(lowered(graph, strategy, false), 0).bytes);
+  EXPECT_EQ(plan_memory(verified_program(graph, strategy, true), 0).bytes,
+            plan_memory(verified_program(graph, strategy, false), 0).bytes);
 }
 
 }  // namespace

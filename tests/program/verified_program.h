@@ -1,0 +1,45 @@
+// Programs that the verifier lets pass, and what is in them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "program/memory.h"
+#include "program/verify.h"
+#include "sample.h"
+
+namespace hidup {
+
+using Names = std::vector<std::string>;
+
+inline Program verified_program(const Graph& graph, const Strategy& strategy, bool fuse = true,
+                                int64_t bucket_bytes = 1) {
+  LoweringOptions options = sample_options(bucket_bytes);
+  options.fuse = fuse;
+  Program program = lower(graph, strategy, options);
+  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+  }
+  return program;
+}
+
+// Of the forward pass.
+inline Names forward_opcodes(const Program& program) {
+  Names names;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == Phase::forward) {
+      names.emplace_back(name_of(instruction.opcode));
+    }
+  }
+  return names;
+}
+
+// The first.
+inline const Instruction& find_opcode(const Program& program, Opcode opcode) {
+  return *std::ranges::find(program.instructions, opcode, &Instruction::opcode);
+}
+
+}  // namespace hidup
