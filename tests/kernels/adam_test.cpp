@@ -9,7 +9,7 @@ constexpr AdamOptions kAdam = {0.9F, 0.999F, 1e-8F, 0.0F, false};
 constexpr AdamOptions kAdamWithDecay = {0.9F, 0.99F, 1e-6F, 0.1F, false};
 constexpr AdamOptions kAdamW = {0.8F, 0.95F, 1e-8F, 0.1F, true};
 
-struct Reference {
+struct AdamReference {
   Doubles p;
   Doubles m;
   Doubles v;
@@ -44,7 +44,7 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
       Output p(initial);
       Output m(zeros);
       Output v(zeros);
-      Reference expected{to_doubles(initial), to_doubles(zeros), to_doubles(zeros)};
+      AdamReference expected{to_doubles(initial), to_doubles(zeros), to_doubles(zeros)};
       for (int step = 1; step <= 20; ++step) {
         const OnDevice<StepState> state({.step = static_cast<uint64_t>(step),
                                          .learning_rate = 0.01F * static_cast<float>(step)});
