@@ -2,6 +2,9 @@
 add_library(hidup_options INTERFACE)
 # -Wrestrict reports std::string operations that are right (GCC 12, bug 105329).
 set(warnings -Wall -Wextra -Wshadow -Wno-restrict -Wno-missing-field-initializers)
+if(CMAKE_UNITY_BUILD)  # a source that another includes is taken for a header there
+  list(APPEND warnings -Wno-subobject-linkage)
+endif()
 if(HIDUP_WERROR)
   list(APPEND warnings -Werror)
 endif()

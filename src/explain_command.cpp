@@ -107,9 +107,9 @@ void print_rows(const std::string& title, const std::vector<Row>& rows, bool tim
   }
 }
 
-class Report {
+class Printout {
  public:
-  Report(const Subject& subject, const Strategy& strategy, const Forecast& step)
+  Printout(const Subject& subject, const Strategy& strategy, const Forecast& step)
       : subject_(subject),
         strategy_(strategy),
         step_(step),
@@ -228,7 +228,7 @@ int explain(const ExplainOptions& options) {
   const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
   annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
 
-  const Report report(subject, strategy, step);
+  const Printout report(subject, strategy, step);
   const std::vector<Candidate> candidates = best_of_each_name(found, subject, costs);
   if (options.json) {
     Json json = plan_json(subject, strategy);

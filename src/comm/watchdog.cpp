@@ -22,10 +22,10 @@
 namespace hidup {
 namespace {
 
-constexpr double kPeriod = 0.05;   // seconds between two looks
-constexpr double kAnswer = 1.0;    // rank 0 waits so long for the other ranks to say where they are
-constexpr double kPatience = 5.0;  // a rank that told rank 0 waits so long for the end
-constexpr double kAbort = 2.0;     // a group may take so long to abort
+constexpr double kLookPeriod = 0.05;  // seconds between two looks
+constexpr double kAnswer = 1.0;  // rank 0 waits so long for the other ranks to say where they are
+constexpr double kEndPatience = 5.0;  // a rank that told rank 0 waits so long for the end
+constexpr double kAbort = 2.0;        // a group may take so long to abort
 
 // What ranks tell each other, by the tag of the message.
 enum Tag { kReport = 1, kQuestion = 2, kAnswers = 3 };
@@ -178,7 +178,7 @@ class Watchdog::Thread {
         look();
         listen();
         conclude();
-        std::this_thread::sleep_for(std::chrono::duration<double>(kPeriod));
+        std::this_thread::sleep_for(std::chrono::duration<double>(kLookPeriod));
       }
     } catch (const Error& error) {
       abort_all_ranks(error.code(), error.what());
@@ -188,7 +188,7 @@ class Watchdog::Thread {
   // Tells rank 0 what is wrong here, once; ends all ranks alone where that does not help.
   void look() {
     if (told_) {
-      if (monotonic_seconds() - *told_ > kPatience) {
+      if (monotonic_seconds() - *told_ > kEndPatience) {
         end(problem_.failure.empty() ? explain({{rank_, problem_}}) : problem_.failure);
       }
       return;

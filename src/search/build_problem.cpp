@@ -46,14 +46,6 @@ void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
   parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
 }
 
-// The dimension in which a parameter is stored in parts: the first that every rank gets a part of,
-// or else the longest.
-Placement storage_shard(const Shape& shape, int64_t ranks) {
-  const auto enough = std::ranges::find_if(shape, [&](int64_t n) { return n >= ranks; });
-  const auto dim = enough != shape.end() ? enough : std::ranges::max_element(shape);
-  return Placement::shard(static_cast<int>(dim - shape.begin()));
-}
-
 const Hints kNoHints;
 
 class Builder {

@@ -132,13 +132,6 @@ class TensorParallel {
   std::vector<std::string> rules_;
 };
 
-// The first dimension that every rank gets a part of, or else the longest.
-Placement storage_shard(const Shape& shape, int64_t ranks) {
-  const auto enough = std::ranges::find_if(shape, [&](int64_t n) { return n >= ranks; });
-  const auto dim = enough != shape.end() ? enough : std::ranges::max_element(shape);
-  return Placement::shard(static_cast<int>(dim - shape.begin()));
-}
-
 // Per parameter, where it lies as the first operation that reads it uses it: nothing is gathered.
 std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy) {
   std::vector<Layout> layouts(graph.tensors().size());

@@ -8,9 +8,9 @@
 namespace hidup {
 namespace {
 
-constexpr size_t kLongestPeriod = 4;  // blocks after which a front may repeat
-constexpr double kRounding = 1e-9;    // of the seconds that a block takes
-constexpr double kSettled = 1e-6;     // likewise
+constexpr size_t kLongestFrontPeriod = 4;  // blocks after which a front may repeat
+constexpr double kPaceRounding = 1e-9;     // of the seconds that a block takes
+constexpr double kSettled = 1e-6;          // likewise
 
 double fastest(const Front& front) {
   double seconds = std::numeric_limits<double>::infinity();
@@ -112,7 +112,7 @@ size_t Sweep::skip(const Repeat& repeat, size_t block) {
     return times * length;
   }
   snapshots_.push_front({.block = block, .front = front_});
-  if (snapshots_.size() > kLongestPeriod) {
+  if (snapshots_.size() > kLongestFrontPeriod) {
     snapshots_.pop_back();
   }
   return 0;
@@ -124,7 +124,7 @@ Sweep::Period Sweep::period(const Snapshot& before, size_t block) const {
     return {};
   }
   Period period{.blocks = block - before.block, .seconds = fastest(front_) - fastest(old)};
-  const double tolerance = kRounding * std::abs(period.seconds);
+  const double tolerance = kPaceRounding * std::abs(period.seconds);
   double growth = 0.0;
   const auto same = [&](auto number) {
     return grown_alike(old, front_, tolerance, number, growth) && std::abs(growth) <= tolerance;
@@ -151,7 +151,7 @@ Sweep::Period Sweep::period(const Snapshot& before, size_t block) const {
 }
 
 Sweep::Period Sweep::estimate(size_t block) const {
-  if (snapshots_.size() < kLongestPeriod || front_.members.empty()) {
+  if (snapshots_.size() < kLongestFrontPeriod || front_.members.empty()) {
     return {};
   }
   const Front& last = snapshots_[0].front;

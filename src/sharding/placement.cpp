@@ -136,6 +136,12 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
   return region;
 }
 
+Placement storage_shard(const Shape& shape, int64_t ranks) {
+  const auto enough = std::ranges::find_if(shape, [&](int64_t n) { return n >= ranks; });
+  const auto dim = enough != shape.end() ? enough : std::ranges::max_element(shape);
+  return Placement::shard(static_cast<int>(dim - shape.begin()));
+}
+
 Shape shape_of(const Region& region) {
   return {region.extent, region.extent + region.dims};
 }

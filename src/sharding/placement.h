@@ -50,6 +50,9 @@ std::string to_string(const Placement& placement);  // "R", "S(0)", "S(0)@0" (fi
 std::string to_string(const Layout& layout);        // "S(0) R"
 // The inverse of to_string(Placement); none where the text is not a placement.
 std::optional<Placement> parse_placement(std::string_view text);
+// Where a parameter of this shape is stored in parts: in the first dimension that each of so many
+// ranks gets a part of, or else in the longest. The shape has at least one dimension.
+Placement storage_shard(const Shape& shape, int64_t ranks);
 
 // Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to extent; extent % parts
 // of them have one more, from part `first` on and around. A part may be empty.

@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-Profile sample() {
+Profile sample_profile() {
   return {
       .key = {.build = "0.1 abc",
               .device = "cpu \"fast\", 2 thread(s)",
@@ -39,7 +39,7 @@ std::string message_of(const std::string& text) {
 }
 
 std::string edited(std::string_view from, std::string_view to) {
-  std::string text = print_profile(sample());
+  std::string text = print_profile(sample_profile());
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
@@ -47,25 +47,25 @@ std::string edited(std::string_view from, std::string_view to) {
 
 // Times of f32 are written as they were before there were other types.
 TEST(Profile, KnowsElementTypes) {
-  Profile profile = sample();
+  Profile profile = sample_profile();
   profile.operations[0].work.dtype = DType::bf16;
   const std::string text = print_profile(profile);
   const Profile read = parse_profile(text, "p.yaml");
   EXPECT_EQ(read.operations[0].work.dtype, DType::bf16);
   EXPECT_EQ(read.operations[1].work.dtype, DType::f32);
   EXPECT_EQ(print_profile(read), text);
-  EXPECT_EQ(print_profile(sample()).find("dtype"), std::string::npos);
+  EXPECT_EQ(print_profile(sample_profile()).find("dtype"), std::string::npos);
   EXPECT_NE(message_of(edited("seconds: 0.001}", "seconds: 0.001, dtype: i32}"))
                 .find("dtype: expected f32, bf16 or f16, found i32"),
             std::string::npos);
 }
 
 TEST(Profile, IsReadAsItWasWritten) {
-  const std::string text = print_profile(sample());
+  const std::string text = print_profile(sample_profile());
   const Profile read = parse_profile(text, "p.yaml");
   EXPECT_EQ(print_profile(read), text);
-  EXPECT_EQ(read.key.device, sample().key.device);
-  EXPECT_EQ(read.key.hosts, sample().key.hosts);
+  EXPECT_EQ(read.key.device, sample_profile().key.device);
+  EXPECT_EQ(read.key.hosts, sample_profile().key.hosts);
   ASSERT_EQ(read.operations.size(), 2U);
   EXPECT_EQ(read.operations[1].opcode, Opcode::adam);
   EXPECT_EQ(read.operations[0].work.sizes, (std::vector<int64_t>{10, 20, 30}));
@@ -76,7 +76,7 @@ TEST(Profile, IsReadAsItWasWritten) {
 }
 
 TEST(Profile, OfOneRankHasNoCollectives) {
-  Profile profile = sample();
+  Profile profile = sample_profile();
   profile.collectives.clear();
   EXPECT_TRUE(parse_profile(print_profile(profile), "p.yaml").collectives.empty());
 }
@@ -100,7 +100,7 @@ TEST(Profile, MistakesAreToldWithTheirPlace) {
 }
 
 TEST(Profile, FitsOnlyWhatItWasMeasuredFor) {
-  const ProfileKey key = sample().key;
+  const ProfileKey key = sample_profile().key;
   EXPECT_EQ(profile_mismatch(key, key), "");
   const auto differs = [&](auto change) {
     ProfileKey other = key;

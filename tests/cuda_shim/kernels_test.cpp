@@ -7,7 +7,7 @@
 namespace cuda_shim {
 namespace {
 
-constexpr unsigned kAll = 0xFFFFFFFFU;
+constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
 __device__ int thread_of_block() {
   return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
@@ -79,14 +79,14 @@ TEST(Kernels, TheOrderOfThreadsAndBlocksChangesFromLaunchToLaunch) {
 __global__ void shuffle_kernel(int* out) {
   const int i = thread_of_block();
   int* mine = out + i * 8;
-  mine[0] = __shfl_sync(kAll, i, 5);
-  mine[1] = __shfl_sync(kAll, i, 9, 8);  // lane 1 of every eight
-  mine[2] = __shfl_up_sync(kAll, i, 3);
-  mine[3] = __shfl_up_sync(kAll, i, 3, 16);
-  mine[4] = __shfl_down_sync(kAll, i, 2);
-  mine[5] = __shfl_down_sync(kAll, i, 2, 4);
-  mine[6] = __shfl_xor_sync(kAll, i, 16);
-  mine[7] = static_cast<int>(__shfl_xor_sync(kAll, static_cast<double>(i) + 0.5, 1) * 2.0);
+  mine[0] = __shfl_sync(kAllLanes, i, 5);
+  mine[1] = __shfl_sync(kAllLanes, i, 9, 8);  // lane 1 of every eight
+  mine[2] = __shfl_up_sync(kAllLanes, i, 3);
+  mine[3] = __shfl_up_sync(kAllLanes, i, 3, 16);
+  mine[4] = __shfl_down_sync(kAllLanes, i, 2);
+  mine[5] = __shfl_down_sync(kAllLanes, i, 2, 4);
+  mine[6] = __shfl_xor_sync(kAllLanes, i, 16);
+  mine[7] = static_cast<int>(__shfl_xor_sync(kAllLanes, static_cast<double>(i) + 0.5, 1) * 2.0);
 }
 
 TEST(Kernels, ShufflesReadOtherLanes) {
@@ -115,8 +115,8 @@ __global__ void halves_kernel(unsigned* votes, int* sums) {
     sums[i - 16] = sum;
   }
   __syncwarp();
-  if (__any_sync(kAll, i == 40 ? 1 : 0) != 0 || __all_sync(kAll, i < 31 ? 1 : 0) != 0 ||
-      __all_sync(kAll, i < 32 ? 1 : 0) == 0) {
+  if (__any_sync(kAllLanes, i == 40 ? 1 : 0) != 0 || __all_sync(kAllLanes, i < 31 ? 1 : 0) != 0 ||
+      __all_sync(kAllLanes, i < 32 ? 1 : 0) == 0) {
     votes[0] = 0;
   }
 }

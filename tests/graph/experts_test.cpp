@@ -106,12 +106,12 @@ TEST(Experts, FlopsAreThoseOfFullBuffers) {
   EXPECT_DOUBLE_EQ(flops_of(graph, "counts"), 5.0 * 6 * 2);  // per choice
 }
 
-struct Wrong {
+struct WrongUse {
   const char* statements;
   const char* message;
 };
 
-class WrongExperts : public testing::TestWithParam<Wrong> {};
+class WrongExperts : public testing::TestWithParam<WrongUse> {};
 
 TEST_P(WrongExperts, AreRefusedWithTheReason) {
   EXPECT_NO_THROW(experts_and(""));
@@ -128,76 +128,81 @@ TEST_P(WrongExperts, AreRefusedWithTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     DTypes, WrongExperts,
     testing::Values(
-        Wrong{"a = embedding(gates, table)\n", "a: expected tokens of i32, found gates of f32"},
-        Wrong{"input b : f32[5, 6]\na = cross_entropy(y, b)\n",
-              "a: expected targets of i32, found b of f32"},
-        Wrong{"a = relu(tokens)\n", "a: expected x of f32, found tokens of i32"},
-        Wrong{"a = add(routing, routing)\n", "a: expected a of f32, found routing of i32"},
-        Wrong{"a = combine(back, routing, routing)\n",
-              "a: expected weights of f32, found routing of i32"},
-        Wrong{"input b : i32[5, 6, 8]\na = dispatch(b, routing)\n",
-              "a: expected x of f32, found b of i32"},
-        Wrong{"input b : i32[5, 6, 3]\na = route(b) {capacity=1}\n",
-              "a: expected logits of f32, found b of i32"},
-        Wrong{"input b : i32[5, 6, 3]\na = gate(b, routing)\n",
-              "a: expected logits of f32, found b of i32"}));
+        WrongUse{"a = embedding(gates, table)\n", "a: expected tokens of i32, found gates of f32"},
+        WrongUse{"input b : f32[5, 6]\na = cross_entropy(y, b)\n",
+                 "a: expected targets of i32, found b of f32"},
+        WrongUse{"a = relu(tokens)\n", "a: expected x of f32, found tokens of i32"},
+        WrongUse{"a = add(routing, routing)\n", "a: expected a of f32, found routing of i32"},
+        WrongUse{"a = combine(back, routing, routing)\n",
+                 "a: expected weights of f32, found routing of i32"},
+        WrongUse{"input b : i32[5, 6, 8]\na = dispatch(b, routing)\n",
+                 "a: expected x of f32, found b of i32"},
+        WrongUse{"input b : i32[5, 6, 3]\na = route(b) {capacity=1}\n",
+                 "a: expected logits of f32, found b of i32"},
+        WrongUse{"input b : i32[5, 6, 3]\na = gate(b, routing)\n",
+                 "a: expected logits of f32, found b of i32"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Routings, WrongExperts,
     testing::Values(
         // What looks like a routing, but no route operation made it.
-        Wrong{"a = gate(logits, gates)\n", "a: gates is not a routing"},
-        Wrong{"a = expert_counts(logits)\n", "a: logits is not a routing"},
-        Wrong{"input b : i32[5, 6, 2]\na = dispatch(x, b)\n", "a: b is not a routing"},
-        Wrong{"input b : i32[5, 6, 2]\na = combine(back, b, gates)\n", "a: b is not a routing"},
+        WrongUse{"a = gate(logits, gates)\n", "a: gates is not a routing"},
+        WrongUse{"a = expert_counts(logits)\n", "a: logits is not a routing"},
+        WrongUse{"input b : i32[5, 6, 2]\na = dispatch(x, b)\n", "a: b is not a routing"},
+        WrongUse{"input b : i32[5, 6, 2]\na = combine(back, b, gates)\n", "a: b is not a routing"},
         // Counts of something else, or of a routing with another capacity.
-        Wrong{"a = expert_matmul(buffer, up, routing)\n",
-              "a: routing does not count the slots of buffer"},
-        Wrong{"input b : i32[5, 3]\na = expert_bias(product, up.bias, b)\n",
-              "a: b does not count the slots of product"},
-        Wrong{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
-              "a = expert_matmul(buffer, up, counts.b)\n",
-              "a: counts.b does not count the slots of buffer"},
-        Wrong{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
-              "a = expert_bias(product, up.bias, counts.b)\n",
-              "a: counts.b does not count the slots of product"},
+        WrongUse{"a = expert_matmul(buffer, up, routing)\n",
+                 "a: routing does not count the slots of buffer"},
+        WrongUse{"input b : i32[5, 3]\na = expert_bias(product, up.bias, b)\n",
+                 "a: b does not count the slots of product"},
+        WrongUse{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
+                 "a = expert_matmul(buffer, up, counts.b)\n",
+                 "a: counts.b does not count the slots of buffer"},
+        WrongUse{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
+                 "a = expert_bias(product, up.bias, counts.b)\n",
+                 "a: counts.b does not count the slots of product"},
         // A buffer, or attributes, of another capacity or number of experts.
-        Wrong{"routing.b = route(logits) {capacity=2, choices=2}\n"
-              "a = combine(back, routing.b, gates)\n",
-              "of the routing's experts and capacity"},
-        Wrong{"parameter r : f32[8, 4] = zeros\nl = matmul(x, r)\n"
-              "routing.b = route(l) {capacity=4, choices=2}\na = combine(back, routing.b, gates)\n",
-              "of the routing's experts and capacity"},
-        Wrong{"parameter r : f32[8, 4] = zeros\nl = matmul(x, r)\na = gate(l, routing)\n",
-              "a: expected logits[batch, sequence, experts] and routing"},
-        Wrong{"a = dispatch(x, routing) {capacity=5}\n", "a: capacity is 5, but 4 in the routing"},
-        Wrong{"a = gate(logits, routing) {experts=2}\n", "a: experts is 2, but 3 in the routing"},
-        Wrong{"a = expert_counts(routing) {experts=4}\n",
-              "a: experts is 4, but 3 in the routing"}));
+        WrongUse{"routing.b = route(logits) {capacity=2, choices=2}\n"
+                 "a = combine(back, routing.b, gates)\n",
+                 "of the routing's experts and capacity"},
+        WrongUse{
+            "parameter r : f32[8, 4] = zeros\nl = matmul(x, r)\n"
+            "routing.b = route(l) {capacity=4, choices=2}\na = combine(back, routing.b, gates)\n",
+            "of the routing's experts and capacity"},
+        WrongUse{"parameter r : f32[8, 4] = zeros\nl = matmul(x, r)\na = gate(l, routing)\n",
+                 "a: expected logits[batch, sequence, experts] and routing"},
+        WrongUse{"a = dispatch(x, routing) {capacity=5}\n",
+                 "a: capacity is 5, but 4 in the routing"},
+        WrongUse{"a = gate(logits, routing) {experts=2}\n",
+                 "a: experts is 2, but 3 in the routing"},
+        WrongUse{"a = expert_counts(routing) {experts=4}\n",
+                 "a: experts is 4, but 3 in the routing"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, WrongExperts,
     testing::Values(
-        Wrong{"a = route(logits)\n", "a: expected a capacity of at least 1, found 0"},
-        Wrong{"a = route(logits) {capacity=1.5}\n", "expected a capacity of at least 1, found 1.5"},
-        Wrong{"a = route(logits) {capacity=1, choices=3}\n", "expected choices of 1 or 2, found 3"},
-        Wrong{"a = route(logits) {capacity=1, choices=4}\n", "logits[batch, sequence, experts]"},
-        Wrong{"a = route(up.bias) {capacity=1}\n", "logits[batch, sequence, experts]"},
-        Wrong{"a = dispatch(table, routing)\n", "x[batch, sequence, width] and routing"},
-        Wrong{"parameter w : f32[3, 9, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
-              "x[batch, experts, capacity, k], weight[experts, k, n]"},
-        Wrong{"parameter w : f32[2, 8, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
-              "x[batch, experts, capacity, k], weight[experts, k, n]"},
-        Wrong{"a = expert_matmul(x, up, counts)\n", "does not count the slots of x"},
-        Wrong{"parameter b : f32[3, 8] = zeros\na = expert_bias(product, b, counts)\n",
-              "bias[experts, n]"},
-        Wrong{"parameter b : f32[10] = zeros\na = expert_bias(product, b, counts)\n",
-              "bias[experts, n]"},
-        Wrong{"a = combine(x, routing, gates)\n", "buffer[batch, experts, capacity, width]"},
-        Wrong{"a = combine(back, routing, x)\n", "weights like it"},
-        Wrong{"a = expert_counts(routing, x)\n", "expert_counts takes 1 input(s), found 2"},
-        Wrong{"a = expert_counts(routing) {choices=1}\n",
-              "expert_counts has no attribute choices"}));
+        WrongUse{"a = route(logits)\n", "a: expected a capacity of at least 1, found 0"},
+        WrongUse{"a = route(logits) {capacity=1.5}\n",
+                 "expected a capacity of at least 1, found 1.5"},
+        WrongUse{"a = route(logits) {capacity=1, choices=3}\n",
+                 "expected choices of 1 or 2, found 3"},
+        WrongUse{"a = route(logits) {capacity=1, choices=4}\n", "logits[batch, sequence, experts]"},
+        WrongUse{"a = route(up.bias) {capacity=1}\n", "logits[batch, sequence, experts]"},
+        WrongUse{"a = dispatch(table, routing)\n", "x[batch, sequence, width] and routing"},
+        WrongUse{"parameter w : f32[3, 9, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
+                 "x[batch, experts, capacity, k], weight[experts, k, n]"},
+        WrongUse{"parameter w : f32[2, 8, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
+                 "x[batch, experts, capacity, k], weight[experts, k, n]"},
+        WrongUse{"a = expert_matmul(x, up, counts)\n", "does not count the slots of x"},
+        WrongUse{"parameter b : f32[3, 8] = zeros\na = expert_bias(product, b, counts)\n",
+                 "bias[experts, n]"},
+        WrongUse{"parameter b : f32[10] = zeros\na = expert_bias(product, b, counts)\n",
+                 "bias[experts, n]"},
+        WrongUse{"a = combine(x, routing, gates)\n", "buffer[batch, experts, capacity, width]"},
+        WrongUse{"a = combine(back, routing, x)\n", "weights like it"},
+        WrongUse{"a = expert_counts(routing, x)\n", "expert_counts takes 1 input(s), found 2"},
+        WrongUse{"a = expert_counts(routing) {choices=1}\n",
+                 "expert_counts has no attribute choices"}));
 
 }  // namespace
 }  // namespace hidup

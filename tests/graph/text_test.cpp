@@ -45,12 +45,12 @@ TEST(GraphText, HashFollowsTheText) {
   EXPECT_NE(graph_hash(graph), graph_hash(parse_graph(other, "other.graph")));
 }
 
-struct Wrong {
+struct WrongText {
   const char* text;
   const char* message;
 };
 
-class WrongGraph : public testing::TestWithParam<Wrong> {};
+class WrongGraph : public testing::TestWithParam<WrongText> {};
 
 TEST_P(WrongGraph, IsRefusedWithItsPlace) {
   try {
@@ -66,37 +66,39 @@ TEST_P(WrongGraph, IsRefusedWithItsPlace) {
 INSTANTIATE_TEST_SUITE_P(
     All, WrongGraph,
     testing::Values(
-        Wrong{"", "expected `graph NAME`"}, Wrong{"graph g\n", "at least one operation"},
-        Wrong{"input a : f32[2]\n", "g:1:1: expected `graph NAME` first"},
-        Wrong{"graph g\ngraph h\n", "g:2:1: a file holds one graph"},
-        Wrong{"graph g\ninput a : f64[2]\n", "g:2:11: unknown type f64"},
-        Wrong{"graph g\ninput a : f32[2, x]\n", "g:2:18: expected a number"},
-        Wrong{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
-        Wrong{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
-        Wrong{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
-        Wrong{"graph g\nparameter w : i32[2] = ones\n", "g:2:15: a parameter is f32, bf16 or f16"},
-        Wrong{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
-        Wrong{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
-        Wrong{"graph g\ninput a : f32[2]\nb = relu(a, a)\n", "g:3:1: b: relu takes 1 input(s)"},
-        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) : f32[3]\n", "g:3:15: b is f32[2]"},
-        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n", "relu has no attribute p"},
-        Wrong{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
-        Wrong{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
-        Wrong{"graph g\nparameter w : f32[2] = uniform(0)\n", "g:2:32: expected a bound above 0"},
-        Wrong{"graph g\nparameter w : f32[2] = normal(0)\n",
-              "g:2:31: expected a standard deviation above 0"},
-        Wrong{"graph g\nparameter w : f32[2] = normal\n", "g:2:30: expected '('"},
-        Wrong{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
-        Wrong{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
-              "g:3:1: b: expected p from 0 to below 1, found 1"},
-        Wrong{"graph g\ninput a : f32[2]\nb = layer_norm(a, a, a) {epsilon=0}\n",
-              "g:3:1: b: expected epsilon above 0, found 0"},
-        Wrong{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
-              "g:3:1: b: expected causal 0 or 1, found 2"},
-        Wrong{"graph g\ninput a : f32[2, 3]\nb = matmul(a, a) {transposed=0.5}\n",
-              "g:3:1: b: expected transposed 0 or 1, found 0.5"},
-        Wrong{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
-              "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
+        WrongText{"", "expected `graph NAME`"}, WrongText{"graph g\n", "at least one operation"},
+        WrongText{"input a : f32[2]\n", "g:1:1: expected `graph NAME` first"},
+        WrongText{"graph g\ngraph h\n", "g:2:1: a file holds one graph"},
+        WrongText{"graph g\ninput a : f64[2]\n", "g:2:11: unknown type f64"},
+        WrongText{"graph g\ninput a : f32[2, x]\n", "g:2:18: expected a number"},
+        WrongText{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
+        WrongText{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
+        WrongText{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
+        WrongText{"graph g\nparameter w : i32[2] = ones\n",
+                  "g:2:15: a parameter is f32, bf16 or f16"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
+        WrongText{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relu(a, a)\n", "g:3:1: b: relu takes 1 input(s)"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relu(a) : f32[3]\n", "g:3:15: b is f32[2]"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n", "relu has no attribute p"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
+        WrongText{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
+        WrongText{"graph g\nparameter w : f32[2] = uniform(0)\n",
+                  "g:2:32: expected a bound above 0"},
+        WrongText{"graph g\nparameter w : f32[2] = normal(0)\n",
+                  "g:2:31: expected a standard deviation above 0"},
+        WrongText{"graph g\nparameter w : f32[2] = normal\n", "g:2:30: expected '('"},
+        WrongText{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
+        WrongText{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
+                  "g:3:1: b: expected p from 0 to below 1, found 1"},
+        WrongText{"graph g\ninput a : f32[2]\nb = layer_norm(a, a, a) {epsilon=0}\n",
+                  "g:3:1: b: expected epsilon above 0, found 0"},
+        WrongText{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
+                  "g:3:1: b: expected causal 0 or 1, found 2"},
+        WrongText{"graph g\ninput a : f32[2, 3]\nb = matmul(a, a) {transposed=0.5}\n",
+                  "g:3:1: b: expected transposed 0 or 1, found 0.5"},
+        WrongText{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
+                  "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
 
 }  // namespace
 }  // namespace hidup

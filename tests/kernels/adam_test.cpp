@@ -14,7 +14,7 @@ constexpr AdamOptions kAdam = {0.9F, 0.999F, 1e-8F, 0.0F, false};
 constexpr AdamOptions kAdamWithDecay = {0.9F, 0.99F, 1e-6F, 0.1F, false};
 constexpr AdamOptions kAdamW = {0.8F, 0.95F, 1e-8F, 0.1F, true};
 
-struct Reference {
+struct AdamReference {
   Doubles p;
   Doubles m;
   Doubles v;
@@ -52,8 +52,8 @@ struct Trained {
   Output p, m, v;
 };
 
-void update(const std::vector<AdamPart>& parts, const AdamOptions& options, const StepState& state,
-            float scale, int threads = 1) {
+void update_all(const std::vector<AdamPart>& parts, const AdamOptions& options,
+                const StepState& state, float scale, int threads = 1) {
   const OnDevice<StepState> state_there(state);
   const OnDevice<float> scale_there(scale);
   run(
@@ -63,7 +63,7 @@ void update(const std::vector<AdamPart>& parts, const AdamOptions& options, cons
       threads);
 }
 
-void expect_near(const Trained& seen, const Reference& expected, double tolerance) {
+void expect_near(const Trained& seen, const AdamReference& expected, double tolerance) {
   expect_close(seen.m, expected.m, tolerance, "m");
   expect_close(seen.v, expected.v, tolerance, "v");
   expect_close(seen.p, expected.p, tolerance, "p");
@@ -75,13 +75,13 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
       const auto initial = random_floats("p", n);
       Trained trained(initial);
       const Doubles zeros(static_cast<size_t>(n), 0.0);
-      Reference expected{to_doubles(initial), zeros, zeros};
+      AdamReference expected{to_doubles(initial), zeros, zeros};
       for (int step = 1; step <= 20; ++step) {
         const float lr = 0.01F * static_cast<float>(step);
         const float scale = step % 2 == 0 ? 1.0F : 0.25F;
         const auto gradient = random_floats("g" + std::to_string(step), n);
-        update({trained.with(gradient)}, options,
-               {.step = static_cast<uint64_t>(step), .learning_rate = lr}, scale);
+        update_all({trained.with(gradient)}, options,
+                   {.step = static_cast<uint64_t>(step), .learning_rate = lr}, scale);
         expected.update(gradient, static_cast<double>(scale), static_cast<double>(lr), step,
                         options);
         expect_near(trained, expected, 8.0 * kEpsilon * step);
@@ -95,7 +95,7 @@ TEST(Adam, UpdatesManyParts) {
   for (const AdamOptions& options : {kAdamWithDecay, kAdamW}) {
     std::vector<std::unique_ptr<Trained>> trained;
     std::vector<Floats> gradients;
-    std::vector<Reference> expected;
+    std::vector<AdamReference> expected;
     for (int64_t i = 0; i < 150; ++i) {
       const int64_t n = i % 7 == 3 ? 0 : i % 50 == 20 ? 5000 + i : 1 + 37 * i % 1100;
       const auto initial = random_floats("p" + std::to_string(i), n);
@@ -115,7 +115,7 @@ TEST(Adam, UpdatesManyParts) {
       of_part.weight_decay = decays ? options.weight_decay : 0.0F;
       expected[i].update(gradients[i], 0.5, 0.25, 1, of_part);
     }
-    update(parts, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
+    update_all(parts, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
     for (size_t i = 0; i < trained.size(); ++i) {
       expect_near(*trained[i], expected[i], 8.0 * kEpsilon);
     }
@@ -126,7 +126,7 @@ TEST(Adam, FirstStepMovesByTheLearningRate) {
   // With zero moments, m/sqrt(v) is the sign of the gradient, whatever its size.
   const Floats gradient = {1e-3F, -50.0F, 0.0F};
   Trained trained(Floats(3, 1.0F));
-  update({trained.with(gradient)}, kAdam, {.step = 1, .learning_rate = 0.5F}, 1.0F);
+  update_all({trained.with(gradient)}, kAdam, {.step = 1, .learning_rate = 0.5F}, 1.0F);
   EXPECT_NEAR(static_cast<double>(trained.p[0]), 0.5, 1e-5);
   EXPECT_NEAR(static_cast<double>(trained.p[1]), 1.5, 1e-5);
   EXPECT_EQ(trained.p[2], 1.0F);
@@ -157,17 +157,18 @@ TEST(Adam, SkipsAStepWhoseGradientsOverflow) {
   const Floats finite = {1.0F, 2.0F};
   Trained trained(Floats{1.0F, 2.0F});
   options.skips = true;
-  update({trained.with(gradient)}, options, {.step = 1, .learning_rate = 0.25F}, kNan);
+  update_all({trained.with(gradient)}, options, {.step = 1, .learning_rate = 0.25F}, kNan);
   EXPECT_EQ(trained.p.values(), (Floats{1.0F, 2.0F}));
   EXPECT_EQ(trained.m.values(), (Floats{0.0F, 0.0F}));
   EXPECT_EQ(trained.v.values(), (Floats{0.0F, 0.0F}));
-  update({trained.with(finite)}, options, {.step = 2, .learning_rate = 0.25F, .skipped = 1}, 0.5F);
+  update_all({trained.with(finite)}, options, {.step = 2, .learning_rate = 0.25F, .skipped = 1},
+             0.5F);
   Trained first(Floats{1.0F, 2.0F});
-  update({first.with(finite)}, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
+  update_all({first.with(finite)}, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
   EXPECT_EQ(trained.p.values(), first.p.values());
   EXPECT_NE(trained.p[0], 1.0F);
   options.skips = false;
-  update({trained.with(finite)}, options, {.step = 3, .learning_rate = 0.25F}, kNan);
+  update_all({trained.with(finite)}, options, {.step = 3, .learning_rate = 0.25F}, kNan);
   EXPECT_TRUE(std::isnan(trained.p[0]));
 }
 
@@ -177,7 +178,8 @@ TEST(Adam, HasTheSameBitsForAnyTeam) {
   const auto gradient = random_floats("g", n);
   expect_same_bits([&](int threads) {
     Trained trained(initial);
-    update({trained.with(gradient)}, kAdamW, {.step = 3, .learning_rate = 0.01F}, 0.5F, threads);
+    update_all({trained.with(gradient)}, kAdamW, {.step = 3, .learning_rate = 0.01F}, 0.5F,
+               threads);
     Floats all;
     append(all, trained.p);
     append(all, trained.m);

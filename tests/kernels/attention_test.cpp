@@ -5,19 +5,19 @@
 namespace hidup::kernels::testing {
 namespace {
 
-struct Reference {
+struct AttentionReference {
   Doubles y;
   Doubles lse;
 };
 
 // The definition, query by query.
-Reference reference(const Doubles& qkv, const AttentionSize& size, bool causal) {
+AttentionReference reference(const Doubles& qkv, const AttentionSize& size, bool causal) {
   const auto [batch, sequence, heads, head] = size;
   const auto at = [&](int64_t b, int64_t s, int64_t which, int64_t h) {
     return qkv.data() + (((b * sequence + s) * 3 + which) * heads + h) * head;
   };
-  Reference result{Doubles(static_cast<size_t>(batch * sequence * heads * head), 0.0),
-                   Doubles(static_cast<size_t>(batch * heads * sequence), 0.0)};
+  AttentionReference result{Doubles(static_cast<size_t>(batch * sequence * heads * head), 0.0),
+                            Doubles(static_cast<size_t>(batch * heads * sequence), 0.0)};
   for (int64_t query = 0; query < batch * heads * sequence; ++query) {
     const int64_t b = query / sequence / heads;
     const int64_t h = query / sequence % heads;
@@ -43,8 +43,8 @@ Reference reference(const Doubles& qkv, const AttentionSize& size, bool causal) 
   return result;
 }
 
-struct Outputs {
-  explicit Outputs(const AttentionSize& s)
+struct AttentionOutputs {
+  explicit AttentionOutputs(const AttentionSize& s)
       : y(s.batch * s.sequence * s.heads * s.head),
         lse(s.batch * s.heads * s.sequence),
         dqkv(3 * s.batch * s.sequence * s.heads * s.head) {}
@@ -53,8 +53,8 @@ struct Outputs {
   Output dqkv;
 };
 
-void both_passes(const Floats& qkv, const Floats& dy, Outputs& out, const AttentionSize& size,
-                 bool causal, int threads) {
+void both_passes(const Floats& qkv, const Floats& dy, AttentionOutputs& out,
+                 const AttentionSize& size, bool causal, int threads) {
   run(
       [&](Stream& stream) {
         attention_forward(stream, qkv.data(), out.y.data(), out.lse.data(), size, causal);
@@ -80,9 +80,9 @@ TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
       const int64_t n = size.batch * size.sequence * size.heads * size.head;
       const auto qkv = random_floats("qkv", 3 * n);
       const auto dy = random_floats("dy", n);
-      Outputs out(size);
+      AttentionOutputs out(size);
       both_passes(qkv, dy, out, size, causal, 1);
-      const Reference expected = reference(to_doubles(qkv), size, causal);
+      const AttentionReference expected = reference(to_doubles(qkv), size, causal);
       expect_close(out.y, expected.y, 64.0 * kEpsilon, "y");
       expect_close(out.lse, expected.lse, 64.0 * kEpsilon, "lse");
       const Doubles weights = to_doubles(dy);
@@ -103,7 +103,7 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
                       200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
                       0.0F,   0.0F, -100.0F, 0.0F, 5.0F, 6.0F};
   const Floats dy(6, 1.0F);
-  Outputs out(size);
+  AttentionOutputs out(size);
   both_passes(qkv, dy, out, size, false, 1);
   EXPECT_FLOAT_EQ(out.y[2], 3.0F);
   EXPECT_FLOAT_EQ(out.y[3], 4.0F);
@@ -120,7 +120,7 @@ TEST(Attention, HasTheSameBitsForAnyTeam) {
   const auto dy = random_floats("dy", n);
   for (const bool causal : {false, true}) {
     expect_same_bits([&](int threads) {
-      Outputs out(size);
+      AttentionOutputs out(size);
       both_passes(qkv, dy, out, size, causal, threads);
       Floats all;
       append(all, out.y);

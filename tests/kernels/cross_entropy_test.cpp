@@ -5,7 +5,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr float kScale = 0.125F;
+constexpr float kLossScale = 0.125F;
 
 // The state of a step whose loss is not scaled.
 const StepState* unscaled() {
@@ -24,16 +24,16 @@ double reference(const Doubles& logits, const Ints& targets, Doubles* lse) {
     lse->push_back(std::log(sum));
     loss += std::log(sum) - logits[r * vocab + static_cast<size_t>(targets[r])];
   }
-  return static_cast<double>(kScale) * loss;
+  return static_cast<double>(kLossScale) * loss;
 }
 
-struct Case {
+struct CrossEntropyCase {
   int64_t rows;
   int64_t vocab;
 };
 
 TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
-  for (const auto& [rows, vocab] : {Case{0, 7}, {1, 1}, {5, 7}, {33, 259}, {2, 3001}}) {
+  for (const auto& [rows, vocab] : {CrossEntropyCase{0, 7}, {1, 1}, {5, 7}, {33, 259}, {2, 3001}}) {
     const auto logits = random_floats("logits", rows * vocab, 3.0);
     const auto targets = random_tokens("targets", rows, vocab);
     Output lse(rows);
@@ -44,12 +44,12 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
     run([&, rows = rows, vocab = vocab](Stream& s) {
       const float* x = logits.data();
       const int32_t* t = targets.data();
-      cross_entropy_forward(s, x, t, lse.data(), loss.data(), rows, vocab, kScale, false);
-      cross_entropy_forward(s, x, t, lse.data(), added.data(), rows, vocab, kScale, true);
-      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kScale,
+      cross_entropy_forward(s, x, t, lse.data(), loss.data(), rows, vocab, kLossScale, false);
+      cross_entropy_forward(s, x, t, lse.data(), added.data(), rows, vocab, kLossScale, true);
+      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kLossScale,
                              unscaled());
       cross_entropy_backward(s, in_place.data(), t, lse.data(), in_place.data(), rows, vocab, 0,
-                             kScale, unscaled());
+                             kLossScale, unscaled());
     });
     Doubles expected_lse;
     const double expected = reference(to_doubles(logits), targets, &expected_lse);
@@ -169,11 +169,11 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     Output added(Floats{2.5F});
     run([&, rows = rows](Stream& s) {
       cross_entropy_forward(s, logits.data(), targets.data(), whole_lse.data(), whole_loss.data(),
-                            rows, vocab, kScale, false);
+                            rows, vocab, kLossScale, false);
       cross_entropy_backward(s, logits.data(), targets.data(), whole_lse.data(),
-                             whole_dlogits.data(), rows, vocab, 0, kScale, unscaled());
-      cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), parts, rows, kScale, false);
-      cross_entropy_merge(s, stats.data(), lse.data(), added.data(), parts, rows, kScale, true);
+                             whole_dlogits.data(), rows, vocab, 0, kLossScale, unscaled());
+      cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), parts, rows, kLossScale, false);
+      cross_entropy_merge(s, stats.data(), lse.data(), added.data(), parts, rows, kLossScale, true);
     });
     const auto expected = static_cast<double>(whole_loss[0]);
     expect_close(lse, to_doubles(whole_lse.values()), 4.0 * kEpsilon, "lse");
@@ -184,7 +184,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
       Output dlogits(static_cast<int64_t>(part.size()));
       run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
         cross_entropy_backward(s, part.data(), targets.data(), whole_lse.data(), dlogits.data(),
-                               rows, end - begin, begin, kScale, unscaled());
+                               rows, end - begin, begin, kLossScale, unscaled());
       });
       EXPECT_EQ(dlogits.values(), part_of(whole_dlogits.values(), vocab, cuts[p], cuts[p + 1]));
     }
@@ -225,7 +225,7 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
     Output loss(1);
     run(
         [&](Stream& s) {
-          cross_entropy_merge(s, all.data(), lse.data(), loss.data(), 2, rows, kScale, false);
+          cross_entropy_merge(s, all.data(), lse.data(), loss.data(), 2, rows, kLossScale, false);
         },
         threads);
     append(all, lse);
@@ -246,9 +246,9 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
     run(
         [&](Stream& s) {
           cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), rows,
-                                vocab, kScale, false);
+                                vocab, kLossScale, false);
           cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), rows,
-                                 vocab, 0, kScale, unscaled());
+                                 vocab, 0, kLossScale, unscaled());
         },
         threads);
     Floats all;

@@ -5,12 +5,12 @@
 namespace hidup::kernels::testing {
 namespace {
 
-struct Case {
+struct DispatchCase {
   RouteSize route;
   int64_t width;
 };
 
-DispatchSize whole(const Case& c) {
+DispatchSize whole(const DispatchCase& c) {
   return {c.route.batch,    c.route.sequence, c.route.choices, c.route.experts, 0,
           c.route.capacity, c.width};
 }
@@ -66,8 +66,8 @@ Doubles combined(const Doubles& buffer, const Ints& routing, const Doubles& weig
   return y;
 }
 
-struct Inputs {
-  explicit Inputs(const DispatchSize& size)
+struct DispatchInputs {
+  explicit DispatchInputs(const DispatchSize& size)
       : x(random_floats("x", token_elements(size))),
         buffer(random_floats("buffer", buffer_elements(size))),
         weights(random_floats("weights", entries_of(size))),
@@ -79,8 +79,8 @@ struct Inputs {
   Floats dy;
 };
 
-struct Outputs {
-  explicit Outputs(const DispatchSize& size)
+struct DispatchOutputs {
+  explicit DispatchOutputs(const DispatchSize& size)
       : buffer(buffer_elements(size)),
         dx(token_elements(size)),
         y(token_elements(size)),
@@ -95,8 +95,8 @@ struct Outputs {
 };
 
 // `buffer`: in.buffer, or the part of it that size describes.
-void all_passes(const Inputs& in, const Floats& buffer, const Ints& routing, Outputs& out,
-                const DispatchSize& size, int threads = 1) {
+void all_passes(const DispatchInputs& in, const Floats& buffer, const Ints& routing,
+                DispatchOutputs& out, const DispatchSize& size, int threads = 1) {
   run(
       [&](Stream& s) {
         const int32_t* r = routing.data();
@@ -109,19 +109,19 @@ void all_passes(const Inputs& in, const Floats& buffer, const Ints& routing, Out
       threads);
 }
 
-const Case kCases[] = {
+const DispatchCase kDispatchCases[] = {
     {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5}, {{3, 17, 5, 2, 4}, 37},  // some are dropped
     {{2, 33, 4, 2, 20}, 67}, {{1, 2, 1, 2, 4}, 3},  // one expert as both choices
     {{4, 40, 3, 2, 30}, 5},  {{2, 9, 4, 2, 0}, 3}, {{0, 5, 3, 1, 2}, 4},
     {{2, 0, 3, 2, 2}, 4},    {{2, 5, 3, 2, 2}, 0}};
 
 TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {
-  for (const Case& c : kCases) {
+  for (const DispatchCase& c : kDispatchCases) {
     SCOPED_TRACE(::testing::Message() << c.route.sequence << " " << c.route.experts);
     const DispatchSize size = whole(c);
     const auto routing = random_routing(c.route);
-    const Inputs in(size);
-    Outputs out(size);
+    const DispatchInputs in(size);
+    DispatchOutputs out(size);
     all_passes(in, in.buffer, routing, out, size);
     const Doubles x = to_doubles(in.x);
     const Doubles buffer = to_doubles(in.buffer);
@@ -142,8 +142,8 @@ TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {
 TEST(Dispatch, DroppedTokensAreZeros) {
   const DispatchSize size = {1, 2, 1, 1, 0, 1, 2};
   const Ints routing = {0, -1};
-  const Inputs in(size);
-  Outputs out(size);
+  const DispatchInputs in(size);
+  DispatchOutputs out(size);
   all_passes(in, in.buffer, routing, out, size);
   EXPECT_EQ(out.buffer.values(), (Floats{in.x[0], in.x[1]}));
   for (const Output* of_tokens : {&out.dx, &out.y}) {
@@ -167,11 +167,12 @@ Floats experts_of(const Floats& buffer, const DispatchSize& size, int64_t first,
 }
 
 TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
-  for (const Case& c : {Case{{3, 17, 5, 2, 4}, 37}, Case{{2, 33, 5, 1, 20}, 6}}) {
+  for (const DispatchCase& c :
+       {DispatchCase{{3, 17, 5, 2, 4}, 37}, DispatchCase{{2, 33, 5, 1, 20}, 6}}) {
     const DispatchSize all = whole(c);
     const auto routing = random_routing(c.route);
-    const Inputs in(all);
-    Outputs expected(all);
+    const DispatchInputs in(all);
+    DispatchOutputs expected(all);
     all_passes(in, in.buffer, routing, expected, all);
     Doubles dx(expected.dx.size(), 0.0);
     Doubles y(expected.y.size(), 0.0);
@@ -180,7 +181,7 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
       DispatchSize size = all;
       size.first_expert = first;
       size.experts = last - first;
-      Outputs out(size);
+      DispatchOutputs out(size);
       all_passes(in, experts_of(in.buffer, all, first, last), routing, out, size);
       EXPECT_EQ(out.buffer.values(), experts_of(expected.buffer.values(), all, first, last));
       EXPECT_EQ(out.dbuffer.values(), experts_of(expected.dbuffer.values(), all, first, last));
@@ -199,12 +200,12 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
 }
 
 TEST(Dispatch, HasTheSameBitsForAnyTeam) {
-  const Case c = {{3, 65, 7, 2, 17}, 131};
+  const DispatchCase c = {{3, 65, 7, 2, 17}, 131};
   const DispatchSize size = whole(c);
   const auto routing = random_routing(c.route);
-  const Inputs in(size);
+  const DispatchInputs in(size);
   expect_same_bits([&](int threads) {
-    Outputs out(size);
+    DispatchOutputs out(size);
     all_passes(in, in.buffer, routing, out, size, threads);
     Floats all;
     for (const Output* output : {&out.buffer, &out.dx, &out.y, &out.dbuffer, &out.dweights}) {

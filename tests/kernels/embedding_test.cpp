@@ -5,7 +5,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr float kScale = 1.75F;
+constexpr float kEmbeddingScale = 1.75F;
 
 TEST(Embedding, ForwardPicksScaledRows) {
   for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}, {300, 9, 5}}) {
@@ -13,12 +13,13 @@ TEST(Embedding, ForwardPicksScaledRows) {
     const auto table = random_floats("table", size.vocab * size.hidden);
     Output y(size.tokens * size.hidden);
     run([&](Stream& stream) {
-      embedding_forward(stream, tokens.data(), table.data(), y.data(), size, kScale);
+      embedding_forward(stream, tokens.data(), table.data(), y.data(), size, kEmbeddingScale);
     });
     for (int64_t i = 0; i < size.tokens * size.hidden; ++i) {
       const int64_t token = tokens[static_cast<size_t>(i / size.hidden)];
-      ASSERT_EQ(y[static_cast<size_t>(i)],
-                kScale * table[static_cast<size_t>(token * size.hidden + i % size.hidden)]);
+      ASSERT_EQ(
+          y[static_cast<size_t>(i)],
+          kEmbeddingScale * table[static_cast<size_t>(token * size.hidden + i % size.hidden)]);
     }
   }
 }
@@ -33,13 +34,15 @@ TEST(Embedding, BackwardAddsPerToken) {
     for (int64_t i = 0; i < size.tokens * size.hidden; ++i) {
       const int64_t token = tokens[static_cast<size_t>(i / size.hidden)];
       expected[static_cast<size_t>(token * size.hidden + i % size.hidden)] +=
-          static_cast<double>(kScale) * static_cast<double>(dy[static_cast<size_t>(i)]);
+          static_cast<double>(kEmbeddingScale) * static_cast<double>(dy[static_cast<size_t>(i)]);
     }
     Output fresh(size.vocab * size.hidden);
     Output added(before);
     run([&](Stream& stream) {
-      embedding_backward(stream, tokens.data(), dy.data(), fresh.data(), size, kScale, false);
-      embedding_backward(stream, tokens.data(), dy.data(), added.data(), size, kScale, true);
+      embedding_backward(stream, tokens.data(), dy.data(), fresh.data(), size, kEmbeddingScale,
+                         false);
+      embedding_backward(stream, tokens.data(), dy.data(), added.data(), size, kEmbeddingScale,
+                         true);
     });
     expect_close(fresh, expected, 100.0 * kEpsilon, "dtable");
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -58,8 +61,8 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
   Output y(whole.tokens * whole.hidden);
   Output dtable(whole.vocab * whole.hidden);
   run([&](Stream& s) {
-    embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kScale);
-    embedding_backward(s, tokens.data(), dy.data(), dtable.data(), whole, kScale, false);
+    embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kEmbeddingScale);
+    embedding_backward(s, tokens.data(), dy.data(), dtable.data(), whole, kEmbeddingScale, false);
   });
   Floats sum(y.size(), 0.0F);
   Floats all_dtable;
@@ -70,8 +73,9 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
     Output part_y(whole.tokens * whole.hidden);
     Output part_dtable(size.vocab * whole.hidden);
     run([&](Stream& s) {
-      embedding_forward(s, tokens.data(), part, part_y.data(), size, kScale);
-      embedding_backward(s, tokens.data(), dy.data(), part_dtable.data(), size, kScale, false);
+      embedding_forward(s, tokens.data(), part, part_y.data(), size, kEmbeddingScale);
+      embedding_backward(s, tokens.data(), dy.data(), part_dtable.data(), size, kEmbeddingScale,
+                         false);
     });
     for (size_t i = 0; i < sum.size(); ++i) {
       sum[i] += part_y[i];
@@ -90,7 +94,8 @@ TEST(Embedding, GradientHasTheSameBitsForAnyTeam) {
     Output dtable(size.vocab * size.hidden);
     run(
         [&](Stream& stream) {
-          embedding_backward(stream, tokens.data(), dy.data(), dtable.data(), size, kScale, false);
+          embedding_backward(stream, tokens.data(), dy.data(), dtable.data(), size, kEmbeddingScale,
+                             false);
         },
         threads);
     return dtable.values();

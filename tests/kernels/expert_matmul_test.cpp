@@ -54,8 +54,8 @@ void for_each_product(const Ints& counts, const ExpertSize& size, Visit visit) {
   }
 }
 
-struct Inputs {
-  explicit Inputs(const ExpertSize& size)
+struct ExpertInputs {
+  explicit ExpertInputs(const ExpertSize& size)
       : counts(random_counts(size)),
         x(random_rows("x", counts, size, size.k, kProductsUnused)),
         dy(random_rows("dy", counts, size, size.n, kProductsUnused)),
@@ -73,8 +73,8 @@ struct Inputs {
   Floats dw;  // before something is added
 };
 
-struct Outputs {
-  Outputs(const ExpertSize& size, const Inputs& in)
+struct ExpertOutputs {
+  ExpertOutputs(const ExpertSize& size, const ExpertInputs& in)
       : y(rows_of(size) * size.n),
         dx(rows_of(size) * size.k),
         dw(size.experts * size.k * size.n),
@@ -94,7 +94,8 @@ struct Outputs {
   Output dbias_added;
 };
 
-void all_passes(const Inputs& in, Outputs& out, const ExpertSize& size, int threads = 1) {
+void all_passes(const ExpertInputs& in, ExpertOutputs& out, const ExpertSize& size,
+                int threads = 1) {
   run(
       [&](Stream& s) {
         const int32_t* counts = in.counts.data();
@@ -137,8 +138,8 @@ TEST(ExpertMatmul, AgreesWithDouble) {
   for (const ExpertSize& size : kSizes) {
     SCOPED_TRACE(::testing::Message() << size.batch << "x" << size.experts << "x" << size.capacity
                                       << " " << size.k << " " << size.n);
-    const Inputs in(size);
-    Outputs out(size, in);
+    const ExpertInputs in(size);
+    ExpertOutputs out(size, in);
     all_passes(in, out, size);
     Doubles y(out.y.size(), 0.0);
     Doubles dx(out.dx.size(), 0.0);
@@ -166,8 +167,8 @@ TEST(ExpertMatmul, AgreesWithDouble) {
 // One step of the gradients' definition: the loss is the sum of dy * y over the rows in use.
 TEST(ExpertMatmul, GradientsAreTheDifferences) {
   const ExpertSize size = {3, 4, 5, 7, 6};
-  const Inputs in(size);
-  Outputs out(size, in);
+  const ExpertInputs in(size);
+  ExpertOutputs out(size, in);
   all_passes(in, out, size);
   const auto loss = [&](const Doubles& x, const Doubles& w) {
     double sum = 0.0;
@@ -186,8 +187,8 @@ TEST(ExpertMatmul, GradientsAreTheDifferences) {
 
 TEST(ExpertBias, AgreesWithDouble) {
   for (const ExpertSize& size : kSizes) {
-    const Inputs in(size);
-    Outputs out(size, in);
+    const ExpertInputs in(size);
+    ExpertOutputs out(size, in);
     all_passes(in, out, size);
     Doubles y(out.biased.size(), 0.0);
     Doubles dbias(in.bias.size(), 0.0);
@@ -212,9 +213,9 @@ TEST(ExpertBias, AgreesWithDouble) {
 TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
   for (const ExpertSize& size :
        {ExpertSize{3, 4, 37, 33, 130}, {2, 3, 300, 65, 270}, {9, 4, 150, 70, 5}}) {
-    const Inputs in(size);
+    const ExpertInputs in(size);
     expect_same_bits([&](int threads) {
-      Outputs out(size, in);
+      ExpertOutputs out(size, in);
       all_passes(in, out, size, threads);
       Floats all;
       for (const Output* output : {&out.y, &out.dx, &out.dw, &out.dw_added, &out.biased,

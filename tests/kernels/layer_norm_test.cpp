@@ -7,15 +7,15 @@ namespace {
 
 constexpr float kEps = 1e-5F;
 
-struct Reference {
+struct LayerNormReference {
   Doubles y;
   Doubles mean;
   Doubles rstd;
 };
 
-Reference reference(const Doubles& x, const Doubles& gamma, const Doubles& beta) {
+LayerNormReference reference(const Doubles& x, const Doubles& gamma, const Doubles& beta) {
   const size_t n = gamma.size();
-  Reference result;
+  LayerNormReference result;
   for (size_t first = 0; first < x.size(); first += n) {
     double mean = 0.0;
     double variance = 0.0;
@@ -55,8 +55,8 @@ struct Data {
   Floats dy;
 };
 
-struct Outputs {
-  explicit Outputs(const Data& d)
+struct LayerNormOutputs {
+  explicit LayerNormOutputs(const Data& d)
       : y(d.rows * d.n), mean(d.rows), rstd(d.rows), dx(d.rows * d.n), dgamma(d.n), dbeta(d.n) {}
   Output y;
   Output mean;
@@ -66,7 +66,7 @@ struct Outputs {
   Output dbeta;
 };
 
-void both_passes(const Data& d, Outputs& out, int threads) {
+void both_passes(const Data& d, LayerNormOutputs& out, int threads) {
   run(
       [&](Stream& stream) {
         layer_norm_forward(stream, d.x.data(), d.gamma.data(), d.beta.data(), out.y.data(),
@@ -82,9 +82,10 @@ TEST(LayerNorm, ForwardAgreesWithDouble) {
   for (const auto& [rows, n] :
        {std::pair<int64_t, int64_t>{0, 5}, {3, 2}, {5, 37}, {70, 131}, {5, 2053}}) {
     const Data d(rows, n);
-    Outputs out(d);
+    LayerNormOutputs out(d);
     both_passes(d, out, 1);
-    const Reference expected = reference(to_doubles(d.x), to_doubles(d.gamma), to_doubles(d.beta));
+    const LayerNormReference expected =
+        reference(to_doubles(d.x), to_doubles(d.gamma), to_doubles(d.beta));
     expect_close(out.y, expected.y, 64.0 * kEpsilon, "y");
     expect_close(out.mean, expected.mean, 64.0 * kEpsilon, "mean");
     expect_close(out.rstd, expected.rstd, 64.0 * kEpsilon, "rstd");
@@ -94,7 +95,7 @@ TEST(LayerNorm, ForwardAgreesWithDouble) {
 TEST(LayerNorm, GradientsAgreeWithDifferences) {
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 5}, {2, 67}, {70, 33}, {3, 1301}}) {
     const Data d(rows, n);
-    Outputs out(d);
+    LayerNormOutputs out(d);
     both_passes(d, out, 1);
     const Doubles x = to_doubles(d.x);
     const Doubles gamma = to_doubles(d.gamma);
@@ -112,7 +113,7 @@ TEST(LayerNorm, GradientsAgreeWithDifferences) {
 
 TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
   const Data d(70, 33);
-  Outputs out(d);
+  LayerNormOutputs out(d);
   both_passes(d, out, 1);
   const auto before = random_floats("before", d.n);
   Output dx(d.dy);
@@ -131,7 +132,7 @@ TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
 
 TEST(LayerNorm, NoRowsGiveZeroGradients) {
   const Data d(0, 5);
-  Outputs out(d);
+  LayerNormOutputs out(d);
   both_passes(d, out, 1);
   EXPECT_EQ(out.dgamma.values(), Floats(5, 0.0F));
   EXPECT_EQ(out.dbeta.values(), Floats(5, 0.0F));
@@ -150,7 +151,7 @@ TEST(LayerNorm, HasTheSameBitsForAnyTeam) {
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{1501, 67}, {19, 2053}}) {
     const Data d(rows, n);
     expect_same_bits([&](int threads) {
-      Outputs out(d);
+      LayerNormOutputs out(d);
       both_passes(d, out, threads);
       Floats all;
       for (const Output* output :

@@ -5,7 +5,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
+constexpr uint64_t kRouteKey = 0x0123456789ABCDEFULL;
 
 Ints routed(const Floats& logits, const RouteSize& size, int threads = 1) {
   IntOutput routing(size.batch * size.sequence * size.choices);
@@ -15,7 +15,7 @@ Ints routed(const Floats& logits, const RouteSize& size, int threads = 1) {
 
 Ints hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
   IntOutput routing(size.batch * size.sequence * size.choices);
-  run([&](Stream& s) { route_hash(s, routing.data(), tokens, size, kKey); }, threads);
+  run([&](Stream& s) { route_hash(s, routing.data(), tokens, size, kRouteKey); }, threads);
   return routing.values();
 }
 
@@ -88,7 +88,7 @@ TEST(Route, AnInfiniteOrInvalidLogitStillNamesTwoExperts) {
 }
 
 TEST(Route, HashFollowsTheDefinitionInEveryPart) {
-  const RandomStream random{kKey, 0};
+  const RandomStream random{kRouteKey, 0};
   for (const auto& [tokens, experts, choices] :
        {std::tuple<Region, int64_t, int64_t>{box({4, 9}, {0, 0}, {4, 9}), 5, 2},
         {box({4, 9}, {1, 0}, {3, 9}), 5, 2},
@@ -185,7 +185,7 @@ TEST(Route, HasTheSameBitsForAnyTeam) {
     run(
         [&](Stream& s) {
           route_forward(s, logits.data(), routing.data(), size);
-          route_hash(s, by_hash.data(), box({5, 301}, {0, 0}, {5, 301}), size, kKey);
+          route_hash(s, by_hash.data(), box({5, 301}, {0, 0}, {5, 301}), size, kRouteKey);
           expert_counts(s, routing.data(), counts.data(), size.batch, entries, size.capacity, 0,
                         size.experts);
           expert_load(s, routing.data(), load.data(), size.batch * entries, size.experts,

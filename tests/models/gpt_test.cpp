@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-Deck deck_of(double dropout, const MoeDeck& moe = {}) {
+Deck gpt_deck(double dropout, const MoeDeck& moe = {}) {
   Deck deck;
   deck.model = {.family = "gpt",
                 .layers = 2,
@@ -28,7 +28,7 @@ void expect_contains(const Graph& graph, const std::string& expected) {
 
 // Before a residual connection weights start at 0.02 / sqrt(2 layers).
 TEST(Gpt, Parameters) {
-  expect_contains(build_model(deck_of(0.1), 31), R"(graph gpt
+  expect_contains(build_model(gpt_deck(0.1), 31), R"(graph gpt
 
 input tokens : i32[5, 7]
 input targets : i32[5, 7]
@@ -52,7 +52,7 @@ parameter layers.1.norm1.weight : f32[12] = ones
 
 // Norms stand before both halves of a block, and behind the last one; the head is the embedding.
 TEST(Gpt, ABlockAndTheEnds) {
-  const Graph graph = build_model(deck_of(0.1), 31);
+  const Graph graph = build_model(gpt_deck(0.1), 31);
   expect_contains(graph, R"(
 embedding = embedding(tokens, embedding.weight) {scale=1} : f32[5, 7, 12]
 positions = bias(embedding, positions.weight) : f32[5, 7, 12]
@@ -83,7 +83,7 @@ loss = cross_entropy(head, targets) : f32[]
 
 TEST(Gpt, ExpertsHaveGeluToo) {
   const MoeDeck moe = {.experts = 5, .every = 2, .router = "top1", .capacity_factor = 1.0};
-  const Graph graph = build_model(deck_of(0.0, moe), 31);
+  const Graph graph = build_model(gpt_deck(0.0, moe), 31);
   EXPECT_GE(graph.find("layers.0.ffn.gelu"), 0);
   expect_contains(graph, R"(
 layers.1.moe.experts.gelu = gelu(layers.1.moe.experts.up.biased) : f32[5, 5, 2, 20]

@@ -10,9 +10,9 @@ cd "$root"
 # shellcheck source-path=SCRIPTDIR source=../../jobs/environment.sh
 source jobs/environment.sh
 
-# Open MPI unloads its plugins when it ends. Leaks in them can be told from ours only
-# while they are loaded, and by a full walk of the stack.
-export ASAN_OPTIONS=fast_unwind_on_malloc=0:verify_asan_link_order=0
+# Open MPI unloads its plugins when it ends. Leaks in them can be told from ours only while they
+# are loaded.
+export ASAN_OPTIONS=verify_asan_link_order=0
 export LSAN_OPTIONS=suppressions=$root/tests/runs/asan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 # Open MPI synchronizes its threads with atomics of its own, which the sanitizer cannot see.

@@ -16,7 +16,7 @@ namespace {
 
 const Mesh kFour = {{"ranks", 4}};
 
-Graph model(int64_t layers, int64_t experts) {
+Graph deep_model(int64_t layers, int64_t experts) {
   Deck deck = small_deck(layers, experts);
   deck.train.batch = 16;
   return build_model(deck, 1000);
@@ -28,12 +28,13 @@ std::vector<uint64_t> signatures(const Graph& graph) {
 
 TEST(Excerpts, ShallowGraphsAreTakenWhole) {
   for (const int64_t layers : {1, 4, 8}) {
-    EXPECT_TRUE(excerpts_of(model(layers, 4), signatures(model(layers, 4))).empty()) << layers;
+    EXPECT_TRUE(excerpts_of(deep_model(layers, 4), signatures(deep_model(layers, 4))).empty())
+        << layers;
   }
 }
 
 TEST(Excerpts, AreGraphsWithFewerBlocks) {
-  const Graph graph = model(40, 4);
+  const Graph graph = deep_model(40, 4);
   const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
   ASSERT_EQ(excerpts.size(), 2U);
   double weights = 0.0;
@@ -42,7 +43,7 @@ TEST(Excerpts, AreGraphsWithFewerBlocks) {
   for (const Excerpt& excerpt : excerpts) {
     const auto layers = static_cast<int64_t>(
         2 * std::ranges::count(excerpt.graph.ops(), OpKind::combine, &Op::kind));
-    const Graph same = model(layers, 4);
+    const Graph same = deep_model(layers, 4);
     EXPECT_EQ(excerpt.graph.ops().size(), same.ops().size());
     EXPECT_EQ(excerpt.graph.parameter_count(), same.parameter_count());
     EXPECT_LE(layers, 12);
@@ -91,7 +92,7 @@ class DeepStrategies : public testing::TestWithParam<std::string_view> {};
 // end does not repeat with the blocks: fsdp with a batch of 32 is 1.8 % above its memory.)
 TEST_P(DeepStrategies, AreSimulatedByExcerpts) {
   for (const int64_t experts : {0, 4}) {
-    const Graph graph = model(40, experts);
+    const Graph graph = deep_model(40, experts);
     const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));
     ASSERT_FALSE(excerpts.empty());
     for (const int microbatches : {1, 2}) {

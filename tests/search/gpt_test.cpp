@@ -19,7 +19,7 @@ namespace {
 
 const Mesh kTwo = {{"ranks", 2}};
 
-Graph model() {
+Graph gpt_model() {
   Deck deck;
   deck.model = {.family = "gpt", .layers = 2, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
   deck.train.batch = 5;
@@ -46,7 +46,7 @@ std::vector<std::string> collectives_of_table(const Program& program, Phase phas
   return found;
 }
 
-struct Expected {
+struct ExpectedCollectives {
   const char* strategy;
   std::vector<std::string> forward, backward;
   const char* storage;
@@ -54,9 +54,9 @@ struct Expected {
 
 // It is gathered once, and its gradient, of both operations, sent once.
 TEST(TiedHead, MovesOnceUnderEveryStrategy) {
-  const Graph graph = model();
+  const Graph graph = gpt_model();
   const TensorId table = graph.find("embedding.weight");
-  const std::vector<Expected> all = {
+  const std::vector<ExpectedCollectives> all = {
       {"dp", {}, {"all_reduce"}, "R"},
       {"zero1", {}, {"reduce_scatter"}, "R"},
       {"fsdp", {"all_gather"}, {"reduce_scatter"}, "S(0)"},
@@ -66,7 +66,7 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
       {"megatron-sp", {}, {}, "S(0)"},
       {"ps", {"broadcast"}, {"reduce_scatter"}, "S(0)@0"},
   };
-  for (const Expected& expected : all) {
+  for (const ExpectedCollectives& expected : all) {
     const Strategy strategy = named_strategy(expected.strategy, graph, kTwo);
     const auto stored = std::ranges::find(strategy.parameters, table, &ParameterStrategy::tensor);
     EXPECT_EQ(to_string(stored->storage), expected.storage) << expected.strategy;
@@ -84,7 +84,7 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
 
 // The head says where the table is stored, and is charged for it; the embedding is not.
 TEST(TiedHead, IsChargedOnce) {
-  const Graph graph = model();
+  const Graph graph = gpt_model();
   const BuiltProblem built = build_problem(graph, kTwo, costs(1e9), {});
   const auto charged = [&](const char* name) {
     const auto op = static_cast<size_t>(graph.tensor(graph.find(name)).producer);
@@ -105,7 +105,7 @@ TEST(TiedHead, IsChargedOnce) {
 
 // Not slower than the named strategies, and right whatever the two operations' rules want.
 TEST(TiedHead, IsSearched) {
-  const Graph graph = model();
+  const Graph graph = gpt_model();
   for (const double bandwidth : {1e6, 1e9, 1e12}) {
     const SearchOutcome outcome =
         search_strategy(graph, kTwo, costs(bandwidth), {.lowering = simple_lowering(1)});

@@ -57,7 +57,7 @@ std::string collectives(const Program& program, Phase phase) {
   return text;
 }
 
-struct Expected {
+struct ExpectedByName {
   const char* strategy;
   bool experts;
   int64_t bucket_bytes;
@@ -66,14 +66,14 @@ struct Expected {
   const char* update;
 };
 
-void PrintTo(const Expected& expected, std::ostream* out) {
+void PrintTo(const ExpectedByName& expected, std::ostream* out) {
   *out << expected.strategy << (expected.experts ? " with experts" : "");
 }
 
-class Collectives : public testing::TestWithParam<Expected> {};
+class Collectives : public testing::TestWithParam<ExpectedByName> {};
 
 TEST_P(Collectives, AreThoseOfTheStrategy) {
-  const Expected& expected = GetParam();
+  const ExpectedByName& expected = GetParam();
   const Graph graph = model(expected.experts);
   for (const int64_t ranks : {2, 3}) {
     const Program program =
@@ -93,47 +93,47 @@ INSTANTIATE_TEST_SUITE_P(
     DataParallel, Collectives,
     testing::Values(
         // Nothing but gradients.
-        Expected{"dp", false, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
-        Expected{"dp", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
-        Expected{"dp", true, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
-        Expected{"dp", true, kNoBuckets, "all_reduce 1", "all_reduce 24", ""},
+        ExpectedByName{"dp", false, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
+        ExpectedByName{"dp", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
+        ExpectedByName{"dp", true, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
+        ExpectedByName{"dp", true, kNoBuckets, "all_reduce 1", "all_reduce 24", ""},
         // Each all-reduce becomes a reduce-scatter, and an all-gather of what was updated.
-        Expected{"zero1", false, kOneBucket, "all_reduce 1", "reduce_scatter 1",
-                 "all_reduce 1, all_gather 1"},
-        Expected{"zero1", false, kNoBuckets, "all_reduce 1", "reduce_scatter 23",
-                 "all_reduce 1, all_gather 23"},
-        Expected{"zero1", true, kNoBuckets, "all_reduce 1", "reduce_scatter 24",
-                 "all_reduce 1, all_gather 24"},
+        ExpectedByName{"zero1", false, kOneBucket, "all_reduce 1", "reduce_scatter 1",
+                       "all_reduce 1, all_gather 1"},
+        ExpectedByName{"zero1", false, kNoBuckets, "all_reduce 1", "reduce_scatter 23",
+                       "all_reduce 1, all_gather 23"},
+        ExpectedByName{"zero1", true, kNoBuckets, "all_reduce 1", "reduce_scatter 24",
+                       "all_reduce 1, all_gather 24"},
         // Parameters are gathered for their use, and not after the update.
-        Expected{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1", "reduce_scatter 1",
-                 "all_reduce 1"},
-        Expected{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27", "reduce_scatter 23",
-                 "all_reduce 1"},
-        Expected{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28", "reduce_scatter 24",
-                 "all_reduce 1"},
+        ExpectedByName{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1", "reduce_scatter 1",
+                       "all_reduce 1"},
+        ExpectedByName{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27",
+                       "reduce_scatter 23", "all_reduce 1"},
+        ExpectedByName{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28", "reduce_scatter 24",
+                       "all_reduce 1"},
         // The server sends parameters and receives the sum of the gradients.
-        Expected{"ps", false, kOneBucket, "all_reduce 1, broadcast 1", "reduce_scatter 1",
-                 "all_reduce 1"},
-        Expected{"ps", false, kNoBuckets, "all_reduce 1, broadcast 27", "reduce_scatter 23",
-                 "all_reduce 1"},
-        Expected{"ps", true, kNoBuckets, "all_reduce 1, broadcast 28", "reduce_scatter 24",
-                 "all_reduce 1"}));
+        ExpectedByName{"ps", false, kOneBucket, "all_reduce 1, broadcast 1", "reduce_scatter 1",
+                       "all_reduce 1"},
+        ExpectedByName{"ps", false, kNoBuckets, "all_reduce 1, broadcast 27", "reduce_scatter 23",
+                       "all_reduce 1"},
+        ExpectedByName{"ps", true, kNoBuckets, "all_reduce 1, broadcast 28", "reduce_scatter 24",
+                       "all_reduce 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     ExpertParallel, Collectives,
     testing::Values(
         // Without experts: dp.
-        Expected{"ep-deepspeed", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
-        Expected{"ep-fastmoe", false, kNoBuckets, "all_reduce 1", "all_reduce 1", ""},
+        ExpectedByName{"ep-deepspeed", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
+        ExpectedByName{"ep-fastmoe", false, kNoBuckets, "all_reduce 1", "all_reduce 1", ""},
         // Forward: the buffers to the experts and back, and how full they are. Backward: their
         // gradients to the experts and back; the 4 gradients of experts are complete as they are.
-        Expected{"ep-deepspeed", true, kNoBuckets, "all_reduce 1, all_to_all 3",
-                 "all_reduce 20, all_to_all 2", "all_reduce 1"},
-        Expected{"ep-deepspeed", true, kOneBucket, "all_reduce 1, all_to_all 3",
-                 "all_reduce 1, all_to_all 2", "all_reduce 1"},
+        ExpectedByName{"ep-deepspeed", true, kNoBuckets, "all_reduce 1, all_to_all 3",
+                       "all_reduce 20, all_to_all 2", "all_reduce 1"},
+        ExpectedByName{"ep-deepspeed", true, kOneBucket, "all_reduce 1, all_to_all 3",
+                       "all_reduce 1, all_to_all 2", "all_reduce 1"},
         // The gradients of what is replicated in one piece, however small the buckets.
-        Expected{"ep-fastmoe", true, kNoBuckets, "all_reduce 1, all_to_all 3",
-                 "all_reduce 1, all_to_all 2", "all_reduce 1"}));
+        ExpectedByName{"ep-fastmoe", true, kNoBuckets, "all_reduce 1, all_to_all 3",
+                       "all_reduce 1, all_to_all 2", "all_reduce 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     TensorParallel, Collectives,
@@ -142,23 +142,23 @@ INSTANTIATE_TEST_SUITE_P(
         // behind the embedding; the all-gather is of two numbers per target from every part of
         // the vocabulary. Backward: before both halves of each layer and before the head. All
         // gradients of parameters are complete. The batch is not cut: the loss needs no sum.
-        Expected{"megatron", false, kOneBucket, "all_reduce 5, all_gather 1", "all_reduce 5",
-                 "all_reduce 1"},
-        Expected{"megatron", false, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 5",
-                 "all_reduce 1"},
+        ExpectedByName{"megatron", false, kOneBucket, "all_reduce 5, all_gather 1", "all_reduce 5",
+                       "all_reduce 1"},
+        ExpectedByName{"megatron", false, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 5",
+                       "all_reduce 1"},
         // Experts: forward one sum, behind combine; backward two, because experts lead to x by
         // the buffer and by the gates.
-        Expected{"megatron", true, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 6",
-                 "all_reduce 1"},
+        ExpectedByName{"megatron", true, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 6",
+                       "all_reduce 1"},
         // Each all-reduce becomes a reduce-scatter and an all-gather. Norms and biases behind rows
         // are used on a part of the sequence: the all-reduce sums up their 12 gradients.
-        Expected{"megatron-sp", false, kOneBucket, "all_gather 6, reduce_scatter 5",
-                 "all_reduce 1, all_gather 5, reduce_scatter 5", "all_reduce 1"},
+        ExpectedByName{"megatron-sp", false, kOneBucket, "all_gather 6, reduce_scatter 5",
+                       "all_reduce 1, all_gather 5, reduce_scatter 5", "all_reduce 1"},
         // Routing needs whole sequences. Forward: the router's logits are gathered besides.
         // Backward: the sums of the buffer's and the gates' gradients are whole; of the 5
         // reduce-scatters that before the second half of the layer with experts goes.
-        Expected{"megatron-sp", true, kOneBucket, "all_gather 7, reduce_scatter 5",
-                 "all_reduce 3, all_gather 5, reduce_scatter 4", "all_reduce 1"}));
+        ExpectedByName{"megatron-sp", true, kOneBucket, "all_gather 7, reduce_scatter 5",
+                       "all_reduce 3, all_gather 5, reduce_scatter 4", "all_reduce 1"}));
 
 // Elements of a dimension that a rank has of balanced parts.
 int64_t part(int64_t extent, int64_t ranks, int64_t rank) {

@@ -17,11 +17,11 @@
 namespace hidup {
 namespace {
 
-Graph model(int64_t layers) {
+Graph small_model(int64_t layers) {
   return build_model(small_deck(layers, 4), 1000);
 }
 
-const Mesh kFour = {{"ranks", 4}};
+const Mesh kFourRanks = {{"ranks", 4}};
 
 // All on the compute stream, without overlap: what the instructions of a pass take, one by one.
 double computed_s(const Program& program, const CostModel& model, Phase phase) {
@@ -40,12 +40,13 @@ class NamedStrategies : public testing::TestWithParam<const char*> {};
 // computation to a few percent (sums of gradients are missing), and the step's time and memory come
 // near to those that are simulated and planned.
 TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
-  const Graph graph = model(2);
+  const Graph graph = small_model(2);
   const CostModel model_costs = simple_costs();
   for (const int microbatches : {1, 2}) {
-    const BuiltProblem built = build_problem(
-        graph, kFour, model_costs, {.microbatches = microbatches, .bucket_bytes = kSmallBucket});
-    Strategy strategy = named_strategy(GetParam(), graph, kFour);
+    const BuiltProblem built =
+        build_problem(graph, kFourRanks, model_costs,
+                      {.microbatches = microbatches, .bucket_bytes = kSmallBucket});
+    Strategy strategy = named_strategy(GetParam(), graph, kFourRanks);
     strategy.microbatches = microbatches;
     LoweringOptions lowering = simple_lowering();
     lowering.fuse = false;
@@ -72,7 +73,7 @@ TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
     EXPECT_NEAR(cost.bytes, static_cast<double>(memory.bytes),
                 0.3 * static_cast<double>(memory.bytes));
 
-    const Strategy again = to_strategy(graph, kFour, built, plan);
+    const Strategy again = to_strategy(graph, kFourRanks, built, plan);
     Strategy renamed = strategy;
     renamed.name = "search";
     renamed.defer_gradients = false;
@@ -86,15 +87,15 @@ INSTANTIATE_TEST_SUITE_P(All, NamedStrategies,
 
 TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   for (const double bandwidth : {1e8, 1e9, 1e11}) {
-    const Graph graph = model(2);
+    const Graph graph = small_model(2);
     const CostModel model_costs = simple_costs(bandwidth);
     const SearchOutcome outcome =
-        search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
+        search_strategy(graph, kFourRanks, model_costs, {.lowering = simple_lowering()});
     EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
     EXPECT_GE(outcome.gap, 0.0);
     for (const NamedStrategy& named : named_strategies()) {
       for (const int microbatches : {1, 2, 4}) {
-        Strategy strategy = named_strategy(named.name, graph, kFour);
+        Strategy strategy = named_strategy(named.name, graph, kFourRanks);
         strategy.microbatches = microbatches;
         const Program program = lower(graph, strategy, simple_lowering());
         EXPECT_LE(outcome.seconds, simulate(program, model_costs).iteration_s * (1 + 1e-9))
@@ -103,7 +104,7 @@ TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
     }
     for (const Candidate& candidate : outcome.candidates) {
       const Program program = lower(graph, candidate.strategy, simple_lowering());
-      for (int64_t rank = 0; rank < ranks_of(kFour); ++rank) {
+      for (int64_t rank = 0; rank < ranks_of(kFourRanks); ++rank) {
         EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
       }
     }
@@ -113,16 +114,16 @@ TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
 // Neither the number of threads nor what nobody asks for changes what is found.
 TEST(Search, FindsTheSameWithLessEffort) {
   for (const double bandwidth : {1e8, 1e10}) {
-    const Graph graph = model(2);
+    const Graph graph = small_model(2);
     const CostModel model_costs = simple_costs(bandwidth);
     SearchOptions options{.lowering = simple_lowering(), .threads = 1};
-    const SearchOutcome all = search_strategy(graph, kFour, model_costs, options);
+    const SearchOutcome all = search_strategy(graph, kFourRanks, model_costs, options);
     options.threads = 3;
-    const SearchOutcome threads = search_strategy(graph, kFour, model_costs, options);
+    const SearchOutcome threads = search_strategy(graph, kFourRanks, model_costs, options);
     EXPECT_EQ(print_strategy(graph, all.strategy), print_strategy(graph, threads.strategy));
     EXPECT_EQ(all.candidates.size(), threads.candidates.size());
     options.baselines = false;
-    const SearchOutcome few = search_strategy(graph, kFour, model_costs, options);
+    const SearchOutcome few = search_strategy(graph, kFourRanks, model_costs, options);
     EXPECT_EQ(print_strategy(graph, all.strategy), print_strategy(graph, few.strategy));
     EXPECT_LT(few.candidates.size(), all.candidates.size());
     EXPECT_EQ(few.candidates[0].memory_bytes, all.candidates[0].memory_bytes);
@@ -132,10 +133,10 @@ TEST(Search, FindsTheSameWithLessEffort) {
 
 // The search of a deep graph simulates excerpts of it; its program takes what they say.
 TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
-  const Graph graph = model(40);
+  const Graph graph = small_model(40);
   const CostModel model_costs = simple_costs();
   const SearchOutcome outcome =
-      search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
+      search_strategy(graph, kFourRanks, model_costs, {.lowering = simple_lowering()});
   EXPECT_TRUE(outcome.candidates[0].approximate);
   EXPECT_EQ(outcome.strategy.ops.size(), graph.ops().size());
   const Program program = lower(graph, outcome.strategy, simple_lowering());
@@ -145,7 +146,7 @@ TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
 
 // On one rank nothing is communicated, and there is one way.
 TEST(Search, OfOneRankComputesAsOneRankDoes) {
-  const Graph graph = model(1);
+  const Graph graph = small_model(1);
   const SearchOutcome outcome =
       search_strategy(graph, {{"ranks", 1}}, simple_costs(), {.lowering = simple_lowering()});
   EXPECT_EQ(outcome.strategy.microbatches, 1);
@@ -155,30 +156,30 @@ TEST(Search, OfOneRankComputesAsOneRankDoes) {
 }
 
 TEST(Search, KeepsTheLimitOfMemory) {
-  const Graph graph = model(2);
+  const Graph graph = small_model(2);
   const CostModel model_costs = simple_costs();
   const SearchOutcome free =
-      search_strategy(graph, kFour, model_costs, {.lowering = simple_lowering()});
+      search_strategy(graph, kFourRanks, model_costs, {.lowering = simple_lowering()});
   int64_t least = free.candidates[0].memory_bytes;
   for (const Candidate& candidate : free.candidates) {
     least = std::min(least, candidate.memory_bytes);
   }
   const int64_t limit = least + least / 20;
   const SearchOutcome tight = search_strategy(
-      graph, kFour, model_costs, {.memory_limit = limit, .lowering = simple_lowering()});
+      graph, kFourRanks, model_costs, {.memory_limit = limit, .lowering = simple_lowering()});
   for (const Candidate& candidate : tight.candidates) {
     EXPECT_EQ(candidate.feasible, candidate.memory_bytes <= limit);
   }
   EXPECT_TRUE(tight.candidates[0].feasible);
-  EXPECT_THROW(search_strategy(graph, kFour, model_costs,
+  EXPECT_THROW(search_strategy(graph, kFourRanks, model_costs,
                                {.memory_limit = 1000, .lowering = simple_lowering()}),
                Error);
 }
 
 TEST(Search, EqualLayersShareTheirChoices) {
   const CostModel model_costs = simple_costs();
-  const BuiltProblem few = build_problem(model(4), kFour, model_costs, {});
-  const BuiltProblem many = build_problem(model(40), kFour, model_costs, {});
+  const BuiltProblem few = build_problem(small_model(4), kFourRanks, model_costs, {});
+  const BuiltProblem many = build_problem(small_model(40), kFourRanks, model_costs, {});
   EXPECT_EQ(few.problem.kinds.size(), many.problem.kinds.size());
   EXPECT_LE(solve(many.problem, {}).expanded, 20 * solve(few.problem, {}).expanded / 4);
 }

@@ -12,10 +12,10 @@
 namespace hidup {
 namespace {
 
-const Mesh kMesh = {{"ranks", 2}};
+const Mesh kOneAxis = {{"ranks", 2}};
 const Mesh kTwoAxes = {{"node", 2}, {"core", 2}};
 
-Graph small_graph() {
+Graph hinted_graph() {
   return parse_graph(R"(graph small
 input tokens : i32[4, 6]
 input targets : i32[4, 6]
@@ -42,14 +42,14 @@ std::string pinned(const Graph& graph, const Hints& hints) {
   return text;
 }
 
-std::string pinned(const std::string& text, const Mesh& mesh = kMesh) {
-  const Graph graph = small_graph();
+std::string pinned(const std::string& text, const Mesh& mesh = kOneAxis) {
+  const Graph graph = hinted_graph();
   return pinned(graph, read_hints(graph, mesh, text, "h.yaml"));
 }
 
 TEST(Hints, AWholeStrategyPinsEverything) {
-  const Graph graph = small_graph();
-  for (const Mesh& mesh : {kMesh, kTwoAxes}) {
+  const Graph graph = hinted_graph();
+  for (const Mesh& mesh : {kOneAxis, kTwoAxes}) {
     for (const NamedStrategy& named : named_strategies()) {
       Strategy strategy = named_strategy(named.name, graph, mesh);
       strategy.stages = {0, 2};  // notes
@@ -79,9 +79,9 @@ TEST(Hints, AnyPartMayBeMissing) {
   EXPECT_EQ(pinned("microbatches: 2"), "");
   EXPECT_EQ(pinned("operations: [{op: x, rule: [~, column]}]", kTwoAxes),
             "x - column, y.0 - -, y.1 - -, loss - -");
-  const Graph graph = small_graph();
+  const Graph graph = hinted_graph();
   const Hints hints = read_hints(
-      graph, kMesh, "{microbatches: 4, parameters: [{name: up.1, storage: [S(1)]}]}", "h.yaml");
+      graph, kOneAxis, "{microbatches: 4, parameters: [{name: up.1, storage: [S(1)]}]}", "h.yaml");
   EXPECT_EQ(hints.microbatches, 4);
   EXPECT_FALSE(hints.defer_gradients);
   EXPECT_EQ(hints.of_operation(0), nullptr);
@@ -91,7 +91,7 @@ TEST(Hints, AnyPartMayBeMissing) {
   EXPECT_FALSE(up->optimizer_state);
   EXPECT_FALSE(hints.of_parameter(graph.find("table"))->storage);
   EXPECT_FALSE(hints.empty());
-  EXPECT_TRUE(read_hints(graph, kMesh, "{operations: []}", "h.yaml").empty());
+  EXPECT_TRUE(read_hints(graph, kOneAxis, "{operations: []}", "h.yaml").empty());
 }
 
 TEST(Hints, PatternsStandForSeveral) {
@@ -103,9 +103,9 @@ TEST(Hints, PatternsStandForSeveral) {
   EXPECT_EQ(
       pinned("operations: [{op: '*', rule: [batch, batch]}, {op: y.1, rule: [~, row]}]", kTwoAxes),
       "x batch batch, y.0 batch batch, y.1 batch row, loss batch batch");
-  const Graph graph = small_graph();
-  const Hints hints =
-      read_hints(graph, kMesh, "parameters: [{name: 'up.*', optimizer_state: [S(0)]}]", "h.yaml");
+  const Graph graph = hinted_graph();
+  const Hints hints = read_hints(graph, kOneAxis,
+                                 "parameters: [{name: 'up.*', optimizer_state: [S(0)]}]", "h.yaml");
   EXPECT_TRUE(hints.of_parameter(graph.find("up.0"))->optimizer_state);
   EXPECT_TRUE(hints.of_parameter(graph.find("up.1"))->optimizer_state);
   EXPECT_FALSE(hints.of_parameter(graph.find("table"))->optimizer_state);
@@ -117,8 +117,8 @@ TEST(Hints, ALayersNumberMayBeLeftOut) {
   deck.model = {.family = "bert", .layers = 3, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
   deck.train.batch = 5;
   const Graph graph = build_model(deck, 31);
-  const Hints hints =
-      read_hints(graph, kMesh, "operations: [{op: 'layers.*.ffn.up', rule: [column]}]", "h.yaml");
+  const Hints hints = read_hints(graph, kOneAxis,
+                                 "operations: [{op: 'layers.*.ffn.up', rule: [column]}]", "h.yaml");
   int pins = 0;
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     pins += (*hints.of_operation(op))[0] ? 1 : 0;
@@ -135,7 +135,7 @@ class BadHints : public testing::TestWithParam<Bad> {};
 
 TEST_P(BadHints, AreRefusedWithTheirPlaceAndTheReason) {
   try {
-    read_hints(small_graph(), kMesh, GetParam().text, "h.yaml");
+    read_hints(hinted_graph(), kOneAxis, GetParam().text, "h.yaml");
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
@@ -200,11 +200,11 @@ INSTANTIATE_TEST_SUITE_P(
             "1:7: mesh: expected ranks=2 of the cluster and its ranks, found ranks=4"}));
 
 TEST(Hints, SayWhichOfThemAStrategyBreaks) {
-  const Graph graph = small_graph();
-  const std::string dp = print_strategy(graph, named_strategy("dp", graph, kMesh));
+  const Graph graph = hinted_graph();
+  const std::string dp = print_strategy(graph, named_strategy("dp", graph, kOneAxis));
   const auto broken = [&](const std::string& text) {
-    return broken_hint(graph, read_hints(graph, kMesh, text, "h.yaml"),
-                       named_strategy("dp", graph, kMesh));
+    return broken_hint(graph, read_hints(graph, kOneAxis, text, "h.yaml"),
+                       named_strategy("dp", graph, kOneAxis));
   };
   EXPECT_EQ(broken(dp), "");
   EXPECT_EQ(broken("operations: [{op: y.1, rule: [batch]}]"), "");

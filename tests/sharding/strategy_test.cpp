@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-Graph small_graph() {
+Graph printed_graph() {
   return parse_graph(R"(graph small
 input tokens : i32[4, 6]
 input targets : i32[4, 6]
@@ -23,7 +23,7 @@ loss = cross_entropy(y, targets)
 }
 
 TEST(DataParallel, CutsTheBatchAndKeepsParametersWhole) {
-  const Graph graph = small_graph();
+  const Graph graph = printed_graph();
   const Strategy strategy = named_strategy("dp", graph, {{"node", 2}, {"gpu", 2}});
   ASSERT_EQ(strategy.ops.size(), 3U);
   EXPECT_EQ(to_string(input_layout(strategy.ops[1], 0)), "S(0) S(0)");
@@ -36,7 +36,7 @@ TEST(DataParallel, CutsTheBatchAndKeepsParametersWhole) {
 }
 
 TEST(Strategy, PrintsAsAStrategyFile) {
-  const Graph graph = small_graph();
+  const Graph graph = printed_graph();
   const std::string text = print_strategy(graph, named_strategy("dp", graph, {{"ranks", 2}}));
   EXPECT_NE(text.find("format_version: 1\n"), std::string::npos);
   EXPECT_NE(text.find("  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n"),
@@ -47,7 +47,7 @@ TEST(Strategy, PrintsAsAStrategyFile) {
 }
 
 TEST(Strategy, UnknownNamesAreRefusedWithTheKnownOnes) {
-  const Graph graph = small_graph();
+  const Graph graph = printed_graph();
   EXPECT_THROW(named_strategy("fsdp2", graph, {{"ranks", 2}}), Error);
   try {
     find_rule(graph, 1, "colum");
