@@ -21,15 +21,18 @@ Factors factors_of(const AdamOptions& options, const StepState& state, float sca
 }
 
 void update(const AdamPart& part, const AdamOptions& options, const Factors& factors, double lr) {
-  const auto [parameter, gradient, m, v, n, decays] = part;
-  const float weight_decay = decays ? options.weight_decay : 0.0F;
+  float* const parameter = part.parameter;
+  const float* const gradient = part.gradient;
+  float* const m = part.m;
+  float* const v = part.v;
+  const float weight_decay = part.decays ? options.weight_decay : 0.0F;
   const float added_decay = options.decoupled ? 0.0F : weight_decay;
   const double shrink = options.decoupled ? lr * static_cast<double>(weight_decay) : 0.0;
   const auto kept = static_cast<float>(1.0 - shrink);
   const float rest1 = 1.0F - options.beta1;
   const float rest2 = 1.0F - options.beta2;
 #pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < n; ++i) {
+  for (int64_t i = 0; i < part.n; ++i) {
     const float g = gradient[i] * factors.scale + added_decay * parameter[i];
     m[i] += rest1 * (g - m[i]);
     v[i] = options.beta2 * v[i] + rest2 * g * g;

@@ -34,7 +34,7 @@ Tiles tiles_of(MatmulSize size, bool transpose_b) {
   }
 }
 
-struct Tile {
+struct ResultTile {
   int64_t row, column;
   int64_t rows, columns;
 };
@@ -49,20 +49,21 @@ void for_each_tile(MatmulSize size, bool transpose_b, Compute compute) {
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / across * tiles.rows;
     const int64_t column = i % across * tiles.columns;
-    compute(Tile{row, column, std::min(tiles.rows, size.m - row),
-                 std::min(tiles.columns, size.n - column)});
+    compute(ResultTile{row, column, std::min(tiles.rows, size.m - row),
+                       std::min(tiles.columns, size.n - column)});
   }
 }
 
 // The rows of op(a) and the columns of op(b) that a tile needs.
 template <typename Element>
-ConstMatrix<Element> rows_for(const Tile& tile, const Element* a, MatmulSize size, bool transpose) {
+ConstMatrix<Element> rows_for(const ResultTile& tile, const Element* a, MatmulSize size,
+                              bool transpose) {
   return {.data = a + (transpose ? tile.row : tile.row * size.k),
           .stride = transpose ? size.m : size.k,
           .transposed = transpose};
 }
 template <typename Element>
-ConstMatrix<Element> columns_for(const Tile& tile, const Element* b, MatmulSize size,
+ConstMatrix<Element> columns_for(const ResultTile& tile, const Element* b, MatmulSize size,
                                  bool transpose) {
   return {.data = b + (transpose ? tile.column * size.k : tile.column),
           .stride = transpose ? size.k : size.n,
@@ -105,8 +106,8 @@ void finish_row(const float* sums, const Epilogue<Element>& epilogue, int64_t co
 
 // The product is summed where the input of the activation goes, or else y, if they are floats.
 template <typename Element>
-void finished_tile(const Tile& tile, const Element* a, const Element* b, Element* y,
-                   MatmulSize size, bool transpose_b, const Epilogue<Element>& epilogue) noexcept {
+void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Element* y,
+                 MatmulSize size, bool transpose_b, const Epilogue<Element>& epilogue) noexcept {
   thread_local std::vector<float> memory;
   const int64_t first = tile.row * size.n + tile.column;
   float* sums = nullptr;
@@ -146,7 +147,7 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
       std::fill_n(c, accumulate ? 0 : m * n, Result(0.0F));
       return;
     }
-    for_each_tile(size, transpose_b, [=](const Tile& tile) {
+    for_each_tile(size, transpose_b, [=](const ResultTile& tile) {
       gemm(tile.rows, tile.columns, size.k, rows_for(tile, a, size, transpose_a),
            columns_for(tile, b, size, transpose_b), accumulate ? 1.0F : 0.0F,
            c + tile.row * size.n + tile.column, size.n);
@@ -161,8 +162,8 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
     if (size.m == 0 || size.n == 0) {
       return;
     }
-    for_each_tile(size, transpose_b, [=](const Tile& tile) {
-      finished_tile(tile, a, b, y, size, transpose_b, epilogue);
+    for_each_tile(size, transpose_b, [=](const ResultTile& tile) {
+      finish_tile(tile, a, b, y, size, transpose_b, epilogue);
     });
   });
 }
