@@ -12,8 +12,7 @@
 
 namespace hidup::kernels {
 
-inline constexpr int64_t kGroup = 8;                // blocks of four words computed together
-inline constexpr int64_t kSpareWords = 4 * kGroup;  // more than are asked for
+inline constexpr int64_t kGroup = 8;  // blocks of four words computed together
 
 // Four counter or random words, each in the lower half of its lane.
 using Lanes [[gnu::vector_size(32)]] = uint64_t;
@@ -31,7 +30,7 @@ inline Lanes multiply(Lanes a, Lanes b) {
 #endif
 }
 
-// words[0 .. 4*blocks), and up to kSpareWords behind: the words of the blocks from `first` on. The
+// words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first` on. The
 // same as RandomStream::block() one by one, a group of blocks at a time: the upper halves of the
 // lanes hold what the next product ignores.
 inline void random_words(const RandomStream& random, uint64_t first, int64_t blocks,
@@ -67,6 +66,22 @@ inline void random_words(const RandomStream& random, uint64_t first, int64_t blo
                                __builtin_shufflevector(w01, w23, 2, 6, 3, 7)};
       std::memcpy(words + 4 * (group + 4 * i), halves, sizeof(halves));
     }
+  }
+}
+
+inline constexpr int64_t kWordsAtATime = 1024;
+
+// use(begin, length, words) for pieces of n elements, of which the first is number `index` of the
+// stream: words[i] is that of element begin + i.
+template <typename Use>
+void for_words(const RandomStream& random, uint64_t index, int64_t n, Use use) {
+  for (int64_t begin = 0; begin < n; begin += kWordsAtATime) {
+    const int64_t length = n - begin < kWordsAtATime ? n - begin : kWordsAtATime;
+    const uint64_t first = index + static_cast<uint64_t>(begin);
+    const auto offset = static_cast<int64_t>(first % 4);
+    uint32_t words[kWordsAtATime + 4 * kGroup];
+    random_words(random, first / 4, (offset + length + 3) / 4, words);
+    use(begin, length, words + offset);
   }
 }
 

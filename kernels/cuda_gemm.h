@@ -30,20 +30,12 @@ template <typename Element, typename Result>
 void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
           bool accumulate);
 
-// What cuBLASLt does to a product before it stores it: adds the bias, and for gelu writes that to
-// `input` and GELU of it (in the tanh form, as gelu.h) to c.
+// c = what the epilogue makes of op(a) op(b), with k > 0 and a bias; its activation is none or
+// gelu. False, and nothing done, where cuBLASLt does not do it for such operands.
 //
 // No ReLU: cuBLASLt's makes 0 of NaN, which would hide that a run has gone wrong.
 template <typename Element>
-struct Ending {
-  const Element* bias = nullptr;  // [n]
-  Element* input = nullptr;       // [m, n]; null: no gelu
-};
-
-// c = op(a) op(b) with that ending, k > 0. False, and nothing done, where cuBLASLt does not do it
-// for such operands.
-template <typename Element>
-bool gemm_ending(Stream& stream, const Element* a, const Element* b, Element* c,
-                 const Product& product, const Ending<Element>& ending);
+bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
+               const Product& product, const Epilogue<Element>& epilogue);
 
 }  // namespace hidup::kernels

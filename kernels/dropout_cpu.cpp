@@ -1,14 +1,11 @@
 #include "kernels/dropout.h"
 
+#include <algorithm>
+
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_random.h"
 
 namespace hidup::kernels {
-namespace {
-
-constexpr int64_t kChunk = 1024;  // elements whose random words are held at a time
-}  // namespace
-
 template <typename Element>
 void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
              uint64_t key, const StepState* state) {
@@ -21,22 +18,20 @@ void dropout(Stream& stream, const Element* x, Element* y, const Region& region,
     const uint32_t threshold = dropout_threshold(p);
     const float scale = 1.0F / (1.0F - p);
     const int64_t run = region.contiguous_run();
-    const int64_t chunks = ceil_div(run, kChunk);
+    const int64_t chunks = ceil_div(run, kWordsAtATime);
 #pragma omp parallel for schedule(static)
     for (int64_t task = 0; task < elements / run * chunks; ++task) {
-      const int64_t begin = task % chunks * kChunk;
-      const int64_t length = std::min(kChunk, run - begin);
+      const int64_t begin = task % chunks * kWordsAtATime;
       const int64_t local = task / chunks * run + begin;
       const auto index = static_cast<uint64_t>(region.global_index(local));
-      const auto offset = static_cast<int64_t>(index % 4);
-      uint32_t words[kChunk + kSpareWords];
-      random_words(random, index / 4, ceil_div(offset + length, 4), words);
-      const uint32_t* word = words + offset;
+      for_words(random, index, std::min(kWordsAtATime, run - begin),
+                [&](int64_t, int64_t length, const uint32_t* word) {
 #pragma omp simd
-      for (int64_t i = 0; i < length; ++i) {
-        const float value = x[local + i] * scale;
-        y[local + i] = word[i] >= threshold ? value : 0.0F;
-      }
+                  for (int64_t i = 0; i < length; ++i) {
+                    const float value = x[local + i] * scale;
+                    y[local + i] = word[i] >= threshold ? value : 0.0F;
+                  }
+                });
     }
   });
 }

@@ -52,17 +52,17 @@ uint32_t alignment_of(const Element* data, int64_t stride) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-// Of a, b and c, and of the bias and the input of an ending.
+// Of a, b and c, and of the bias and the input of an epilogue.
 using Alignments = std::array<uint32_t, 5>;
 
 template <typename Element, typename Result>
 Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch,
-                         const Ending<Element>& ending) {
+                         const Epilogue<Element>& epilogue) {
   return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c),
-          alignment_of(ending.bias, 0), alignment_of(ending.input, 0)};
+          alignment_of(epilogue.bias, 0), alignment_of(epilogue.input, 0)};
 }
 
-// An ending, as cuBLASLt is told: its D is c^T, and a bias has an element for each row of that.
+// An epilogue, as cuBLASLt is told: its D is c^T, and a bias has an element for each row of that.
 struct LibraryEpilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
@@ -70,11 +70,12 @@ struct LibraryEpilogue {
 };
 
 template <typename Element>
-LibraryEpilogue epilogue_of(const Ending<Element>& ending) {
-  if (ending.input != nullptr) {
-    return {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, ending.bias, ending.input};
+LibraryEpilogue for_library(const Epilogue<Element>& epilogue) {
+  if (epilogue.input != nullptr) {
+    return {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, epilogue.bias, epilogue.input};
   }
-  return {ending.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT, ending.bias};
+  return {epilogue.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT,
+          epilogue.bias};
 }
 
 class MatrixLayout {
@@ -278,23 +279,24 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
     return;
   }
   const Types types = {kType<Element>, kType<Result>};
-  plan_for(product, types, alignments_of(a, b, c, batch, Ending<Element>{}), {})
+  plan_for(product, types, alignments_of(a, b, c, batch, Epilogue<Element>{}), {})
       .run(cuda_stream(stream), a, b, c, accumulate, {});
 }
 
 template <typename Element>
-bool gemm_ending(Stream& stream, const Element* a, const Element* b, Element* c,
-                 const Product& product, const Ending<Element>& ending) {
+bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
+               const Product& product, const Epilogue<Element>& epilogue) {
   // cuBLASLt wants rows of `input` that are a multiple of 8 elements, and begin at 16 bytes.
   constexpr uint32_t kInputAlignment = 16;
-  const Alignments alignments = alignments_of(a, b, c, product.batch, ending);
-  if (ending.input != nullptr && (product.size.n % 8 != 0 || alignments.back() < kInputAlignment)) {
+  const Alignments alignments = alignments_of(a, b, c, product.batch, epilogue);
+  if (epilogue.input != nullptr &&
+      (product.size.n % 8 != 0 || alignments.back() < kInputAlignment)) {
     return false;
   }
-  const LibraryEpilogue epilogue = epilogue_of(ending);
-  const Plan& plan = plan_for(product, {kType<Element>, kType<Element>}, alignments, epilogue);
+  const LibraryEpilogue told = for_library(epilogue);
+  const Plan& plan = plan_for(product, {kType<Element>, kType<Element>}, alignments, told);
   if (plan.exists()) {
-    plan.run(cuda_stream(stream), a, b, c, false, epilogue);
+    plan.run(cuda_stream(stream), a, b, c, false, told);
   }
   return plan.exists();
 }
@@ -303,7 +305,7 @@ bool gemm_ending(Stream& stream, const Element* a, const Element* b, Element* c,
 HIDUP_FOR_PRODUCTS(INSTANTIATE)
 #undef INSTANTIATE
 
-#define INSTANTIATE(Element) template decltype(gemm_ending<Element>) gemm_ending<Element>;
+#define INSTANTIATE(Element) template decltype(gemm_bias<Element>) gemm_bias<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -23,11 +23,11 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
   }
   const Product product{.size = size, .transpose_b = transpose_b, .batch = {}};
   const bool gelu = epilogue.activation == Activation::gelu;
-  if (gelu && k > 0 && gemm_ending(stream, a, b, y, product, {epilogue.bias, epilogue.input})) {
+  if (gelu && k > 0 && gemm_bias(stream, a, b, y, product, epilogue)) {
     return;
   }
   Element* const sums = gelu ? epilogue.input : y;
-  if (k == 0 || !gemm_ending(stream, a, b, sums, product, {epilogue.bias})) {
+  if (k == 0 || !gemm_bias(stream, a, b, sums, product, {.bias = epilogue.bias})) {
     gemm(stream, a, b, sums, product, false);
     bias_forward(stream, sums, epilogue.bias, sums, m, n);
   }

@@ -1,14 +1,10 @@
 #include "kernels/residual_norm.h"
 
-#include <algorithm>
-
 #include "kernels/cpu_layer_norm.h"
 #include "kernels/cpu_random.h"
 
 namespace hidup::kernels {
 namespace {
-
-constexpr int64_t kChunk = 1024;  // elements whose random words are held at a time
 
 // n elements of which the first is number `index` of the global tensor.
 template <typename Element>
@@ -16,18 +12,13 @@ void add_dropped(const Element* branch, const Element* residual, uint64_t index,
                  const RandomStream& random, float p, Element* sum, int64_t n) {
   const uint32_t threshold = dropout_threshold(p);
   const float scale = 1.0F / (1.0F - p);
-  for (int64_t begin = 0; begin < n; begin += kChunk) {
-    const int64_t length = std::min(kChunk, n - begin);
-    const uint64_t first = index + static_cast<uint64_t>(begin);
-    uint32_t words[kChunk + kSpareWords];
-    random_words(random, first / 4, ceil_div(static_cast<int64_t>(first % 4) + length, 4), words);
-    const uint32_t* word = words + first % 4;
+  for_words(random, index, n, [&](int64_t begin, int64_t length, const uint32_t* word) {
 #pragma omp simd
     for (int64_t i = 0; i < length; ++i) {
       const float value = branch[begin + i] * scale;
       sum[begin + i] = residual[begin + i] + (word[i] >= threshold ? value : 0.0F);
     }
-  }
+  });
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
+#include "program/fuse.h"
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "program/lower.h"
 
 namespace hidup {
 namespace {
@@ -54,7 +54,7 @@ class Fusion {
       return std::nullopt;
     }
     const size_t next = bias + 1;
-    if (next < list_.size() && follows(list_[next], first)) {
+    if (next < list_.size() && takes(list_[next], 0, first)) {
       const Instruction& activation = list_[next];
       const bool in_place = activation.outputs[0] == first.outputs[0];
       if (activation.opcode == Opcode::relu && in_place) {
@@ -77,16 +77,10 @@ class Fusion {
                                list_.begin());
   }
 
-  // Whether it reads the product next, in the same pass of the same microbatch.
-  static bool follows(const Instruction& next, const Instruction& product) {
-    return !next.inputs.empty() && next.inputs[0] == product.outputs[0] &&
-           next.phase == product.phase && next.microbatch == product.microbatch;
-  }
-
   // In place, so nobody else reads the product; and as long as its rows (positions are added by
   // the same operation).
   bool adds_to_columns(const Instruction& bias, const Instruction& product) const {
-    if (bias.opcode != Opcode::bias || !follows(bias, product) ||
+    if (bias.opcode != Opcode::bias || !takes(bias, 0, product) ||
         bias.outputs[0] != product.outputs[0]) {
       return false;
     }

@@ -1,32 +1,24 @@
+#include "program/fuse.h"
+
 #include <utility>
 #include <vector>
-
-#include "program/lower.h"
 
 namespace hidup {
 namespace {
 
 using Instructions = std::vector<Instruction>;
 
-// Whether `next` reads what `first` wrote last, in the same pass of the same microbatch.
-bool follows(const Instruction& next, const Instruction& first, Opcode opcode, size_t input) {
-  return next.opcode == opcode && next.inputs[input] == first.outputs[0] &&
-         next.phase == first.phase && next.microbatch == first.microbatch &&
-         next.stage == first.stage;
-}
-
 // How many instructions from i on are [dropout,] add and layer norm; 0: they are not. Dropout of a
 // branch is in place of which the sum comes, so nobody else reads what it leaves.
 size_t length_at(const Instructions& list, size_t i) {
   const size_t add = list[i].opcode == Opcode::dropout ? i + 1 : i;
   if (add + 1 >= list.size() || list[i].phase != Phase::forward ||
-      list[add].opcode != Opcode::add ||
-      !follows(list[add + 1], list[add], Opcode::layer_norm, 0)) {
+      list[add].opcode != Opcode::add || list[add + 1].opcode != Opcode::layer_norm ||
+      !takes(list[add + 1], 0, list[add])) {
     return 0;
   }
   const bool drops = add > i;
-  if (drops && (!follows(list[add], list[i], Opcode::add, 1) ||
-                list[add].outputs[0] != list[i].outputs[0])) {
+  if (drops && (!takes(list[add], 1, list[i]) || list[add].outputs[0] != list[i].outputs[0])) {
     return 0;
   }
   return drops ? 3 : 2;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "program/fuse.h"
 #include "program/lowering.h"
 #include "program/work.h"
 

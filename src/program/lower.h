@@ -12,21 +12,11 @@ struct LoweringOptions {
   // The optimizer's attributes, as the adam instruction has them: beta1, beta2,
   // epsilon, weight_decay, decoupled (1 for AdamW).
   Attributes optimizer;
-  bool fuse = true;  // fuse_epilogues(), fuse_residual_norms()
+  bool fuse = true;  // what follows directly becomes one instruction (fuse.h)
 };
 
 // The training step. Pure: the same input gives the same program on every rank.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
-
-// Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
-// and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
-// them but local copies of parameters. Not those of experts, whose empty slots get no bias. Before
-// insert_waits().
-void fuse_epilogues(Program& program);
-
-// Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
-// the dropout of what is added, where nothing comes between them. Before insert_waits().
-void fuse_residual_norms(Program& program);
 
 // Fills Instruction::waits: every instruction waits for what it depends on in the
 // other stream, unless an earlier wait already covers it.

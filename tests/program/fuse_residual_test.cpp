@@ -10,6 +10,12 @@
 namespace hidup {
 namespace {
 
+const std::string kSumAndNorm = R"(f = matmul(x, w)
+s = add(x, f)
+y = layer_norm(s, gamma, beta)
+loss = cross_entropy(y, targets)
+)";
+
 // x [4, 6, 8] and what reads it.
 Program residual_program(const std::string& operations, int64_t ranks = 1,
                          const std::string& strategy = "dp") {
@@ -51,11 +57,7 @@ loss = cross_entropy(y, targets)
 }
 
 TEST(FuseResidual, SumAndNorm) {
-  const Program program = residual_program(R"(f = matmul(x, w)
-s = add(x, f)
-y = layer_norm(s, gamma, beta)
-loss = cross_entropy(y, targets)
-)");
+  const Program program = residual_program(kSumAndNorm);
   EXPECT_EQ(forward_opcodes(program),
             (Names{"embedding", "matmul", "residual_norm", "cross_entropy"}));
   const Instruction& norm = find_opcode(program, Opcode::residual_norm);
@@ -102,12 +104,7 @@ loss = cross_entropy(y, targets)
 )")),
       (Names{"embedding", "matmul", "dropout", "add", "relu", "layer_norm", "cross_entropy"}));
   // The parameters of the norm come in between.
-  const Names names = forward_opcodes(residual_program(R"(f = matmul(x, w)
-s = add(x, f)
-y = layer_norm(s, gamma, beta)
-loss = cross_entropy(y, targets)
-)",
-                                                       2, "fsdp"));
+  const Names names = forward_opcodes(residual_program(kSumAndNorm, 2, "fsdp"));
   EXPECT_EQ(std::ranges::count(names, "residual_norm"), 0);
   EXPECT_EQ(std::ranges::count(names, "layer_norm"), 1);
 }

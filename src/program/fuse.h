@@ -1,0 +1,24 @@
+// Instructions that become one, with one pass over memory: for lower(), before insert_waits().
+#pragma once
+
+#include "program/program.h"
+
+namespace hidup {
+
+// Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
+// and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
+// them but local copies of parameters. Not those of experts, whose empty slots get no bias.
+void fuse_epilogues(Program& program);
+
+// Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
+// the dropout of what is added, where nothing comes between them.
+void fuse_residual_norms(Program& program);
+
+// Whether that input of `next` is what `first` wrote, in the same pass of the same microbatch.
+inline bool takes(const Instruction& next, size_t input, const Instruction& first) {
+  return input < next.inputs.size() && next.inputs[input] == first.outputs[0] &&
+         next.phase == first.phase && next.microbatch == first.microbatch &&
+         next.stage == first.stage;
+}
+
+}  // namespace hidup
