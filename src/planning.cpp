@@ -12,6 +12,7 @@
 #include "sharding/hints.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"
+#include "train/tokens.h"
 
 namespace hidup {
 namespace {
@@ -36,6 +37,22 @@ Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
   const Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
                                                : read_graph(text, deck.model.graph, deck, vocab);
   return with_precision(graph, element_type(deck.model.precision));
+}
+
+std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
+                                  const Deck& deck, const std::string& choice,
+                                  const std::string& hints) {
+  const std::string& profile = deck.cluster.profile;
+  std::vector<NamedFile> files = {{"the model deck", model},
+                                  {"the cluster deck", cluster},
+                                  {"the graph", deck.model.graph},
+                                  {"the profile", profile == "auto" ? "" : profile},
+                                  {"the strategy", looks_like_file(choice) ? choice : ""},
+                                  {"the hints", hints}};
+  for (const std::string& path : expand_paths(deck.data.path)) {
+    files.push_back({"the data", path});
+  }
+  return files;
 }
 
 Subject open_subject(const std::string& model, const std::string& cluster,
