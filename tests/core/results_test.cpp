@@ -56,13 +56,26 @@ TEST(Results, AreMissedWhereNobodyWantedThem) {
   expect_error("bad file descriptor", [] { close(STDOUT_FILENO); });
 }
 
+// What is lost once is lost.
+TEST(Results, AreMissedOnADiskThatWasFull) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("results", "");
+  Child child([&](const Child::Report&) {
+    dup2(open("/dev/full", O_WRONLY), STDOUT_FILENO);
+    for (int line = 1; line <= 10'000; ++line) {
+      results::print("line {}\n", line);
+    }
+    dup2(open(path.c_str(), O_WRONLY), STDOUT_FILENO);
+    return results::flush() ? 1 : 0;
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
 // The next file that is opened would be standard output.
 TEST(Results, DoNotGoToAnotherFile) {
   const TemporaryFolder folder;
   Child child([&](const Child::Report&) {
-    close(STDIN_FILENO);
     close(STDOUT_FILENO);
-    close(STDERR_FILENO);
     results::open_streams();
     NewFile file(folder / "out");
     results::print("results\n");
