@@ -17,6 +17,9 @@
 namespace hidup {
 namespace {
 
+// 10,000 layers need about 25 MiB.
+constexpr int64_t kStrategyBytes = 32 << 20;
+
 // No strategy's name has a dot or a slash.
 bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos;
@@ -84,7 +87,8 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                          const Mesh& mesh) {
   Strategy strategy =
       looks_like_file(name_or_file)
-          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy"), name_or_file)
+          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy", kStrategyBytes),
+                           name_or_file)
           : named_strategy(name_or_file, graph, mesh);
   if (deck.train.microbatches) {
     strategy.microbatches = static_cast<int>(*deck.train.microbatches);
@@ -103,7 +107,7 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                         .lowering = lowering_options(deck),
                         .baselines = baselines};
   if (!hints.empty()) {
-    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints"), hints);
+    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints", kStrategyBytes), hints);
   }
   if (deck.train.microbatches) {
     options.microbatches = {static_cast<int>(*deck.train.microbatches)};

@@ -8,11 +8,11 @@
 #include <set>
 
 #include "core/check.h"
-#include "core/file.h"
 #include "core/log.h"
 #include "core/new_file.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "costs.h"
 #include "graph/batch.h"
 #include "graph/text.h"
 #include "job.h"
@@ -207,7 +207,7 @@ bool is_there(const std::string& file) {
 
 // The text of a profile for this key. Throws Error(file) or Error(usage).
 std::string fitting(const std::string& file, const ProfileKey& key) {
-  std::string text = read_text_file(file, "profile");
+  std::string text = read_profile_file(file);
   const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
   if (!mismatch.empty()) {
     fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);

@@ -16,7 +16,7 @@ std::string_view kind_of_file(mode_t mode);
 // Where the process is. Throws Error(file) where that folder was deleted.
 std::string working_folder();
 
-inline constexpr int64_t kTextFileBytes = int64_t{64} << 20;
+inline constexpr int64_t kTextFileBytes = 64 << 20;
 
 // The whole of a regular file of at most `max_bytes`; anything else is refused and never waited
 // for. Throws Error(file) "cannot read the WHAT PATH: REASON".

@@ -8,9 +8,8 @@
 namespace hidup {
 
 DeckSource read_deck_file(const std::string& path) {
-  constexpr int64_t kMostBytes = int64_t{1} << 20;
   const std::filesystem::path here = working_folder();  // first: without it nothing is found
-  std::string text = read_text_file(path, "deck", kMostBytes);
+  std::string text = read_text_file(path, "deck", 1 << 20);
   // Without symbolic links, so that "../" in the paths of the deck can be taken away.
   std::error_code error;
   const std::filesystem::path folder =
