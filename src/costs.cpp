@@ -41,6 +41,10 @@ bool published(const Deck& deck) {
 
 }  // namespace
 
+std::string read_profile_file(const std::string& path) {
+  return read_text_file(path, "profile", 8 << 20);
+}
+
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured) {
   const bool from_rates = published(deck) || !measured;
@@ -58,7 +62,7 @@ Profile costs_without_ranks(const Deck& deck, const Mesh& mesh) {
   const std::string& file = deck.cluster.profile;
   std::optional<Profile> measured;
   if (!published(deck) && !file.empty() && file != "auto") {
-    measured = parse_profile(read_text_file(file, "profile"), file);
+    measured = parse_profile(read_profile_file(file), file);
     ProfileKey wanted = measured->key;
     wanted.mesh = mesh;
     const std::string mismatch = profile_mismatch(measured->key, wanted);

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "cost/profile.h"
 #include "deck/deck.h"
 
 namespace hidup {
+
+// The text of a profile. Throws Error(file).
+std::string read_profile_file(const std::string& path);
 
 // Nothing where `measured` is none and the cluster deck has no rates. `measured`: what
 // obtain_profile() found, or a file's; cluster.cost.model and profile_noise are applied.

@@ -9,6 +9,7 @@
 
 #include "comm/nccl_communicator.h"
 #include "commands.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "device/device.h"
@@ -114,10 +115,10 @@ std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
 }
 
 void print_libraries(const std::vector<LibraryVersion>& all) {
-  fmt::print("\n{:<14}  {:<10}  {}\n", "library", "compiled", "loaded");
+  results::print("\n{:<14}  {:<10}  {}\n", "library", "compiled", "loaded");
   for (const LibraryVersion& library : all) {
-    fmt::print("{:<14}  {:<10}  {}\n", library.name, library.compiled,
-               library.loaded.empty() ? "none" : library.loaded);
+    results::print("{:<14}  {:<10}  {}\n", library.name, library.compiled,
+                   library.loaded.empty() ? "none" : library.loaded);
   }
 }
 
@@ -132,13 +133,13 @@ void print_places(const std::vector<RankPlace>& places) {
   const auto device = [](const RankPlace& p) { return p.device.empty() ? "none" : p.device; };
   const size_t host_width = width("host", [](const RankPlace& p) { return p.host; });
   const size_t device_width = width("device", device);
-  fmt::print("\n{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {}\n", "rank", "host", host_width, "device",
-             device_width, "memory", "threads", "cores");
+  results::print("\n{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {}\n", "rank", "host", host_width,
+                 "device", device_width, "memory", "threads", "cores");
   for (size_t r = 0; r < places.size(); ++r) {
     const RankPlace& place = places[r];
-    fmt::print("{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {} ({})\n", r, place.host, host_width,
-               device(place), device_width, format_bytes(place.memory), place.threads,
-               place.cores.size(), format_numbers(place.cores));
+    results::print("{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {} ({})\n", r, place.host, host_width,
+                   device(place), device_width, format_bytes(place.memory), place.threads,
+                   place.cores.size(), format_numbers(place.cores));
   }
 }
 
@@ -152,18 +153,18 @@ bool is_bookkeeping(const std::string& variable) {
 }
 
 void print_environment() {
-  fmt::print("\nenvironment of rank 0\n");
+  results::print("\nenvironment of rank 0\n");
   for (const std::string& variable : run_environment()) {
     if (!is_bookkeeping(variable)) {
-      fmt::print("  {}\n", variable);
+      results::print("  {}\n", variable);
     }
   }
 }
 
 void print_findings(const std::vector<std::string>& findings) {
-  fmt::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
+  results::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
   for (const std::string& finding : findings) {
-    fmt::print("  {}\n", finding);
+    results::print("  {}\n", finding);
   }
 }
 
@@ -176,8 +177,8 @@ int doctor(int* argc, char*** argv) {
     if (mpi.world().rank() != 0) {
       return;
     }
-    fmt::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
-               git_commit(), git_dirty() ? ", with changes" : "", device_kind());
+    results::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
+                   git_commit(), git_dirty() ? ", with changes" : "", device_kind());
     print_libraries(all);
     print_places(places);
     print_environment();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "costs.h"
 #include "explain.h"
@@ -92,7 +93,7 @@ void print_rows(const std::string& title, const std::vector<Row>& rows, bool tim
   for (const size_t w : widths) {
     width += w + 2;
   }
-  fmt::print("\n{:<{}}{}\n", title, width, timed ? "  compute  communication    exposed" : "");
+  results::print("\n{:<{}}{}\n", title, width, timed ? "  compute  communication    exposed" : "");
   for (const Row& row : rows) {
     std::string line = fmt::format("{:>5}  ", fmt::format("{}x", row.count));
     for (size_t i = 0; i < widths.size(); ++i) {
@@ -103,7 +104,7 @@ void print_rows(const std::string& title, const std::vector<Row>& rows, bool tim
                           seconds_or_nothing(row.times.comm_s),
                           seconds_or_nothing(row.times.exposed_s));
     }
-    fmt::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+    results::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
   }
 }
 
@@ -235,13 +236,13 @@ int explain(const ExplainOptions& options) {
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
     json.update(report.json());
-    fmt::print("{}\n", json.dump(2));
+    results::print("{}\n", json.dump(2));
     return 0;
   }
   print_plan(subject, strategy, profile);
-  fmt::print("          {}\n", describe(step.plan));
+  results::print("          {}\n", describe(step.plan));
   report.print();
-  fmt::print("\ncandidates\n");
+  results::print("\ncandidates\n");
   print_candidates(candidates);
   return 0;
 }

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "commands.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "deck/deck.h"
 #include "graph/flops.h"
@@ -154,9 +155,9 @@ int graph(const GraphOptions& options) {
   const DeckSource model = read_deck_file(options.deck);
   const Deck deck = parse_decks(&model, nullptr, options.overrides);
   const Graph whole = make_graph(deck, graph_text(deck), open_data(deck).vocab);
-  fmt::print("{}", options.format == "json"  ? print_json(whole)
-                   : options.format == "dot" ? print_dot(whole)
-                                             : print_text(whole));
+  results::print("{}", options.format == "json"  ? print_json(whole)
+                       : options.format == "dot" ? print_dot(whole)
+                                                 : print_text(whole));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
 #include "device/device.h"
@@ -200,6 +201,7 @@ int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& wor
   MpiSession mpi(argc, argv);
   try {
     work(mpi);
+    collectively(mpi.world(), results::finish);
     return 0;
   } catch (const CollectiveError& error) {
     if (*error.what() != '\0') {

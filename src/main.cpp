@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "commands.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "core/results.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -192,7 +194,12 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
-    return speaks() ? app.exit(request) : 0;
+    std::ostringstream text;
+    app.exit(request, text);
+    if (speaks()) {
+      hidup::results::print("{}", text.str());
+    }
+    return 0;
   } catch (const CLI::ParseError& error) {
     if (speaks()) {
       hidup::log::error(explain(app, error) + "; see --help");
@@ -220,8 +227,13 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hidup::results::open_streams();
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    if (code == 0) {
+      hidup::results::finish();
+    }
+    return code;
   } catch (const hidup::Error& error) {
     if (*error.what() != '\0') {
       hidup::log::error(error.what());

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "core/results.h"
 #include "core/units.h"
 #include "explain.h"
 #include "train/report.h"
@@ -10,14 +11,14 @@ namespace hidup {
 
 void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs) {
   const PredictedStep& step = strategy.predicted.value();
-  fmt::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
-             format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
-  fmt::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
-  fmt::print("costs     of {}\n", costs.key.device);
-  fmt::print("predicted {}\n",
-             describe({.iteration_s = step.iteration_s,
-                       .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
-  fmt::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
+  results::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
+                 format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
+  results::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
+  results::print("costs     of {}\n", costs.key.device);
+  results::print("predicted {}\n",
+                 describe({.iteration_s = step.iteration_s,
+                           .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
+  results::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
 }
 
 namespace {
@@ -37,12 +38,12 @@ void print_candidates(const std::vector<Candidate>& candidates) {
                                           candidate.strategy.microbatches);
     const Candidate& best = candidates.front();
     if (!candidate.feasible) {
-      fmt::print("  {:<30} {}\n", label, candidate.reason);
+      results::print("  {:<30} {}\n", label, candidate.reason);
     } else if (candidate.seconds <= best.seconds) {
-      fmt::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
+      results::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
     } else {
-      fmt::print("  {:<30} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
-                 compared(candidate.seconds, best.seconds), why_slower(candidate, best));
+      results::print("  {:<30} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
+                     compared(candidate.seconds, best.seconds), why_slower(candidate, best));
     }
   }
 }

@@ -12,9 +12,13 @@
 #include "sharding/hints.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"
+#include "train/tokens.h"
 
 namespace hidup {
 namespace {
+
+// 10,000 layers need about 25 MiB.
+constexpr int64_t kStrategyBytes = 32 << 20;
 
 // No strategy's name has a dot or a slash.
 bool looks_like_file(const std::string& text) {
@@ -36,6 +40,22 @@ Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
   const Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
                                                : read_graph(text, deck.model.graph, deck, vocab);
   return with_precision(graph, element_type(deck.model.precision));
+}
+
+std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
+                                  const Deck& deck, const std::string& choice,
+                                  const std::string& hints) {
+  const std::string& profile = deck.cluster.profile;
+  std::vector<NamedFile> files = {{"the model deck", model},
+                                  {"the cluster deck", cluster},
+                                  {"the graph", deck.model.graph},
+                                  {"the profile", profile == "auto" ? "" : profile},
+                                  {"the strategy", looks_like_file(choice) ? choice : ""},
+                                  {"the hints", hints}};
+  for (const std::string& path : expand_paths(deck.data.path)) {
+    files.push_back({"the data", path});
+  }
+  return files;
 }
 
 Subject open_subject(const std::string& model, const std::string& cluster,
@@ -67,7 +87,8 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                          const Mesh& mesh) {
   Strategy strategy =
       looks_like_file(name_or_file)
-          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy"), name_or_file)
+          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy", kStrategyBytes),
+                           name_or_file)
           : named_strategy(name_or_file, graph, mesh);
   if (deck.train.microbatches) {
     strategy.microbatches = static_cast<int>(*deck.train.microbatches);
@@ -86,7 +107,7 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                         .lowering = lowering_options(deck),
                         .baselines = baselines};
   if (!hints.empty()) {
-    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints"), hints);
+    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints", kStrategyBytes), hints);
   }
   if (deck.train.microbatches) {
     options.microbatches = {static_cast<int>(*deck.train.microbatches)};

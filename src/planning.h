@@ -9,6 +9,7 @@
 
 #include "cost/simulate.h"
 #include "deck/deck.h"
+#include "io/output_path.h"
 #include "program/memory.h"
 #include "search/search.h"
 #include "sharding/strategy.h"
@@ -20,6 +21,12 @@ std::string graph_text(const Deck& deck);
 
 // The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
+
+// The files that a command reads: the decks and what they name. With `choice`, of a strategy, and
+// `hints`, those where they are files. For prepare_outputs().
+std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
+                                  const Deck& deck, const std::string& choice = "",
+                                  const std::string& hints = "");
 
 // What commands that start no ranks work on.
 struct Subject {

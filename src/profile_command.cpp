@@ -5,8 +5,9 @@
 #include <optional>
 
 #include "commands.h"
-#include "core/file.h"
 #include "core/log.h"
+#include "core/new_file.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "io/output_path.h"
 #include "job.h"
@@ -18,15 +19,15 @@ namespace hidup {
 namespace {
 
 void print_summary(const Profile& profile, const std::string& file) {
-  fmt::print("operations   {} timed\n", profile.operations.size());
+  results::print("operations   {} timed\n", profile.operations.size());
   for (const CollectiveTimes& times : profile.collectives) {
     if (times.opcode != Opcode::slice) {
-      fmt::print("{:<14} {:>10} latency, {:>8.2f} MB/s along {}\n", name_of(times.opcode),
-                 format_seconds(times.latency_s), times.bandwidth / 1e6,
-                 profile.key.mesh[times.axis].name);
+      results::print("{:<14} {:>10} latency, {:>8.2f} MB/s along {}\n", name_of(times.opcode),
+                     format_seconds(times.latency_s), times.bandwidth / 1e6,
+                     profile.key.mesh[times.axis].name);
     }
   }
-  fmt::print("file         {}\n", file);
+  results::print("file         {}\n", file);
 }
 
 }  // namespace
@@ -40,7 +41,10 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     collectively(world, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world.size()));
       if (world.rank() == 0) {
-        prepare_output(options.out, options.overwrite, "--out");
+        Deck read = deck;
+        read.cluster.profile = "";  // is measured, not read
+        prepare_outputs({{"--out", options.out}}, files_read(options.deck, options.cluster, read),
+                        options.overwrite);
       }
     });
     const Dataset data = load_data(deck, world);
@@ -56,7 +60,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
         ProfileEffort::thorough);
     collectively(world, [&] {
       if (world.rank() == 0) {
-        write_text_file(options.out, print_profile(profile), "profile");
+        write_text_file(options.out, print_profile(profile), options.overwrite);
         print_summary(profile, options.out);
       }
     });

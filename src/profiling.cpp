@@ -8,10 +8,11 @@
 #include <set>
 
 #include "core/check.h"
-#include "core/file.h"
 #include "core/log.h"
+#include "core/new_file.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "costs.h"
 #include "graph/batch.h"
 #include "graph/text.h"
 #include "job.h"
@@ -199,9 +200,14 @@ std::string cached_file(const ProfileKey& key, const Graph& graph) {
   return folder / "hidup" / fmt::format("profile-{:016x}.yaml", hash);
 }
 
+bool is_there(const std::string& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored);
+}
+
 // The text of a profile for this key. Throws Error(file) or Error(usage).
 std::string fitting(const std::string& file, const ProfileKey& key) {
-  std::string text = read_text_file(file, "profile");
+  std::string text = read_profile_file(file);
   const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
   if (!mismatch.empty()) {
     fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);
@@ -223,9 +229,7 @@ std::string kept(const std::string& file, const ProfileKey& key) {
 void keep(const Profile& profile, const std::string& file) {
   try {
     fs::create_directories(fs::path(file).parent_path());
-    const std::string part = file + ".part";
-    write_text_file(part, print_profile(profile), "profile");
-    fs::rename(part, file);
+    write_text_file(file, print_profile(profile), true);
   } catch (const std::exception& error) {
     log::warning("the profile is not kept: {}", error.what());
   }
@@ -273,7 +277,7 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
   const std::string file = choice == "auto" && first ? cached_file(key, subject.graph) : choice;
   std::string text;
   collectively(subject.world, [&] {
-    if (!first || (choice == "auto" && !fs::exists(file))) {
+    if (!first || (choice == "auto" && !is_there(file))) {
       return;
     }
     text = choice == "auto" ? kept(file, key) : fitting(file, key);

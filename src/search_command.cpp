@@ -3,7 +3,8 @@
 #include <sys/resource.h>
 
 #include "commands.h"
-#include "core/file.h"
+#include "core/new_file.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "costs.h"
 #include "device/device.h"
@@ -26,9 +27,9 @@ int search(const SearchCommandOptions& options) {
   const double began = monotonic_seconds();
   const Subject subject =
       open_subject(options.deck, options.cluster, options.overrides, options.ranks);
-  if (!options.strategy_out.empty()) {
-    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
-  }
+  prepare_outputs({{"--strategy-out", options.strategy_out}},
+                  files_read(options.deck, options.cluster, subject.deck, "", options.hints),
+                  options.overwrite);
   const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
   const CostModel costs(profile);
   SearchOutcome found = search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints,
@@ -42,7 +43,8 @@ int search(const SearchCommandOptions& options) {
   if (!options.strategy_out.empty()) {
     const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
     annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
-    write_text_file(options.strategy_out, print_strategy(subject.graph, strategy), "strategy");
+    write_text_file(options.strategy_out, print_strategy(subject.graph, strategy),
+                    options.overwrite);
   }
   std::vector<Candidate> baselines;
   if (options.baselines) {
@@ -57,15 +59,15 @@ int search(const SearchCommandOptions& options) {
     if (options.baselines) {
       json["baselines"] = candidates_json(baselines);
     }
-    fmt::print("{}\n", json.dump(2));
+    results::print("{}\n", json.dump(2));
     return 0;
   }
   print_plan(subject, strategy, profile);
-  fmt::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
-             format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
+  results::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
+                 format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
   print_candidates(baselines);
   if (!options.strategy_out.empty()) {
-    fmt::print("file      {}\n", options.strategy_out);
+    results::print("file      {}\n", options.strategy_out);
   }
   return 0;
 }

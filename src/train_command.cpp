@@ -94,10 +94,10 @@ class Run {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
       check_strategy_choice(options_.strategy);
       if (world_.rank() == 0) {
-        prepare_output(out_, options_.overwrite, "--out");
-        if (!options_.dump_gradients.empty()) {
-          prepare_output(options_.dump_gradients, options_.overwrite, "--dump-gradients");
-        }
+        prepare_outputs(
+            {{"--out", out_}, {"--dump-gradients", options_.dump_gradients}},
+            files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints),
+            options_.overwrite);
       }
     });
     start_heartbeat();

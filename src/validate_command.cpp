@@ -2,7 +2,8 @@
 
 #include "commands.h"
 #include "core/check.h"
-#include "core/file.h"
+#include "core/new_file.h"
+#include "core/results.h"
 #include "core/units.h"
 #include "deck/deck.h"
 #include "io/output_path.h"
@@ -16,7 +17,7 @@ namespace hidup {
 
 int validate(const ValidateOptions& options) {
   if (options.keys) {
-    fmt::print("{}", reference_markdown());
+    results::print("{}", reference_markdown());
     return 0;
   }
   if (options.deck.empty()) {
@@ -25,27 +26,27 @@ int validate(const ValidateOptions& options) {
   check_strategy_choice(options.strategy);
   const auto [deck, mesh, data, graph] =
       open_subject(options.deck, options.cluster, options.overrides, options.ranks);
-  if (!options.strategy_out.empty()) {
-    prepare_output(options.strategy_out, options.overwrite, "--strategy-out");
-  }
+  prepare_outputs({{"--strategy-out", options.strategy_out}},
+                  files_read(options.deck, options.cluster, deck, options.strategy),
+                  options.overwrite);
   const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
   const Program program = lower(graph, strategy, lowering_options(deck));
   const MemoryPlan plan = plan_memory(program, 0);
   verify(program, plan);
   if (!options.strategy_out.empty()) {
-    write_text_file(options.strategy_out, print_strategy(graph, strategy), "strategy");
+    write_text_file(options.strategy_out, print_strategy(graph, strategy), options.overwrite);
   }
-  fmt::print("{}: valid\n", options.deck);
+  results::print("{}: valid\n", options.deck);
   if (!options.cluster.empty()) {
-    fmt::print("{}: valid\n", options.cluster);
+    results::print("{}: valid\n", options.cluster);
   }
-  fmt::print("data    {}\n", data);
-  fmt::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
-             format_count(graph.parameter_count()), format_count(*deck.model.vocab));
-  fmt::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
-             strategy.name);
+  results::print("data    {}\n", data);
+  results::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
+                 format_count(graph.parameter_count()), format_count(*deck.model.vocab));
+  results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
+                 strategy.name);
   if (!options.strategy_out.empty()) {
-    fmt::print("file    {}\n", options.strategy_out);
+    results::print("file    {}\n", options.strategy_out);
   }
   return 0;
 }

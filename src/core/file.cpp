@@ -1,41 +1,113 @@
 #include "core/file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 
 #include "core/check.h"
+#include "core/units.h"
 
 namespace hidup {
 
-std::string read_text_file(const std::string& path, std::string_view what) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             std::fclose);
-  std::string text;
-  if (file) {
-    std::array<char, 4096> block;
-    while (const size_t count = std::fread(block.data(), 1, block.size(), file.get())) {
-      text.append(block.data(), count);
-    }
-  }
-  if (!file || std::ferror(file.get()) != 0) {
-    fail(ExitCode::file, "cannot read the {} {}: {}", what, path, std::strerror(errno));
-  }
-  return text;
+namespace fs = std::filesystem;
+
+std::string_view kind_of_file(mode_t mode) {
+  return S_ISDIR(mode)                    ? "a folder"
+         : S_ISFIFO(mode)                 ? "a pipe"
+         : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+                                          : "a socket";
 }
 
-void write_text_file(const std::string& path, std::string_view text, std::string_view what) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  const bool written =
-      file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const int reason = errno;
-  const bool closed = file != nullptr && std::fclose(file) == 0;
-  if (!written || !closed) {
-    fail(ExitCode::file, "cannot write the {} {}: {}", what, path,
-         std::strerror(written ? errno : reason));
+std::string working_folder() {
+  std::error_code error;
+  const fs::path folder = fs::current_path(error);
+  if (error) {
+    fail(ExitCode::file, "the working directory cannot be found; was it deleted? ({})",
+         error.message());
   }
+  return folder;
+}
+
+namespace {
+
+// What read_text_file() reads.
+class TextFile {
+ public:
+  // A pipe without a writer would be waited for, were it not for O_NONBLOCK.
+  TextFile(const std::string& path, std::string_view what)
+      : path_(path),
+        what_(what),
+        descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+    if (descriptor_ < 0) {
+      refuse(std::strerror(errno));
+    }
+  }
+  TextFile(const TextFile&) = delete;
+  TextFile& operator=(const TextFile&) = delete;
+  ~TextFile() { close(descriptor_); }
+
+  std::string read(int64_t max_bytes) const {
+    struct stat status = {};
+    if (fstat(descriptor_, &status) != 0) {
+      refuse(std::strerror(errno));
+    }
+    if (S_ISDIR(status.st_mode)) {
+      refuse(std::strerror(EISDIR));
+    }
+    if (!S_ISREG(status.st_mode)) {
+      refuse(fmt::format("it is {}, not a regular file", kind_of_file(status.st_mode)));
+    }
+    // The size is looked at first, so that no part of a huge file is read, and again below: some
+    // files have more than their size says.
+    const std::string too_large = fmt::format("it is larger than {}", format_bytes(max_bytes));
+    if (status.st_size > max_bytes) {
+      refuse(too_large);
+    }
+    std::string text;
+    text.reserve(static_cast<size_t>(status.st_size));
+    std::array<char, 1 << 16> block;
+    while (const size_t count = read_block(block)) {
+      text.append(block.data(), count);
+      if (static_cast<int64_t>(text.size()) > max_bytes) {
+        refuse(too_large);
+      }
+    }
+    return text;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view reason) const {
+    fail(ExitCode::file, "cannot read the {} {}: {}", what_, path_, reason);
+  }
+
+  // 0 at the end.
+  template <typename Block>
+  size_t read_block(Block& block) const {
+    ssize_t count = -1;
+    do {
+      count = ::read(descriptor_, block.data(), block.size());
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) {
+      refuse(std::strerror(errno));
+    }
+    return static_cast<size_t>(count);
+  }
+
+  const std::string& path_;
+  std::string_view what_;
+  int descriptor_;
+};
+
+}  // namespace
+
+std::string read_text_file(const std::string& path, std::string_view what, int64_t max_bytes) {
+  return TextFile(path, what).read(max_bytes);
 }
 
 }  // namespace hidup

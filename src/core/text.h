@@ -16,6 +16,9 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 // any character.
 bool matches(std::string_view pattern, std::string_view text);
 
+// The system's texts begin with a capital, messages here do not.
+std::string lower_case_start(std::string text);
+
 // FNV-1a, 64 bits: the hash that names graphs, strategies and random streams.
 constexpr uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL) {
   for (const char c : text) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/check.h"
+#include "core/file.h"
 #include "deck/checks.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
@@ -54,7 +55,7 @@ class DeckReader {
 
   void read_override(const std::string& assignment) {
     source_ = problems_.add_source("--set " + assignment);
-    folder_ = fs::current_path();
+    folder_ = working_folder();
     is_override_ = true;
     const size_t equals = assignment.find('=');
     if (equals == std::string::npos || equals == 0) {

@@ -1,19 +1,14 @@
 #include "io/gradient_file.h"
 
-#include <cstdio>
-#include <filesystem>
-#include <system_error>
-
-#include "core/check.h"
+#include "core/new_file.h"
 #include "io/hdf5.h"
-#include "io/output_path.h"
 
 namespace hidup {
 namespace {
 
-void write_file(const std::string& path, double loss, std::span<const NamedTensor> gradients) {
+void write_hdf5(const NewFile& place, double loss, std::span<const NamedTensor> gradients) {
   const auto lock = hdf5::lock_library();
-  hdf5::File file(path);
+  hdf5::File file(place);
   try {
     file.set_attribute(file.id(), "step", int64_t{1});
     file.set_attribute(file.id(), "loss", loss);
@@ -32,20 +27,9 @@ void write_file(const std::string& path, double loss, std::span<const NamedTenso
 
 void write_gradients(const std::string& path, bool overwrite, double loss,
                      std::span<const NamedTensor> gradients) {
-  prepare_output(path, overwrite, "--dump-gradients");
-  const std::string partial = path + ".partial";
-  std::remove(partial.c_str());  // what a killed run may have left
-  try {
-    write_file(partial, loss, gradients);
-    std::error_code error;
-    std::filesystem::rename(partial, path, error);
-    if (error) {
-      fail(ExitCode::file, "{}: cannot rename {} to it: {}", path, partial, error.message());
-    }
-  } catch (...) {
-    std::remove(partial.c_str());
-    throw;
-  }
+  NewFile file(path);
+  write_hdf5(file, loss, gradients);
+  file.take_name(overwrite);
 }
 
 }  // namespace hidup

@@ -15,8 +15,8 @@ struct NamedTensor {
 };
 
 // Writes one float32 dataset per tensor at the root, and the root attributes
-// step (1) and loss (of that step, in nats). Written beside `path` and renamed
-// when complete. `overwrite` as in prepare_output(). Throws Error(file).
+// step (1) and loss (of that step, in nats). A NewFile; `overwrite` as in its
+// take_name(). Throws Error(file).
 void write_gradients(const std::string& path, bool overwrite, double loss,
                      std::span<const NamedTensor> gradients);
 

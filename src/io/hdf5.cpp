@@ -1,27 +1,9 @@
 #include "io/hdf5.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cctype>
-#include <cerrno>
-#include <cstring>
-
 #include "core/check.h"
+#include "core/text.h"
 
 namespace hidup::hdf5 {
-namespace {
-
-// The system's texts begin with a capital, messages here do not.
-std::string lower_case_start(std::string text) {
-  if (!text.empty()) {
-    text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
-  }
-  return text;
-}
-
-}  // namespace
-
 std::unique_lock<std::mutex> lock_library() {
   static std::mutex mutex;
   std::unique_lock lock(mutex);
@@ -82,7 +64,7 @@ void File::throw_error(const std::string& doing) const {
   fail(ExitCode::file, "{}: cannot {}: {}", path_, doing, innermost_error());
 }
 
-File::File(std::string path) : path_(std::move(path)) {
+File::File(const NewFile& file) : path_(file.name()) {
   string_type_ = Handle(checked(H5Tcopy(H5T_C_S1), "create a string type"));
   checked(H5Tset_size(string_type(), H5T_VARIABLE), "create a string type");
   checked(H5Tset_cset(string_type(), H5T_CSET_UTF8), "create a string type");
@@ -92,19 +74,8 @@ File::File(std::string path) : path_(std::move(path)) {
   // Parallel file systems are often mounted without locks.
   checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/1, /*ignore_when_disabled=*/1),
           "set the file's locking");
-  // Claimed first, so that of two runs one gets the name, and so that a failure
-  // below is known to be about a file of our own.
-  const int claim = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (claim < 0) {
-    fail(ExitCode::file, "{}: cannot create the file: {}", path_,
-         lower_case_start(strerror(errno)));
-  }
-  ::close(claim);
-  const hid_t id = H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
-  if (id < 0) {
-    unlink(path_.c_str());
-  }
-  id_ = Handle(checked(id, "create the file"));
+  id_ = Handle(checked(H5Fcreate(file.location().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()),
+                       "create the file"));
 }
 
 void File::create_group(const std::string& name) {

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/new_file.h"
+
 namespace hidup::hdf5 {
 
 // Held around all use of HDF5, handles' destructors included: the timing file is
@@ -67,11 +69,9 @@ using Extents = std::vector<hsize_t>;
 // A file that is being written.
 class File {
  public:
-  // Creates the file in the newest format of the library, which SWMR needs.
-  // There must be none of this name.
-  explicit File(std::string path);
+  // Writes to `file` in the newest format of the library, which SWMR needs.
+  explicit File(const NewFile& file);
 
-  const std::string& path() const { return path_; }
   hid_t id() const { return id_.get(); }
 
   // Passes on the result of an HDF5 call, or throws "PATH: cannot DOING: REASON".
@@ -113,7 +113,7 @@ class File {
   Handle create_dataset(const std::string& name, hid_t type, const Handle& space,
                         const Handle& creation);
 
-  std::string path_;
+  std::string path_;  // for messages
   Handle string_type_;
   Handle id_;
 };

@@ -1,15 +1,69 @@
 #include "io/output_path.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <system_error>
 
 #include "core/check.h"
+#include "core/file.h"
+#include "core/new_file.h"
 
 namespace hidup {
+namespace {
 
 namespace fs = std::filesystem;
 
-void prepare_output(const std::string& path, bool overwrite, std::string_view option) {
+// What two paths have in common that lead to the same file: of one that exists its number, of
+// another its path without links.
+struct Identity {
+  dev_t device = 0;
+  ino_t number = 0;
+  std::string path;
+
+  bool operator==(const Identity&) const = default;
+};
+
+Identity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino, ""};
+}
+
+Identity identity_of(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) == 0) {
+    return identity_of(status);
+  }
+  std::error_code error;
+  const fs::path place = fs::path(working_folder()) / follow_links(path);
+  const fs::path folder = fs::weakly_canonical(place.parent_path(), error);
+  return {0, 0, (error ? place.parent_path() : folder) / place.filename()};
+}
+
+// Throws where `output` is one of the others.
+void check_apart(const NamedFile& output, const Identity& identity,
+                 const std::vector<NamedFile>& others) {
+  for (const NamedFile& other : others) {
+    if (!other.path.empty() && identity_of(other.path) == identity) {
+      fail(ExitCode::usage, "{} {} is the same file as {} {}", output.name, output.path, other.name,
+           other.path);
+    }
+  }
+}
+
+// A shell may have sent them to a file.
+void check_apart_from_streams(const NamedFile& output, const Identity& identity) {
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status = {};
+    if (fstat(stream, &status) == 0 && S_ISREG(status.st_mode) && identity_of(status) == identity) {
+      fail(ExitCode::usage, "{} {} is the same file as standard {}", output.name, output.path,
+           stream == STDOUT_FILENO ? "output" : "error");
+    }
+  }
+}
+
+void prepare_output(const NamedFile& output, bool overwrite) {
+  const std::string& path = output.path;
   std::error_code error;
   const fs::path parent = fs::path(path).parent_path();
   if (!parent.empty()) {
@@ -19,16 +73,36 @@ void prepare_output(const std::string& path, bool overwrite, std::string_view op
            error.message());
     }
   }
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    return;  // creating the file reports what else may be wrong with it
+  struct stat status = {};
+  if (stat(path.c_str(), &status) == 0) {
+    if (!S_ISREG(status.st_mode)) {
+      fail(ExitCode::file, "{}: is {}, where {} needs a regular file", path,
+           kind_of_file(status.st_mode), output.name);
+    }
+    if (!overwrite) {
+      fail(ExitCode::file, "{}: exists; pass --overwrite or another {}", path, output.name);
+    }
   }
-  if (!fs::is_regular_file(status)) {
-    fail(ExitCode::file, "{}: is {}, where {} needs a regular file", path,
-         fs::is_directory(status) ? "a folder" : "not a regular file", option);
+  const NewFile trial(path);  // now rather than after hours of work
+}
+
+}  // namespace
+
+void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                     bool overwrite) {
+  std::vector<NamedFile> others = inputs;
+  for (const NamedFile& output : outputs) {
+    if (!output.path.empty()) {
+      const Identity identity = identity_of(output.path);
+      check_apart(output, identity, others);
+      check_apart_from_streams(output, identity);
+      others.push_back(output);
+    }
   }
-  if (!overwrite) {
-    fail(ExitCode::file, "{}: exists; pass --overwrite or another {}", path, option);
+  for (const NamedFile& output : outputs) {
+    if (!output.path.empty()) {
+      prepare_output(output, overwrite);
+    }
   }
 }
 

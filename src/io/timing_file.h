@@ -147,7 +147,8 @@ struct TimelineRow {
 // member throws its Error(file). What was written before stays readable.
 class TimingFile {
  public:
-  // Creates `path` as prepare_output() says, writes the header and lets readers in.
+  // Writes the header beside `path`, lets readers in and then gives the file its name
+  // (NewFile::take_name()).
   TimingFile(const std::string& path, bool overwrite, const TimingHeader& header);
   TimingFile(const TimingFile&) = delete;
   TimingFile& operator=(const TimingFile&) = delete;
@@ -166,7 +167,8 @@ class TimingFile {
   // Returns when all rows so far are in the file.
   void flush();
 
-  // Writes the rest and closes the file. Nothing may be appended after it.
+  // Writes the rest and closes the file. Nothing may be appended after it. Throws
+  // Error(file), too, where somebody took the file's name away (NewFile::check_name()).
   void close();
 
  private:

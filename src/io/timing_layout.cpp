@@ -1,14 +1,9 @@
 #include "io/timing_layout.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <numeric>
-#include <system_error>
 #include <utility>
-
-#include "core/check.h"
-#include "io/output_path.h"
 
 namespace hidup {
 namespace {
@@ -44,22 +39,10 @@ std::vector<T> gather(const std::vector<Row>& rows, T Row::*member) {
   return values;
 }
 
-hdf5::File create_file(const std::string& path, bool overwrite) {
-  prepare_output(path, overwrite, "--out");
-  // The old file is unlinked, not truncated: a run or a reader that still has it
-  // open keeps it.
-  std::error_code error;
-  std::filesystem::remove(path, error);
-  if (error) {
-    fail(ExitCode::file, "{}: cannot replace the file: {}", path, error.message());
-  }
-  return hdf5::File(path);
-}
-
 }  // namespace
 
 TimingLayout::TimingLayout(const std::string& path, bool overwrite, const TimingHeader& header)
-    : file_(create_file(path, overwrite)) {
+    : place_(path), file_(place_) {
   try {
     write_header(header);
     add_columns(static_cast<hsize_t>(header.run.world_size));
@@ -67,10 +50,8 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
       add_expert_columns(header.experts);
     }
     file_.start_swmr();
+    place_.take_name(overwrite);  // now that readers can open it
   } catch (...) {
-    // Without SWMR no reader could open it, and it would be in the way of the next run.
-    std::error_code ignored;
-    std::filesystem::remove(path, ignored);
     abandon();
     throw;
   }
@@ -193,6 +174,7 @@ void TimingLayout::write(const TimingRows& rows) {
 void TimingLayout::close() {
   columns_.clear();
   file_.close();
+  place_.check_name();
 }
 
 void TimingLayout::abandon() {

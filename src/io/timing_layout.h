@@ -34,10 +34,12 @@ struct TimingRows {
 // An open timing file. Used under hdf5::lock_library(), its destructor too.
 class TimingLayout {
  public:
+  // A NewFile that takes its name when the header is in it.
   TimingLayout(const std::string& path, bool overwrite, const TimingHeader& header);
 
   // Appends the rows and makes them visible to readers.
   void write(const TimingRows& rows);
+  // Also checks that the file still has its name (NewFile::check_name()).
   void close();
   // Gives up without closing anything; see hdf5::File::abandon().
   void abandon();
@@ -70,6 +72,7 @@ class TimingLayout {
   template <typename T>
   void append(const std::string& name, const std::vector<T>& values);
 
+  NewFile place_;
   hdf5::File file_;
   std::map<std::string, Column> columns_;
 };

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "core/log.h"
+#include "core/results.h"
 #include "core/units.h"
 
 namespace hidup {
@@ -61,13 +64,16 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
   if (step == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
-    fmt::print("step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n",
-               step, width, steps_, loss,
-               format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
-                                                 std::max(mean_wall(), 1e-9))),
-               format_seconds(mean_wall()), format_seconds(mean(exposed_)),
-               format_duration(mean_wall() * static_cast<double>(steps_ - step)));
-    std::fflush(stdout);
+    results::print(
+        "step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n", step,
+        width, steps_, loss,
+        format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
+                                          std::max(mean_wall(), 1e-9))),
+        format_seconds(mean_wall()), format_seconds(mean(exposed_)),
+        format_duration(mean_wall() * static_cast<double>(steps_ - step)));
+    if (!results::flush() && !std::exchange(silent_, true)) {
+      log::warning("the run goes on, but standard output takes no more lines");
+    }
   }
 }
 
@@ -75,40 +81,40 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
                      const std::string& file) const {
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
-  fmt::print("\n");
-  fmt::print("steps   {} in {} ({} per step, {} tokens/s)\n", done_, format_duration(total_wall_),
-             format_seconds(wall),
-             format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) / wall)));
+  results::print("\n");
+  results::print("steps   {} in {} ({} per step, {} tokens/s)\n", done_,
+                 format_duration(total_wall_), format_seconds(wall),
+                 format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) / wall)));
   if (flops_.peak > 0.0) {
-    fmt::print(
+    results::print(
         "        model flops utilization {:.1f} % ({:.4g} Gflop a step, {:.4g} Gflop/s at most)\n",
         100.0 * flops_.model / (wall * flops_.peak), 1e-9 * flops_.model, 1e-9 * flops_.peak);
   }
-  fmt::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
-             recent_loss(), losses_.size());
+  results::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
+                 recent_loss(), losses_.size());
   if (unigram_entropy_ >= 0.0) {
     const double gain = unigram_entropy_ - recent_loss();
-    fmt::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
-               unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
+    results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
+                   unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
   }
   const double compute = busy_.compute_s / steps;
   const double comm = busy_.comm_s / steps;
-  fmt::print("time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
-             format_seconds(compute), format_seconds(comm),
-             format_seconds(busy_.exposed_comm_s / steps));
+  results::print(
+      "time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
+      format_seconds(compute), format_seconds(comm), format_seconds(busy_.exposed_comm_s / steps));
   if (comm > 0.0) {
     // HiDup (SoCC'22): 1 where the shorter of the two is hidden wholly, 0 where they take turns;
     // below that where steps take longer than both.
-    fmt::print("        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
-               100.0 * (compute + comm - wall) / std::min(compute, comm));
+    results::print(
+        "        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
+        100.0 * (compute + comm - wall) / std::min(compute, comm));
   }
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);
-    fmt::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
+    results::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
   }
-  fmt::print("memory  {}\n", describe(plan));
-  fmt::print("file    {}\n", file);
-  std::fflush(stdout);
+  results::print("memory  {}\n", describe(plan));
+  results::print("file    {}\n", file);
 }
 
 }  // namespace hidup

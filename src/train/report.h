@@ -45,6 +45,7 @@ class Report {
   double first_loss_ = 0.0;
   double total_wall_ = 0.0;
   double printed_at_ = 0.0;    // total_wall_ when the last line was printed
+  bool silent_ = false;        // a line could not be printed
   std::deque<double> losses_;  // the last ones
   std::deque<double> walls_;
   std::deque<double> exposed_;

@@ -23,6 +23,7 @@
 #include "io/timing_file.h"
 #include "reader.h"
 #include "sample.h"
+#include "temporary_folder.h"
 
 // Read by the address sanitizer: what belongs to a failed file is leaked on purpose.
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
@@ -123,8 +124,8 @@ int64_t last_report(Child& child) {
 
 TEST(DiskFull, ReportsAndKeepsWhatWasFlushed) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
-  const std::string errors = folder.file("errors");
+  const std::string path = folder / "run.h5";
+  const std::string errors = folder / "errors";
   Child writer([&](const Child::Report& report) {
     send_errors_to(errors);
     TimingFile file(path, false, sample::header());
@@ -141,7 +142,7 @@ TEST(DiskFull, ReportsAndKeepsWhatWasFlushed) {
 // Nobody calls flush(): the file's own thread meets the error, append throws it.
 TEST(DiskFull, ReachesTheTrainingThread) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   Child writer([&](const Child::Report&) {
     TimingFile file(path, false, sample::header());
     limit_file_size(std::filesystem::file_size(path));
@@ -159,8 +160,8 @@ TEST(DiskFull, ReachesTheTrainingThread) {
 // With nobody left to throw to, the destructor logs the error.
 TEST(DiskFull, IsLoggedByTheDestructor) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
-  const std::string errors = folder.file("errors");
+  const std::string path = folder / "run.h5";
+  const std::string errors = folder / "errors";
   Child writer([&](const Child::Report&) {
     send_errors_to(errors);
     TimingFile file(path, false, sample::header());
@@ -175,43 +176,54 @@ TEST(DiskFull, IsLoggedByTheDestructor) {
   EXPECT_TRUE(logged.ends_with("file too large")) << logged;
 }
 
-// Whatever the header is cut off at.
+// Whatever the header is cut off at. With an old file in the place of every second one.
 TEST(DiskFull, LeavesNoFileWithoutAHeader) {
   const TemporaryFolder folder;
   int failures = 0;
   for (uint64_t limit = 0; limit <= 16'384; limit += 512) {
-    const std::string path = folder.file(std::to_string(limit));
-    const std::string errors = folder.file("errors");
+    const std::string path = folder / std::to_string(limit);
+    const std::string errors = folder / "errors";
+    const bool old = limit % 1024 == 0;
+    if (old) {
+      folder.write(std::to_string(limit), "old");
+    }
     Child writer([&](const Child::Report&) {
       send_errors_to(errors);
       limit_file_size(limit);
       return expect_error(path, "file too large",
-                          [&] { const TimingFile file(path, false, sample::header()); });
+                          [&] { const TimingFile file(path, old, sample::header()); });
     });
     const int status = writer.wait();
-    failures += status == kFailed ? 1 : 0;
     EXPECT_TRUE(status == kFailed || status == kDidNotFail) << status << " at " << limit;
-    EXPECT_EQ(std::filesystem::exists(path), status == kDidNotFail) << limit;
     EXPECT_EQ(std::filesystem::file_size(errors), 0U) << limit;
+    if (status == kFailed) {
+      ++failures;
+      EXPECT_EQ(std::filesystem::exists(path), old) << limit;
+      EXPECT_TRUE(!old || std::filesystem::file_size(path) == 3U) << limit;
+    } else {
+      EXPECT_GT(std::filesystem::file_size(path), 3U) << limit;
+    }
+    std::filesystem::remove(path);
+    EXPECT_EQ(folder.names(), std::vector<std::string>{"errors"}) << limit;  // nothing beside
   }
   EXPECT_GT(failures, 2);
 }
 
 TEST(DiskFull, KeepsTheOldGradients) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("gradients.h5");
+  const std::string path = folder / "gradients.h5";
   const std::vector<float> data(10'000, 1.0F);
   const std::vector<NamedTensor> tensors = {{"weight", {100, 100}, data.data()}};
   for (const uint64_t limit : {100, 1000, 20'000, 40'000}) {
     std::ofstream(path) << "old";
     Child writer([&](const Child::Report&) {
       limit_file_size(limit);
-      return expect_error(path + ".partial", "file too large",
+      return expect_error(path, "file too large",
                           [&] { write_gradients(path, true, 2.0, tensors); });
     });
     EXPECT_EQ(writer.wait(), kFailed) << limit;
     EXPECT_EQ(std::filesystem::file_size(path), 3U);
-    EXPECT_FALSE(std::filesystem::exists(path + ".partial"));
+    EXPECT_EQ(folder.names(), std::vector<std::string>{"gradients.h5"});
   }
 }
 
@@ -226,7 +238,7 @@ TEST(DiskFull, OnARealFileSystem) {
   const TemporaryFolder folder;
   constexpr int kCannotMount = 77;
   Child outer([&](const Child::Report&) {
-    const std::string disk = folder.file("disk");
+    const std::string disk = folder / "disk";
     const std::string path = disk + "/run.h5";
     std::filesystem::create_directory(disk);
     if (!mount_small_disk(disk)) {

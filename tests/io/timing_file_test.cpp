@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "reader.h"
 #include "sample.h"
+#include "temporary_folder.h"
 
 namespace hidup {
 namespace {
@@ -22,7 +23,7 @@ using Extents = std::vector<hsize_t>;
 
 TEST(TimingFile, HoldsTheHeader) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingFile(path, false, sample::header()).close();
 
   const Reader reader(path);
@@ -61,13 +62,13 @@ TEST(TimingFile, LeavesOutAnEntropyThatIsUnknown) {
   const TemporaryFolder folder;
   TimingHeader header = sample::header();
   header.run.unigram_entropy.reset();
-  TimingFile(folder.file("run.h5"), false, header).close();
-  EXPECT_EQ(H5Aexists(Reader(folder.file("run.h5")).id(), "unigram_entropy"), 0);
+  TimingFile(folder / "run.h5", false, header).close();
+  EXPECT_EQ(H5Aexists(Reader(folder / "run.h5").id(), "unigram_entropy"), 0);
 }
 
 TEST(TimingFile, LeavesOutExpertsThatThereAreNot) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingHeader header = sample::header();
   header.experts = {};
   TimingFile file(path, false, header);
@@ -83,7 +84,7 @@ TEST(TimingFile, LeavesOutExpertsThatThereAreNot) {
 TEST(TimingFile, HoldsEveryRowInOrder) {
   constexpr int64_t kSteps = 2500;
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingFile file(path, false, sample::header());
   for (int64_t step = 1; step <= kSteps; ++step) {
     sample::append(file, step);
@@ -126,7 +127,7 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
 TEST(TimingFile, HoldsTheLoadsOfTheExperts) {
   constexpr int64_t kSteps = 1900;
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingFile file(path, false, sample::header());
   Numbers expected_tokens;
   Numbers expected_dropped;
@@ -153,7 +154,7 @@ TEST(TimingFile, HoldsTheLoadsOfTheExperts) {
 
 TEST(TimingFile, OrdersTheTimelineByStep) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingFile file(path, false, sample::header());
   // As gathered from ranks that each kept two steps.
   file.append_timeline({{{1, 0, 7, 0.1, 0.2}, {2, 0, 7, 0.5, 0.6}, {1, 1, 8, 0.3, 0.4}}});
@@ -193,7 +194,7 @@ herr_t check_dataset(hid_t root, const char* name, const H5O_info_t* info, void*
 
 TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   TimingFile(path, false, sample::header()).close();
   const Reader reader(path);
   int datasets = 0;
@@ -208,7 +209,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
 
 TEST(TimingFile, ReportsMisuse) {
   const TemporaryFolder folder;
-  TimingFile file(folder.file("run.h5"), false, sample::header());
+  TimingFile file(folder / "run.h5", false, sample::header());
   sample::append(file, 5);
   EXPECT_THROW(sample::append(file, 5), Error);
   const std::vector<double> two_ranks = {0.1, 0.2};
@@ -234,7 +235,7 @@ TEST(TimingFile, ReportsMisuse) {
 
 TEST(TimingFile, IsCompleteWithoutClose) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   {
     TimingFile file(path, false, sample::header());
     sample::append(file, 1);
@@ -245,7 +246,7 @@ TEST(TimingFile, IsCompleteWithoutClose) {
 // The second row waits for no third one, and for no call of the writer.
 TEST(TimingFile, ShowsRowsToAReaderDuringALongStep) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("run.h5");
+  const std::string path = folder / "run.h5";
   Child writer([&](const Child::Report& report) {
     TimingFile file(path, false, sample::header());
     sample::append(file, 1);
@@ -270,7 +271,7 @@ TEST(TimingFile, ShowsRowsToAReaderDuringALongStep) {
 TEST(TimingFile, KeepsFlushedRowsWhenKilled) {
   const TemporaryFolder folder;
   for (int64_t enough : {1, 20, 200, 2000}) {
-    const std::string path = folder.file(std::to_string(enough) + ".h5");
+    const std::string path = folder / std::to_string(enough) + ".h5";
     Child writer([&](const Child::Report& report) -> int {
       TimingFile file(path, false, sample::header());
       for (int64_t step = 1;; ++step) {

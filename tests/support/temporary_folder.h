@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hidup {
 
@@ -29,6 +31,16 @@ class TemporaryFolder {
   }
 
   std::string operator/(const std::string& name) const { return path_ / name; }
+
+  // Of all that lies in it, in order.
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      found.push_back(entry.path().filename());
+    }
+    std::ranges::sort(found);
+    return found;
+  }
 
   // Writes a file and returns its path.
   std::string write(const std::string& name, std::string_view content) const {
