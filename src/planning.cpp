@@ -1,6 +1,7 @@
 #include "planning.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 #include "core/file.h"
@@ -37,9 +38,9 @@ std::string graph_text(const Deck& deck) {
 }
 
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
-  const Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
-                                               : read_graph(text, deck.model.graph, deck, vocab);
-  return with_precision(graph, element_type(deck.model.precision));
+  Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
+                                         : read_graph(text, deck.model.graph, deck, vocab);
+  return with_precision(std::move(graph), element_type(deck.model.precision));
 }
 
 std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,

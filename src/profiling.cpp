@@ -74,7 +74,7 @@ Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
   if (which.strategy == "replicate") {
     for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
       strategy.ops[static_cast<size_t>(op)].rules.assign(mesh.size(),
-                                                         find_rule(graph, op, "replicate"));
+                                                         replicate_rule(graph, op));
     }
   }
   strategy.microbatches = which.microbatches;

@@ -157,7 +157,7 @@ int64_t Graph::parameter_count() const {
   return count;
 }
 
-Graph with_precision(const Graph& graph, DType dtype) {
+Graph with_precision(Graph graph, DType dtype) {
   const bool has_it = std::ranges::all_of(graph.tensors(), [dtype](const Tensor& tensor) {
     return tensor.role != Tensor::Role::parameter || tensor.dtype == dtype;
   });

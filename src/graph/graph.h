@@ -104,6 +104,6 @@ class Graph {
 };
 
 // The same graph, its parameters of that floating type, and what follows from them.
-Graph with_precision(const Graph& graph, DType dtype);
+Graph with_precision(Graph graph, DType dtype);
 
 }  // namespace hidup

@@ -1,29 +1,56 @@
 #include "program/access.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace hidup {
 
-std::vector<std::vector<Access>> accesses_of(const Program& program) {
-  std::vector<std::vector<Access>> accesses(program.values.size());
-  const auto touch = [&](ValueId value, int instruction, bool writes, bool reads) {
-    std::vector<Access>& list = accesses[static_cast<size_t>(value)];
-    if (list.empty() || list.back().instruction != instruction) {
-      list.push_back({instruction, false, false});
-    }
-    list.back().reads |= reads;
-    list.back().writes |= writes;
-  };
+namespace {
+
+// Calls touch(value, instruction, reads, writes) for every operand, in list order.
+template <typename Touch>
+void for_operands(const Program& program, Touch touch) {
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     for (const ValueId value : instruction.inputs) {
-      touch(value, i, false, true);
+      touch(static_cast<size_t>(value), i, true, false);
     }
     for (size_t k = 0; k < instruction.outputs.size(); ++k) {
-      touch(instruction.outputs[k], i, true, adds_to(instruction, k));
+      touch(static_cast<size_t>(instruction.outputs[k]), i, adds_to(instruction, k), true);
     }
   }
-  return accesses;
+}
+
+}  // namespace
+
+Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 0) {
+  std::vector<int> latest(program.values.size(), -1);  // per value: the instruction
+  for_operands(program, [&](size_t value, int instruction, bool, bool) {
+    starts_[value + 1] += latest[value] == instruction ? 0 : 1;
+    latest[value] = instruction;
+  });
+  std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+  list_.resize(starts_.back());
+  std::vector<size_t> ends(starts_.begin(), starts_.end() - 1);
+  for_operands(program, [&](size_t value, int instruction, bool reads, bool writes) {
+    const bool again =
+        ends[value] > starts_[value] && list_[ends[value] - 1].instruction == instruction;
+    Access& access = list_[again ? ends[value] - 1 : ends[value]++];
+    access = {instruction, access.reads || reads, access.writes || writes};
+  });
+}
+
+std::array<int, kStreams> last_uses(const Program& program, std::span<const Access> accesses) {
+  std::array<int, kStreams> last;
+  last.fill(-1);
+  size_t missing = kStreams;
+  for (auto use = accesses.rbegin(); use != accesses.rend() && missing > 0; ++use) {
+    const Instruction& user = program.instructions[static_cast<size_t>(use->instruction)];
+    int& latest = last[static_cast<size_t>(user.stream)];
+    missing -= latest < 0 ? 1 : 0;
+    latest = std::max(latest, use->instruction);
+  }
+  return last;
 }
 
 HappensBefore::HappensBefore(const Program& program) {

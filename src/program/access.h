@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "program/program.h"
@@ -15,7 +17,20 @@ struct Access {
 };
 
 // Per value, its accesses in list order.
-std::vector<std::vector<Access>> accesses_of(const Program& program);
+class Accesses {
+ public:
+  explicit Accesses(const Program& program);
+  std::span<const Access> operator[](size_t value) const {
+    return std::span(list_).subspan(starts_[value], starts_[value + 1] - starts_[value]);
+  }
+
+ private:
+  std::vector<Access> list_;    // value by value
+  std::vector<size_t> starts_;  // [values + 1], in the list
+};
+
+// The last access on each stream; -1 where there is none.
+std::array<int, kStreams> last_uses(const Program& program, std::span<const Access> accesses);
 
 // The order that streams and waits guarantee: an instruction comes after those
 // before it on its stream, after those it waits for, and after what these came after.

@@ -7,7 +7,7 @@ namespace hidup {
 void insert_waits(Program& program) {
   struct State {
     int writer = -1;
-    std::vector<int> readers;  // since the last write
+    std::array<int, kStreams> readers = {-1, -1};  // per stream: the last since then
   };
   std::vector<State> states(program.values.size());
   // Per stream: the last instruction of the other one that it has waited for.
@@ -37,10 +37,10 @@ void insert_waits(Program& program) {
       covered[stream] = latest;
     }
     for (const ValueId value : instruction.inputs) {
-      states[static_cast<size_t>(value)].readers.push_back(i);
+      states[static_cast<size_t>(value)].readers[stream] = i;
     }
     for (const ValueId value : instruction.outputs) {
-      states[static_cast<size_t>(value)] = {i, {}};
+      states[static_cast<size_t>(value)] = {.writer = i};
     }
   }
 }

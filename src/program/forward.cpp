@@ -66,8 +66,7 @@ void Lowering::plan_parameter_buckets() {
       const auto open = std::ranges::find_if(
           parameter_buckets_.rbegin(), parameter_buckets_.rend(),
           [&](const ParameterBucket& b) { return b.storage == storage && b.wanted == wanted; });
-      const bool full =
-          open != parameter_buckets_.rend() && bytes_of(open->parameters) >= options_.bucket_bytes;
+      const bool full = open != parameter_buckets_.rend() && open->bytes >= options_.bucket_bytes;
       const bool begins = open == parameter_buckets_.rend() || full;
       const auto at =
           begins ? parameter_buckets_.insert(parameter_buckets_.end(), {storage, wanted, {}})
@@ -76,6 +75,7 @@ void Lowering::plan_parameter_buckets() {
         gathers_.insert(op);
       }
       at->parameters.push_back(id);
+      at->bytes += bytes_of(id);
       parameter_bucket_[{id, to_string(wanted)}] =
           static_cast<size_t>(at - parameter_buckets_.begin());
     }

@@ -40,6 +40,7 @@ Instruction fused(const Instruction* parts, size_t length) {
 
 void fuse_residual_norms(Program& program) {
   Instructions list;
+  list.reserve(program.instructions.size());
   for (size_t i = 0; i < program.instructions.size();) {
     const size_t length = length_at(program.instructions, i);
     list.push_back(length > 0 ? fused(&program.instructions[i], length)

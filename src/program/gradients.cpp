@@ -185,7 +185,9 @@ void Lowering::contribute(OpId op, size_t input, ValueId value) {
 
 void Lowering::complete_gradients(OpId op) {
   for (const TensorId id : completed_by(op)) {
-    groups_[gradients_.at(id).group].complete.push_back(id);
+    GradientGroup& group = groups_[gradients_.at(id).group];
+    group.complete.push_back(id);
+    group.complete_bytes += gradient_bytes_of(id);
   }
   if (!strategy_.defer_gradients) {
     close_buckets(options_.bucket_bytes);
@@ -195,7 +197,7 @@ void Lowering::complete_gradients(OpId op) {
 void Lowering::cut_behind_bucket(OpId op, int64_t& bytes) {
   for (const TensorId id : completed_by(op)) {
     const GradientGroup& group = groups_[gradients_.at(id).group];
-    bytes += reshards_locally(group.sums[0], group.total) ? 0 : gradient_bytes_of({id});
+    bytes += reshards_locally(group.sums[0], group.total) ? 0 : gradient_bytes_of(id);
   }
   if (bytes >= options_.bucket_bytes) {
     lane().cuts.push_back(lane().instructions.size());
@@ -205,7 +207,7 @@ void Lowering::cut_behind_bucket(OpId op, int64_t& bytes) {
 
 void Lowering::close_buckets(int64_t least) {
   for (GradientGroup& group : groups_) {
-    if (!group.complete.empty() && gradient_bytes_of(group.complete) >= least) {
+    if (!group.complete.empty() && group.complete_bytes >= least) {
       close_bucket(group);
     }
   }
@@ -213,6 +215,7 @@ void Lowering::close_buckets(int64_t least) {
 
 void Lowering::close_bucket(GradientGroup& group) {
   const std::vector<TensorId> bucket = std::exchange(group.complete, {});
+  group.complete_bytes = 0;
   const std::string name = fmt::format("gradients.{}", buckets_++);
   const bool common = std::exchange(common_, true);
   Operands totals;

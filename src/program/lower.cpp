@@ -17,7 +17,7 @@ Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
       continue;
     }
     for (size_t op = 0; op < strategy.ops.size(); ++op) {
-      strategy.ops[op].rules[axis] = rules_of(graph, static_cast<OpId>(op))[0];
+      strategy.ops[op].rules[axis] = replicate_rule(graph, static_cast<OpId>(op));
     }
     for (ParameterStrategy& parameter : strategy.parameters) {
       parameter.storage[axis] = parameter.optimizer_state[axis] = Placement::replicate();
@@ -99,20 +99,12 @@ void Lowering::prepare() {
   }
 }
 
-int64_t Lowering::bytes_of(const std::vector<TensorId>& tensors) const {
-  int64_t bytes = 0;
-  for (const TensorId id : tensors) {
-    bytes += elements(graph_.tensor(id).shape) * size_of(graph_.tensor(id).dtype);
-  }
-  return bytes;
+int64_t Lowering::bytes_of(TensorId id) const {
+  return elements(graph_.tensor(id).shape) * size_of(graph_.tensor(id).dtype);
 }
 
-int64_t Lowering::gradient_bytes_of(const std::vector<TensorId>& tensors) const {
-  int64_t bytes = 0;
-  for (const TensorId id : tensors) {
-    bytes += elements(graph_.tensor(id).shape) * size_of(DType::f32);
-  }
-  return bytes;
+int64_t Lowering::gradient_bytes_of(TensorId id) const {
+  return elements(graph_.tensor(id).shape) * size_of(DType::f32);
 }
 
 ValueId Lowering::add_value(Value value) {

@@ -44,6 +44,7 @@ class Lowering {
     Layout storage;
     std::vector<TensorId> members;   // in the order in which the backward pass completes them
     std::vector<TensorId> complete;  // and not yet sent
+    int64_t complete_bytes = 0;      // of their gradients, global
     std::vector<std::vector<TensorId>> buckets;
 
     bool operator==(const GradientGroup& other) const {
@@ -57,6 +58,7 @@ class Lowering {
     Layout storage;
     Layout wanted;
     std::vector<TensorId> parameters;
+    int64_t bytes = 0;  // global, as they are stored
   };
   // Where an operation leaves what it adds to a gradient.
   struct Target {
@@ -73,7 +75,7 @@ class Lowering {
     std::vector<std::vector<Sum>> gradient;  // per activation: contributions so far
     std::vector<Instruction> instructions;   // of the pass that is being written
     std::vector<size_t> cuts;                // where in them a bucket of parameters is needed, or
-                                             // one of gradients complete
+                                             // one of gradients complete; rising
   };
 
   static size_t index(int32_t id) { return static_cast<size_t>(id); }
@@ -94,9 +96,9 @@ class Lowering {
   bool last_lane() const { return microbatch_ + 1 == strategy_.microbatches; }
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
 
-  // Global: of parameters as they are stored, and of their gradients.
-  int64_t bytes_of(const std::vector<TensorId>& tensors) const;
-  int64_t gradient_bytes_of(const std::vector<TensorId>& tensors) const;
+  // Global: of a parameter as it is stored, and of its gradient.
+  int64_t bytes_of(TensorId id) const;
+  int64_t gradient_bytes_of(TensorId id) const;
   ValueId add_value(Value value);
   // The microbatch's part of a tensor (or all of it, of a parameter).
   ValueId add_tensor(TensorId id, const std::string& name, const Layout& layout);

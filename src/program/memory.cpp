@@ -23,7 +23,7 @@ int64_t aligned(int64_t bytes) {
 class Lifetimes {
  public:
   explicit Lifetimes(const Program& program)
-      : program_(program), accesses_(accesses_of(program)), before_(program) {
+      : program_(program), accesses_(program), before_(program) {
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       order_[stream_of(static_cast<int>(i))].push_back(static_cast<int>(i));
     }
@@ -42,11 +42,7 @@ class Lifetimes {
   }
   // The stream's first moment that comes after all uses of the value, whatever the timing.
   size_t end(size_t value, size_t stream) const {
-    std::array<int, kStreams> last;
-    last.fill(-1);
-    for (const Access& use : accesses_[value]) {
-      last[stream_of(use.instruction)] = use.instruction;
-    }
+    const std::array<int, kStreams> last = last_uses(program_, accesses_[value]);
     const auto lives = [&](int instruction) {
       return std::ranges::any_of(last,
                                  [&](int use) { return use >= 0 && !before_(use, instruction); });
@@ -57,7 +53,7 @@ class Lifetimes {
 
  private:
   const Program& program_;
-  std::vector<std::vector<Access>> accesses_;
+  Accesses accesses_;
   HappensBefore before_;
   std::array<std::vector<int>, kStreams> order_;  // per stream: its instructions
 };

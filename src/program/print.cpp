@@ -70,6 +70,12 @@ std::string print_program(const Program& program) {
   return text;
 }
 
+std::string describe(const Program& program, int instruction) {
+  const Instruction& described = program.instructions[static_cast<size_t>(instruction)];
+  return fmt::format("instruction {} ({} {})", instruction, name_of(described.opcode),
+                     described.name);
+}
+
 std::string print_collectives(const Program& program) {
   std::string text;
   for (const Instruction& instruction : program.instructions) {

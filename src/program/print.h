@@ -11,6 +11,9 @@ namespace hidup {
 //   INDEX STREAM PHASE MICROBATCH OPCODE NAME (inputs) -> (outputs) {attributes} [waits for INDEX]
 std::string print_program(const Program& program);
 
+// "instruction 12 (matmul layers.0.ffn.up)", for messages.
+std::string describe(const Program& program, int instruction);
+
 // The collectives alone, a line each, in the order they are issued: what all ranks
 // must agree on.
 std::string print_collectives(const Program& program);

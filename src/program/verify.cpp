@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
 
 #include "core/check.h"
 #include "program/access.h"
 #include "program/dtypes.h"
+#include "program/print.h"
+#include "program/verify_memory.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
@@ -17,7 +18,7 @@ namespace {
 class Verifier {
  public:
   Verifier(const Program& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), accesses_(accesses_of(program)), before_(program) {}
+      : program_(program), plan_(plan), accesses_(program), before_(program) {}
 
   void run() const {
     check_waits();
@@ -25,7 +26,7 @@ class Verifier {
       check_defined(v);
       check_inside(v);
     }
-    check_memory();
+    verify_memory(program_, plan_, accesses_, before_);
     check_collectives();
     for (const Instruction& each : program_.instructions) {
       check_dtypes(program_, each);
@@ -36,10 +37,7 @@ class Verifier {
   const Instruction& instruction(int i) const {
     return program_.instructions[static_cast<size_t>(i)];
   }
-  std::string describe(int i) const {
-    return fmt::format("instruction {} ({} {})", i, name_of(instruction(i).opcode),
-                       instruction(i).name);
-  }
+  std::string describe(int i) const { return hidup::describe(program_, i); }
 
   void check_waits() const {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
@@ -58,8 +56,10 @@ class Verifier {
                       value.role == Value::Role::input;
     if (!kept && !accesses_[v].empty()) {
       const Access& first = accesses_[v].front();
-      check(first.writes && !first.reads, "{} reads {} before anything writes it",
-            describe(first.instruction), value.name);
+      if (!first.writes || first.reads) {
+        fail(ExitCode::internal, "{} reads {} before anything writes it",
+             describe(first.instruction), value.name);
+      }
     }
   }
 
@@ -68,55 +68,12 @@ class Verifier {
           "{} lies outside the arena", program_.values[v].name);
   }
 
-  void check_memory() const {
-    std::vector<size_t> order(program_.values.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::sort(order, std::less<>(), [&](size_t v) { return plan_.offsets[v]; });
-    for (size_t a = 0; a < order.size(); ++a) {
-      check_races(order[a], order[a]);
-      const int64_t end = plan_.offsets[order[a]] + plan_.sizes[order[a]];
-      for (size_t b = a + 1; b < order.size() && plan_.offsets[order[b]] < end; ++b) {
-        if (plan_.sizes[order[b]] > 0) {
-          check_lifetimes(order[a], order[b]);
-          check_races(order[a], order[b]);
-        }
-      }
-    }
-  }
-
-  // Two values in one place: one is done before the other begins.
-  void check_lifetimes(size_t u, size_t v) const {
-    const Value& first = program_.values[u];
-    const Value& second = program_.values[v];
-    check(!first.persistent() && !second.persistent(), "{} and {} overlap in memory", first.name,
-          second.name);
-    if (accesses_[u].empty() || accesses_[v].empty()) {
-      return;
-    }
-    check(accesses_[u].back().instruction < accesses_[v].front().instruction ||
-              accesses_[v].back().instruction < accesses_[u].front().instruction,
-          "{} and {} overlap in memory while both are in use", first.name, second.name);
-  }
-
-  void check_races(size_t u, size_t v) const {
-    for (const Access& a : accesses_[u]) {
-      for (const Access& b : accesses_[v]) {
-        if (a.instruction == b.instruction || (!a.writes && !b.writes)) {
-          continue;
-        }
-        const int early = std::min(a.instruction, b.instruction);
-        const int late = std::max(a.instruction, b.instruction);
-        check(before_(early, late), "nothing orders {} before {}, and both use {}", describe(early),
-              describe(late), program_.values[u].name);
-      }
-    }
-  }
-
   void check_collectives() const {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       const bool collective = !collective_of(instruction(i).opcode).empty();
-      check(collective == (instruction(i).stream == StreamKind::comm), "{} is on the wrong stream",
-            describe(i));
+      if (collective != (instruction(i).stream == StreamKind::comm)) {
+        fail(ExitCode::internal, "{} is on the wrong stream", describe(i));
+      }
       if (is_reshard(instruction(i).opcode)) {
         check_layouts(i);
       }
@@ -170,12 +127,12 @@ class Verifier {
   // What a value is on an axis; one that is summed in place was a summand before.
   std::vector<Placement> placements(ValueId id, size_t axis) const {
     const Placement placement = program_.value(id).layout[axis];
-    const std::vector<Access>& accesses = accesses_[static_cast<size_t>(id)];
-    const bool summed = std::ranges::any_of(accesses, [&](const Access& access) {
-      const Instruction& user = instruction(access.instruction);
-      return user.opcode == Opcode::all_reduce && access.reads && access.writes &&
-             user.axis == static_cast<int>(axis);
-    });
+    const bool summed =
+        std::ranges::any_of(accesses_[static_cast<size_t>(id)], [&](const Access& access) {
+          const Instruction& user = instruction(access.instruction);
+          return user.opcode == Opcode::all_reduce && access.reads && access.writes &&
+                 user.axis == static_cast<int>(axis);
+        });
     return summed && placement.is_replicate()
                ? std::vector<Placement>{placement, Placement::partial()}
                : std::vector<Placement>{placement};
@@ -183,7 +140,7 @@ class Verifier {
 
   const Program& program_;
   const MemoryPlan& plan_;
-  std::vector<std::vector<Access>> accesses_;
+  Accesses accesses_;
   HappensBefore before_;
 };
 

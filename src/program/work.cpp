@@ -293,16 +293,15 @@ bool is_product(Opcode opcode) {
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {
   Shapes in;
   Shapes out;
+  // Adds the shape of the rank's part; returns its bytes.
+  const auto add = [&](Shapes& shapes, ValueId value) {
+    shapes.push_back(program.local_shape(value, rank));
+    return static_cast<double>(elements(shapes.back()) * size_of(program.value(value).dtype));
+  };
   double in_bytes = 0.0;
   double out_bytes = 0.0;
-  for_values(program, instruction.inputs, [&](ValueId value) {
-    in.push_back(program.local_shape(value, rank));
-    in_bytes += static_cast<double>(program.local_bytes(value, rank));
-  });
-  for_values(program, instruction.outputs, [&](ValueId value) {
-    out.push_back(program.local_shape(value, rank));
-    out_bytes += static_cast<double>(program.local_bytes(value, rank));
-  });
+  for_values(program, instruction.inputs, [&](ValueId value) { in_bytes += add(in, value); });
+  for_values(program, instruction.outputs, [&](ValueId value) { out_bytes += add(out, value); });
   return {.flops = flops_of(instruction, in, out),
           .bytes = collective_of(instruction.opcode).empty() ? in_bytes + out_bytes
                                                              : std::max(in_bytes, out_bytes),

@@ -107,7 +107,7 @@ class AxesSearch {
   Strategy without_work() const {
     Strategy strategy{.mesh = mesh_};
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
-      const Rule replicate = find_rule(graph_, op, "replicate");
+      const Rule replicate = replicate_rule(graph_, op);
       OpStrategy ways;
       for (const std::optional<Rule>& hint : *hints_.of_operation(op)) {
         ways.rules.push_back(hint.value_or(replicate));

@@ -16,10 +16,8 @@ Placement cut(size_t dim) {
 
 class RuleMaker {
  public:
-  RuleMaker(const Graph& graph, const Op& op) : graph_(graph), op_(op) {
-    add("replicate", std::vector<Placement>(op.inputs.size(), kWhole), kWhole,
-        std::vector<Placement>(op.inputs.size(), kWhole));
-  }
+  RuleMaker(const Graph& graph, OpId op)
+      : graph_(graph), op_(graph.op(op)), rules_{replicate_rule(graph, op)} {}
 
   std::vector<Rule> run() {
     switch (op_.kind) {
@@ -216,7 +214,12 @@ Layout gradient_of(const Layout& layout) {
 }
 
 std::vector<Rule> rules_of(const Graph& graph, OpId op) {
-  return RuleMaker(graph, graph.op(op)).run();
+  return RuleMaker(graph, op).run();
+}
+
+Rule replicate_rule(const Graph& graph, OpId op) {
+  const std::vector<Placement> all(graph.op(op).inputs.size(), kWhole);
+  return {"replicate", all, kWhole, all, kWhole};
 }
 
 }  // namespace hidup

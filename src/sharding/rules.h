@@ -34,4 +34,7 @@ Layout gradient_of(const Layout& layout);
 // a cross-entropy. `partial`: a linear operation on summands.
 std::vector<Rule> rules_of(const Graph& graph, OpId op);
 
+// The first of them.
+Rule replicate_rule(const Graph& graph, OpId op);
+
 }  // namespace hidup

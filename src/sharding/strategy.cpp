@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "core/check.h"
 #include "core/text.h"
@@ -42,11 +44,13 @@ Layout saved_layout(const OpStrategy& op) {
 }
 
 Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
+  std::vector<Rule> rules = rules_of(graph, op);
+  const auto found = std::ranges::find(rules, name, &Rule::name);
+  if (found != rules.end()) {
+    return std::move(*found);
+  }
   std::string legal;
-  for (const Rule& rule : rules_of(graph, op)) {
-    if (rule.name == name) {
-      return rule;
-    }
+  for (const Rule& rule : rules) {
     legal += fmt::format("{}{}", legal.empty() ? "" : ", ", rule.name);
   }
   fail(ExitCode::usage, "{} has no rule {}; legal: {}", graph.op_name(op), name, legal);

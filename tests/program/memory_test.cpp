@@ -27,7 +27,7 @@ TEST(MemoryPlan, IsRightOnEveryRankAndReusesActivations) {
 
 // Greedy by size, the lowest offset that is free, tried one by one.
 std::vector<int64_t> offsets_by_trying(const Program& program, const MemoryPlan& plan) {
-  const auto accesses = accesses_of(program);
+  const Accesses accesses(program);
   const HappensBefore before(program);
   const auto dies_before = [&](size_t a, size_t b) {
     return std::ranges::all_of(accesses[a], [&](const Access& use) {

@@ -1,0 +1,142 @@
+#include "program/verify_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/check.h"
+#include "program/print.h"
+
+namespace hidup {
+namespace {
+
+// Happens-before is transitive, so neighbours are enough: each write is compared with the accesses
+// since the write before it, each value with those that had its bytes last.
+class MemoryCheck {
+ public:
+  MemoryCheck(const Program& program, const MemoryPlan& plan, const Accesses& accesses,
+              const HappensBefore& before)
+      : program_(program), plan_(plan), accesses_(accesses), before_(before) {
+    last_uses_.reserve(program.values.size());
+    for (size_t v = 0; v < program.values.size(); ++v) {
+      last_uses_.push_back(last_uses(program, accesses[v]));
+    }
+  }
+
+  void run() {
+    std::vector<size_t> order;  // persistent values, then the others as they are first used
+    for (size_t v = 0; v < program_.values.size(); ++v) {
+      check_own_accesses(v);
+      if (program_.values[v].persistent() || !accesses_[v].empty()) {
+        order.push_back(v);
+      }
+    }
+    std::ranges::stable_sort(order, std::less<>(), [&](size_t v) {
+      return program_.values[v].persistent() ? -1 : accesses_[v].front().instruction;
+    });
+    for (const size_t v : order) {
+      take_bytes(v);
+    }
+  }
+
+ private:
+  // Bytes up to `end`, and the value that had them last.
+  struct Piece {
+    int64_t end = 0;
+    size_t value = 0;
+  };
+
+  void check_order(int early, int late, size_t value) const {
+    if (!before_(early, late)) {
+      fail(ExitCode::internal, "nothing orders {} before {}, and both use {}",
+           describe(program_, early), describe(program_, late), program_.values[value].name);
+    }
+  }
+
+  // Reads and writes of the value itself.
+  void check_own_accesses(size_t value) const {
+    int written = -1;
+    std::array<int, kStreams> read;  // per stream: the last one since then
+    read.fill(-1);
+    for (const Access& access : accesses_[value]) {
+      if (written >= 0) {
+        check_order(written, access.instruction, value);
+      }
+      if (!access.writes) {
+        read[stream_of(access.instruction)] = access.instruction;
+        continue;
+      }
+      for (const int reader : read) {
+        if (reader >= 0) {
+          check_order(reader, access.instruction, value);
+        }
+      }
+      written = access.instruction;
+      read.fill(-1);
+    }
+  }
+
+  // The value takes its bytes from those that had them.
+  void take_bytes(size_t value) {
+    const int64_t begin = plan_.offsets[value];
+    const int64_t end = begin + plan_.sizes[value];
+    if (begin == end) {
+      return;
+    }
+    auto at = taken_.upper_bound(begin);
+    if (at != taken_.begin() && std::prev(at)->second.end > begin) {
+      --at;
+    }
+    while (at != taken_.end() && at->first < end) {
+      const auto [first, old] = *at;
+      check_follows(old.value, value);
+      at = taken_.erase(at);
+      if (first < begin) {
+        taken_.emplace_hint(at, first, Piece{begin, old.value});
+      }
+      if (old.end > end) {
+        at = taken_.emplace_hint(at, end, old);
+      }
+    }
+    taken_.emplace_hint(at, begin, Piece{end, value});
+  }
+
+  // All uses of the old value are done before the first one of the new.
+  void check_follows(size_t old, size_t value) const {
+    const Value& first = program_.values[old];
+    const Value& second = program_.values[value];
+    if (first.persistent() || second.persistent()) {
+      fail(ExitCode::internal, "{} and {} overlap in memory", first.name, second.name);
+    }
+    const int begin = accesses_[value].front().instruction;
+    if (accesses_[old].back().instruction >= begin) {
+      fail(ExitCode::internal, "{} and {} overlap in memory while both are in use", first.name,
+           second.name);
+    }
+    for (const int use : last_uses_[old]) {
+      if (use >= 0) {
+        check_order(use, begin, old);
+      }
+    }
+  }
+
+  size_t stream_of(int instruction) const {
+    return static_cast<size_t>(program_.instructions[static_cast<size_t>(instruction)].stream);
+  }
+
+  const Program& program_;
+  const MemoryPlan& plan_;
+  const Accesses& accesses_;
+  const HappensBefore& before_;
+  std::vector<std::array<int, kStreams>> last_uses_;  // per value
+  std::map<int64_t, Piece> taken_;                    // by first byte
+};
+
+}  // namespace
+
+void verify_memory(const Program& program, const MemoryPlan& plan, const Accesses& accesses,
+                   const HappensBefore& before) {
+  MemoryCheck(program, plan, accesses, before).run();
+}
+
+}  // namespace hidup
