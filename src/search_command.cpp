@@ -61,8 +61,10 @@ int search(const SearchCommandOptions& options) {
     return 0;
   }
   print_plan(subject, strategy, profile);
-  fmt::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
-             format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
+  fmt::print("search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
+             found.lower_bound_s > 0.0
+                 ? fmt::format("by its own measure {:.1f} % above a lower bound", 100.0 * found.gap)
+                 : "no lower bound is known");
   print_candidates(baselines);
   if (!options.strategy_out.empty()) {
     fmt::print("file      {}\n", options.strategy_out);

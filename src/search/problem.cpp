@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "search/layout_set.h"
 
 namespace hidup {
 namespace {
@@ -57,14 +58,13 @@ class Charges {
   const Choice& chosen(size_t op) const {
     return problem_.choices_of(op).choices.at(static_cast<size_t>(choices_[op]));
   }
-  // The layouts, a bit each, to which a tensor and its gradient have been brought.
+  // The layouts to which a tensor and its gradient have been brought.
   struct Done {
-    uint64_t forward = 0, backward = 0;
+    LayoutSet forward, backward;
   };
-  static bool first_use(uint64_t& done, int layout) {
-    const uint64_t bit = uint64_t{1} << static_cast<unsigned>(layout);
-    const bool first = (done & bit) == 0;
-    done |= bit;
+  static bool first_use(LayoutSet& done, int layout) {
+    const bool first = !done.has(layout);
+    done.add(layout);
     return first;
   }
   static void add(const Reshard& reshard, PassTimes& pass, double& bytes) {
