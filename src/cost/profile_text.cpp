@@ -78,7 +78,7 @@ class ProfileReader {
       const double work = is_product(time.opcode) ? time.work.flops : time.work.bytes;
       return work > 0.0 && time.seconds > 0.0;
     });
-    if (!any) {
+    if (!any && problems_.empty()) {
       report(fields.at("operations"),
              "operations: expected at least one that has work (flops of a product, bytes of "
              "another) and takes seconds");
