@@ -78,6 +78,7 @@ std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& me
     divisions = std::move(longer);
   }
   std::vector<OpStrategy> ways;
+  ways.reserve(divisions.size());
   for (auto& [parts, way] : divisions) {
     ways.push_back(std::move(way));
   }
