@@ -96,6 +96,9 @@ class Measurement {
       }
     }
     profile.operations = operations_.times();
+    if (profile.operations.empty()) {
+      throw CollectiveError(ExitCode::out_of_memory, too_large_);
+    }
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
@@ -140,6 +143,7 @@ class Measurement {
       if (error.code() != ExitCode::out_of_memory) {
         throw;
       }
+      too_large_ = error.what();
       return;  // a strategy that does not fit is not one that can run
     }
     for (const Instruction& instruction : program.instructions) {
@@ -182,6 +186,7 @@ class Measurement {
   Gaps gaps_;
   std::vector<double> overheads_;
   double largest_message_ = 0.0;
+  std::string too_large_;  // of the last strategy that did not fit; on one rank
 };
 
 // Where the profile of this key and graph is kept; empty where the user has no such folder.
@@ -232,6 +237,19 @@ void keep(const Profile& profile, const std::string& file) {
     write_text_file(file, print_profile(profile), true);
   } catch (const std::exception& error) {
     log::warning("the profile is not kept: {}", error.what());
+  }
+}
+
+// Collective. None where no strategy that is timed fits in the memory: another may.
+std::optional<Profile> measure_if_it_fits(const ProfileSubject& subject) {
+  try {
+    return measure_profile(subject, ProfileEffort::brief);
+  } catch (const CollectiveError& error) {
+    if (error.code() != ExitCode::out_of_memory) {
+      throw;
+    }
+    log::warning("no profile is measured: no strategy that would be timed fits in the memory");
+    return std::nullopt;
   }
 }
 
@@ -290,16 +308,19 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
     return parse_profile(text, file);
   }
   const double began = monotonic_seconds();
-  Profile profile = measure_profile(subject, ProfileEffort::brief);
+  const std::optional<Profile> profile = measure_if_it_fits(subject);
+  if (!profile) {
+    return std::nullopt;
+  }
   if (first) {
     if (!file.empty()) {
-      keep(profile, file);
+      keep(*profile, file);
     }
     log::info("profile: measured in {:.1f} s{}", monotonic_seconds() - began,
               file.empty() ? "" : ", kept in " + file);
   }
   // As later runs will read it.
-  return parse_profile(subject.world.broadcast(print_profile(profile)), "profile");
+  return parse_profile(subject.world.broadcast(print_profile(*profile)), "profile");
 }
 
 }  // namespace hidup

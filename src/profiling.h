@@ -36,12 +36,13 @@ enum class ProfileEffort { brief, thorough };
 ProfileKey profile_key(const ProfileSubject& subject);
 
 // Collective: runs steps of the model under several strategies, the instructions in turn, then
-// collectives of all sizes.
+// collectives of all sizes. Throws CollectiveError(out_of_memory) where no strategy fits.
 Profile measure_profile(const ProfileSubject& subject, ProfileEffort effort);
 
 // Collective: the profile that cluster.profile asks for, on all ranks; none where it is none.
 // auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/)
-// for this key and model, measured and put there where there is none.
+// for this key and model, measured and put there where there is none; none where nothing that would
+// be timed fits in the memory.
 // Throws CollectiveError(usage) where a file does not fit, (file) where it cannot be read.
 std::optional<Profile> obtain_profile(const ProfileSubject& subject);
 

@@ -63,8 +63,11 @@ int search(const SearchCommandOptions& options) {
     return 0;
   }
   print_plan(subject, strategy, profile);
-  results::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
-                 format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
+  results::print(
+      "search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
+      found.lower_bound_s > 0.0
+          ? fmt::format("by its own measure {:.1f} % above a lower bound", 100.0 * found.gap)
+          : "no lower bound is known");
   print_candidates(baselines);
   if (!options.strategy_out.empty()) {
     results::print("file      {}\n", options.strategy_out);

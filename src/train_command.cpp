@@ -118,7 +118,7 @@ class Run {
                         *device, threads});
     const std::optional<Profile> costs = costs_of(deck, mesh, profile);
 
-    // 4. Strategy, program, and what it is going to take.
+    // 4. Strategy and program.
     const int64_t memory = std::ranges::min(all_gather_value(world_, device->memory()));
     loaded_ = load_strategy(options_.strategy, deck, *graph, mesh, {costs, options_.hints, memory},
                             world_);
@@ -129,17 +129,17 @@ class Run {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
     });
-    if (costs && world_.rank() == 0) {
-      prediction_ = simulate(program_, CostModel(*costs));
-      annotate(strategy, *graph, program_, plan, *prediction_);
-    }
 
-    // 5. Memory, and the timing file.
+    // 5. Memory; what a step is going to take; and the timing file.
     std::optional<Executor> executor;
     collectively(world_, [&] {
       executor.emplace(program_, std::move(plan), *device, world_.rank(), groups, threads,
                        deck.train.seed);
     });
+    if (costs && world_.rank() == 0) {
+      prediction_ = simulate(program_, CostModel(*costs));
+      annotate(strategy, *graph, program_, executor->plan(), *prediction_);
+    }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 
@@ -23,6 +24,18 @@ std::string quoted(const std::string& text) {
   }
   return result + "\"";
 }
+
+// What a number may be, besides 0: so that no sum and no product of them overflows.
+struct Bounds {
+  double least, most;
+};
+constexpr Bounds kSeconds{1e-12, 1e6};
+constexpr Bounds kWork{1e-3, 1e30};  // flops or bytes
+constexpr Bounds kBandwidth{1e-6, 1e30};
+constexpr Bounds kSlowdown{1.0, 1e6};
+constexpr double kRise = 1.01;  // of the bytes in a table: their logarithms must differ
+constexpr size_t kMostSizes = 16;
+constexpr int64_t kMostRanks = int64_t{1} << 31;
 
 std::optional<Opcode> opcode_of(const std::string& name) {
   for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
@@ -52,17 +65,23 @@ class ProfileReader {
     }
     read_key(fields);
     profile_.model = fields.at("model").text;
-    profile_.launch_s = number(fields.at("launch_s"), "launch_s");
-    profile_.signal_s = number(fields.at("signal_s"), "signal_s");
-    profile_.overhead_s = number(fields.at("overhead_s"), "overhead_s");
+    profile_.launch_s = number(fields.at("launch_s"), "launch_s", kSeconds);
+    profile_.signal_s = number(fields.at("signal_s"), "signal_s", kSeconds);
+    profile_.overhead_s = number(fields.at("overhead_s"), "overhead_s", kSeconds);
     for (const YamlNode& node : items(fields.at("operations"), "operations")) {
       read_operation(node);
     }
     for (const YamlNode& node : items(fields.at("collectives"), "collectives")) {
       read_collective(node);
     }
-    if (profile_.operations.empty()) {
-      report(fields.at("operations"), "operations: expected at least one");
+    const bool any = std::ranges::any_of(profile_.operations, [](const OperationTime& time) {
+      const double work = is_product(time.opcode) ? time.work.flops : time.work.bytes;
+      return work > 0.0 && time.seconds > 0.0;
+    });
+    if (!any && problems_.empty()) {
+      report(fields.at("operations"),
+             "operations: expected at least one that has work (flops of a product, bytes of "
+             "another) and takes seconds");
     }
     problems_.throw_if_any();
     return std::move(profile_);
@@ -80,8 +99,14 @@ class ProfileReader {
     return node.values;
   }
 
-  double number(const YamlNode& node, std::string_view key) {
-    return number_of(node, key, problems_);
+  double number(const YamlNode& node, std::string_view key, const Bounds& bounds) {
+    const double value = number_of(node, key, problems_);
+    if (value != 0.0 && (value < bounds.least || value > bounds.most)) {
+      report(node, fmt::format("{}: expected 0 or a number from {:g} to {:g}, found {}", key,
+                               bounds.least, bounds.most, node.text));
+      return 0.0;
+    }
+    return value;
   }
   int64_t whole(const YamlNode& node, std::string_view key) {
     return whole_of(node, key, problems_);
@@ -107,6 +132,29 @@ class ProfileReader {
       key.mesh.push_back({parts.at("name").text, whole(parts.at("size"), "size")});
     }
     key.hosts = whole_list(fields.at("hosts"), "hosts");
+    check_ranks(fields);
+  }
+
+  // Ranks make the mesh, and have a host each.
+  void check_ranks(const YamlFields& fields) {
+    const ProfileKey& key = profile_.key;
+    int64_t ranks = 1;
+    for (size_t axis = 0; axis < key.mesh.size(); ++axis) {
+      const int64_t size = key.mesh[axis].size;
+      if (size < 1 || size > kMostRanks / ranks) {
+        report(fields.at("mesh").values[axis],
+               fmt::format("size: expected at least 1, and {} ranks at most", kMostRanks));
+        return;
+      }
+      ranks *= size;
+    }
+    if (key.mesh.empty()) {
+      report(fields.at("mesh"), "mesh: expected at least one axis");
+    } else if (static_cast<int64_t>(key.hosts.size()) != ranks) {
+      report(fields.at("hosts"), fmt::format("hosts: expected {}, one for each rank of the mesh, "
+                                             "found {}",
+                                             ranks, key.hosts.size()));
+    }
   }
 
   Opcode read_opcode(const YamlNode& node) {
@@ -134,32 +182,57 @@ class ProfileReader {
   void read_operation(const YamlNode& node) {
     const YamlFields fields =
         fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"}, {"dtype"}, problems_);
-    profile_.operations.push_back({.opcode = read_opcode(fields.at("op")),
-                                   .work = {.flops = number(fields.at("flops"), "flops"),
-                                            .bytes = number(fields.at("bytes"), "bytes"),
-                                            .sizes = whole_list(fields.at("sizes"), "sizes"),
-                                            .dtype = read_dtype(fields.at("dtype"))},
-                                   .seconds = number(fields.at("seconds"), "seconds")});
+    OperationTime time{.opcode = read_opcode(fields.at("op")),
+                       .work = {.flops = number(fields.at("flops"), "flops", kWork),
+                                .bytes = number(fields.at("bytes"), "bytes", kWork),
+                                .sizes = whole_list(fields.at("sizes"), "sizes"),
+                                .dtype = read_dtype(fields.at("dtype"))},
+                       .seconds = number(fields.at("seconds"), "seconds", kSeconds)};
+    if (time.work.sizes.size() > kMostSizes) {
+      report(fields.at("sizes"), fmt::format("sizes: expected {} at most, found {}", kMostSizes,
+                                             time.work.sizes.size()));
+    }
+    if (!collective_of(time.opcode).empty()) {
+      report(fields.at("op"), fmt::format("op: {} is a collective", name_of(time.opcode)));
+    }
+    profile_.operations.push_back(std::move(time));
+  }
+
+  size_t read_axis(const YamlNode& node) {
+    const auto axis = static_cast<size_t>(whole(node, "axis"));
+    const size_t axes = profile_.key.mesh.size();
+    if (axis >= axes) {
+      report(node, fmt::format("axis: {} is none of the mesh, which has {}, counted from 0",
+                               node.text, axes));
+    }
+    return axis;
   }
 
   void read_collective(const YamlNode& node) {
     const YamlFields fields =
         fields_of(node, {"op", "axis", "latency_s", "bandwidth", "table"}, {}, problems_);
     CollectiveTimes times{.opcode = read_opcode(fields.at("op")),
-                          .axis = static_cast<size_t>(whole(fields.at("axis"), "axis")),
-                          .latency_s = number(fields.at("latency_s"), "latency_s"),
-                          .bandwidth = number(fields.at("bandwidth"), "bandwidth")};
+                          .axis = read_axis(fields.at("axis")),
+                          .latency_s = number(fields.at("latency_s"), "latency_s", kSeconds),
+                          .bandwidth = number(fields.at("bandwidth"), "bandwidth", kBandwidth)};
+    if (collective_of(times.opcode).empty() && times.opcode != Opcode::slice) {
+      report(fields.at("op"), fmt::format("op: {} is no collective", name_of(times.opcode)));
+    }
     for (const YamlNode& row : items(fields.at("table"), "table")) {
       const YamlFields cells =
           fields_of(row, {"bytes", "alone_s", "beside_s", "slowdown"}, {}, problems_);
-      times.table.push_back(
-          {number(cells.at("bytes"), "bytes"), number(cells.at("alone_s"), "alone_s"),
-           number(cells.at("beside_s"), "beside_s"), number(cells.at("slowdown"), "slowdown")});
+      times.table.push_back({number(cells.at("bytes"), "bytes", kWork),
+                             number(cells.at("alone_s"), "alone_s", kSeconds),
+                             number(cells.at("beside_s"), "beside_s", kSeconds),
+                             number(cells.at("slowdown"), "slowdown", kSlowdown)});
       const MessageTime& last = times.table.back();
-      const bool rises = times.table.size() < 2 || (times.table.end() - 2)->bytes < last.bytes;
+      const bool rises =
+          times.table.size() < 2 || kRise * (times.table.end() - 2)->bytes <= last.bytes;
       if (last.bytes <= 0.0 || last.alone_s <= 0.0 || last.beside_s <= 0.0 || last.slowdown < 1.0 ||
           !rises) {
-        report(row, "table: expected rising bytes, times above 0 and a slowdown of at least 1");
+        report(row,
+               "table: expected rising bytes, by 1 % at least, times above 0 and a slowdown of at "
+               "least 1");
       }
     }
     profile_.collectives.push_back(std::move(times));

@@ -48,10 +48,12 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
   }
   if (packed > 0.0) {
     const MessageTime copy = costs.collective(Opcode::slice, axis, packed);
-    const double both = std::max(message.beside_s + copy.beside_s, 1e-12);
-    total.slowdown = (message.slowdown * message.beside_s + copy.slowdown * copy.beside_s) / both;
     total.alone_s += copy.alone_s;
     total.beside_s += copy.beside_s;
+    if (total.beside_s > 0.0) {
+      total.slowdown =
+          (message.slowdown * message.beside_s + copy.slowdown * copy.beside_s) / total.beside_s;
+    }
   }
   return total;
 }
@@ -69,7 +71,7 @@ class Simulation {
       order_[static_cast<size_t>(instruction.stream)].push_back(static_cast<int>(i));
       communicates_.push_back(!collective_of(instruction.opcode).empty());
     }
-    rests_.resize(ranks_.size());
+    events_.resize(ranks_.size());
   }
 
   Prediction run() {
@@ -93,14 +95,19 @@ class Simulation {
   }
 
  private:
-  // What a stream of a rank does: its next instruction begins at `begin`; `left` is the part of it
-  // that is still to be done.
+  // What a stream of a rank does: `next` is the instruction that it runs or waits for; `left` is
+  // the part of it that is still to be done.
   struct StreamState {
     size_t next = 0;
     double free_at = 0.0;
-    double begin = kNever;  // of the next instruction; never: what it waits for still runs
-    bool running = false;   // since `begin`
+    bool running = false;
     double left = 1.0;
+  };
+  // What comes next on a stream: the instruction's end, `rest` seconds from now at the present
+  // pace, or its begin. Never: it waits for what is not done.
+  struct Event {
+    double at = kNever;
+    double rest = 0.0;
   };
   struct Rank {
     std::vector<int> alike;           // per instruction: its place in
@@ -190,19 +197,15 @@ class Simulation {
     return slowest;
   }
 
-  // To the next moment at which something begins or ends. False when all is done.
+  // To the next moment at which something begins or ends. False when all is done. What gives that
+  // moment does begin or end in it, so the number of moments is limited, however small a time is
+  // beside the others: now_ + rest may be now_.
   bool advance() {
     double next = kNever;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (size_t s = 0; s < kStreams; ++s) {
-        StreamState& state = ranks_[r].streams[s];
-        if (state.running) {
-          rests_[r][s] = common_rest(ranks_[r], s);
-          next = rests_[r][s] == kNever ? next : std::min(next, now_ + rests_[r][s]);
-        } else {
-          state.begin = begin_of(ranks_[r], s);
-          next = std::min(next, std::max(state.begin, now_));
-        }
+        events_[r][s] = next_event(ranks_[r], s);
+        next = std::min(next, events_[r][s].at);
       }
     }
     if (next == kNever) {
@@ -212,35 +215,39 @@ class Simulation {
     now_ = next;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       for (size_t s = 0; s < kStreams; ++s) {
-        step(ranks_[r], s, rests_[r][s], passed);
+        step(ranks_[r], s, events_[r][s], passed);
       }
     }
     return true;
   }
 
-  void step(Rank& rank, size_t stream, double rest, double passed) {
+  Event next_event(const Rank& rank, size_t stream) const {
+    if (!rank.streams[stream].running) {
+      return {.at = std::max(begin_of(rank, stream), now_)};
+    }
+    const double rest = common_rest(rank, stream);
+    return {.at = rest == kNever ? kNever : now_ + rest, .rest = rest};
+  }
+
+  void step(Rank& rank, size_t stream, const Event& event, double passed) {
     StreamState& state = rank.streams[stream];
-    const int i = current(state, stream);
-    if (!state.running) {
-      if (i >= 0 && state.begin <= now_) {
-        state.running = true;
-        state.left = 1.0;
-        rank.times[static_cast<size_t>(i)].start_s = now_;
+    if (event.at > now_) {
+      if (state.running && event.at != kNever) {
+        state.left *= 1.0 - passed / event.rest;
       }
       return;
     }
-    if (rest == kNever) {
-      return;
-    }
-    constexpr double kEqual = 1e-12;  // seconds
-    if (rest <= passed + kEqual) {
-      rank.times[static_cast<size_t>(i)].end_s = now_;
-      rank.done[static_cast<size_t>(i)] = true;
+    const auto i = static_cast<size_t>(current(state, stream));
+    if (!state.running) {
+      state.running = true;
+      state.left = 1.0;
+      rank.times[i].start_s = now_;
+    } else {
+      rank.times[i].end_s = now_;
+      rank.done[i] = true;
       state.running = false;
       state.free_at = now_;
       ++state.next;
-    } else {
-      state.left *= 1.0 - passed / rest;
     }
   }
 
@@ -257,7 +264,7 @@ class Simulation {
   std::array<std::vector<int>, kStreams> order_;
   std::vector<bool> communicates_;  // per instruction
   std::vector<Rank> ranks_;
-  std::vector<std::array<double, kStreams>> rests_;  // per rank, of what its streams do
+  std::vector<std::array<Event, kStreams>> events_;  // per rank
   double now_ = 0.0;
 };
 

@@ -48,6 +48,8 @@ void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
 
 const Hints kNoHints;
 
+struct TooManyLayouts {};
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
@@ -119,8 +121,9 @@ class Builder {
   int layout_number(const Layout& layout) {
     const auto [at, is_new] = numbers_.try_emplace(to_string(layout), layouts_.size());
     if (is_new) {
-      check(layouts_.size() < kMostLayouts, "more than {} layouts on a mesh of {} axes",
-            kMostLayouts, mesh_.size());
+      if (layouts_.size() == kMostLayouts) {
+        throw TooManyLayouts();
+      }
       layouts_.push_back(layout);
     }
     return static_cast<int>(at->second);
@@ -332,9 +335,26 @@ class Builder {
 
 }  // namespace
 
+std::optional<BuiltProblem> try_build_problem(const Graph& graph, const Mesh& mesh,
+                                              const CostModel& costs, const BuildOptions& options) {
+  try {
+    return Builder(graph, mesh, costs, options).build();
+  } catch (const TooManyLayouts&) {
+    return std::nullopt;
+  }
+}
+
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                            const BuildOptions& options) {
-  return Builder(graph, mesh, costs, options).build();
+  std::optional<BuiltProblem> built = try_build_problem(graph, mesh, costs, options);
+  if (!built) {
+    fail(
+        ExitCode::usage,
+        "on this mesh of {} axes the hints lead to more than the {} layouts of tensors that the "
+        "search can tell apart: hint at fewer operations, or give all of the strategy (--strategy)",
+        mesh.size(), kMostLayouts);
+  }
+  return *std::move(built);
 }
 
 Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +40,13 @@ struct BuiltProblem {
 // of the optimizer sharded, or sharded themselves; of all that, what the hints leave (their layouts
 // of parameters may be others). Operations of equal kind, shapes and attributes
 // share what is computed for them.
-// Throws Error(usage) where the mesh has more axes than layouts can be numbered for.
+// Throws Error(usage) where there are more than kMostLayouts layouts: without hints at hundreds of
+// operations there are not, on one axis or with same_rules.
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                            const BuildOptions& options);
+// None where there are.
+std::optional<BuiltProblem> try_build_problem(const Graph& graph, const Mesh& mesh,
+                                              const CostModel& costs, const BuildOptions& options);
 
 Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
                      const Plan& plan);

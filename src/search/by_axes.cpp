@@ -13,6 +13,7 @@ namespace hidup {
 namespace {
 
 constexpr int kMostRounds = 3;
+constexpr size_t kMostDivisions = 4096;
 constexpr double kBetter = 1e-3;  // what another round is worth: a part of the time
 
 class AxesSearch {
@@ -29,7 +30,7 @@ class AxesSearch {
 
   AxesResult run() {
     build_.same_rules = true;
-    const FoundStrategy alike = solve_with(hints_);
+    const FoundStrategy alike = best_of(build_problem(graph_, mesh_, costs_, build_with(hints_)));
     build_.same_rules = false;
     keep(alike);
     keep(descend(alike));
@@ -51,7 +52,13 @@ class AxesSearch {
         if (mesh_[axis].size == 1) {
           continue;
         }
-        now = solve_with(all_but(axis, now.strategy));
+        const auto built =
+            try_build_problem(graph_, mesh_, costs_, build_with(all_but(axis, now.strategy)));
+        if (!built) {  // the other axes' rules differ too much from operation to operation
+          ++idle;
+          continue;
+        }
+        now = best_of(*built);
         const bool gained = now.objective_s < best.objective_s * (1.0 - kBetter);
         // This axis itself gains nothing more until another one does.
         idle = gained ? 1 : idle + 1;
@@ -76,12 +83,15 @@ class AxesSearch {
     return hints;
   }
 
-  // The best one; where nothing fits in the memory that which needs least of it, for another axis
-  // may help.
-  FoundStrategy solve_with(const Hints& hints) {
+  BuildOptions build_with(const Hints& hints) const {
     BuildOptions build = build_;
     build.hints = &hints;
-    const BuiltProblem built = build_problem(graph_, mesh_, costs_, build);
+    return build;
+  }
+
+  // The best one; where nothing fits in the memory that which needs least of it, for another axis
+  // may help.
+  FoundStrategy best_of(const BuiltProblem& built) {
     if (kinds_.empty()) {
       for (const SearchOp& op : built.problem.ops) {
         kinds_.push_back(op.kind);
@@ -117,7 +127,7 @@ class AxesSearch {
     return strategy;
   }
 
-  // Of every operation for itself.
+  // Of every operation for itself; one that can be computed in too many ways counts for nothing.
   double least_computation() const {
     const RuleCosts rules(graph_, mesh_, costs_, build_.microbatches, build_.bucket_bytes);
     std::map<int, double> least;  // per kind
@@ -126,10 +136,12 @@ class AxesSearch {
       const auto [at, is_new] = least.try_emplace(kinds_[op], kNever);
       if (is_new) {
         const auto id = static_cast<OpId>(op);
-        for (const OpStrategy& ways : ways_of(graph_, id, mesh_, hints_.of_operation(id), false)) {
+        for (const OpStrategy& ways :
+             divisions_of(graph_, id, mesh_, hints_.of_operation(id), kMostDivisions)) {
           const Choice choice = rules.operation(id, ways);
           at->second = std::min(at->second, choice.forward_compute_s + choice.backward_compute_s);
         }
+        at->second = at->second == kNever ? 0.0 : at->second;
       }
       seconds += build_.microbatches * at->second;
     }

@@ -25,7 +25,8 @@ struct AxesResult {
 // more still. So one axis is searched at a time, with the rules of the others as they are, until no
 // axis finds better (coordinate descent), from two beginnings: the best strategy with the same
 // rules on all axes, and all axes but one left without work. What is found is no worse than these,
-// but not proved to be near the best.
+// but not proved to be near the best. An axis for which the rules of the others differ so much from
+// operation to operation that there are too many layouts (kMostLayouts) stays as it is.
 AxesResult search_by_axes(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                           const BuildOptions& build, const DynamicOptions& effort);
 

@@ -138,6 +138,9 @@ class Solver {
     }
     const std::vector<int> quiet = quiet_choices(problem_);
     consider({quiet, needed_starts(problem_, quiet)});
+    if (options_.bounds == 0) {
+      return;
+    }
     std::vector<Line> lines = {line_of(problem_, quiet)};
     for (const FoundPlan& found : result_.plans) {
       lines.push_back(line_of(problem_, found.plan.choices));

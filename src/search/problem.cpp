@@ -26,7 +26,10 @@ struct OpTimes {
 class Charges {
  public:
   Charges(const Problem& problem, const std::vector<int>& choices)
-      : problem_(problem), choices_(choices), done_(problem.ops.size()) {
+      : problem_(problem),
+        choices_(choices),
+        words_((static_cast<size_t>(problem.layouts) + kBits - 1) / kBits),
+        done_(2 * problem.ops.size() * words_) {
     check(choices.size() == problem.ops.size(), "{} choices for {} operations", choices.size(),
           problem.ops.size());
   }
@@ -43,10 +46,10 @@ class Charges {
       const int written = chosen(producer).output;
       const TensorCosts& costs = problem_.tensor_of(producer);
       const Reading& reading = choice.inputs[i];
-      if (first_use(done_[producer].forward, reading.wants)) {
+      if (first_use(2 * producer, reading.wants)) {
         add(costs.forward[problem_.entry(written, reading.wants)], times.forward, times.bytes);
       }
-      if (reading.gives >= 0 && first_use(done_[producer].backward, reading.gives)) {
+      if (reading.gives >= 0 && first_use(2 * producer + 1, reading.gives)) {
         add(costs.backward[problem_.entry(written, reading.gives)], times.backward, times.bytes);
       }
     }
@@ -57,12 +60,12 @@ class Charges {
   const Choice& chosen(size_t op) const {
     return problem_.choices_of(op).choices.at(static_cast<size_t>(choices_[op]));
   }
-  // The layouts, a bit each, to which a tensor and its gradient have been brought.
-  struct Done {
-    uint64_t forward = 0, backward = 0;
-  };
-  static bool first_use(uint64_t& done, int layout) {
-    const uint64_t bit = uint64_t{1} << static_cast<unsigned>(layout);
+  // Whether this is the first time that a tensor (an even number), or its gradient, is brought to
+  // the layout.
+  bool first_use(size_t number, int layout) {
+    const auto place = static_cast<size_t>(layout);
+    uint64_t& done = done_[number * words_ + place / kBits];
+    const uint64_t bit = uint64_t{1} << (place % kBits);
     const bool first = (done & bit) == 0;
     done |= bit;
     return first;
@@ -75,7 +78,9 @@ class Charges {
 
   const Problem& problem_;
   const std::vector<int>& choices_;
-  std::vector<Done> done_;
+  static constexpr size_t kBits = 64;
+  size_t words_;                // of a bit per layout
+  std::vector<uint64_t> done_;  // per tensor and gradient: the layouts to which it has been brought
 };
 
 // The time of one pass, operation by operation.

@@ -79,7 +79,7 @@ struct Problem {
     return static_cast<size_t>(written) * static_cast<size_t>(layouts) + static_cast<size_t>(read);
   }
 };
-inline constexpr int kMostLayouts = 64;
+inline constexpr int kMostLayouts = 256;
 
 // Throws Error(internal) where indices, sizes or numbers of the problem make no sense.
 void check_problem(const Problem& problem);

@@ -1,7 +1,6 @@
 #include "search/states.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include "core/check.h"
@@ -9,19 +8,14 @@
 namespace hidup {
 namespace {
 
-uint64_t bit(int layout) {
-  return layout < 0 ? 0 : uint64_t{1} << static_cast<unsigned>(layout);
-}
-
-// The layouts to which a reshard costs nothing: nobody need know whether there was one.
-uint64_t free_from(const std::vector<Reshard>& reshards, const Problem& problem, int written) {
-  uint64_t layouts = 0;
-  for (int read = 0; read < problem.layouts; ++read) {
+// Forgets the layouts that nobody may want any more, and those to which a reshard costs nothing:
+// nobody need know whether there was one.
+void forget(LayoutSet& done, const LayoutSet& later, const std::vector<Reshard>& reshards,
+            const Problem& problem, int written) {
+  done.keep_if([&](int read) {
     const Reshard& reshard = reshards[problem.entry(written, read)];
-    const bool is_free = reshard.comm_s + reshard.compute_s + reshard.bytes == 0.0;
-    layouts |= is_free ? bit(read) : 0;
-  }
-  return layouts;
+    return later.has(read) && reshard.comm_s + reshard.compute_s + reshard.bytes != 0.0;
+  });
 }
 
 // The layouts that an operation of that kind may want of each input, and give.
@@ -32,8 +26,10 @@ std::vector<std::vector<LaterReadings>> possible_readings(const Problem& problem
     for (const Choice& choice : kind.choices) {
       inputs.resize(choice.inputs.size());
       for (size_t i = 0; i < inputs.size(); ++i) {
-        inputs[i].wants |= bit(choice.inputs[i].wants);
-        inputs[i].gives |= bit(choice.inputs[i].gives);
+        inputs[i].wants.add(choice.inputs[i].wants);
+        if (choice.inputs[i].gives >= 0) {
+          inputs[i].gives.add(choice.inputs[i].gives);
+        }
       }
     }
     possible.push_back(std::move(inputs));
@@ -153,17 +149,15 @@ void States::grow() {
 double conversion(const TensorCosts& costs, const Problem& problem, const LaterReadings& later,
                   const TensorStatus& a, const TensorStatus& b, double price) {
   double total = 0.0;
-  const auto add = [&](const std::vector<Reshard>& reshards, uint64_t layouts, uint64_t done_a,
-                       uint64_t done_b) {
-    const auto cost = [&](int written, uint64_t done, int read) {
+  const auto add = [&](const std::vector<Reshard>& reshards, const LayoutSet& layouts,
+                       const LayoutSet& done_a, const LayoutSet& done_b) {
+    const auto cost = [&](int written, const LayoutSet& done, int read) {
       const Reshard& reshard = reshards[problem.entry(written, read)];
-      return (done & bit(read)) != 0 ? 0.0
-                                     : reshard.comm_s + reshard.compute_s + price * reshard.bytes;
+      return done.has(read) ? 0.0 : reshard.comm_s + reshard.compute_s + price * reshard.bytes;
     };
-    for (; layouts != 0; layouts &= layouts - 1) {
-      const int read = std::countr_zero(layouts);
+    layouts.for_each([&](int read) {
       total += std::max(0.0, cost(a.layout, done_a, read) - cost(b.layout, done_b, read));
-    }
+    });
   };
   add(costs.forward, later.wants, a.forward, b.forward);
   add(costs.backward, later.gives, a.backward, b.backward);
@@ -175,23 +169,23 @@ TensorStatus read_tensor(const Problem& problem, const ReadTensor& tensor, const
   const TensorCosts& costs = problem.tensor_of(tensor.producer);
   for (const size_t input : tensor.inputs) {
     const Reading& reading = choice.inputs[input];
-    if ((status.forward & bit(reading.wants)) == 0) {
+    if (!status.forward.has(reading.wants)) {
       const Reshard& reshard = costs.forward[problem.entry(status.layout, reading.wants)];
       addition.forward_comm += reshard.comm_s;
       addition.forward_compute += reshard.compute_s;
       addition.bytes += reshard.bytes;
-      status.forward |= bit(reading.wants);
+      status.forward.add(reading.wants);
     }
-    if (reading.gives >= 0 && (status.backward & bit(reading.gives)) == 0) {
+    if (reading.gives >= 0 && !status.backward.has(reading.gives)) {
       const Reshard& reshard = costs.backward[problem.entry(status.layout, reading.gives)];
       addition.backward_comm += reshard.comm_s;
       addition.backward_compute += reshard.compute_s;
       addition.bytes += reshard.bytes;
-      status.backward |= bit(reading.gives);
+      status.backward.add(reading.gives);
     }
   }
-  status.forward &= tensor.later.wants & ~free_from(costs.forward, problem, status.layout);
-  status.backward &= tensor.later.gives & ~free_from(costs.backward, problem, status.layout);
+  forget(status.forward, tensor.later.wants, costs.forward, problem, status.layout);
+  forget(status.backward, tensor.later.gives, costs.backward, problem, status.layout);
   return status;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "search/layout_set.h"
 #include "search/problem.h"
 
 namespace hidup {
@@ -15,7 +16,7 @@ namespace hidup {
 // brought, as far as readers to come may want them.
 struct TensorStatus {
   int layout = 0;
-  uint64_t forward = 0, backward = 0;  // a bit per layout
+  LayoutSet forward, backward;
 };
 using StatusId = uint16_t;
 
@@ -28,7 +29,7 @@ class Statuses {
 
  private:
   std::vector<TensorStatus> statuses_;
-  std::map<std::tuple<int, uint64_t, uint64_t>, StatusId> ids_;
+  std::map<std::tuple<int, LayoutSet, LayoutSet>, StatusId> ids_;
 };
 
 // What an operation adds to a plan, with the reshards of what it reads.
@@ -38,9 +39,9 @@ struct Addition {
   double bytes = 0.0;
 };
 
-// Layouts, a bit each, in which readers to come may want a tensor, and give its gradient.
+// Layouts in which readers to come may want a tensor, and give its gradient.
 struct LaterReadings {
-  uint64_t wants = 0, gives = 0;
+  LayoutSet wants, gives;
 };
 
 // A tensor that an operation reads.

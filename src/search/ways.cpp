@@ -1,6 +1,8 @@
 #include "search/ways.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <utility>
 
 namespace hidup {
@@ -49,6 +51,39 @@ std::vector<OpStrategy> same_ways(const std::vector<std::vector<Rule>>& allowed)
 }
 
 }  // namespace
+
+std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                     const OperationHint* hint, size_t most) {
+  const std::vector<Rule> rules = rules_of(graph, op);
+  const auto allowed = rules_per_axis(rules, mesh, hint);
+  // By the number of parts that each rule cuts the operation into.
+  std::map<std::vector<int64_t>, OpStrategy> divisions = {
+      {std::vector<int64_t>(rules.size(), 1), {}}};
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    std::map<std::vector<int64_t>, OpStrategy> longer;
+    for (const auto& [parts, shorter] : divisions) {
+      for (const Rule& rule : allowed[axis]) {
+        std::vector<int64_t> more = parts;
+        more[static_cast<size_t>(std::ranges::find(rules, rule) - rules.begin())] *=
+            mesh[axis].size;
+        const auto [at, is_new] = longer.try_emplace(std::move(more), shorter);
+        if (is_new) {
+          at->second.rules.push_back(rule);
+        }
+      }
+    }
+    if (longer.size() > most) {
+      return {};
+    }
+    divisions = std::move(longer);
+  }
+  std::vector<OpStrategy> ways;
+  ways.reserve(divisions.size());
+  for (auto& [parts, way] : divisions) {
+    ways.push_back(std::move(way));
+  }
+  return ways;
+}
 
 std::vector<OpStrategy> ways_of(const Graph& graph, OpId op, const Mesh& mesh,
                                 const OperationHint* hint, bool same_rules) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/check.h"
+#include "cost/cost_model.h"
 
 namespace hidup {
 namespace {
@@ -97,6 +100,69 @@ TEST(Profile, MistakesAreToldWithTheirPlace) {
             std::string::npos);
   EXPECT_NE(message_of(edited("sizes: [10", "sizes: [ten")).find("whole number"),
             std::string::npos);
+}
+
+TEST(Profile, NumbersHaveBounds) {
+  const auto told = [](std::string_view from, std::string_view to, std::string_view expected) {
+    const std::string message = message_of(edited(from, to));
+    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+  };
+  told("launch_s: 1e-06", "launch_s: 1e308",
+       "p.yaml:12:11: launch_s: expected 0 or a number from 1e-12 to 1e+06, found 1e308");
+  told("seconds: 0.001", "seconds: 1e-320", "seconds: expected 0 or a number from 1e-12");
+  told("flops: 2000000", "flops: 1e300", "flops: expected 0 or a number from 0.001 to 1e+30");
+  told("sizes: [10", "sizes: [1e300", "sizes: expected a whole number");
+  told("sizes: [10", "sizes: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16", "found 18");
+  told("bandwidth: 1e+09", "bandwidth: 1e31", "bandwidth: expected 0 or a number");
+  told("slowdown: 1.5", "slowdown: 1e7", "slowdown: expected 0 or a number from 1 to 1e+06");
+  told("bytes: 256", "bytes: 64.1", "rising bytes, by 1 % at least");
+  told("axis: 1", "axis: 2", "axis: 2 is none of the mesh, which has 2, counted from 0");
+  told("size: 3", "size: 0", "size: expected at least 1");
+  told("size: 3", "size: 4000000000", "2147483648 ranks at most");
+  told("hosts: [0, ", "hosts: [", "hosts: expected 6, one for each rank of the mesh, found 5");
+  told("op: all_gather", "op: add", "op: add is no collective");
+  told("op: adam", "op: all_gather", "op: all_gather is a collective");
+}
+
+TEST(Profile, HasWorkThatTakesTime) {
+  Profile profile = sample_profile();
+  profile.operations[0].work.flops = 0.0;
+  EXPECT_EQ(message_of(print_profile(profile)), "");
+  profile.operations[1].seconds = 0.0;
+  EXPECT_NE(message_of(print_profile(profile)).find("operations: expected at least one that"),
+            std::string::npos);
+}
+
+// Whatever number is at whatever place: it is refused, or all times that follow are finite.
+TEST(Profile, NoNumberLeadsToOneThatIsNone) {
+  const std::string text = print_profile(sample_profile());
+  size_t accepted = 0;
+  for (size_t at = 0; (at = text.find(": ", at)) != std::string::npos; ++at) {
+    const size_t begin = at + 2;
+    const size_t end = text.find_first_not_of("0123456789.e+-", begin);
+    if (end == begin) {
+      continue;
+    }
+    for (const char* number : {"0", "-0", "1e-320", "1e-12", "1e6", "1e30", "1e308", "1e400", "inf",
+                               "nan", "9223372036854775807", "99999999999999999999"}) {
+      const std::string other = std::string(text).replace(begin, end - begin, number);
+      if (!message_of(other).empty()) {
+        continue;
+      }
+      ++accepted;
+      const CostModel costs(parse_profile(other, "p.yaml"));
+      for (const double work : {1.0, 1e20}) {
+        const Work load{.flops = work, .bytes = work, .sizes = {100, 100, 100}};
+        for (const Opcode opcode : {Opcode::matmul, Opcode::adam, Opcode::relu}) {
+          EXPECT_TRUE(std::isfinite(costs.operation(opcode, load))) << other;
+          EXPECT_GT(costs.operation(opcode, load), 0.0) << other;
+        }
+        const MessageTime time = costs.collective(Opcode::all_gather, 1, work);
+        EXPECT_TRUE(std::isfinite(time.alone_s + time.beside_s + time.slowdown)) << other;
+      }
+    }
+  }
+  EXPECT_GT(accepted, 20U);
 }
 
 TEST(Profile, FitsOnlyWhatItWasMeasuredFor) {

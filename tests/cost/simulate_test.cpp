@@ -133,5 +133,72 @@ TEST(Simulate, MessagesThatArePackedTakeLonger) {
   EXPECT_DOUBLE_EQ(predict(script, profile).iteration_s, 3.5);
 }
 
+// Two ranks, of which the first has more to compute; both streams are busy most of the time.
+Script long_script() {
+  Script script(2);
+  int message = -1;
+  for (int i = 0; i < 20; ++i) {
+    const int first = script.compute(message < 0 ? std::vector<int>{} : std::vector<int>{message});
+    script.program().values[static_cast<size_t>(first)].layout = {Placement::on_first_rank()};
+    message = script.send({first});
+    script.compute();
+    script.send();
+  }
+  return script;
+}
+
+// Each stream slows the other.
+Profile slowing_profile(double compute_s, double send_s) {
+  return {.operations = {{Opcode::relu, {.bytes = 2.0 * kBytes, .sizes = {1, 1024}}, compute_s}},
+          .collectives = {{.opcode = Opcode::all_reduce,
+                           .axis = 0,
+                           .table = {{kBytes, send_s, 1.3 * send_s, 1.7},
+                                     {2.0 * kBytes, 2.0 * send_s, 2.6 * send_s, 1.7}}}}};
+}
+
+// Simulating ends, and what it finds does not depend on the unit of time.
+TEST(Simulate, TimesMayBeOfAnyMagnitude) {
+  const Script script = long_script();
+  const double seconds = predict(script, slowing_profile(0.7, 1.1)).iteration_s;
+  EXPECT_GT(seconds, 40 * 1.1);
+  for (const double unit : {1e-15, 1e-9, 1e4, 1e6, 1e12, 1e100}) {
+    const Prediction other = predict(script, slowing_profile(0.7 * unit, 1.1 * unit));
+    EXPECT_NEAR(other.iteration_s / unit, seconds, 1e-9 * seconds) << unit;
+  }
+}
+
+// Times that vanish beside others, in rounding.
+TEST(Simulate, TinyTimesAndHugeOnesMix) {
+  const Script script = long_script();
+  for (const double tiny : {1e-300, 1e-15, 1e-12, 1e-9}) {
+    for (const double huge : {1.0 / 3.0, 1e6 / 3.0, 1e15 / 3.0}) {
+      Profile profile = slowing_profile(huge, tiny);
+      EXPECT_NEAR(predict(script, profile).iteration_s, 40 * huge, 1e-6 * huge);
+      profile = slowing_profile(tiny, huge);
+      profile.launch_s = tiny;
+      profile.signal_s = tiny;
+      const double all = predict(script, profile).iteration_s;
+      EXPECT_GE(all, 40 * huge * (1.0 - 1e-9));
+      EXPECT_LE(all, 40 * huge * 1.3 * (1.0 + 1e-6));
+    }
+  }
+}
+
+// What begins or ends together with something else is not lost.
+TEST(Simulate, EqualTimes) {
+  Script script(2);
+  for (int i = 0; i < 6; ++i) {
+    script.compute();
+    script.send();
+  }
+  script.program().values[0].layout = {Placement::on_first_rank()};
+  for (const double each : {0.1, 1e5 / 3.0}) {
+    const Prediction prediction = predict(script, slowing_profile(each, each / 1.3));
+    for (const Interval& interval : prediction.instructions) {
+      EXPECT_GT(interval.end_s, interval.start_s);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hidup

@@ -9,7 +9,7 @@ import numpy
 
 import harness
 
-USAGE, INFEASIBLE, FILE = 2, 3, 6
+USAGE, INFEASIBLE, MEMORY, FILE = 2, 3, 4, 6
 NAMES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps"]
 RATES = ["--set", "cluster.device.flops=100GFLOPS", "--set",
          "cluster.mesh=[{name: ranks, size: auto, bandwidth: 1GB/s, latency: 20us}]"]
@@ -76,6 +76,21 @@ class WithoutRanks(SearchTest):
         result = self.command("search", "--ranks", 2, "--set", "cluster.device.memory=1MiB",
                               "--set", "train.batch=4000")
         self.assert_one_error(result, INFEASIBLE, "1.00 MiB")
+
+    def test_ends_at_every_magnitude(self):
+        slow = ["--set", "cluster.mesh=[{name: ranks, size: 2, bandwidth: 1GB/s, latency: 1h}]"]
+        for changes in (["--set", "cluster.device.flops=1MFLOPS", "--set", "train.batch=1000000"],
+                        slow, [*slow, "--set", "train.batch=1000000000"]):
+            result = self.command("search", "--ranks", 2, *changes)
+            self.assert_done(result)
+            self.assertIn("predicted", result.stdout)
+
+    def test_many_axes(self):
+        mesh = ", ".join(f"{{name: a{i}, size: 2, bandwidth: {i + 1}GB/s}}" for i in range(8))
+        result = self.command("search", "--set", f"cluster.mesh=[{mesh}]", "--set",
+                              "train.microbatches=2")
+        self.assert_done(result)
+        self.assertIn("on 256 rank(s)", result.stdout)
 
     def test_hints_are_kept(self):
         hints = self.folder / "hints.yaml"
@@ -165,6 +180,15 @@ class Trained(SearchTest):
     def test_without_times(self):
         args = self.train_args("run.h5", ["--strategy", "search"])
         self.assert_one_error(harness.run(2, args), USAGE, "--strategy search", "cluster.profile")
+
+    def test_far_beyond_the_memory(self):
+        """With a measured profile, with rates, and without times at all."""
+        batch = "train.batch=1000000000"
+        slow = [*RATES, "--set", "cluster.device.flops=1MFLOPS"]
+        for more in ("cluster.profile=auto",), (slow,), ():
+            result = harness.run(2, self.train_args("out.h5", batch, *more), cwd=self.folder,
+                                 timeout=60)
+            self.assert_one_error(result, MEMORY, "the plan needs")
 
     def test_within_the_memory(self):
         args = self.train_args("run.h5", "cluster.device.memory=1MiB", "train.batch=4000", RATES,

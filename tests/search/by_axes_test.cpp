@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+
+#include "core/check.h"
 #include "graph/text.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "search/named.h"
+#include "search/ways.h"
 #include "setting.h"
 
 namespace hidup {
@@ -99,6 +104,91 @@ TEST(ByAxes, AnAxisOfOneRankIsNoneInUse) {
   setting.mesh = {{"node", 1}, {"ranks", 4}};
   setting.machine.links.insert(setting.machine.links.begin(), setting.machine.links[0]);
   EXPECT_NEAR(setting.search().seconds, seconds, 1e-6 * seconds);
+}
+
+// Ranks along so many axes of two, and links that are faster the further inside they are.
+Setting axes_of_two(size_t axes, int64_t layers) {
+  Setting setting = small_setting(4);
+  setting.deck.model.layers = layers;
+  setting.mesh.clear();
+  setting.machine.links.clear();
+  for (size_t axis = 0; axis < axes; ++axis) {
+    setting.mesh.push_back({"axis" + std::to_string(axis), 2});
+    setting.machine.links.push_back(
+        {.bandwidth = 1e9 * static_cast<double>(axis + 1), .latency_s = 5e-6});
+  }
+  return setting;
+}
+
+// Of many operations, with rules of their own on every axis: tensors have hundreds of layouts.
+TEST(ByAxes, ManyAxes) {
+  for (const auto& [axes, layers] : {std::pair<size_t, int64_t>{3, 6}, {8, 1}}) {
+    Setting setting = axes_of_two(axes, layers);
+    setting.options.microbatches = {2};
+    setting.options.baselines = false;
+    const Graph graph = setting.graph();
+    const SearchOutcome outcome = setting.search();
+    EXPECT_EQ(outcome.strategy.mesh.size(), axes);
+    EXPECT_GT(outcome.lower_bound_s, 0.0);
+    EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
+    const Program program = lower(graph, outcome.strategy, setting.options.lowering);
+    EXPECT_NO_THROW(verify(program, plan_memory(program, 0)));
+    EXPECT_EQ(outcome.seconds, outcome.candidates[0].seconds);
+    for (const Candidate& candidate : outcome.candidates) {
+      EXPECT_LE(outcome.seconds, candidate.seconds);
+    }
+  }
+}
+
+// Hints that decide all rules of many operations, and no two alike.
+TEST(ByAxes, HintsMayHaveTooManyLayouts) {
+  Setting setting = axes_of_two(8, 12);
+  const Graph graph = setting.graph();
+  OperationHint hint(setting.mesh.size());
+  uint64_t number = 0;
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    const std::vector<Rule> rules = rules_of(graph, op);
+    for (size_t axis = 0; axis + 1 < hint.size(); ++axis) {
+      number = number * 6364136223846793005ULL + 1442695040888963407ULL;
+      hint[axis] = rules[(number >> 33U) % rules.size()];
+    }
+    setting.options.hints.ops.push_back(hint);
+  }
+  try {
+    setting.search();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find("on this mesh of 8 axes the hints"), std::string::npos)
+        << error.what();
+  }
+}
+
+// The least computation of all ways is that of the ways that divide an operation differently.
+TEST(ByAxes, DivisionsStandForAllWays) {
+  const Setting setting = [] {
+    Setting three = axes_of_two(3, 2);
+    three.mesh[1].size = 3;
+    return three;
+  }();
+  const Graph graph = setting.graph();
+  const CostModel costs = setting.costs();
+  const RuleCosts rules(graph, setting.mesh, costs, 2, 1 << 20);
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    const auto least = [&](const std::vector<OpStrategy>& all) {
+      double seconds = std::numeric_limits<double>::infinity();
+      for (const OpStrategy& ways : all) {
+        const Choice choice = rules.operation(op, ways);
+        seconds = std::min(seconds, choice.forward_compute_s + choice.backward_compute_s);
+      }
+      return seconds;
+    };
+    const auto all = ways_of(graph, op, setting.mesh, nullptr, false);
+    const auto different = divisions_of(graph, op, setting.mesh, nullptr, all.size());
+    EXPECT_LT(different.size(), all.size());
+    EXPECT_DOUBLE_EQ(least(different), least(all));
+    EXPECT_TRUE(divisions_of(graph, op, setting.mesh, nullptr, 2).empty());
+  }
 }
 
 TEST(ByAxes, ThreeAxes) {

@@ -176,6 +176,25 @@ TEST(Search, KeepsTheLimitOfMemory) {
                Error);
 }
 
+// The slowest and the fastest machines: steps from nanoseconds to years, which the search ends
+// with.
+TEST(Search, MachinesOfAnySpeed) {
+  Setting setting = small_setting(4);
+  for (const double flops : {1e6, 1e18}) {
+    for (const double bandwidth : {1e3, 1e15}) {
+      for (const double latency_s : {0.0, 3600.0}) {
+        setting.machine = {.flops = flops,
+                           .memory_bandwidth = bandwidth,
+                           .links = {{.bandwidth = bandwidth, .latency_s = latency_s}}};
+        const SearchOutcome outcome = setting.search();
+        EXPECT_TRUE(std::isfinite(outcome.seconds));
+        EXPECT_GT(outcome.seconds, 0.0);
+        EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
+      }
+    }
+  }
+}
+
 TEST(Search, EqualLayersShareTheirChoices) {
   const CostModel model_costs = simple_costs();
   const BuiltProblem few = build_problem(small_model(4), kFourRanks, model_costs, {});
