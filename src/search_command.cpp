@@ -10,6 +10,7 @@
 #include "explain.h"
 #include "io/output_path.h"
 #include "plan_report.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -48,9 +49,12 @@ int search(const SearchCommandOptions& options) {
   if (options.baselines) {
     baselines = best_of_each_name(found, subject, costs);
   }
+  const RepeatedWork repeated =
+      repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),
+                    subject.deck.cluster.device_memory.value_or(0));
   if (options.json) {
     Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};
-    json.update(plan_json(subject, strategy));
+    json.update(plan_json(subject, strategy, repeated));
     json.update({{"objective_s", found.objective_s},
                  {"lower_bound_s", found.lower_bound_s},
                  {"gap", found.gap}});
@@ -60,7 +64,7 @@ int search(const SearchCommandOptions& options) {
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, profile);
+  print_plan(subject, strategy, profile, describe(repeated, subject.mesh, options.hints.empty()));
   fmt::print("search    {}, {}; by its own measure {:.1f} % above a lower bound\n",
              format_seconds(seconds), format_bytes(peak_rss_bytes()), 100.0 * found.gap);
   print_candidates(baselines);
