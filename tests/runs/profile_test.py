@@ -132,6 +132,8 @@ class ProfileTest(harness.RunTest):
     def test_where_none_can_be_kept(self):
         (self.folder / "file").touch()
         for environment, reason in (({"XDG_CACHE_HOME": str(self.folder / "file")}, "Not a directory"),
+                                    ({"XDG_CACHE_HOME": str(self.folder / (300 * "x"))},
+                                     "File name too long"),
                                     ({"XDG_CACHE_HOME": "", "HOME": ""},
                                      "neither XDG_CACHE_HOME nor HOME is set")):
             with self.subTest(reason):
