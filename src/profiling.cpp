@@ -264,7 +264,10 @@ std::string drift_of(const Profile& profile, const ProfileSubject& subject) {
   constexpr double kSeconds = 0.04;  // of a look
   constexpr int kLooks = 3;
   const Tolerance tolerance{.part = 0.2, .seconds = least_delay(subject)};
-  std::vector<Probe> probes = probes_of(profile, kSeconds);
+  constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
+  const int64_t memory = std::ranges::min(all_gather_value(subject.world, subject.device.memory()));
+  std::vector<Probe> probes =
+      probes_of(profile, kSeconds, static_cast<double>(std::min(memory / 4, kLargest)));
   std::vector<std::string> drifts;
   for (int look = 0; look < kLooks && !probes.empty(); ++look) {
     const std::vector<ProbeTimes> now =

@@ -103,7 +103,7 @@ std::string implausible_number(const Profile& profile) {
   return "";
 }
 
-std::vector<Probe> probes_of(const Profile& profile, double seconds) {
+std::vector<Probe> probes_of(const Profile& profile, double seconds, double most_bytes) {
   constexpr int kFewest = 2;
   constexpr double kSmallPart = 0.15;  // of the time
   const double share =
@@ -112,7 +112,7 @@ std::vector<Probe> probes_of(const Profile& profile, double seconds) {
   std::vector<Probe> probes;
   for (size_t axis = 0; axis < profile.key.mesh.size(); ++axis) {
     const CollectiveTimes* times = all_reduce_along(profile, axis);
-    if (times == nullptr || times->table.empty()) {
+    if (times == nullptr || times->table.empty() || times->table[0].bytes > most_bytes) {
       continue;
     }
     const std::vector<MessageTime>& table = times->table;
@@ -120,7 +120,7 @@ std::vector<Probe> probes_of(const Profile& profile, double seconds) {
     small.repetitions = std::max(small.repetitions, kFewest);
     probes.push_back(small);
     std::optional<Probe> large;
-    for (auto row = table.begin() + 1; row != table.end(); ++row) {
+    for (auto row = table.begin() + 1; row != table.end() && row->bytes <= most_bytes; ++row) {
       const Probe probe = probe_of(*times, *row, (1.0 - kSmallPart) * share);
       if (probe.repetitions >= kFewest) {
         large = probe;

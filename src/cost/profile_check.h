@@ -24,8 +24,8 @@ struct Probe {
 
 // Of every axis with several ranks a small all_reduce, for the latency, and a large one, for the
 // bandwidth: the largest that can be repeated at least twice. All together they take no longer than
-// `seconds`, if the profile holds.
-std::vector<Probe> probes_of(const Profile& profile, double seconds);
+// `seconds`, if the profile holds; none is longer than `most_bytes`.
+std::vector<Probe> probes_of(const Profile& profile, double seconds, double most_bytes);
 
 // What a probe took: of its rows, the mean over all ranks.
 struct ProbeTimes {

@@ -282,7 +282,7 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
 
 std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,
                                     const std::vector<Probe>& probes) {
-  double most_bytes = 0.0;
+  double most_bytes = kSmallest;
   for (const Probe& probe : probes) {
     most_bytes = std::max(most_bytes, probe.bytes);
   }

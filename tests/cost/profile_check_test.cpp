@@ -9,7 +9,8 @@
 namespace hidup {
 namespace {
 
-constexpr double kLook = 0.04;  // seconds
+constexpr double kLook = 0.04;    // seconds
+constexpr double kLargest = 1e9;  // bytes
 
 // All_reduces along each axis, from 64 bytes up by factors of four.
 Profile profile_of(const Mesh& mesh, double latency_s, double bandwidth, double largest = 1 << 20) {
@@ -39,7 +40,7 @@ double seconds_of(const std::vector<Probe>& probes) {
 
 TEST(ProfileCheck, LooksAtASmallAndALargeMessagePerAxis) {
   const Profile profile = profile_of({{"node", 2}, {"unused", 1}, {"core", 4}}, 1e-5, 1e10);
-  const std::vector<Probe> probes = probes_of(profile, kLook);
+  const std::vector<Probe> probes = probes_of(profile, kLook, kLargest);
   ASSERT_EQ(probes.size(), 4U);
   EXPECT_EQ(probes[0].axis, 0U);
   EXPECT_EQ(probes[2].axis, 2U);
@@ -49,7 +50,7 @@ TEST(ProfileCheck, LooksAtASmallAndALargeMessagePerAxis) {
     EXPECT_EQ(probes[i + 1].axis, probes[i].axis);
     EXPECT_DOUBLE_EQ(probes[i + 1].alone_s, 1e-5 + (1 << 20) / 1e10);
   }
-  EXPECT_TRUE(probes_of(profile_of({{"ranks", 1}}, 1e-5, 1e10), kLook).empty());
+  EXPECT_TRUE(probes_of(profile_of({{"ranks", 1}}, 1e-5, 1e10), kLook, kLargest).empty());
 }
 
 // As few as two repetitions, of messages that are as small as they have to be.
@@ -57,7 +58,8 @@ TEST(ProfileCheck, ALookIsShort) {
   for (const size_t axes : {1, 2, 3}) {
     for (const double bandwidth : {1e6, 12.5e6, 25e6, 250e6, 1e10}) {
       const Mesh mesh(axes, Axis{"axis", 2});
-      const std::vector<Probe> probes = probes_of(profile_of(mesh, 1e-4, bandwidth), kLook);
+      const std::vector<Probe> probes =
+          probes_of(profile_of(mesh, 1e-4, bandwidth), kLook, kLargest);
       EXPECT_EQ(probes.size(), 2 * axes) << bandwidth;
       EXPECT_LE(seconds_of(probes), kLook * 1.001) << axes << " " << bandwidth;
       for (const Probe& probe : probes) {
@@ -67,7 +69,20 @@ TEST(ProfileCheck, ALookIsShort) {
     }
   }
   // 200 Mbit/s: 256 KiB in 10.5 ms is far more than what passes at once after a pause.
-  EXPECT_EQ(probes_of(profile_of({{"node", 2}}, 1e-4, 25e6), kLook)[1].bytes, 1 << 18);
+  EXPECT_EQ(probes_of(profile_of({{"node", 2}}, 1e-4, 25e6), kLook, kLargest)[1].bytes, 1 << 18);
+}
+
+// Also where a profile has messages for which there is no memory.
+TEST(ProfileCheck, NoMessageIsLargerThanItMayBe) {
+  Profile profile = profile_of({{"node", 2}, {"core", 2}}, 1e-5, 1e10);
+  for (MessageTime& row : profile.collectives[1].table) {
+    row.bytes *= 1e15;
+  }
+  const std::vector<Probe> probes = probes_of(profile, kLook, 5000);
+  ASSERT_EQ(probes.size(), 2U);
+  EXPECT_EQ(probes[0].axis, 0U);
+  EXPECT_EQ(probes[1].axis, 0U);
+  EXPECT_EQ(probes[1].bytes, 4096);
 }
 
 TEST(ProfileCheck, OffByMoreThanTheTolerance) {
