@@ -90,6 +90,18 @@ TEST(RepeatedWork, CountsOperationsAndTheirFlops) {
   EXPECT_LT(work.axes[0].flops_part, 1.0);
 }
 
+// The same work costs many ranks more than few: they could share it further.
+TEST(RepeatedWork, CountsMoreForMoreRanks) {
+  for (const int64_t ranks : {2, 16}) {
+    Setting setting = small_setting();
+    setting.mesh = {{"ranks", ranks}};
+    const Graph graph = setting.graph();
+    Strategy strategy = named_strategy("dp", graph, setting.mesh);
+    replicate(graph, strategy, 0, OpKind::attention);  // 2.5 % of the flops
+    EXPECT_EQ(repeated(setting, strategy).axes.size(), ranks == 16 ? 1U : 0U);
+  }
+}
+
 TEST(RepeatedWork, RanksThatHaveNoMemoryForItAreNotEnough) {
   const Setting setting = two_nodes(1e10);
   const Graph graph = setting.graph();
