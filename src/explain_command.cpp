@@ -11,6 +11,7 @@
 #include "costs.h"
 #include "explain.h"
 #include "plan_report.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -229,17 +230,21 @@ int explain(const ExplainOptions& options) {
   const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
   annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
 
+  const RepeatedWork repeated =
+      repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),
+                    subject.deck.cluster.device_memory.value_or(0));
   const Printout report(subject, strategy, step);
   const std::vector<Candidate> candidates = best_of_each_name(found, subject, costs);
   if (options.json) {
-    Json json = plan_json(subject, strategy);
+    Json json = plan_json(subject, strategy, repeated);
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
     json.update(report.json());
     results::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, profile);
+  const bool chosen = options.strategy == kSearch && options.hints.empty();
+  print_plan(subject, strategy, profile, describe(repeated, subject.mesh, chosen));
   results::print("          {}\n", describe(step.plan));
   report.print();
   results::print("\ncandidates\n");

@@ -9,7 +9,8 @@
 
 namespace hidup {
 
-void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs) {
+void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs,
+                const std::string& repeated) {
   const PredictedStep& step = strategy.predicted.value();
   results::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
                  format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
@@ -19,6 +20,9 @@ void print_plan(const Subject& subject, const Strategy& strategy, const Profile&
                  describe({.iteration_s = step.iteration_s,
                            .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
   results::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
+  if (!repeated.empty()) {
+    results::print("repeated  {}\n", repeated);
+  }
 }
 
 namespace {
@@ -48,7 +52,7 @@ void print_candidates(const std::vector<Candidate>& candidates) {
   }
 }
 
-Json plan_json(const Subject& subject, const Strategy& strategy) {
+Json plan_json(const Subject& subject, const Strategy& strategy, const RepeatedWork& repeated) {
   const PredictedStep& step = strategy.predicted.value();
   return {{"model", subject.graph.name()},
           {"strategy", strategy.name},
@@ -60,6 +64,7 @@ Json plan_json(const Subject& subject, const Strategy& strategy) {
           {"predicted_peak_bytes", step.peak_bytes},
           {"layers", subject.deck.model.layers},
           {"ranks", ranks_of(subject.mesh)},
+          {"useful_ranks", repeated.useful_ranks},
           {"microbatches", strategy.microbatches}};
 }
 

@@ -1,17 +1,22 @@
 #include "profiling.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
+#include <optional>
+#include <system_error>
 
+#include "comm/patient_yield.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/new_file.h"
 #include "core/text.h"
+#include "core/units.h"
 #include "core/version.h"
+#include "cost/profile_check.h"
 #include "costs.h"
 #include "graph/batch.h"
 #include "graph/text.h"
@@ -73,8 +78,7 @@ Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
       named_strategy(which.strategy == "replicate" ? "dp" : which.strategy, graph, mesh);
   if (which.strategy == "replicate") {
     for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
-      strategy.ops[static_cast<size_t>(op)].rules.assign(mesh.size(),
-                                                         replicate_rule(graph, op));
+      strategy.ops[static_cast<size_t>(op)].rules.assign(mesh.size(), replicate_rule(graph, op));
     }
   }
   strategy.microbatches = which.microbatches;
@@ -223,20 +227,32 @@ std::string fitting(const std::string& file, const ProfileKey& key) {
 // The same of a file that this program keeps for itself: empty where it is of no use.
 std::string kept(const std::string& file, const ProfileKey& key) {
   try {
-    return fitting(file, key);
+    std::string text = fitting(file, key);
+    const std::string wrong = implausible_number(parse_profile(text, file));
+    if (!wrong.empty()) {
+      fail(ExitCode::file, "{} has {}", file, wrong);
+    }
+    return text;
   } catch (const Error& error) {
     log::warning("the profile is measured anew: {}", error.what());
     return "";
   }
 }
 
-// A profile is a convenience: a folder that cannot be written is told of, and no more.
-void keep(const Profile& profile, const std::string& file) {
+// A profile is a convenience: where it cannot be kept, that is told, and no more. Whether it is
+// kept.
+bool keep(const Profile& profile, const std::string& file) {
+  if (file.empty()) {
+    log::warning("the profile is not kept: neither XDG_CACHE_HOME nor HOME is set");
+    return false;
+  }
   try {
     fs::create_directories(fs::path(file).parent_path());
     write_text_file(file, print_profile(profile), true);
+    return true;
   } catch (const std::exception& error) {
     log::warning("the profile is not kept: {}", error.what());
+    return false;
   }
 }
 
@@ -251,6 +267,84 @@ std::optional<Profile> measure_if_it_fits(const ProfileSubject& subject) {
     log::warning("no profile is measured: no strategy that would be timed fits in the memory");
     return std::nullopt;
   }
+}
+
+// Collective. By how much a message may be late that nothing else delays.
+double least_delay(const ProfileSubject& subject) {
+  constexpr double kLaunch = 5e-6;  // of a kernel
+  return subject.communication.groups->through_host()
+             ? std::ranges::max(all_gather_value(subject.world, nap_s()))
+             : kLaunch;
+}
+
+// Collective. Messages that take other times now than the profile says; empty where it holds. What
+// looks off is looked at again: it may have met other work on the machine.
+std::string drift_of(const Profile& profile, const ProfileSubject& subject) {
+  constexpr double kSeconds = 0.04;  // of a look
+  constexpr int kLooks = 3;
+  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(subject)};
+  constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
+  const int64_t memory = std::ranges::min(all_gather_value(subject.world, subject.device.memory()));
+  std::vector<Probe> probes =
+      probes_of(profile, kSeconds, static_cast<double>(std::min(memory / 4, kLargest)));
+  std::vector<std::string> drifts;
+  for (int look = 0; look < kLooks && !probes.empty(); ++look) {
+    const std::vector<ProbeTimes> now =
+        time_probes(subject.device, *subject.communication.groups, subject.world, probes);
+    std::vector<Probe> off;
+    drifts.clear();
+    for (size_t i = 0; i < probes.size(); ++i) {
+      if (is_off(probes[i], now[i], tolerance)) {
+        off.push_back(probes[i]);
+        drifts.push_back(describe(probes[i], now[i], subject.mesh));
+      }
+    }
+    probes = std::move(off);
+  }
+  return fmt::format("{}", fmt::join(drifts, "; "));
+}
+
+// Collective. The text of the profile that cluster.profile names, on all ranks. Throws
+// CollectiveError(file) or CollectiveError(usage).
+Profile named_profile(const ProfileSubject& subject, const ProfileKey& key) {
+  const std::string& file = subject.deck.cluster.profile;
+  std::string text;
+  collectively(subject.world, [&] {
+    if (subject.world.rank() == 0) {
+      text = fitting(file, key);
+    }
+  });
+  Profile profile = parse_profile(subject.world.broadcast(text), file);
+  log::info("profile: {}", file);
+  if (const std::string drift = drift_of(profile, subject); !drift.empty()) {
+    log::warning("cluster.profile: {} may mislead: {}", file, drift);
+  }
+  return profile;
+}
+
+// Collective. The profile that is kept in the file, on all ranks, where there is one that still
+// holds.
+std::optional<Profile> kept_profile(const ProfileSubject& subject, const ProfileKey& key,
+                                    const std::string& file) {
+  std::string text;
+  collectively(subject.world, [&] {
+    if (subject.world.rank() == 0 && is_there(file)) {
+      text = kept(file, key);
+    }
+  });
+  text = subject.world.broadcast(text);
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  const double began = monotonic_seconds();
+  Profile profile = parse_profile(text, file);
+  const std::string drift = drift_of(profile, subject);
+  if (!drift.empty()) {
+    log::info("profile: {} is measured again: {}", file, drift);
+    return std::nullopt;
+  }
+  log::info("profile: {}, looked at in {}", file, format_seconds(monotonic_seconds() - began));
+  return profile;
 }
 
 }  // namespace
@@ -290,22 +384,14 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
   if (choice.empty()) {
     return std::nullopt;
   }
-  const bool first = subject.world.rank() == 0;
   const ProfileKey key = profile_key(subject);
-  const std::string file = choice == "auto" && first ? cached_file(key, subject.graph) : choice;
-  std::string text;
-  collectively(subject.world, [&] {
-    if (!first || (choice == "auto" && !is_there(file))) {
-      return;
-    }
-    text = choice == "auto" ? kept(file, key) : fitting(file, key);
-    if (!text.empty()) {
-      log::info("profile: {}", file);
-    }
-  });
-  text = subject.world.broadcast(text);
-  if (!text.empty()) {
-    return parse_profile(text, file);
+  if (choice != "auto") {
+    return named_profile(subject, key);
+  }
+  const bool first = subject.world.rank() == 0;
+  const std::string file = first ? cached_file(key, subject.graph) : "";
+  if (std::optional<Profile> profile = kept_profile(subject, key, file)) {
+    return profile;
   }
   const double began = monotonic_seconds();
   const std::optional<Profile> profile = measure_if_it_fits(subject);
@@ -313,11 +399,9 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
     return std::nullopt;
   }
   if (first) {
-    if (!file.empty()) {
-      keep(*profile, file);
-    }
-    log::info("profile: measured in {:.1f} s{}", monotonic_seconds() - began,
-              file.empty() ? "" : ", kept in " + file);
+    const double seconds = monotonic_seconds() - began;
+    const bool is_kept = keep(*profile, file);
+    log::info("profile: measured in {:.1f} s{}", seconds, is_kept ? ", kept in " + file : "");
   }
   // As later runs will read it.
   return parse_profile(subject.world.broadcast(print_profile(*profile)), "profile");

@@ -11,6 +11,7 @@
 #include "explain.h"
 #include "io/output_path.h"
 #include "plan_report.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -50,9 +51,12 @@ int search(const SearchCommandOptions& options) {
   if (options.baselines) {
     baselines = best_of_each_name(found, subject, costs);
   }
+  const RepeatedWork repeated =
+      repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),
+                    subject.deck.cluster.device_memory.value_or(0));
   if (options.json) {
     Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};
-    json.update(plan_json(subject, strategy));
+    json.update(plan_json(subject, strategy, repeated));
     json.update({{"objective_s", found.objective_s},
                  {"lower_bound_s", found.lower_bound_s},
                  {"gap", found.gap}});
@@ -62,7 +66,7 @@ int search(const SearchCommandOptions& options) {
     results::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, profile);
+  print_plan(subject, strategy, profile, describe(repeated, subject.mesh, options.hints.empty()));
   results::print(
       "search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
       found.lower_bound_s > 0.0

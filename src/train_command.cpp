@@ -24,6 +24,7 @@
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
+#include "search/repeated_work.h"
 #include "train/assemble.h"
 #include "train/clock.h"
 #include "train/collective.h"
@@ -146,6 +147,7 @@ class Run {
     if (prediction_) {
       log::info("predicted{}: {}", profile ? "" : " with " + costs->key.device,
                 describe(*prediction_));
+      tell_repeated_work(*graph, *costs, mesh, memory);
     }
     const TimingHeader header = make_header(*graph, executor->plan(), *device);
     std::optional<TimingFile> timings;
@@ -192,6 +194,17 @@ class Run {
     } catch (const std::exception& error) {
       abort_all_ranks(ExitCode::internal,
                       fmt::format("step {}: {}", trainer.current_step(), error.what()));
+    }
+  }
+
+  void tell_repeated_work(const Graph& graph, const Profile& costs, const Mesh& mesh,
+                          int64_t memory) const {
+    const bool chosen = options_.strategy == kSearch && options_.hints.empty();
+    const std::string repeated = describe(repeated_work(graph, loaded_.strategy, CostModel(costs),
+                                                        lowering_options(decks_.deck), memory),
+                                          mesh, chosen);
+    if (!repeated.empty()) {
+      log::info("repeated work: {}", repeated);
     }
   }
 

@@ -65,6 +65,10 @@ void wait_beside_computation(bool shared) {
   cores_are_shared = shared;
 }
 
+double nap_s() {
+  return 1e-9 * static_cast<double>((cores_are_shared ? kSharedNap : kNap).tv_nsec);
+}
+
 }  // namespace hidup
 
 extern "C" int sched_yield() noexcept {

@@ -117,7 +117,9 @@ std::vector<Key> cluster_keys() {
        .doc =
            "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
            "which `train` refuses where it was measured with another build, device, libraries or "
-           "ranks. auto: `train` keeps one for each model, which it measures where there is none. "
+           "ranks. auto: `train` keeps one for each model, which it measures where there is none, "
+           "and "
+           "again where messages take other times by more than 20 %; of a file it only says so. "
            "none: there is none. Without one, predictions rest on `cluster.device.flops` and the "
            "axes' bandwidth. Relative paths start as those of `data.path`.",
        .fallback = "auto",

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -20,7 +21,7 @@ constexpr int64_t kElement = 4;                      // bytes
 constexpr double kSmallest = 64.0;                   // bytes
 constexpr double kFactor = 4.0;                      // between two sizes
 constexpr kernels::MatmulSize kLoad{128, 128, 256};  // some 0.1 ms of a core
-constexpr double kPatience = 1.0;                    // seconds of load that a measurement may take
+constexpr double kPatience = 1.0;                    // seconds that a measurement may take
 
 // Work that a stream repeats, and when each repetition ran.
 class Repeated {
@@ -85,58 +86,19 @@ double total_length(const std::vector<Interval>& times) {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-class MessageTimer {
+// Messages of the ranks' communication streams, while nothing else runs.
+class Messages {
  public:
-  MessageTimer(Device& device, Communicator& world, int threads, const MessageLimits& limits)
+  // most_bytes: of the largest.
+  Messages(Device& device, Communicator& world, double most_bytes)
       : world_(world),
-        limits_(limits),
-        compute_(device.create_stream("compute", threads)),
-        comm_(device.create_stream("comm", 1)),
-        loads_(device, *compute_),
-        messages_(device, *comm_),
-        operands_(device.allocate(kElement *
-                                  (kLoad.m * kLoad.k + kLoad.k * kLoad.n + kLoad.m * kLoad.n))),
-        send_(device.allocate(static_cast<int64_t>(limits.bytes) * 2)),
-        receive_(device.allocate(static_cast<int64_t>(limits.bytes))) {
-    issue_loads(8);
-    loads_.times();
-    issue_loads(16);
-    load_s_ = agreed(median(lengths(loads_.times())));
-  }
+        stream_(device.create_stream("comm", 1)),
+        messages_(device, *stream_),
+        send_(device.allocate(static_cast<int64_t>(most_bytes) * 2)),
+        receive_(device.allocate(static_cast<int64_t>(most_bytes))) {}
 
-  CollectiveTimes run(Opcode opcode, size_t axis, Communicator& group) {
-    CollectiveTimes times{.opcode = opcode, .axis = axis};
-    for (double bytes = kSmallest; bytes <= limits_.bytes; bytes *= kFactor) {
-      const MessageTime row = measure(opcode, group, bytes);
-      times.table.push_back(row);
-      if (row.beside_s > limits_.seconds) {
-        break;
-      }
-    }
-    fit(times);
-    return times;
-  }
-
- private:
-  // The mean over all ranks, so that all decide alike.
-  double agreed(double mine) {
-    double sum = 0.0;
-    for (const double value : all_gather_value(world_, mine)) {
-      sum += value;
-    }
-    return sum / world_.size();
-  }
-
-  void issue_loads(int times) {
-    auto* a = reinterpret_cast<float*>(operands_->data());
-    float* b = a + kLoad.m * kLoad.k;
-    float* c = b + kLoad.k * kLoad.n;
-    loads_.issue(times, 0.0, [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, kLoad, false, false, false);
-    });
-  }
-
-  void issue_messages(int times, double pause_s, Opcode opcode, Communicator& group, double bytes) {
+  // pause_s: that the stream idles before each.
+  void issue(int times, double pause_s, Opcode opcode, Communicator& group, double bytes) {
     const auto count = static_cast<int64_t>(bytes) / kElement;
     const auto peers = static_cast<size_t>(group.size());
     std::vector<int64_t> parts(peers, count / group.size());
@@ -169,13 +131,78 @@ class MessageTimer {
     });
   }
 
-  MessageTime measure(Opcode opcode, Communicator& group, double bytes) {
-    issue_messages(1, 0.0, opcode, group, bytes);
-    messages_.times();
+  std::vector<Interval> times() { return messages_.times(); }
+
+  // The median of several in a row, behind one that warms up; the mean over all ranks. The row is
+  // shorter where it would take more than the patience.
+  double alone(int times, Opcode opcode, Communicator& group, double bytes) {
+    issue(1, 0.0, opcode, group, bytes);
+    const double first = agreed(lengths(messages_.times())[0]);
+    const double affordable = std::clamp(kPatience / first, 1.0, static_cast<double>(times));
     world_.barrier();
-    issue_messages(limits_.repetitions, 0.0, opcode, group, bytes);
+    issue(static_cast<int>(affordable), 0.0, opcode, group, bytes);
+    return agreed(median(lengths(messages_.times())));
+  }
+
+  // The mean over all ranks, so that all decide alike.
+  double agreed(double mine) {
+    double sum = 0.0;
+    for (const double value : all_gather_value(world_, mine)) {
+      sum += value;
+    }
+    return sum / world_.size();
+  }
+
+ private:
+  Communicator& world_;
+  std::unique_ptr<Stream> stream_;
+  Repeated messages_;
+  std::unique_ptr<Buffer> send_;
+  std::unique_ptr<Buffer> receive_;
+};
+
+class MessageTimer {
+ public:
+  MessageTimer(Device& device, Communicator& world, int threads, const MessageLimits& limits)
+      : world_(world),
+        limits_(limits),
+        compute_(device.create_stream("compute", threads)),
+        loads_(device, *compute_),
+        operands_(device.allocate(kElement *
+                                  (kLoad.m * kLoad.k + kLoad.k * kLoad.n + kLoad.m * kLoad.n))),
+        messages_(device, world, limits.bytes) {
+    issue_loads(8);
+    loads_.times();
+    issue_loads(16);
+    load_s_ = messages_.agreed(median(lengths(loads_.times())));
+  }
+
+  CollectiveTimes run(Opcode opcode, size_t axis, Communicator& group) {
+    CollectiveTimes times{.opcode = opcode, .axis = axis};
+    for (double bytes = kSmallest; bytes <= limits_.bytes; bytes *= kFactor) {
+      const MessageTime row = measure(opcode, group, bytes);
+      times.table.push_back(row);
+      if (row.beside_s > limits_.seconds) {
+        break;
+      }
+    }
+    fit(times);
+    return times;
+  }
+
+ private:
+  void issue_loads(int times) {
+    auto* a = reinterpret_cast<float*>(operands_->data());
+    float* b = a + kLoad.m * kLoad.k;
+    float* c = b + kLoad.k * kLoad.n;
+    loads_.issue(times, 0.0, [=](Stream& stream) {
+      kernels::matmul(stream, a, b, c, kLoad, false, false, false);
+    });
+  }
+
+  MessageTime measure(Opcode opcode, Communicator& group, double bytes) {
     MessageTime time{.bytes = bytes};
-    time.alone_s = agreed(median(lengths(messages_.times())));
+    time.alone_s = messages_.alone(limits_.repetitions, opcode, group, bytes);
     measure_beside(opcode, group, time);
     return time;
   }
@@ -188,7 +215,7 @@ class MessageTimer {
     const double load = std::min(2.0 * (time.alone_s + pause_s) * sent, kPatience);
     world_.barrier();
     issue_loads(static_cast<int>(std::ceil(load / load_s_)) + 10);
-    issue_messages(sent, pause_s, opcode, group, time.bytes);
+    messages_.issue(sent, pause_s, opcode, group, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
     const double begin = loads.front().start_s;
@@ -202,9 +229,9 @@ class MessageTimer {
       message_s = total_length(messages) / count;
       lost_s = (end - begin - static_cast<double>(loads.size()) * load_s_) / count;
     }
-    time.beside_s = std::max(agreed(message_s), time.alone_s);
+    time.beside_s = std::max(messages_.agreed(message_s), time.alone_s);
     constexpr double kMost = 0.75;  // of a message's time can be lost: noise of short ones
-    time.slowdown = 1.0 / (1.0 - std::clamp(agreed(lost_s) / time.beside_s, 0.0, kMost));
+    time.slowdown = 1.0 / (1.0 - std::clamp(messages_.agreed(lost_s) / time.beside_s, 0.0, kMost));
   }
 
   // Least squares of the relative errors of latency + bytes / bandwidth.
@@ -230,12 +257,9 @@ class MessageTimer {
   Communicator& world_;
   MessageLimits limits_;
   std::unique_ptr<Stream> compute_;
-  std::unique_ptr<Stream> comm_;
   Repeated loads_;
-  Repeated messages_;
   std::unique_ptr<Buffer> operands_;
-  std::unique_ptr<Buffer> send_;
-  std::unique_ptr<Buffer> receive_;
+  Messages messages_;
   double load_s_ = 0.0;  // of a product alone
 };
 
@@ -252,6 +276,25 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
         times.push_back(timer.run(opcode, axis, groups.axis(axis)));
       }
     }
+  }
+  return times;
+}
+
+std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,
+                                    const std::vector<Probe>& probes) {
+  double most_bytes = kSmallest;
+  for (const Probe& probe : probes) {
+    most_bytes = std::max(most_bytes, probe.bytes);
+  }
+  Messages messages(device, world, most_bytes);
+  std::vector<ProbeTimes> times;
+  for (const Probe& probe : probes) {
+    std::vector<double> rows;
+    while (rows.size() < static_cast<size_t>(probe.rows)) {
+      rows.push_back(
+          messages.alone(probe.repetitions, probe.opcode, groups.axis(probe.axis), probe.bytes));
+    }
+    times.push_back({.fastest_s = std::ranges::min(rows), .median_s = median(rows)});
   }
   return times;
 }

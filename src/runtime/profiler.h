@@ -7,6 +7,7 @@
 
 #include "comm/communicator.h"
 #include "cost/profile.h"
+#include "cost/profile_check.h"
 #include "runtime/executor.h"
 
 namespace hidup {
@@ -39,6 +40,11 @@ struct MessageLimits {
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const MessageLimits& limits);
+
+// What the probes take, in their order. A probe that takes much longer than its profile says is not
+// repeated as often as it asks.
+std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,
+                                    const std::vector<Probe>& probes);
 
 // Gaps between instructions of a step that ran overlapped.
 struct Gaps {

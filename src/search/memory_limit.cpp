@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +25,7 @@ namespace {
 // How far the search for what would help goes.
 constexpr int64_t kMostRanks = 64;     // times as many
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
+constexpr int kMostSearches = 8;       // for the largest batch
 
 int64_t splittable_batch(const Graph& graph) {
   return batch_obstacle(graph).empty() ? batch_of(graph) : 1;
@@ -88,7 +91,8 @@ class Relief {
   }
 
  private:
-  // What the first strategy needs that fits.
+  // What the first strategy needs that fits, of those that are quick to find. A search may find one
+  // where there is none of these.
   std::optional<int64_t> fits(const Graph& graph, const Mesh& mesh,
                               const SearchOptions& options) const {
     std::optional<int64_t> found;
@@ -101,13 +105,38 @@ class Relief {
     return found;
   }
 
+  // What a run with these options would find; none where nothing fits.
+  std::optional<SearchOutcome> search(const Graph& graph, const Mesh& mesh,
+                                      SearchOptions options) const {
+    options.baselines = false;
+    options.advice = false;
+    try {
+      return search_strategy(graph, mesh, costs_, options);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::infeasible) {
+        throw;
+      }
+      return std::nullopt;
+    }
+  }
+
+  // What the first strategy needs that fits, of all that a run would find.
+  std::optional<int64_t> fits_a_run(const Graph& graph, const Mesh& mesh,
+                                    const SearchOptions& options) const {
+    if (const auto bytes = fits(graph, mesh, options)) {
+      return bytes;
+    }
+    const auto found = search(graph, mesh, options);
+    return found ? std::optional(found->candidates[0].memory_bytes) : std::nullopt;
+  }
+
   std::optional<std::string> without_hints() const {
     if (options_.hints.empty()) {
       return std::nullopt;
     }
     SearchOptions free = options_;
     free.hints = {};
-    const auto bytes = fits(graph_, mesh_, free);
+    const auto bytes = fits_a_run(graph_, mesh_, free);
     return bytes ? std::optional(
                        fmt::format("without the hints it fits with {}", format_bytes(*bytes)))
                  : std::nullopt;
@@ -117,31 +146,81 @@ class Relief {
     const int64_t batch = splittable_batch(graph_);
     const int64_t least =
         options_.hints.microbatches.value_or(std::ranges::min(options_.microbatches));
-    if (batch / 2 < least || !fits(with_batch(graph_, least), mesh_, options_)) {
+    if (batch <= least || !fits_a_run(with_batch(graph_, least), mesh_, options_)) {
       return std::nullopt;
     }
-    for (int64_t smaller = batch / 2; smaller >= least; smaller /= 2) {
-      if (const auto bytes = fits(with_batch(graph_, smaller), mesh_, options_)) {
-        return fmt::format("train.batch {} instead of {} fits with {}", smaller, batch,
-                           format_bytes(*bytes));
+    int64_t largest = least;
+    for (int64_t too_large = batch; too_large - largest > 1;) {
+      const int64_t middle = std::midpoint(largest, too_large);
+      (fits(with_batch(graph_, middle), mesh_, options_) ? largest : too_large) = middle;
+    }
+    const auto [most, found] = largest_batch(largest, batch);
+    return fmt::format("train.batch {} instead of {} fits with {}: {} per sequence", most, batch,
+                       format_bytes(found.candidates[0].memory_bytes),
+                       format_seconds(found.seconds / static_cast<double>(most)));
+  }
+
+  // The largest batch for which a search finds something, from one that fits to below one that does
+  // not: upwards by growing steps, then by halving what remains. With kMostSearches it may end a
+  // little below.
+  std::pair<int64_t, SearchOutcome> largest_batch(int64_t fitting, int64_t too_large) const {
+    std::optional<SearchOutcome> best;
+    int64_t step = std::max<int64_t>(fitting / 8, 1);
+    for (int tried = 0; tried < kMostSearches && too_large - fitting > 1; ++tried) {
+      const int64_t next = std::min(fitting + step, std::midpoint(fitting, too_large));
+      if (auto found = search(with_batch(graph_, next), mesh_, options_)) {
+        best = std::move(found);
+        fitting = next;
+        step *= 2;
+      } else {
+        too_large = next;
       }
     }
-    return std::nullopt;
+    if (!best) {
+      best = search(with_batch(graph_, fitting), mesh_, options_);
+    }
+    check(best.has_value(), "a search that misses a strategy that fits");
+    return {fitting, std::move(*best)};
+  }
+
+  // A changed run: what a frugal strategy or, with a search, any needs that fits.
+  using Change = std::function<std::optional<int64_t>(int64_t times, bool searched)>;
+
+  // By how many times, a power of two, a change has to be made at least, and what it then needs.
+  static std::optional<std::pair<int64_t, int64_t>> least_times(int64_t most,
+                                                                const Change& change) {
+    int64_t times = 2;
+    std::optional<int64_t> bytes = change(times, times == most);
+    while (!bytes && times < most) {
+      times *= 2;
+      bytes = change(times, times == most);
+    }
+    for (; bytes && times > 2; times /= 2) {
+      const auto fewer = change(times / 2, true);
+      if (!fewer) {
+        break;
+      }
+      bytes = fewer;
+    }
+    return bytes ? std::optional(std::pair(times, *bytes)) : std::nullopt;
   }
 
   std::optional<std::string> more_microbatches() const {
-    const int64_t batch = splittable_batch(graph_);
-    const int most = std::ranges::max(microbatches_of(graph_, options_));
-    for (int more = 2 * most;
-         !options_.hints.microbatches && more <= std::min<int64_t>(batch, kMostMicrobatches);
-         more *= 2) {
-      SearchOptions options = options_;
-      options.microbatches = {more};
-      if (const auto bytes = fits(graph_, mesh_, options)) {
-        return fmt::format("train.microbatches {} fits with {}", more, format_bytes(*bytes));
-      }
+    const int now = std::ranges::max(microbatches_of(graph_, options_));
+    const int64_t most = std::min<int64_t>(splittable_batch(graph_), kMostMicrobatches) / now;
+    if (options_.hints.microbatches || most < 2) {
+      return std::nullopt;
     }
-    return std::nullopt;
+    const auto found = least_times(
+        static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))),
+        [&](int64_t times, bool searched) {
+          SearchOptions options = options_;
+          options.microbatches = {now * static_cast<int>(times)};
+          return searched ? fits_a_run(graph_, mesh_, options) : fits(graph_, mesh_, options);
+        });
+    return found ? std::optional(fmt::format("train.microbatches {} fits with {}",
+                                             now * found->first, format_bytes(found->second)))
+                 : std::nullopt;
   }
 
   // Along the outermost axis.
@@ -151,17 +230,16 @@ class Relief {
       mesh[0].size *= times;
       return mesh;
     };
-    if (!fits(graph_, larger(kMostRanks), options_)) {
+    const auto found = least_times(kMostRanks, [&](int64_t times, bool searched) {
+      return searched ? fits_a_run(graph_, larger(times), options_)
+                      : fits(graph_, larger(times), options_);
+    });
+    if (!found) {
       return std::nullopt;
     }
-    for (int64_t times = 2; times <= kMostRanks; times *= 2) {
-      const Mesh mesh = larger(times);
-      if (const auto bytes = fits(graph_, mesh, options_)) {
-        return fmt::format("{} ranks instead of {} (axis {}: {}) fit with {} each", ranks_of(mesh),
-                           ranks_of(mesh_), mesh[0].name, mesh[0].size, format_bytes(*bytes));
-      }
-    }
-    return std::nullopt;
+    const Mesh mesh = larger(found->first);
+    return fmt::format("{} ranks instead of {} (axis {}: {}) fit with {} each", ranks_of(mesh),
+                       ranks_of(mesh_), mesh[0].name, mesh[0].size, format_bytes(found->second));
   }
 
   const Graph& graph_;
@@ -213,6 +291,9 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
       options.hints.empty() ? "" : " that keeps the hints", format_bytes(options.memory_limit),
       frugal.strategy.name, frugal.strategy.microbatches, format_bytes(plan.bytes),
       format_bytes(plan.bytes - options.memory_limit), largest_values(program, plan, kTensors));
+  if (!options.advice) {
+    throw Error(ExitCode::infeasible, text);
+  }
   const std::vector<std::string> lines = Relief(graph, mesh, costs, options).found();
   for (const std::string& line : lines) {
     text += "\n" + line;

@@ -22,10 +22,11 @@ struct FrugalStrategy {
 FrugalStrategy most_frugal_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                     const SearchOptions& options);
 
-// Throws Error(infeasible): how much is missing, the largest tensors of the strategy, and with
-// which smaller batch, with how many more microbatches or ranks, or without the hints, another
-// search for a frugal strategy finds one that fits (doubled or halved as often as needed, up to
-// 16 microbatches and 64 times the ranks).
+// Throws Error(infeasible): how much is missing, the largest tensors of the strategy, and, if
+// advice is asked for, what would do: no hints, the largest batch and its time per sequence, more
+// microbatches (up to 16), more ranks (up to 64 times). It takes frugal strategies for some 20
+// batches at most (it halves), and a search where they do not fit: up to 10 for batches, 6 for
+// ranks, 4 for microbatches, one without the hints.
 [[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                   const SearchOptions& options, const FrugalStrategy& frugal);
 

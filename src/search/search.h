@@ -24,6 +24,7 @@ struct SearchOptions {
   size_t variations = 6;  // of the fastest of them, if its graph is not deep: simulated too
   bool baselines = true;  // all named strategies are simulated; else those that may be faster
   size_t threads = 2;
+  bool advice = true;  // where nothing fits, the error says what would
 };
 
 // A strategy as the simulation sees it.

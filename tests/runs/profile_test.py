@@ -1,5 +1,6 @@
 """hidup profile, and what train makes of it: predictions in the timing file."""
 
+import re
 import unittest
 
 import h5py
@@ -73,10 +74,13 @@ class ProfileTest(harness.RunTest):
         self.assertIn("profile: measured in", first.stderr)
         kept, = (cache / "hidup").iterdir()
         text = kept.read_text()
-        second = self.train_with(2, "auto", **environment)
-        self.assert_done(second)
-        self.assertNotIn("measured in", second.stderr)
-        self.assertIn(f"profile: {kept}", second.stderr)
+        for _ in range(3):  # a busy machine may be another one every time
+            second = self.train_with(2, "auto", **environment)
+            self.assert_done(second)
+            if "measured in" not in second.stderr:
+                break
+            text = kept.read_text()
+        self.assertRegex(second.stderr, f"profile: {kept}, looked at in [0-9.]+ ms")
         self.assertEqual(kept.read_text(), text)
         # Of another model: another one.
         self.write_deck(ffn=48)
@@ -89,6 +93,55 @@ class ProfileTest(harness.RunTest):
         self.assert_done(third)
         self.assertIn("the profile is measured anew", third.stderr)
         self.assertIn("operations:", kept.read_text())
+
+    def test_one_that_no_longer_holds_is_measured_again(self):
+        cache = self.folder / "cache"
+        environment = {"env": {"XDG_CACHE_HOME": str(cache)}}
+        self.assert_done(self.train_with(2, "auto", **environment))
+        kept, = (cache / "hidup").iterdir()
+        text = kept.read_text()
+        again = f"profile: {kept} is measured again: all_reduce of "
+        for name, pattern, wrong in (
+                ("a faster link", r"alone_s: [^,]+", "alone_s: 0.009"),
+                ("a slower link", r"bytes: (?!64,)(\d+), alone_s: [^,]+", r"bytes: \1, alone_s: 1e-6"),
+                ("a longer latency", r"bytes: 64, alone_s: [^,]+", "bytes: 64, alone_s: 0.003")):
+            with self.subTest(name):
+                kept.write_text(re.sub(pattern, wrong, text))
+                result = self.train_with(2, "auto", **environment)
+                self.assert_done(result)
+                self.assertIn(again, result.stderr)
+                self.assertIn("measured in", result.stderr)
+        self.assertIn("64 B along ranks takes ", result.stderr)
+        self.assertIn(", not 3.00 ms", result.stderr)
+        kept.write_text(re.sub(r"launch_s: \S+", "launch_s: 1e9", text))
+        result = self.train_with(2, "auto", **environment)
+        self.assert_done(result)
+        self.assertIn(f"the profile is measured anew: {kept} has launch_s of 1e+09 s", result.stderr)
+
+    def test_a_named_one_is_taken_as_it_is(self):
+        self.assert_done(self.measure(2))
+        wrong = re.sub(r"alone_s: [^,]+", "alone_s: 0.009", self.profile.read_text())
+        self.profile.write_text(wrong)
+        result = self.train_with(2, self.profile)
+        self.assert_done(result)
+        self.assertIn(f"warning: cluster.profile: {self.profile} may mislead: all_reduce of ",
+                      result.stderr)
+        self.assertNotIn("measured in", result.stderr)
+        self.assertEqual(self.profile.read_text(), wrong)
+
+    def test_where_none_can_be_kept(self):
+        (self.folder / "file").touch()
+        for environment, reason in (({"XDG_CACHE_HOME": str(self.folder / "file")}, "Not a directory"),
+                                    ({"XDG_CACHE_HOME": str(self.folder / (300 * "x"))},
+                                     "File name too long"),
+                                    ({"XDG_CACHE_HOME": "", "HOME": ""},
+                                     "neither XDG_CACHE_HOME nor HOME is set")):
+            with self.subTest(reason):
+                result = self.train_with(1, "auto", env=environment)
+                self.assert_done(result)
+                self.assertIn("warning: the profile is not kept: ", result.stderr)
+                self.assertIn(reason, result.stderr)
+                self.assertRegex(result.stderr, r"profile: measured in [0-9.]+ s\n")
 
     def test_one_rank_has_a_prediction_too(self):
         self.assert_done(self.train_with(1, "auto"))

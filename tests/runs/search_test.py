@@ -57,6 +57,27 @@ class WithoutRanks(SearchTest):
         self.assertGreater(fast["predicted_comm_s"], 0)
         self.assertGreater(slow["predicted_compute_s"], 1.5 * fast["predicted_compute_s"])
 
+    def test_work_that_ranks_repeat_is_told(self):
+        """In a line by search, explain and train; ranks that would do, in JSON."""
+        link = "cluster.mesh=[{{name: ranks, size: auto, bandwidth: {}, latency: 1us}}]".format
+        fast, slow = ["--set", link("100GB/s")], ["--set", link("0.01MB/s")]
+        line = (r"the 2 ranks along ranks repeat each other's work \((\d+) of \1 operations, 100 % of the "
+                r"flops\): messages along ranks would cost more than sharing saves; 1 rank\(s\) would take "
+                r"[0-9.]+ [mu]s per step, these 2 take [0-9.]+ [mu]s\n")
+        for name in ("search", "explain"):
+            self.assertRegex(self.command(name, "--ranks", 2, *slow).stdout, "\nrepeated  " + line)
+            self.assertNotIn("repeat each", self.command(name, "--ranks", 2, *fast).stdout)
+            self.assertEqual(self.json(name, "--ranks", 2, *slow)["useful_ranks"], 1)
+            self.assertEqual(self.json(name, "--ranks", 2, *fast)["useful_ranks"], 2)
+        for rates, repeated in ((slow, True), (fast, False)):
+            result = harness.run(2, self.train_args(
+                "run.h5", ["--strategy", "search", "--overwrite", *RATES, *rates], "train.steps=2"))
+            self.assert_done(result)
+            if repeated:
+                self.assertRegex(result.stderr, "hidup: repeated work: " + line)
+            else:
+                self.assertNotIn("repeated work", result.stderr)
+
     def test_microbatches_and_noise_are_those_of_the_deck(self):
         for count in (1, 3):
             found = self.json("search", "--ranks", 2, "--set", f"train.microbatches={count}")
@@ -91,6 +112,13 @@ class WithoutRanks(SearchTest):
                               "train.microbatches=2")
         self.assert_done(result)
         self.assertIn("on 256 rank(s)", result.stdout)
+
+    def test_the_batch_that_would_fit(self):
+        args = ["search", "--ranks", 2, "--set", "cluster.device.memory=1MiB", "--set"]
+        told = re.search(r"\ntrain.batch (\d+) instead of 40 fits with \S+ KiB: \S+ [mu]s per sequence\n",
+                         self.command(*args, "train.batch=40").stderr)
+        self.assert_done(self.command(*args, f"train.batch={told[1]}"))
+        self.assert_one_error(self.command(*args, f"train.batch={int(told[1]) + 1}"), INFEASIBLE)
 
     def test_hints_are_kept(self):
         hints = self.folder / "hints.yaml"

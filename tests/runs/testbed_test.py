@@ -170,6 +170,23 @@ class TrainingOnHosts(TestbedTest):
                 self.assertGreater(self.sent() - sent, harness.TRAIN["steps"] * 4096)
         self.down()
 
+    def test_a_profile_of_another_rate_is_measured_again(self):
+        environment = {"env": {"XDG_CACHE_HOME": str(self.folder / "cache")}}
+
+        def start():
+            result = run_on_hosts(2, self.train_args("run.h5", "train.steps=2",
+                                                     "cluster.profile=auto", ["--overwrite"]),
+                                  **environment)
+            self.assert_done(result)
+            return result.stderr
+
+        self.script("up.sh", "--rate", "200mbit")
+        self.assertIn("kept in", start())
+        for rate in ("2gbit", "200mbit"):
+            self.script("rate.sh", rate)
+            self.assertRegex(start(), r"is measured again: all_reduce of \S+ [KM]iB along ranks takes")
+        self.down()
+
     def free_threads(self):
         deck = self.folder / "cluster.yaml"
         deck.write_text(deck.read_text().replace(", threads: 1", ""))
