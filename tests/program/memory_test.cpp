@@ -43,7 +43,9 @@ std::vector<int64_t> offsets_by_trying(const Program& program, const MemoryPlan&
       order.push_back(v);
     }
   }
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t v) { return plan.sizes[v]; });
+  std::ranges::stable_sort(order, std::less<>(), [&](size_t v) {
+    return std::pair(-plan.sizes[v], accesses[v].front().instruction);
+  });
   std::vector<int64_t> offsets = plan.offsets;
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t v = order[i];
