@@ -4,6 +4,7 @@
 
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
+#include "core/failure.h"
 #include "core/log.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
@@ -196,20 +197,32 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
   return program;
 }
 
+namespace {
+
+constexpr double kEndAfterFailure = 5.0;  // seconds: all ranks are at the same place
+
+}  // namespace
+
 int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work) {
-  MpiSession mpi(argc, argv);
+  std::optional<MpiSession> mpi;
   try {
-    work(mpi);
+    mpi.emplace(argc, argv);
+  } catch (...) {
+    const Failure failure = current_failure();
+    if (failure.message.empty()) {  // another rank says it
+      return static_cast<int>(failure.code);
+    }
+    abort_all_ranks(failure.code, failure.message);
+  }
+  try {
+    work(*mpi);
     return 0;
   } catch (const CollectiveError& error) {
     if (*error.what() != '\0') {
       log::error(error.what());
     }
+    mpi->end_within(kEndAfterFailure);
     return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    abort_all_ranks(error.code(), error.what());
-  } catch (const std::exception& error) {
-    abort_all_ranks(ExitCode::internal, error.what());
   }
 }
 

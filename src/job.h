@@ -74,8 +74,8 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
                      Communicator& world, bool fuse = true);
 
 // Runs the work between start and end of MPI. Returns the exit code of an error that all ranks have
-// together, which one of them prints; any other error ends all ranks from here: unwinding would
-// wait for collectives that the others never finish.
+// together, which one of them prints. Any other exception ends all ranks where it is thrown
+// (comm/mpi_session.h): so there must be no handler around this.
 int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work);
 
 }  // namespace hidup

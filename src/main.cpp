@@ -1,13 +1,14 @@
 // The command line: one binary, one subcommand per thing a person does.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <exception>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "commands.h"
 #include "core/check.h"
+#include "core/failure.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
@@ -170,7 +171,9 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
                      hint.empty() ? "" : fmt::format(": did you mean {}?", hint));
 }
 
-int run(int argc, char** argv) {
+// Runs the command and returns its exit code; or, for a command of many ranks, leaves it to do in
+// `ranks`.
+int run(int& argc, char**& argv, std::function<int()>& ranks) {
   CLI::App app("hidup trains transformers with communication hidden behind computation.", "hidup");
   app.set_version_flag("--version", hidup::program_version());
   app.require_subcommand(1);
@@ -200,13 +203,16 @@ int run(int argc, char** argv) {
     return static_cast<int>(ExitCode::usage);
   }
   if (app.got_subcommand("train")) {
-    return hidup::train(train, &argc, &argv);
+    ranks = [=, &argc, &argv] { return hidup::train(train, &argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("profile")) {
-    return hidup::profile(profile, &argc, &argv);
+    ranks = [=, &argc, &argv] { return hidup::profile(profile, &argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("doctor")) {
-    return hidup::doctor(&argc, &argv);
+    ranks = [&argc, &argv] { return hidup::doctor(&argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("search")) {
     return hidup::search(search);
@@ -220,15 +226,18 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::function<int()> ranks;
   try {
-    return run(argc, argv);
-  } catch (const hidup::Error& error) {
-    if (*error.what() != '\0') {
-      hidup::log::error(error.what());
+    const int code = run(argc, argv, ranks);
+    if (!ranks) {
+      return code;
     }
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    hidup::log::error(error.what());
-    return static_cast<int>(ExitCode::internal);
+  } catch (...) {
+    const hidup::Failure failure = hidup::current_failure();
+    if (!failure.message.empty()) {
+      hidup::log::error(failure.message);
+    }
+    return static_cast<int>(failure.code);
   }
+  return ranks();  // outside of all handlers: see run_job()
 }
