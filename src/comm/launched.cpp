@@ -15,13 +15,16 @@
 namespace hidup {
 namespace {
 
+// The launcher ends the other ranks within about that time.
+constexpr std::chrono::seconds kWithdrawal{1};
+
 int number_of(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// Whether no other rank of the job has come here on this host: a socket's name that is taken until
-// its process ends, and that no file system keeps.
+// Whether no other rank of the job has come here on this host: it takes a socket's name until its
+// process ends, which no file system keeps.
 bool is_first_of_host() {
   const char* job = std::getenv("PMIX_NAMESPACE");
   if (job == nullptr) {
@@ -48,12 +51,18 @@ int launched_ranks() {
   return number_of("OMPI_COMM_WORLD_SIZE", number_of("SLURM_STEP_NUM_TASKS", 0));
 }
 
-void end_without_mpi(ExitCode code, const std::string& message) {
+void say_last_words(const std::string& message) {
   if (is_first_of_host()) {
     log::error(message);
-    if (launched_ranks() > 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-    }
+  } else {
+    std::this_thread::sleep_for(kWithdrawal);
+  }
+}
+
+void end_without_mpi(ExitCode code, const std::string& message) {
+  say_last_words(message);
+  if (launched_ranks() > 1) {
+    std::this_thread::sleep_for(kWithdrawal);
   }
   std::_Exit(static_cast<int>(code));
 }

@@ -11,8 +11,12 @@ namespace hidup {
 int launched_rank();
 int launched_ranks();
 
+// Prints the message of a process that is about to end. Where another rank of the job on this host
+// has done so and not yet ended, it says nothing, and waits a second for that one to bring all
+// down: ranks often fail together, for the same cause.
+void say_last_words(const std::string& message);
+
 // Ends the process where MPI cannot bring the others down: the launcher does, as it sees the code.
-// Of the ranks of a host that come here within a second, the first one prints its message.
 [[noreturn]] void end_without_mpi(ExitCode code, const std::string& message);
 
 }  // namespace hidup

@@ -182,7 +182,7 @@ void abort_all_ranks(ExitCode code, const std::string& message) {
   if (initialized == 0 || finalized != 0) {
     end_without_mpi(code, message);
   }
-  log::error(message);
+  say_last_words(message);
   // A rank without memory, say, may wait in MPI_Abort for ever.
   g_abort_code = static_cast<int>(code);
   std::signal(SIGALRM, exit_at_once);
