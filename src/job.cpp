@@ -23,8 +23,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   Decks decks;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      decks.model = read_deck_file(model);
-      decks.cluster = read_deck_file(cluster);
+      decks.model = model.empty() ? DeckSource{} : read_deck_file(model);
+      decks.cluster = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
     }
   });
   for (DeckSource* source : {&decks.model, &decks.cluster}) {
@@ -33,7 +33,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
     }
   }
   collectively(world, [&] {
-    decks.deck = parse_decks(&decks.model, &decks.cluster, overrides);
+    decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
+                             cluster.empty() ? nullptr : &decks.cluster, overrides);
     decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
   });
   decks.graph = world.broadcast(decks.graph);
@@ -52,14 +53,16 @@ DeviceOptions own_device(const MpiSession& mpi) {
   return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
 }
 
+DeviceOptions device_options(const Deck& deck, const MpiSession& mpi) {
+  DeviceOptions options = own_device(mpi);
+  options.kind = deck.cluster.device_kind;
+  options.memory = deck.cluster.device_memory.value_or(0);
+  return options;
+}
+
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   std::unique_ptr<Device> device;
-  collectively(mpi.world(), [&] {
-    DeviceOptions options = own_device(mpi);
-    options.kind = deck.cluster.device_kind;
-    options.memory = deck.cluster.device_memory.value_or(0);
-    device = make_device(options);
-  });
+  collectively(mpi.world(), [&] { device = make_device(device_options(deck, mpi)); });
   return device;
 }
 
@@ -78,7 +81,8 @@ std::string shared_gpu(const std::vector<std::string>& gpus) {
   return "";
 }
 
-// mpi or nccl.
+}  // namespace
+
 std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
   Communicator& world = mpi.world();
   const std::string& wanted = deck.cluster.comm_backend;
@@ -108,8 +112,6 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
                                                 : "mpi, because " + shared);
   return takes_nccl ? "nccl" : "mpi";
 }
-
-}  // namespace
 
 std::vector<std::string> Communication::libraries() const {
   std::vector<std::string> all;

@@ -25,7 +25,8 @@ struct Decks {
   std::string graph;  // text of model.graph; empty where a family is built
   Deck deck;
 };
-// Rank 0 reads the files, all ranks parse the same text.
+// Rank 0 reads the files, all ranks parse the same text. Either path may be empty: parse_decks()
+// says what that means.
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world);
 
@@ -35,8 +36,15 @@ Dataset load_data(Deck& deck, Communicator& world);
 // Which device of its host this rank takes; of the kind that the program was built for.
 DeviceOptions own_device(const MpiSession& mpi);
 
+// The same as the deck has it.
+DeviceOptions device_options(const Deck& deck, const MpiSession& mpi);
+
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
+
+// mpi or nccl: what carries the device collectives. Throws Error(unavailable) on all ranks where
+// what the deck asks for cannot be.
+std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device);
 
 // What carries the device collectives of a run, and its groups.
 struct Communication {

@@ -66,16 +66,21 @@ void add_hints(CLI::App& command, std::string& hints) {
       "What the search takes as given: a strategy file of which parts may be missing");
 }
 
+// What train and doctor take.
+void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
+  command.add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  add_hints(command, options.hints);
+  command.add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
+  command.add_flag("--overwrite", options.overwrite, kOverwrite);
+  command.add_option("--dump-gradients", options.dump_gradients,
+                     "Write the gradients of step 1 to this file (HDF5)");
+}
+
 void add_train(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* train =
       add_command(app, "train", "Train a model on all ranks (start with mpirun)", options);
   add_cluster(*train, options.cluster);
-  train->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
-  add_hints(*train, options.hints);
-  train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
-  train->add_flag("--overwrite", options.overwrite, kOverwrite);
-  train->add_option("--dump-gradients", options.dump_gradients,
-                    "Write the gradients of step 1 to this file (HDF5)");
+  add_run_options(*train, options);
 }
 
 void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
@@ -135,10 +140,15 @@ void add_graph(CLI::App& app, hidup::GraphOptions& options) {
       ->capture_default_str();
 }
 
-void add_doctor(CLI::App& app) {
-  app.add_subcommand("doctor",
-                     "Show libraries, the device of every rank, and what looks wrong (start with "
-                     "mpirun as you would train)");
+void add_doctor(CLI::App& app, hidup::TrainOptions& options) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor",
+      "Show libraries, the device of every rank, what a run would find, and what looks wrong "
+      "(start with mpirun, and the same arguments, as you would train)");
+  doctor->add_option("DECK", options.deck, "Model deck");
+  doctor->add_option("--cluster", options.cluster, "Cluster deck");
+  doctor->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
+  add_run_options(*doctor, options);
 }
 
 // Under mpirun every rank parses the same command line; one of them says what is wrong.
@@ -179,6 +189,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   app.require_subcommand(1);
   app.footer(kExitCodes);
   hidup::TrainOptions train;
+  hidup::TrainOptions doctor;
   hidup::ProfileOptions profile;
   hidup::SearchCommandOptions search;
   hidup::ExplainOptions explained;
@@ -191,7 +202,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
-  add_doctor(app);
+  add_doctor(app, doctor);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -211,7 +222,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
     return 0;
   }
   if (app.got_subcommand("doctor")) {
-    ranks = [&argc, &argv] { return hidup::doctor(&argc, &argv); };
+    ranks = [=, &argc, &argv] { return hidup::doctor(doctor, &argc, &argv); };
     return 0;
   }
   if (app.got_subcommand("search")) {
