@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLookPeriod = 0.5;
-constexpr double kPatience = 4.0;  // seconds that a rank may be stopped
+constexpr double kLocalLookPeriod = 0.5;
+constexpr double kStopPatience = 4.0;  // seconds that a rank may be stopped
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path);
@@ -104,9 +104,9 @@ void LocalWatch::run() {
   const double began = monotonic_seconds();
   double looked = began;
   std::map<int, double> stopped;  // rank -> since when
-  while (wait(kLookPeriod)) {
+  while (wait(kLocalLookPeriod)) {
     const double now = monotonic_seconds();
-    if (now - looked > 4 * kLookPeriod) {
+    if (now - looked > 4 * kLocalLookPeriod) {
       stopped.clear();  // this process was stopped itself, and the others with it
     }
     looked = now;
@@ -119,7 +119,7 @@ void LocalWatch::run() {
     }
     stopped = std::move(still);
     const auto lost = std::ranges::find_if(
-        stopped, [now](const auto& entry) { return now - entry.second > kPatience; });
+        stopped, [now](const auto& entry) { return now - entry.second > kStopPatience; });
     if (lost != stopped.end()) {
       end_without_mpi(ExitCode::communication,
                       fmt::format("rank {} is stopped (process {}) while {}", lost->first,

@@ -27,13 +27,13 @@ constexpr double kHeartbeatTimeout = 5.0;  // seconds
 
 // A large job on a slow file system may take minutes to start. Ranks of a host notice earlier
 // that one of them is stopped.
-constexpr double kPatience = 300.0;  // seconds
+constexpr double kStartLimit = 300.0;  // seconds
 
 // What Open MPI takes to start: without it, it hangs or ends the process.
-constexpr int64_t kRoom = int64_t{512} << 20;
-constexpr int kThreads = 8;  // MPI's own, the heartbeat, two streams, the timing file
+constexpr int64_t kStartRoom = int64_t{512} << 20;
+constexpr int kStartThreads = 8;  // MPI's own, the heartbeat, two streams, the timing file
 
-constexpr unsigned kAbort = 3;  // seconds that MPI_Abort may take
+constexpr unsigned kAbortLimit = 3;  // seconds that MPI_Abort may take
 
 // Open MPI started by a plain srun without PMIx gives every process a world of
 // its own: N jobs of one rank that overwrite each other's files.
@@ -78,21 +78,21 @@ void check_mpi(int status, std::string_view doing) {
        std::string_view(text, static_cast<size_t>(length)));
 }
 
-MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kPatience) {
+MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   refuse_singletons_under_slurm();
   reserve_memory_for_failure();
   std::set_terminate(end_all_ranks);
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
   log::set_rank(std::max(0, launched_rank()), launched_ranks(), host);
-  check_address_space(kRoom, "the start of MPI");
-  check_threads(kThreads, "the start of MPI");
+  check_address_space(kStartRoom, "the start of MPI");
+  check_threads(kStartThreads, "the start of MPI");
   // The communication thread shares its cores with computation: while it waits
   // it must yield. A user's own setting stands.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = MPI_THREAD_SINGLE;
   {
-    const LocalWatch watch("MPI starts", kPatience);
+    const LocalWatch watch("MPI starts", kStartLimit);
     check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   }
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -186,7 +186,7 @@ void abort_all_ranks(ExitCode code, const std::string& message) {
   // A rank without memory, say, may wait in MPI_Abort for ever.
   g_abort_code = static_cast<int>(code);
   std::signal(SIGALRM, exit_at_once);
-  alarm(kAbort);
+  alarm(kAbortLimit);
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
