@@ -71,7 +71,7 @@ struct GraphOptions {
 // train, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
-int doctor(int* argc, char*** argv);
+int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks may be missing
 int search(const SearchCommandOptions& options);
 int explain(const ExplainOptions& options);
 int validate(const ValidateOptions& options);

@@ -6,6 +6,7 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "comm/nccl_communicator.h"
 #include "commands.h"
@@ -13,6 +14,7 @@
 #include "core/units.h"
 #include "core/version.h"
 #include "device/device.h"
+#include "doctor_run.h"
 #include "io/resources.h"
 #include "job.h"
 #include "kernels/library.h"
@@ -70,12 +72,14 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-RankPlace own_place(MpiSession& mpi, const std::vector<LibraryVersion>& all) {
+RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
+                    const std::vector<LibraryVersion>& all) {
   RankPlace place{.host = mpi.host(), .cores = own_cores(), .program = program_text(all)};
   place.physical_cores = count_physical_cores(place.cores);
-  place.threads = compute_threads({}, mpi.world(), mpi.host());
+  place.threads = compute_threads(run.deck, mpi.world(), mpi.host());
   try {
-    const std::unique_ptr<Device> device = make_device(own_device(mpi));
+    const std::unique_ptr<Device> device =
+        make_device(run.has_cluster ? device_options(run.deck, mpi) : own_device(mpi));
     place.device = device->description();
     place.memory = device->memory();
   } catch (const Error& error) {
@@ -161,6 +165,15 @@ void print_environment() {
   }
 }
 
+void print_run(const std::vector<std::string>& facts) {
+  if (!facts.empty()) {
+    results::print("\nthe run\n");
+  }
+  for (const std::string& fact : facts) {
+    results::print("  {}\n", fact);
+  }
+}
+
 void print_findings(const std::vector<std::string>& findings) {
   results::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
   for (const std::string& finding : findings) {
@@ -170,10 +183,11 @@ void print_findings(const std::vector<std::string>& findings) {
 
 }  // namespace
 
-int doctor(int* argc, char*** argv) {
-  return run_job(argc, argv, [](MpiSession& mpi) {
+int doctor(const TrainOptions& options, int* argc, char*** argv) {
+  return run_job(argc, argv, [&](MpiSession& mpi) {
     const std::vector<LibraryVersion> all = libraries();
-    const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, all));
+    const RunCheckup run = check_run(options, mpi);
+    const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
     if (mpi.world().rank() != 0) {
       return;
     }
@@ -181,8 +195,12 @@ int doctor(int* argc, char*** argv) {
                    git_commit(), git_dirty() ? ", with changes" : "", device_kind());
     print_libraries(all);
     print_places(places);
+    print_run(run.facts);
     print_environment();
-    print_findings(what_looks_wrong(places, all, device_kind() == "cuda"));
+    std::vector<std::string> findings = run.findings;
+    std::ranges::copy(what_looks_wrong(places, all, device_kind() == "cuda"),
+                      std::back_inserter(findings));
+    print_findings(findings);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
+#include "core/failure.h"
 #include "core/log.h"
 #include "core/results.h"
 #include "core/units.h"
@@ -23,8 +24,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   Decks decks;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      decks.model = read_deck_file(model);
-      decks.cluster = read_deck_file(cluster);
+      decks.model = model.empty() ? DeckSource{} : read_deck_file(model);
+      decks.cluster = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
     }
   });
   for (DeckSource* source : {&decks.model, &decks.cluster}) {
@@ -33,7 +34,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
     }
   }
   collectively(world, [&] {
-    decks.deck = parse_decks(&decks.model, &decks.cluster, overrides);
+    decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
+                             cluster.empty() ? nullptr : &decks.cluster, overrides);
     decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
   });
   decks.graph = world.broadcast(decks.graph);
@@ -52,14 +54,16 @@ DeviceOptions own_device(const MpiSession& mpi) {
   return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
 }
 
+DeviceOptions device_options(const Deck& deck, const MpiSession& mpi) {
+  DeviceOptions options = own_device(mpi);
+  options.kind = deck.cluster.device_kind;
+  options.memory = deck.cluster.device_memory.value_or(0);
+  return options;
+}
+
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   std::unique_ptr<Device> device;
-  collectively(mpi.world(), [&] {
-    DeviceOptions options = own_device(mpi);
-    options.kind = deck.cluster.device_kind;
-    options.memory = deck.cluster.device_memory.value_or(0);
-    device = make_device(options);
-  });
+  collectively(mpi.world(), [&] { device = make_device(device_options(deck, mpi)); });
   return device;
 }
 
@@ -78,7 +82,8 @@ std::string shared_gpu(const std::vector<std::string>& gpus) {
   return "";
 }
 
-// mpi or nccl.
+}  // namespace
+
 std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
   Communicator& world = mpi.world();
   const std::string& wanted = deck.cluster.comm_backend;
@@ -108,8 +113,6 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
                                                 : "mpi, because " + shared);
   return takes_nccl ? "nccl" : "mpi";
 }
-
-}  // namespace
 
 std::vector<std::string> Communication::libraries() const {
   std::vector<std::string> all;
@@ -197,21 +200,33 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
   return program;
 }
 
+namespace {
+
+constexpr double kEndAfterFailure = 5.0;  // seconds: all ranks are at the same place
+
+}  // namespace
+
 int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work) {
-  MpiSession mpi(argc, argv);
+  std::optional<MpiSession> mpi;
   try {
-    work(mpi);
-    collectively(mpi.world(), results::finish);
+    mpi.emplace(argc, argv);
+  } catch (...) {
+    const Failure failure = current_failure();
+    if (failure.message.empty()) {  // another rank says it
+      return static_cast<int>(failure.code);
+    }
+    abort_all_ranks(failure.code, failure.message);
+  }
+  try {
+    work(*mpi);
+    collectively(mpi->world(), results::finish);
     return 0;
   } catch (const CollectiveError& error) {
     if (*error.what() != '\0') {
       log::error(error.what());
     }
+    mpi->end_within(kEndAfterFailure);
     return static_cast<int>(error.code());
-  } catch (const Error& error) {
-    abort_all_ranks(error.code(), error.what());
-  } catch (const std::exception& error) {
-    abort_all_ranks(ExitCode::internal, error.what());
   }
 }
 

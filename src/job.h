@@ -25,7 +25,8 @@ struct Decks {
   std::string graph;  // text of model.graph; empty where a family is built
   Deck deck;
 };
-// Rank 0 reads the files, all ranks parse the same text.
+// Rank 0 reads the files, all ranks parse the same text. Either path may be empty: parse_decks()
+// says what that means.
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world);
 
@@ -35,8 +36,15 @@ Dataset load_data(Deck& deck, Communicator& world);
 // Which device of its host this rank takes; of the kind that the program was built for.
 DeviceOptions own_device(const MpiSession& mpi);
 
+// The same as the deck has it.
+DeviceOptions device_options(const Deck& deck, const MpiSession& mpi);
+
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
+
+// mpi or nccl: what carries the device collectives. Throws Error(unavailable) on all ranks where
+// what the deck asks for cannot be.
+std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device);
 
 // What carries the device collectives of a run, and its groups.
 struct Communication {
@@ -74,8 +82,8 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
                      Communicator& world, bool fuse = true);
 
 // Runs the work between start and end of MPI. Returns the exit code of an error that all ranks have
-// together, which one of them prints; any other error ends all ranks from here: unwinding would
-// wait for collectives that the others never finish.
+// together, which one of them prints. Any other exception ends all ranks where it is thrown
+// (comm/mpi_session.h): so there must be no handler around this.
 int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work);
 
 }  // namespace hidup

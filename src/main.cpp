@@ -1,7 +1,7 @@
 // The command line: one binary, one subcommand per thing a person does.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <exception>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "core/check.h"
+#include "core/failure.h"
 #include "core/log.h"
 #include "core/results.h"
 #include "core/text.h"
@@ -67,16 +68,21 @@ void add_hints(CLI::App& command, std::string& hints) {
       "What the search takes as given: a strategy file of which parts may be missing");
 }
 
+// What train and doctor take.
+void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
+  command.add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  add_hints(command, options.hints);
+  command.add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
+  command.add_flag("--overwrite", options.overwrite, kOverwrite);
+  command.add_option("--dump-gradients", options.dump_gradients,
+                     "Write the gradients of step 1 to this file (HDF5)");
+}
+
 void add_train(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* train =
       add_command(app, "train", "Train a model on all ranks (start with mpirun)", options);
   add_cluster(*train, options.cluster);
-  train->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
-  add_hints(*train, options.hints);
-  train->add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
-  train->add_flag("--overwrite", options.overwrite, kOverwrite);
-  train->add_option("--dump-gradients", options.dump_gradients,
-                    "Write the gradients of step 1 to this file (HDF5)");
+  add_run_options(*train, options);
 }
 
 void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
@@ -136,10 +142,15 @@ void add_graph(CLI::App& app, hidup::GraphOptions& options) {
       ->capture_default_str();
 }
 
-void add_doctor(CLI::App& app) {
-  app.add_subcommand("doctor",
-                     "Show libraries, the device of every rank, and what looks wrong (start with "
-                     "mpirun as you would train)");
+void add_doctor(CLI::App& app, hidup::TrainOptions& options) {
+  CLI::App* doctor = app.add_subcommand(
+      "doctor",
+      "Show libraries, the device of every rank, what a run would find, and what looks wrong "
+      "(start with mpirun, and the same arguments, as you would train)");
+  doctor->add_option("DECK", options.deck, "Model deck");
+  doctor->add_option("--cluster", options.cluster, "Cluster deck");
+  doctor->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
+  add_run_options(*doctor, options);
 }
 
 // Under mpirun every rank parses the same command line; one of them says what is wrong.
@@ -172,12 +183,15 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
                      hint.empty() ? "" : fmt::format(": did you mean {}?", hint));
 }
 
-int run(int argc, char** argv) {
+// Runs the command and returns its exit code; or, for a command of many ranks, leaves it to do in
+// `ranks`.
+int run(int& argc, char**& argv, std::function<int()>& ranks) {
   CLI::App app("hidup trains transformers with communication hidden behind computation.", "hidup");
   app.set_version_flag("--version", hidup::program_version());
   app.require_subcommand(1);
   app.footer(kExitCodes);
   hidup::TrainOptions train;
+  hidup::TrainOptions doctor;
   hidup::ProfileOptions profile;
   hidup::SearchCommandOptions search;
   hidup::ExplainOptions explained;
@@ -190,7 +204,7 @@ int run(int argc, char** argv) {
   add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
-  add_doctor(app);
+  add_doctor(app, doctor);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& request) {  // --help, --version
@@ -207,13 +221,16 @@ int run(int argc, char** argv) {
     return static_cast<int>(ExitCode::usage);
   }
   if (app.got_subcommand("train")) {
-    return hidup::train(train, &argc, &argv);
+    ranks = [=, &argc, &argv] { return hidup::train(train, &argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("profile")) {
-    return hidup::profile(profile, &argc, &argv);
+    ranks = [=, &argc, &argv] { return hidup::profile(profile, &argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("doctor")) {
-    return hidup::doctor(&argc, &argv);
+    ranks = [=, &argc, &argv] { return hidup::doctor(doctor, &argc, &argv); };
+    return 0;
   }
   if (app.got_subcommand("search")) {
     return hidup::search(search);
@@ -228,19 +245,21 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   hidup::results::open_streams();
+  std::function<int()> ranks;
   try {
-    const int code = run(argc, argv);
-    if (code == 0) {
-      hidup::results::finish();
+    const int code = run(argc, argv, ranks);
+    if (!ranks) {
+      if (code == 0) {
+        hidup::results::finish();
+      }
+      return code;
     }
-    return code;
-  } catch (const hidup::Error& error) {
-    if (*error.what() != '\0') {
-      hidup::log::error(error.what());
+  } catch (...) {
+    const hidup::Failure failure = hidup::current_failure();
+    if (!failure.message.empty()) {
+      hidup::log::error(failure.message);
     }
-    return static_cast<int>(error.code());
-  } catch (const std::exception& error) {
-    hidup::log::error(error.what());
-    return static_cast<int>(ExitCode::internal);
+    return static_cast<int>(failure.code);
   }
+  return ranks();  // outside of all handlers: see run_job()
 }

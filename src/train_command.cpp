@@ -8,6 +8,7 @@
 #include "comm/heartbeat.h"
 #include "comm/mpi_session.h"
 #include "commands.h"
+#include "core/failure.h"
 #include "core/log.h"
 #include "core/units.h"
 #include "core/version.h"
@@ -101,7 +102,7 @@ class Run {
             options_.overwrite);
       }
     });
-    start_heartbeat();
+    guide_heartbeat();
 
     // 2. Data and graph.
     data_ = load_data(deck, world_);
@@ -172,8 +173,8 @@ class Run {
     executor_ = &*executor;
     train(trainer, timings);
 
-    // 7. Leave together.
-    heartbeat_.reset();
+    // 7. The end.
+    guide_.reset();  // it reads what goes now
     if (first) {
       report.summary(executor->plan(), prediction_, out_);
     }
@@ -188,12 +189,10 @@ class Run {
       if (timings) {
         timings->close();
       }
-    } catch (const Error& error) {
-      abort_all_ranks(error.code(),
-                      fmt::format("step {}: {}", trainer.current_step(), error.what()));
-    } catch (const std::exception& error) {
-      abort_all_ranks(ExitCode::internal,
-                      fmt::format("step {}: {}", trainer.current_step(), error.what()));
+    } catch (...) {
+      const Failure failure = current_failure();
+      abort_all_ranks(failure.code,
+                      fmt::format("step {}: {}", trainer.current_step(), failure.message));
     }
   }
 
@@ -208,7 +207,7 @@ class Run {
     }
   }
 
-  void start_heartbeat() {
+  void guide_heartbeat() {
     const auto here = [this] {
       const Trainer* trainer = trainer_.load();
       const Executor* executor = executor_.load();
@@ -225,7 +224,8 @@ class Run {
       return fmt::format("in step {}, at {}", progress.step,
                          program_.instructions.at(static_cast<size_t>(progress.instruction)).name);
     };
-    heartbeat_.emplace(decks_.deck.cluster.heartbeat_timeout_s, here, describe);
+    mpi_.heartbeat().set_timeout(decks_.deck.cluster.heartbeat_timeout_s);
+    guide_.emplace(mpi_.heartbeat(), here, describe);
   }
 
   // Collective: hosts and memory of all ranks.
@@ -281,7 +281,7 @@ class Run {
   std::atomic<const Trainer*> trainer_ = nullptr;
   std::atomic<const Executor*> executor_ = nullptr;
   std::optional<Prediction> prediction_;  // on rank 0
-  std::optional<Heartbeat> heartbeat_;
+  std::optional<Heartbeat::Guide> guide_;
   Communication communication_;
 };
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
+#include "core/failure.h"
 #include "device/device.h"
 
 namespace hidup {
@@ -28,77 +30,105 @@ constexpr int kSignBytes = sizeof(Sign);
 
 class Heartbeat::Ring {
  public:
-  Ring(double timeout, std::function<Progress()> here,
-       std::function<std::string(const Progress&)> describe)
-      : timeout_(timeout), here_(std::move(here)), describe_(std::move(describe)) {
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &group_), "MPI_Comm_dup");
-    check_mpi(MPI_Comm_set_errhandler(group_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
-    check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
+  explicit Ring(double timeout) : timeout_(timeout) {
+    check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
     if (size_ > 1) {
       thread_ = std::thread([this] { run(); });
     }
   }
 
   ~Ring() {
-    closing_ = true;
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-    MPI_Comm_free(&group_);
+    stopping_ = true;
+    join();
   }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
+  void set_timeout(double timeout) { timeout_ = timeout; }
+
+  void leave() {
+    leaving_ = true;
+    join();
+  }
+
+  void guide(std::function<Progress()> here, std::function<std::string(const Progress&)> describe) {
+    const std::lock_guard lock(mutex_);
+    here_ = std::move(here);
+    describe_ = std::move(describe);
+  }
+
  private:
+  void join() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+  }
+
   void run() {
     try {
       watch();
-    } catch (const Error& error) {
-      abort_all_ranks(error.code(), error.what());
+    } catch (...) {
+      const Failure failure = current_failure();
+      abort_all_ranks(failure.code, failure.message);
     }
   }
 
   void watch() {
-    double deadline = monotonic_seconds() + timeout_;
-    double looked = monotonic_seconds();
+    double heard = monotonic_seconds();
+    double looked = heard;
+    double grace = 0.0;  // until when silence is forgiven
     bool graced = false;
-    bool said_good_bye = false;
-    while (!said_good_bye || !neighbour_left_) {
-      if (!said_good_bye) {
-        said_good_bye = closing_.load();
-        send(said_good_bye);
-      }
-      const bool heard = receive();
+    while (!stopping_ && !(said_good_bye_ && neighbour_left_ && sent())) {
+      send();
+      const bool any = receive();
       const double now = monotonic_seconds();
-      if (heard) {
-        deadline = now + timeout_;
+      if (any) {
+        heard = now;
         graced = false;
       } else if (now - looked > 4 * kPeriod && !graced) {
         // This process was stopped itself, so the neighbour may have been, too (a
         // suspended laptop, say): it gets a moment, once.
-        deadline = std::max(deadline, now + kGrace);
+        grace = now + kGrace;
         graced = true;
       }
       looked = now;
-      if (!neighbour_left_ && now > deadline) {
-        abort_all_ranks(ExitCode::communication,
-                        fmt::format("rank {} gave no sign of life for {:.0f} s; it was {}",
-                                    (rank_ + 1) % size_, timeout_, describe_(last_)));
+      if (!neighbour_left_ && now > std::max(heard + timeout_, grace)) {
+        report_loss();
       }
-      // Short naps: the end of a run need not wait for a whole period.
-      for (int nap = 0; nap < 25 && !closing_.load(); ++nap) {
-        std::this_thread::sleep_for(std::chrono::duration<double>(kPeriod / 25));
-      }
-      if (closing_.load()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
+      nap();
     }
   }
 
-  void send(bool good_bye) {
-    const Sign sign{here_(), good_bye ? 1 : 0};
-    check_mpi(MPI_Send(&sign, kSignBytes, MPI_BYTE, (rank_ + size_ - 1) % size_, 0, group_),
+  // Short naps: the end of a run need not wait for a whole period.
+  void nap() const {
+    for (int i = 0; i < 25 && !leaving_ && !stopping_; ++i) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(kPeriod / 25));
+    }
+    if (leaving_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  // The last sign that was sent is on its way: where it is not, this thread does not wait, because
+  // it must go on listening.
+  bool sent() {
+    int done = 1;
+    check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "sending a sign of life");
+    return done != 0;
+  }
+
+  void send() {
+    if (said_good_bye_ || !sent()) {
+      return;
+    }
+    said_good_bye_ = leaving_;
+    {
+      const std::lock_guard lock(mutex_);
+      sign_ = {here_ ? here_() : Progress{}, said_good_bye_ ? 1 : 0};
+    }
+    check_mpi(MPI_Isend(&sign_, kSignBytes, MPI_BYTE, (rank_ + size_ - 1) % size_, 0,
+                        MPI_COMM_WORLD, &request_),
               "sending a sign of life");
   }
 
@@ -106,11 +136,13 @@ class Heartbeat::Ring {
     bool any = false;
     for (int waiting = 1; waiting != 0;) {
       const int right = (rank_ + 1) % size_;
-      check_mpi(MPI_Iprobe(right, 0, group_, &waiting, MPI_STATUS_IGNORE), "listening for life");
+      check_mpi(MPI_Iprobe(right, 0, MPI_COMM_WORLD, &waiting, MPI_STATUS_IGNORE),
+                "listening for life");
       if (waiting != 0) {
         Sign sign;
-        check_mpi(MPI_Recv(&sign, kSignBytes, MPI_BYTE, right, 0, group_, MPI_STATUS_IGNORE),
-                  "receiving a sign of life");
+        check_mpi(
+            MPI_Recv(&sign, kSignBytes, MPI_BYTE, right, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+            "receiving a sign of life");
         last_ = sign.progress;
         neighbour_left_ = sign.good_bye != 0;
         any = true;
@@ -119,22 +151,49 @@ class Heartbeat::Ring {
     return any;
   }
 
-  double timeout_;
+  [[noreturn]] void report_loss() {
+    const std::lock_guard lock(mutex_);
+    abort_all_ranks(ExitCode::communication,
+                    fmt::format("rank {} gave no sign of life for {:.0f} s{}", (rank_ + 1) % size_,
+                                timeout_.load(), describe_ ? "; it was " + describe_(last_) : ""));
+  }
+
+  std::atomic<double> timeout_;
+  std::mutex mutex_;  // guards the two
   std::function<Progress()> here_;
   std::function<std::string(const Progress&)> describe_;
-  MPI_Comm group_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  Sign sign_;  // that request_ sends
+  MPI_Request request_ = MPI_REQUEST_NULL;
   Progress last_;
+  bool said_good_bye_ = false;
   bool neighbour_left_ = false;
-  std::atomic<bool> closing_ = false;
-  std::thread thread_;
+  std::atomic<bool> leaving_ = false;
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;  // last: it uses all of the above
 };
 
-Heartbeat::Heartbeat(double timeout_s, std::function<Progress()> here,
-                     std::function<std::string(const Progress&)> describe)
-    : ring_(std::make_unique<Ring>(timeout_s, std::move(here), std::move(describe))) {}
+Heartbeat::Heartbeat(double timeout_s) : ring_(std::make_unique<Ring>(timeout_s)) {}
 
 Heartbeat::~Heartbeat() = default;
+
+void Heartbeat::set_timeout(double timeout_s) {
+  ring_->set_timeout(timeout_s);
+}
+
+void Heartbeat::leave() {
+  ring_->leave();
+}
+
+Heartbeat::Guide::Guide(Heartbeat& heartbeat, std::function<Progress()> here,
+                        std::function<std::string(const Progress&)> describe)
+    : heartbeat_(heartbeat) {
+  heartbeat_.ring_->guide(std::move(here), std::move(describe));
+}
+
+Heartbeat::Guide::~Guide() {
+  heartbeat_.ring_->guide(nullptr, nullptr);
+}
 
 }  // namespace hidup

@@ -20,15 +20,34 @@ struct Progress {
 
 class Heartbeat {
  public:
-  // timeout_s: silence after which the neighbour counts as lost. `here` is called
-  // from the heartbeat's thread; `describe` turns a neighbour's progress into words.
-  // All ranks construct one together. With one rank nothing happens.
-  Heartbeat(double timeout_s, std::function<Progress()> here,
-            std::function<std::string(const Progress&)> describe);
-  // All ranks destroy theirs together; says good-bye first.
+  // timeout_s: silence after which the neighbour counts as lost. Waits for no rank, so that it can
+  // start as soon as MPI has. With one rank nothing happens. Its messages are the only ones on
+  // MPI_COMM_WORLD itself.
+  explicit Heartbeat(double timeout_s);
+  // Stops at once: the left neighbour takes this rank for lost, unless it left.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
+
+  void set_timeout(double timeout_s);
+
+  // Says good-bye, and waits for the neighbour's. All ranks leave together, once.
+  void leave();
+
+  // While it lives, signs of life say where the rank is.
+  class Guide {
+   public:
+    // `here` is called from the heartbeat's thread; `describe` turns a neighbour's progress into
+    // words.
+    Guide(Heartbeat& heartbeat, std::function<Progress()> here,
+          std::function<std::string(const Progress&)> describe);
+    ~Guide();
+    Guide(const Guide&) = delete;
+    Guide& operator=(const Guide&) = delete;
+
+   private:
+    Heartbeat& heartbeat_;
+  };
 
  private:
   class Ring;

@@ -1,15 +1,39 @@
 #include "comm/mpi_session.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <string_view>
+#include <system_error>
 
+#include "comm/launched.h"
+#include "comm/local_watch.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_communicator.h"
+#include "core/failure.h"
 #include "core/log.h"
+#include "core/room.h"
 
 namespace hidup {
 namespace {
+
+// The first moments of a run, until the deck says what it wants.
+constexpr double kHeartbeatTimeout = 5.0;  // seconds
+
+// A large job on a slow file system may take minutes to start. Ranks of a host notice earlier
+// that one of them is stopped.
+constexpr double kStartLimit = 300.0;  // seconds
+
+// What Open MPI takes to start: without it, it hangs or ends the process.
+constexpr int64_t kStartRoom = int64_t{512} << 20;
+constexpr int kStartThreads = 8;  // MPI's own, the heartbeat, two streams, the timing file
+
+constexpr unsigned kAbortLimit = 3;  // seconds that MPI_Abort may take
 
 // Open MPI started by a plain srun without PMIx gives every process a world of
 // its own: N jobs of one rank that overwrite each other's files.
@@ -32,6 +56,15 @@ void refuse_singletons_under_slurm() {
   }
 }
 
+// Called where an exception is thrown that nobody catches: its stack is still there.
+[[noreturn]] void end_all_ranks() {
+  if (!std::current_exception()) {
+    abort_all_ranks(ExitCode::internal, "std::terminate() was called");
+  }
+  const Failure failure = current_failure();
+  abort_all_ranks(failure.code, failure.message);
+}
+
 }  // namespace
 
 void check_mpi(int status, std::string_view doing) {
@@ -45,14 +78,34 @@ void check_mpi(int status, std::string_view doing) {
        std::string_view(text, static_cast<size_t>(length)));
 }
 
-MpiSession::MpiSession(int* argc, char*** argv) {
+MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   refuse_singletons_under_slurm();
+  reserve_memory_for_failure();
+  std::set_terminate(end_all_ranks);
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  log::set_rank(std::max(0, launched_rank()), launched_ranks(), host);
+  check_address_space(kStartRoom, "the start of MPI");
+  check_threads(kStartThreads, "the start of MPI");
   // The communication thread shares its cores with computation: while it waits
   // it must yield. A user's own setting stands.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   int provided = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  {
+    const LocalWatch watch("MPI starts", kStartLimit);
+    check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
+  }
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  if (provided < MPI_THREAD_MULTIPLE) {
+    if (log::is_rank_zero()) {
+      log::error(
+          "this MPI library gives no MPI_THREAD_MULTIPLE, which communication beside "
+          "computation needs: use a build of it with thread support");
+    }
+    MPI_Finalize();
+    throw Error(ExitCode::unavailable, "");
+  }
+  heartbeat_.emplace(kHeartbeatTimeout);
 
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
@@ -60,16 +113,6 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   host_.assign(name, static_cast<size_t>(length));
   world_ = make_mpi_communicator(MPI_COMM_WORLD);
   log::set_rank(world_->rank(), world_->size(), host_);
-  if (provided < MPI_THREAD_MULTIPLE) {
-    if (log::is_rank_zero()) {
-      log::error(
-          "this MPI library gives no MPI_THREAD_MULTIPLE, which communication beside "
-          "computation needs: use a build of it with thread support");
-    }
-    world_.reset();
-    MPI_Finalize();
-    throw Error(ExitCode::unavailable, "");
-  }
   find_neighbours();
 }
 
@@ -84,7 +127,17 @@ void MpiSession::find_neighbours() {
 }
 
 MpiSession::~MpiSession() {
+  if (std::uncaught_exceptions() > 0) {
+    static_cast<void>(world_.release());
+    return;
+  }
   world_.reset();
+  heartbeat_->leave();
+  std::optional<LocalWatch> watch;
+  try {
+    watch.emplace("MPI ends", end_limit_);
+  } catch (const std::system_error&) {  // no thread is left: the end goes unwatched
+  }
   MPI_Finalize();
 }
 
@@ -109,17 +162,32 @@ LibraryVersion mpi_library() {
   return {text, "", ""};
 }
 
+namespace {
+
+std::atomic<int> g_abort_code = 0;
+
+void exit_at_once(int) {
+  _exit(g_abort_code.load());
+}
+
+}  // namespace
+
 void abort_all_ranks(ExitCode code, const std::string& message) {
   static std::mutex first;
   first.lock();  // for good: the process ends
-  log::error(message);
   int initialized = 0;
   int finalized = 0;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (initialized != 0 && finalized == 0) {
-    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
+  if (initialized == 0 || finalized != 0) {
+    end_without_mpi(code, message);
   }
+  say_last_words(message);
+  // A rank without memory, say, may wait in MPI_Abort for ever.
+  g_abort_code = static_cast<int>(code);
+  std::signal(SIGALRM, exit_at_once);
+  alarm(kAbortLimit);
+  MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }
 

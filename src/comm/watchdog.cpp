@@ -17,6 +17,7 @@
 
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
+#include "core/failure.h"
 #include "device/device.h"
 
 namespace hidup {
@@ -180,8 +181,9 @@ class Watchdog::Thread {
         conclude();
         std::this_thread::sleep_for(std::chrono::duration<double>(kLookPeriod));
       }
-    } catch (const Error& error) {
-      abort_all_ranks(error.code(), error.what());
+    } catch (...) {
+      const Failure failure = current_failure();
+      abort_all_ranks(failure.code, failure.message);
     }
   }
 

@@ -19,12 +19,17 @@
 #endif
 
 #include "core/check.h"
+#include "core/room.h"
 #include "core/units.h"
 #include "device/annotate.h"
 #include "device/device.h"
 
 namespace hidup {
 namespace {
+
+// Address space that libraries take beside the buffers in the first step, for threads, for code
+// that they generate and for their own buffers: some end the process where it is refused.
+constexpr int64_t kRoomBeside = int64_t{256} << 20;
 
 // What the streams of one device share: the first failure, and one lock for all
 // events, so that a failure wakes every waiter.
@@ -46,6 +51,14 @@ class CpuEvent final : public Event {
   std::atomic<int64_t> reached_ = 0;  // recordings done; changes under Shared::mutex
   double seconds_ = 0.0;
 };
+
+#ifdef _OPENMP
+// This thread's team, now rather than in the first step: nobody else takes its threads' places.
+void start_team() {
+#pragma omp parallel
+  { [[maybe_unused]] const int member = omp_get_thread_num(); }
+}
+#endif
 
 class CpuStream final : public Stream {
  public:
@@ -111,6 +124,7 @@ class CpuStream final : public Stream {
   void work([[maybe_unused]] int threads) {
 #ifdef _OPENMP
     omp_set_num_threads(threads);
+    start_team();
 #endif
     std::unique_lock lock(mutex_);
     while (true) {
@@ -218,14 +232,19 @@ class CpuDevice final : public Device {
       fail(ExitCode::out_of_memory, "the plan needs {}, and the system refuses it: {}",
            format_bytes(size), std::strerror(errno));
     }
+    auto buffer = std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size, allocated_);
+    check_address_space(kRoomBeside,
+                        fmt::format("what runs beside a plan of {}", format_bytes(*allocated_)));
     // Large pages where the kernel has them: fewer faults in the first step.
     madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
-    return std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size, allocated_);
+    return buffer;
   }
 
   int64_t allocated() const override { return *allocated_; }
 
-  std::unique_ptr<Stream> create_stream(const std::string&, int threads) override {
+  std::unique_ptr<Stream> create_stream(const std::string& name, int threads) override {
+    // OpenMP ends the process where the system refuses a thread.
+    check_threads(threads, fmt::format("the {} stream", name));
     return std::make_unique<CpuStream>(shared_, threads);
   }
 

@@ -5,12 +5,14 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace hidup {
 
-// work(0), ..., work(count - 1), on as many threads. Throws what the first that fails throws.
+// work(0), ..., work(count - 1), on up to `threads` threads: on as many as the system gives. Throws
+// what the first that fails throws.
 template <typename Work>
 void in_parallel(size_t count, size_t threads, const Work& work) {
   std::atomic<size_t> next = 0;
@@ -28,8 +30,12 @@ void in_parallel(size_t count, size_t threads, const Work& work) {
     }
   };
   std::vector<std::thread> others;
-  for (size_t t = 1; t < std::min(threads, count); ++t) {
-    others.emplace_back(run);
+  others.reserve(std::min(threads, count));
+  try {
+    for (size_t t = 1; t < std::min(threads, count); ++t) {
+      others.emplace_back(run);
+    }
+  } catch (const std::system_error&) {  // this thread does what is left
   }
   run();
   for (std::thread& other : others) {

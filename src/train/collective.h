@@ -16,8 +16,9 @@ class CollectiveError : public Error {
   using Error::Error;
 };
 
-// Runs `work` on every rank. If it throws an Error on any, all ranks throw a
-// CollectiveError with the lowest such rank's code, and that rank has its message.
+// Runs `work` on every rank. If it throws anything on any, all ranks throw a
+// CollectiveError with the lowest such rank's code (core/failure.h), and that rank has its
+// message.
 void collectively(Communicator& world, const std::function<void()>& work);
 
 }  // namespace hidup

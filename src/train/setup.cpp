@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "comm/patient_yield.h"
@@ -28,25 +30,64 @@ Dataset open_data(const Deck& deck) {
   data.vocab = deck.model.vocab.value_or(summary.vocab);
   corpus.check_vocab(data.vocab);
   data.unigram_entropy = summary.unigram_entropy;
-  data.content_hash = summary.content_hash;
+  data.files = summary.files;
   data.description =
       fmt::format("{} tokens in {} file(s), {} distinct, unigram entropy {:.4f} nats",
-                  format_count(summary.tokens), summary.files, format_count(summary.distinct),
-                  summary.unigram_entropy);
+                  format_count(summary.tokens), summary.files.size(),
+                  format_count(summary.distinct), summary.unigram_entropy);
   data.batches = corpus_batches(std::move(corpus), deck.model.sequence, deck.train.seed);
   return data;
 }
 
-void check_same_data(Communicator& world, const Dataset& data) {
-  const std::vector<uint64_t> hashes = all_gather_value(world, data.content_hash);
-  const auto other = std::ranges::find_if(hashes, [&](uint64_t h) { return h != hashes[0]; });
-  if (other != hashes.end()) {
-    throw CollectiveError(ExitCode::file,
-                          world.rank() == 0
-                              ? fmt::format("data.path holds other data on rank {} than on rank 0",
-                                            other - hashes.begin())
-                              : "");
+namespace {
+
+// A line per file, for rank 0 to compare.
+std::string print_files(const std::vector<CorpusFile>& files) {
+  std::string text;
+  for (const CorpusFile& file : files) {
+    text += fmt::format("{:016x} {}, {} bytes\n", file.hash, file.path, file.bytes);
   }
+  return text;
+}
+
+// The first file that another rank has otherwise than rank 0: "FILE, N bytes, but ... on rank 0".
+std::string first_difference(const std::string& other, const std::string& mine) {
+  std::istringstream others(other);
+  std::istringstream own(mine);
+  std::string theirs;
+  std::string ours;
+  do {
+    ours.clear();
+    theirs.clear();
+    std::getline(own, ours);
+    std::getline(others, theirs);
+  } while (theirs == ours && !ours.empty());
+  const auto shown = [](const std::string& line) {
+    return line.empty() ? "no such file" : line.substr(line.find(' ') + 1);
+  };
+  return fmt::format("{}, but on rank 0 {}", shown(theirs), shown(ours));
+}
+
+}  // namespace
+
+void check_same_data(Communicator& world, const Dataset& data) {
+  const uint64_t mine = data.files.empty() ? 0 : data.files.back().hash;
+  const std::vector<uint64_t> hashes = all_gather_value(world, mine);
+  const auto other = std::ranges::find_if(hashes, [&](uint64_t h) { return h != hashes[0]; });
+  if (other == hashes.end()) {
+    return;
+  }
+  const auto rank = static_cast<size_t>(other - hashes.begin());
+  const std::string own = print_files(data.files);
+  std::vector<std::string> files;
+  for (const auto& bytes : world.gather(std::as_bytes(std::span(own)))) {
+    files.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  throw CollectiveError(
+      ExitCode::file, world.rank() == 0
+                          ? fmt::format("data.path holds other data on rank {} than on rank 0: {}",
+                                        rank, first_difference(files[rank], files[0]))
+                          : "");
 }
 
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {

@@ -17,13 +17,13 @@ struct Dataset {
   std::unique_ptr<Batches> batches;
   int64_t vocab = 0;              // of the model: the deck's number, or what the data needs
   double unigram_entropy = -1.0;  // nats per token; negative where there is none (synthetic)
-  uint64_t content_hash = 0;      // equal on ranks that read the same data
+  std::vector<CorpusFile> files;  // none where data is synthetic
   std::string description;        // a line for people
 };
 // Throws Error(file) or Error(usage) as Corpus and corpus_batches() do.
 Dataset open_data(const Deck& deck);
 
-// Throws CollectiveError(file) naming the ranks where they read different data.
+// Throws CollectiveError(file) naming a rank and a file where ranks read different data.
 void check_same_data(Communicator& world, const Dataset& data);
 
 // The mesh with the deck's names and these sizes.

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <glob.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,127 +31,157 @@ constexpr int32_t kTokenVersion = 1;
 constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 constexpr std::string_view kEndOfLine = "<eos>";
 
-struct MappedFile {
-  std::string path;
-  int64_t bytes = 0;
-  std::shared_ptr<const void> data;  // null for an empty file
-
-  std::string_view text() const {
-    return {static_cast<const char*>(data.get()), static_cast<size_t>(bytes)};
-  }
-};
+constexpr int64_t kBlock = int64_t{1} << 20;  // bytes that are scanned at once
+static_assert(kBlock % sizeof(uint64_t) == 0, "the hash takes eight bytes per step");
 
 [[noreturn]] void fail_to_read(const std::string& path, int error) {
   fail(ExitCode::file, "data.path: cannot read {}: {}", path, std::strerror(error));
 }
 
-class Descriptor {
+// A regular file that stays open.
+class DataFile {
  public:
   // O_NONBLOCK so that a pipe is refused instead of waited for.
-  explicit Descriptor(const std::string& path)
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  explicit DataFile(std::string path)
+      : path_(std::move(path)),
+        descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) {
-      fail_to_read(path, errno);
+      fail_to_read(path_, errno);
+    }
+    struct stat status = {};
+    const int error = fstat(descriptor_, &status) != 0 ? errno
+                      : S_ISDIR(status.st_mode)        ? EISDIR
+                                                       : 0;
+    bytes_ = status.st_size;
+    if (error != 0 || !S_ISREG(status.st_mode)) {
+      close(descriptor_);
+      if (error != 0) {
+        fail_to_read(path_, error);
+      }
+      fail(ExitCode::file, "data.path: {} is not a regular file", path_);
     }
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { close(descriptor_); }
-  int get() const { return descriptor_; }
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+  ~DataFile() { close(descriptor_); }
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return bytes_; }  // as it was opened
+
+  void read(int64_t at, void* to, int64_t count) const {
+    auto* out = static_cast<std::byte*>(to);
+    while (count > 0) {
+      const ssize_t got = pread(descriptor_, out, static_cast<size_t>(count), at);
+      if (got < 0 && errno == EINTR) {
+        continue;
+      }
+      if (got < 0) {
+        fail_to_read(path_, errno);
+      }
+      if (got == 0) {
+        fail(ExitCode::file,
+             "data.path: {} was cut short since the run opened it: it had {} bytes, and ends "
+             "before byte {} now",
+             path_, bytes_, at + 1);
+      }
+      at += got;
+      out += got;
+      count -= got;
+    }
+  }
+
+  // take(block) for the whole content, block by block.
+  template <typename Take>
+  void scan(const Take& take) const {
+    std::string block;
+    for (int64_t at = 0; at < bytes_; at += kBlock) {
+      block.resize(static_cast<size_t>(std::min(kBlock, bytes_ - at)));
+      read(at, block.data(), static_cast<int64_t>(block.size()));
+      take(std::string_view(block));
+    }
+  }
 
  private:
+  std::string path_;
   int descriptor_;
+  int64_t bytes_ = 0;
 };
 
-MappedFile map_file(const std::string& path) {
-  const Descriptor file(path);
-  struct stat status = {};
-  if (fstat(file.get(), &status) != 0) {
-    fail_to_read(path, errno);
+// A file of the corpus takes a descriptor each: as many as the system lets a process have.
+void allow_many_files() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (S_ISDIR(status.st_mode)) {
-    fail_to_read(path, EISDIR);
-  }
-  if (!S_ISREG(status.st_mode)) {
-    fail(ExitCode::file, "data.path: {} is not a regular file", path);
-  }
-  if (status.st_size == 0) {
-    return {path, 0, nullptr};
-  }
-  const auto size = static_cast<size_t>(status.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (data == MAP_FAILED) {
-    fail_to_read(path, errno);
-  }
-  return {path, status.st_size, std::shared_ptr<const void>(data, [size](const void* mapped) {
-            munmap(const_cast<void*>(mapped), size);
-          })};
 }
 
 // Eight bytes per step, for corpora of many gigabytes; every step is a bijection of `hash`, so
 // files that differ in one place never get the same hash. With the size, so that it matters
 // where one file ends and the next begins.
-uint64_t hash_of_content(std::string_view content, uint64_t hash) {
-  hash ^= content.size();
-  while (content.size() >= sizeof(uint64_t)) {
-    uint64_t word = 0;
-    std::memcpy(&word, content.data(), sizeof(word));
-    hash = std::rotl(hash ^ word, 29) * 0x9E3779B97F4A7C15ULL;
-    content.remove_prefix(sizeof(word));
-  }
-  return hash_of(content, hash);
+uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
+  hash ^= static_cast<uint64_t>(file.bytes());
+  file.scan([&hash](std::string_view content) {
+    while (content.size() >= sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, content.data(), sizeof(word));
+      hash = std::rotl(hash ^ word, 29) * 0x9E3779B97F4A7C15ULL;
+      content.remove_prefix(sizeof(word));
+    }
+    hash = hash_of(content, hash);  // of the last block: the others are whole words
+  });
+  return hash;
 }
 
-std::span<const uint16_t> tokens_of(const MappedFile& file) {
-  if (file.bytes < kHeaderBytes) {
+// The number of tokens.
+int64_t check_token_file(const DataFile& file) {
+  if (file.bytes() < kHeaderBytes) {
     fail(ExitCode::file,
          "data.path: {} has {} bytes, less than the header of {} bytes that a token file starts "
          "with",
-         file.path, file.bytes, kHeaderBytes);
+         file.path(), file.bytes(), kHeaderBytes);
   }
   std::array<int32_t, 3> header = {};
-  std::memcpy(header.data(), file.data.get(), sizeof(header));
+  file.read(0, header.data(), sizeof(header));
   const auto [magic, version, count] = header;
   if (magic != kTokenMagic) {
     fail(ExitCode::file,
-         "data.path: {} is not a token file: it starts with the number {}, expected {}", file.path,
-         magic, kTokenMagic);
+         "data.path: {} is not a token file: it starts with the number {}, expected {}",
+         file.path(), magic, kTokenMagic);
   }
   if (version != kTokenVersion) {
     fail(ExitCode::file, "data.path: {} is a token file of version {}, expected version {}",
-         file.path, version, kTokenVersion);
+         file.path(), version, kTokenVersion);
   }
   const int64_t expected = kHeaderBytes + int64_t{2} * count;
-  if (count < 0 || file.bytes != expected) {
+  if (count < 0 || file.bytes() != expected) {
     fail(ExitCode::file,
          "data.path: {} should hold {} tokens in {} + 2 * {} = {} bytes as its header says, but "
          "has {} bytes",
-         file.path, count, kHeaderBytes, count, expected, file.bytes);
+         file.path(), count, kHeaderBytes, count, expected, file.bytes());
   }
-  const auto* first = static_cast<const std::byte*>(file.data.get()) + kHeaderBytes;
-  return {reinterpret_cast<const uint16_t*>(first), static_cast<size_t>(count)};
+  return count;
 }
 
 class WordTokenizer {
  public:
-  // `text` must outlive the tokenizer.
-  void add(std::string_view text) {
-    size_t at = 0;
-    while (at < text.size()) {
-      if (text[at] == '\n') {
-        push(kEndOfLine);
-        ++at;
-      } else if (is_space(text[at])) {
-        ++at;
-      } else {
-        const size_t start = at;
-        while (at < text.size() && !is_space(text[at])) {
-          ++at;
+  void add(const DataFile& file) {
+    char last = '\n';
+    file.scan([&](std::string_view block) {
+      for (const char c : block) {
+        if (!is_space(c)) {
+          word_ += c;
+        } else {
+          end_word();
         }
-        push(text.substr(start, at - start));
+        if (c == '\n') {
+          push(kEndOfLine);
+        }
       }
-    }
-    if (!text.empty() && text.back() != '\n') {
+      last = block.back();
+    });
+    end_word();
+    if (last != '\n') {
       push(kEndOfLine);
     }
   }
@@ -162,11 +192,61 @@ class WordTokenizer {
  private:
   static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-  void push(std::string_view word) {
-    tokens_.push_back(index_.try_emplace(word, static_cast<int32_t>(index_.size())).first->second);
+  void end_word() {
+    if (!word_.empty()) {
+      push(word_);
+      word_.clear();
+    }
   }
 
-  std::unordered_map<std::string_view, int32_t> index_;
+  void push(std::string_view word) {
+    const auto number = static_cast<int32_t>(index_.size());
+    tokens_.push_back(index_.try_emplace(std::string(word), number).first->second);
+  }
+
+  std::unordered_map<std::string, int32_t> index_;
+  std::string word_;  // so far
+  std::vector<int32_t> tokens_;
+};
+
+}  // namespace
+
+// Where tokens come from.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+  virtual void copy(int64_t first, int64_t count, int32_t* out) const = 0;
+};
+
+namespace {
+
+// Tokens that a file holds as they are, from byte `start` on.
+template <typename Token>
+class FileTokens final : public TokenSource {
+ public:
+  FileTokens(std::shared_ptr<const DataFile> file, int64_t start)
+      : file_(std::move(file)), start_(start) {}
+
+  void copy(int64_t first, int64_t count, int32_t* out) const override {
+    constexpr auto kWidth = static_cast<int64_t>(sizeof(Token));
+    std::vector<Token> tokens(static_cast<size_t>(count));
+    file_->read(start_ + first * kWidth, tokens.data(), count * kWidth);
+    std::ranges::copy(tokens, out);
+  }
+
+ private:
+  std::shared_ptr<const DataFile> file_;
+  int64_t start_;
+};
+
+class KeptTokens final : public TokenSource {
+ public:
+  explicit KeptTokens(std::vector<int32_t> tokens) : tokens_(std::move(tokens)) {}
+  void copy(int64_t first, int64_t count, int32_t* out) const override {
+    std::copy_n(tokens_.begin() + first, count, out);
+  }
+
+ private:
   std::vector<int32_t> tokens_;
 };
 
@@ -199,34 +279,36 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) 
 }
 
 Corpus::Corpus(const CorpusOptions& options) {
-  std::vector<MappedFile> files;
+  allow_many_files();
+  std::vector<std::shared_ptr<const DataFile>> files;
   for (const std::string& path : expand_paths(options.paths)) {
-    files.push_back(map_file(path));
-    summary_.content_hash = hash_of_content(files.back().text(), summary_.content_hash);
+    files.push_back(std::make_shared<const DataFile>(path));
+    summary_.content_hash = hash_of_content(*files.back(), summary_.content_hash);
+    summary_.files.push_back({path, files.back()->bytes(), summary_.content_hash});
   }
-  summary_.files = static_cast<int64_t>(files.size());
 
   if (options.kind == "tokens") {
-    for (const MappedFile& file : files) {
-      append(tokens_of(file), file.data);
+    for (const auto& file : files) {
+      const int64_t count = check_token_file(*file);
+      append(std::make_shared<FileTokens<uint16_t>>(file, kHeaderBytes), count);
     }
     summarize(1 << 16);
     vocab_reason_ = fmt::format("its largest token is {}", summary_.vocab - 1);
   } else if (options.kind == "text" && options.tokenizer == "words") {
     WordTokenizer tokenizer;
-    for (const MappedFile& file : files) {
-      tokenizer.add(file.text());
+    for (const auto& file : files) {
+      tokenizer.add(*file);
     }
-    auto words = std::make_shared<const std::vector<int32_t>>(tokenizer.take_tokens());
-    append(std::span(*words), words);
+    std::vector<int32_t> words = tokenizer.take_tokens();
+    const auto count = static_cast<int64_t>(words.size());
+    append(std::make_shared<KeptTokens>(std::move(words)), count);
     summarize(tokenizer.vocab());
     vocab_reason_ = fmt::format("it has {} distinct words", format_count(summary_.vocab));
   } else {
     check(options.kind == "text" && options.tokenizer == "bytes",
           "no reader for data of kind {} with tokenizer {}", options.kind, options.tokenizer);
-    for (const MappedFile& file : files) {
-      append(std::span(static_cast<const uint8_t*>(file.data.get()), file.text().size()),
-             file.data);
+    for (const auto& file : files) {
+      append(std::make_shared<FileTokens<uint8_t>>(file, 0), file->bytes());
     }
     summarize(256);
     summary_.vocab = 256;
@@ -237,25 +319,24 @@ Corpus::Corpus(const CorpusOptions& options) {
   }
 }
 
-void Corpus::append(Elements tokens, std::shared_ptr<const void> storage) {
-  const auto size = std::visit([](const auto& span) { return span.size(); }, tokens);
-  if (size > 0) {
-    segments_.push_back({summary_.tokens, tokens, std::move(storage)});
-    summary_.tokens += static_cast<int64_t>(size);
+void Corpus::append(std::shared_ptr<const TokenSource> source, int64_t count) {
+  if (count > 0) {
+    segments_.push_back({summary_.tokens, count, std::move(source)});
+    summary_.tokens += count;
   }
 }
 
-// Counts the tokens, which are below `values`.
 void Corpus::summarize(int64_t values) {
   std::vector<int64_t> counts(static_cast<size_t>(values));
+  std::vector<int32_t> tokens;
   for (const Segment& segment : segments_) {
-    std::visit(
-        [&counts](const auto& tokens) {
-          for (const auto token : tokens) {
-            ++counts[static_cast<size_t>(token)];
-          }
-        },
-        segment.tokens);
+    for (int64_t at = 0; at < segment.count; at += kBlock) {
+      tokens.resize(static_cast<size_t>(std::min(kBlock, segment.count - at)));
+      segment.source->copy(at, static_cast<int64_t>(tokens.size()), tokens.data());
+      for (const int32_t token : tokens) {
+        ++counts[static_cast<size_t>(token)];
+      }
+    }
   }
   for (int64_t token = 0; token < values; ++token) {
     const int64_t count = counts[static_cast<size_t>(token)];
@@ -281,14 +362,9 @@ void Corpus::copy(int64_t first, int64_t count, int32_t* out) const {
   auto segment = std::upper_bound(segments_.begin(), segments_.end(), first,
                                   [](int64_t at, const Segment& s) { return at < s.first; });
   for (--segment; count > 0; ++segment) {
-    const int64_t copied = std::visit(
-        [&](const auto& tokens) {
-          const auto part = tokens.subspan(static_cast<size_t>(first - segment->first));
-          const auto size = std::min(part.size(), static_cast<size_t>(count));
-          std::copy_n(part.begin(), size, out);
-          return static_cast<int64_t>(size);
-        },
-        segment->tokens);
+    const int64_t skipped = first - segment->first;
+    const int64_t copied = std::min(segment->count - skipped, count);
+    segment->source->copy(skipped, copied, out);
     first += copied;
     count -= copied;
     out += copied;

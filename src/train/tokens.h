@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <variant>
 #include <vector>
 
 namespace hidup {
@@ -16,8 +14,16 @@ struct CorpusOptions {
   std::string tokenizer = "bytes";  // of text: "bytes" or "words"
 };
 
+class TokenSource;  // of tokens.cpp
+
+struct CorpusFile {
+  std::string path;
+  int64_t bytes = 0;
+  uint64_t hash = 0;  // of its content and that of the files before it
+};
+
 struct CorpusSummary {
-  int64_t files = 0;
+  std::vector<CorpusFile> files;
   int64_t tokens = 0;
   int64_t distinct = 0;          // different tokens that occur
   int64_t vocab = 0;             // what a model needs: tokens are in [0, vocab)
@@ -38,9 +44,11 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& patterns);
 //   tokens        llm.c's format (dev/data/data_common.py): a header of 256 int32 (20240520,
 //                 version 1, number of tokens, unused), then uint16 tokens, little-endian
 //
-// Files are mapped, not loaded, and scanned once for the summary; only words occupy memory
-// (4 bytes each). Throws Error(file) with path and cause for files that cannot be read or are
-// not what they should be, and for a corpus without tokens.
+// Files are not loaded: they are scanned once for the summary, stay open, and are read as tokens
+// are asked for; only words occupy memory (4 bytes each). So a file that is deleted or replaced
+// during a run stays what it was, and what is added to it is not seen. Throws Error(file) with path
+// and cause for files that cannot be read, are not what they should be or were cut short, and for
+// a corpus without tokens.
 class Corpus {
  public:
   explicit Corpus(const CorpusOptions& options);
@@ -50,19 +58,18 @@ class Corpus {
   // Throws Error(usage) if the corpus has tokens that a vocabulary of `model_vocab` lacks.
   void check_vocab(int64_t model_vocab) const;
 
-  // Tokens first .. first + count - 1 of the corpus.
+  // Tokens first .. first + count - 1 of the corpus. Throws Error(file).
   void copy(int64_t first, int64_t count, int32_t* out) const;
 
  private:
-  using Elements =
-      std::variant<std::span<const uint8_t>, std::span<const uint16_t>, std::span<const int32_t>>;
   struct Segment {
     int64_t first;  // index of its first token in the corpus
-    Elements tokens;
-    std::shared_ptr<const void> storage;
+    int64_t count;
+    std::shared_ptr<const TokenSource> source;
   };
 
-  void append(Elements tokens, std::shared_ptr<const void> storage);
+  void append(std::shared_ptr<const TokenSource> source, int64_t count);
+  // Counts the tokens, which are below `values`.
   void summarize(int64_t values);
 
   std::vector<Segment> segments_;

@@ -46,20 +46,18 @@ void Trainer::run() {
                 inputs);
   };
   const Executor::Order order = order_of(deck_);
-  StepInputs batch;
-  StepInputs next;
-  fill(1, batch);
+  fill(1, batch_);
   double began = monotonic_seconds();
   for (int64_t step = 1; step <= deck_.train.steps; ++step) {
     step_ = step;
     executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
-    executor_.start(step, learning_rate(deck_.train, step), batch, order);
+    executor_.start(step, learning_rate(deck_.train, step), batch_, order);
     if (step < deck_.train.steps) {
-      fill(step + 1, next);  // while the step runs
+      fill(step + 1, next_);  // while the step runs
     }
     executor_.wait();
     finish_step(step);
-    std::swap(batch, next);
+    std::swap(batch_, next_);
     const double now = monotonic_seconds();
     write_step(now - std::exchange(began, now));
     if (outputs_.on_step) {

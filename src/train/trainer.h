@@ -52,6 +52,8 @@ class Trainer {
   double start_;
   TrainingOutputs outputs_;
   std::atomic<int64_t> step_ = 0;
+  StepInputs batch_;  // members, because a step that runs reads it even where run() throws
+  StepInputs next_;
 
   // Of the last finished step; on rank 0.
   Iteration iteration_;

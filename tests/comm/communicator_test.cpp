@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "collective_cases/collective_cases.h"
-#include "comm/heartbeat.h"
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
 #include "core/check.h"
@@ -47,14 +46,6 @@ TEST(Ranks, CountsMustFitTheGroup) {
     EXPECT_THROW(g_world->reduce_scatter(*stream, nullptr, nullptr, bad, DType::f32, "x"), Error);
     EXPECT_THROW(g_world->all_to_all(*stream, nullptr, bad, nullptr, fit, DType::f32, "x"), Error);
     EXPECT_THROW(g_world->all_to_all(*stream, nullptr, fit, nullptr, bad, DType::f32, "x"), Error);
-  }
-}
-
-TEST(Ranks, HeartbeatsEndTogetherAndMayStartAgain) {
-  for (int round = 0; round < 2; ++round) {
-    const Heartbeat heartbeat(
-        5.0, [] { return Progress{}; }, [](const Progress&) { return std::string("here"); });
-    g_world->barrier();
   }
 }
 

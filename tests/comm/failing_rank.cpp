@@ -2,24 +2,36 @@
 // it in a collective that will never end: all must be brought down.
 #include <chrono>
 #include <csignal>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
-#include "comm/heartbeat.h"
+#include "comm/launched.h"
 #include "comm/mpi_session.h"
 #include "device_needed/device_needed.h"
 
 namespace {
+
+// What must not be reached while an exception unwinds.
+struct WaitsForAll {
+  hidup::Communicator& world;
+  ~WaitsForAll() { world.barrier(); }
+};
 
 void run(hidup::MpiSession& mpi, const std::string& how) {
   using hidup::ExitCode;
   hidup::Communicator& world = mpi.world();
   const auto device = hidup::make_device({});
   const auto stream = device->create_stream("comm", 1);
-  const hidup::Heartbeat heartbeat(
-      2.0, [] { return hidup::Progress{.step = 4}; },
+  mpi.heartbeat().set_timeout(2.0);
+  const hidup::Heartbeat::Guide guide(
+      mpi.heartbeat(), [] { return hidup::Progress{.step = 4}; },
       [](const hidup::Progress& p) { return "in step " + std::to_string(p.step); });
+  if (how == "throw_uncaught" && world.rank() == 1) {
+    const WaitsForAll waits{world};
+    throw std::bad_alloc();
+  }
   try {
     if (how == "throw_in_stream" && world.rank() == 1) {
       stream->enqueue([] { throw std::runtime_error("kernel 7 failed"); });
@@ -48,7 +60,14 @@ int main(int argc, char** argv) {
   if (hidup::without_device()) {
     return hidup::kSkipped;
   }
+  const std::string how = argc > 1 ? argv[1] : "";
+  if (how == "stop_before_mpi" && hidup::launched_rank() == 1) {
+    std::raise(SIGSTOP);
+  }
   hidup::MpiSession mpi(&argc, &argv);
-  run(mpi, argc > 1 ? argv[1] : "");
+  if (how == "stop_as_mpi_runs" && mpi.world().rank() == 1) {
+    std::raise(SIGSTOP);
+  }
+  run(mpi, how);
   return 0;
 }

@@ -67,6 +67,23 @@ class FileAccidents(AccidentTest):
                     pass
             self.assert_one_error(launch.wait(60), FILE, str(out), "space")
 
+    def test_data_is_cut_short_during_the_run(self):
+        data = self.folder / "text.txt"
+        data.write_text(data.read_text() * 1000)  # of which a page is left
+        launch = self.start(2)
+        os.truncate(data, 100)
+        self.assert_one_error(launch.wait(harness.SOON), FILE, str(data), "cut short")
+
+    def test_data_is_deleted_or_replaced_during_the_run(self):
+        data = self.folder / "text.txt"
+        with harness.Launch(2, self.train_args("run.h5", "train.steps=3000")) as launch:
+            launch.wait_for_rows(self.folder / "run.h5", 1)
+            other = self.folder / "other.txt"
+            other.write_text("short")
+            other.rename(data)
+            data.unlink()
+            self.assert_done(launch.wait(60))
+
     def test_readable_after_a_kill(self):
         launch = self.start(2)
         seen = launch.wait_for_rows(self.folder / "run.h5", 10)
@@ -103,13 +120,45 @@ class UsageAccidents(AccidentTest):
 
 class LostRanks(AccidentTest):
 
-    def test_rank_has_too_little_memory(self):
-        # (How a rank ends that throws in the middle of a step is tested in tests/comm.)
+    def limited(self, ranks, limit):
+        """A program that has this limit where the shell's test on ranks holds."""
         program = self.folder / "hidup.sh"
         program.write_text('#!/usr/bin/env bash\n'
-                           '[[ $OMPI_COMM_WORLD_RANK != 1 ]] || ulimit -v 1500000  # KiB\n'
+                           f'! [[ {ranks} ]] || {limit}\n'
                            f'exec "{harness.BINARY}" "$@"\n')
         program.chmod(0o755)
+        return program
+
+    def test_too_little_memory_to_start(self):
+        for ranks in ("$OMPI_COMM_WORLD_RANK == 1", "true"):
+            for limit in (100000, 300000, 550000):  # KiB
+                with self.subTest(ranks=ranks, limit=limit):
+                    result = harness.run(2, self.train_args("run.h5"), timeout=harness.SOON,
+                                         program=self.limited(ranks, f"ulimit -v {limit}"))
+                    self.assert_one_error(result, OUT_OF_MEMORY, "rank ", "of address space")
+
+    def test_too_little_memory_to_train(self):
+        for limit in range(600000, 721000, 40000):  # KiB: where it begins to be enough
+            with self.subTest(limit=limit):
+                result = harness.run(2, self.train_args("run.h5", ["--overwrite"]), timeout=30,
+                                     program=self.limited("true", f"ulimit -v {limit}"))
+                if result.code != 0:
+                    self.assert_one_error(result, OUT_OF_MEMORY, "of address space")
+
+    def test_rank_is_stopped_while_it_starts(self):
+        for seconds in (0.0, 0.1, 0.3, 0.6):
+            with self.subTest(seconds=seconds):
+                with harness.Launch(2, self.train_args(f"{seconds}.h5", FOR_EVER)) as launch:
+                    while 1 not in launch.ranks():
+                        time.sleep(0.01)
+                    time.sleep(seconds)
+                    os.kill(launch.ranks()[1], signal.SIGSTOP)
+                    result = launch.wait(harness.SOON)
+                    self.assert_one_error(result, COMMUNICATION, ": rank 1 ")
+
+    def test_rank_has_too_little_memory(self):
+        # (How a rank ends that throws in the middle of a step is tested in tests/comm.)
+        program = self.limited("$OMPI_COMM_WORLD_RANK == 1", "ulimit -v 1500000")  # KiB
         result = harness.run(3, self.train_args("big.h5", "train.batch=100000"), program=program)
         self.assert_one_error(result, OUT_OF_MEMORY, "rank 1 ", "the plan needs", "largest tensors")
 

@@ -8,8 +8,8 @@ import harness
 
 class DoctorTest(harness.RunTest):
 
-    def doctor(self, ranks, **environment):
-        result = harness.run(ranks, ["doctor"], env=environment)
+    def doctor(self, ranks, *args, **environment):
+        result = harness.run(ranks, ["doctor", *args], env=environment)
         self.assert_done(result)
         self.assertEqual(result.error_lines(), [])
         return result.stdout
@@ -32,6 +32,38 @@ class DoctorTest(harness.RunTest):
         text = self.doctor(2, OMP_NUM_THREADS="3000")
         self.assertRegex(text, r"\nwhat looks wrong\n  ranks 0, 1 \(.+\): computes with 3000 threads "
                                r"on \d+ core\(s\): lower OMP_NUM_THREADS")
+
+    def test_takes_what_train_takes(self):
+        args = self.train_args("run.h5", "train.steps=5", ["--strategy", "fsdp"],
+                               ["--dump-gradients", self.folder / "gradients.h5"])
+        before = sorted(self.folder.iterdir())
+        text = self.doctor(2, *args[1:])
+        for fact in (r"mesh +ranks 2", r"data +.* tokens in 1 file", r"model +bert, .* parameters",
+                     r"strategy +fsdp, .*iB a rank", r"out +.*run\.h5",
+                     r"dump-gradients +.*gradients\.h5"):
+            self.assertRegex(text, r"\n  " + fact)
+        self.assertIn("\nnothing looks wrong\n", text)
+        self.assertEqual(sorted(self.folder.iterdir()), before)
+
+    def test_what_looks_wrong_with_a_run(self):
+        out = self.folder / "run.h5"
+        out.write_text("precious")
+        text = self.doctor(2, *self.train_args(
+            out.name, "data.path=nowhere.txt", "cluster.device.threads=3000",
+            ["--hints", "no-hints.yaml"], ["--strategy", "dpp"])[1:])
+        self.assertEqual(out.read_text(), "precious")
+        findings = text.partition("\nwhat looks wrong\n")[2]
+        for finding in ("nowhere.txt", "no-hints.yaml", "--strategy dpp", f"{out}: exists",
+                        "computes with 3000 threads"):
+            self.assertIn(finding, findings)
+
+    def test_decks_that_do_not_fit(self):
+        cluster = self.folder / "cluster.yaml"
+        cluster.write_text(cluster.read_text().replace("size: auto", "size: 3"))
+        self.assertRegex(self.doctor(2, "--cluster", cluster),
+                         r"\nwhat looks wrong\n.*cluster\.mesh.* there are 2")
+        self.write_deck(hidden=25)
+        self.assertRegex(self.doctor(1, self.deck), r"\nwhat looks wrong\n  .*model\.yaml:\d+:\d+: ")
 
 
 if __name__ == "__main__":

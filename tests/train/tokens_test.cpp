@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ namespace hidup {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -56,7 +58,7 @@ TEST(Corpus, BytesOfFilesAreConcatenated) {
                         folder.write("a", std::string_view("\0z", 2))},
                        "bytes"});
   EXPECT_THAT(all_tokens(corpus), ElementsAre('a', 'b', 255, 0, 'z'));
-  EXPECT_EQ(corpus.summary().files, 3);
+  EXPECT_EQ(corpus.summary().files.size(), 3U);
   EXPECT_EQ(corpus.summary().tokens, 5);
   EXPECT_EQ(corpus.summary().distinct, 5);
   EXPECT_EQ(corpus.summary().vocab, 256);
@@ -95,7 +97,7 @@ TEST(Corpus, TokenFilesAreConcatenated) {
        {folder.write("1", token_file({5, 65535, 5}, 3)), folder.write("2", token_file({}, 0)),
         folder.write("3", token_file({7}, 1))}});
   EXPECT_THAT(all_tokens(corpus), ElementsAre(5, 65535, 5, 7));
-  EXPECT_EQ(corpus.summary().files, 3);
+  EXPECT_EQ(corpus.summary().files.size(), 3U);
   EXPECT_EQ(corpus.summary().distinct, 3);
   EXPECT_EQ(corpus.summary().vocab, 65536);
 }
@@ -189,6 +191,53 @@ TEST(Corpus, RefusesWhatCannotBeRead) {
   for (const char* tokenizer : {"bytes", "words"}) {
     EXPECT_EQ(failure({"text", {empty}, tokenizer}), "data.path: " + empty + " has no tokens");
   }
+}
+
+TEST(Corpus, FilesStayWhatTheyWereUnlessTheyAreCutShort) {
+  const TemporaryFolder folder;
+  const std::string content(100'000, 'a');
+  const std::string path = folder.write("text", content);
+  const Corpus corpus({"text", {folder.write("before", "b"), path}});
+  std::vector<int32_t> tokens(10);
+  const auto read_end = [&] { corpus.copy(100'001 - 10, 10, tokens.data()); };
+
+  std::ofstream(path, std::ios::app) << "more";
+  read_end();
+  EXPECT_THAT(tokens, Each('a'));
+
+  std::filesystem::resize_file(path, 99'995);
+  corpus.copy(0, 10, tokens.data());
+  EXPECT_THAT(tokens, ElementsAre('b', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a'));
+  try {
+    read_end();
+    ADD_FAILURE() << "a file that was cut short was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::file);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr("cut short"), HasSubstr("100000")));
+  }
+
+  folder.write("text", content);  // in place: whole again
+  std::filesystem::rename(folder.write("other", "c"), path);
+  read_end();
+  EXPECT_THAT(tokens, Each('a'));
+  std::filesystem::remove(path);
+  read_end();
+}
+
+// Files are scanned in blocks of 1 MiB.
+TEST(Corpus, WordsAndNumbersAcrossBlocks) {
+  const TemporaryFolder folder;
+  const size_t block = size_t{1} << 20;
+  const std::string text =
+      std::string(block - 2, ' ') + "word\n" + std::string(block, 'x') + " word";
+  const Corpus words({"text", {folder.write("text", text)}, "words"});
+  EXPECT_THAT(all_tokens(words), ElementsAre(0, 1, 2, 0, 1));
+  std::vector<uint16_t> numbers(block + 3, 7);
+  numbers.back() = 8;
+  const Corpus tokens({"tokens", {folder.write("tokens", token_file(numbers, block + 3))}});
+  EXPECT_EQ(tokens.summary().tokens, block + 3);
+  EXPECT_EQ(all_tokens(tokens).back(), 8);
+  EXPECT_EQ(tokens.summary().distinct, 2);
 }
 
 TEST(ExpandPaths, PatternsAreSortedByByteAndKeepTheirOrder) {

@@ -1,0 +1,66 @@
+#include "core/room.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <latch>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/check.h"
+#include "core/units.h"
+
+namespace hidup {
+namespace {
+
+// ", where ulimit -v is ..."; empty without such a limit.
+std::string address_space_limit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return "";
+  }
+  return fmt::format(" (the limit is {}: ulimit -v)",
+                     format_bytes(static_cast<int64_t>(limit.rlim_cur)));
+}
+
+}  // namespace
+
+void check_address_space(int64_t bytes, std::string_view what) {
+  // Without access it counts as address space, but not as memory that was promised.
+  void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) {
+    const int reason = errno;
+    fail(ExitCode::out_of_memory, "{} needs {} of address space, and the system refuses it: {}{}",
+         what, format_bytes(bytes), std::strerror(reason), address_space_limit());
+  }
+  munmap(data, static_cast<size_t>(bytes));
+}
+
+void check_threads(int threads, std::string_view what) {
+  std::latch all_asked(1);
+  std::vector<std::thread> started;
+  std::string refusal;
+  try {
+    started.reserve(static_cast<size_t>(threads));
+    for (int i = 0; i < threads; ++i) {
+      started.emplace_back([&all_asked] { all_asked.wait(); });
+    }
+  } catch (const std::system_error& error) {
+    refusal = error.code().message();
+  }
+  all_asked.count_down();
+  for (std::thread& thread : started) {
+    thread.join();
+  }
+  if (!refusal.empty()) {
+    fail(ExitCode::out_of_memory, "{} needs {} threads, and the system gives {}: {}", what, threads,
+         started.size(), refusal);
+  }
+}
+
+}  // namespace hidup

@@ -1,0 +1,47 @@
+#include "train/setup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "fake_ranks/fake_ranks.h"
+#include "train/collective.h"
+
+namespace hidup {
+namespace {
+
+using testing::HasSubstr;
+
+// The message of rank 0, where rank 1 has `other` and the others have `files`.
+std::string difference(const std::vector<CorpusFile>& files, const std::vector<CorpusFile>& other) {
+  std::string message;
+  run_ranks(3, [&](Communicator& world) {
+    Dataset data;
+    data.files = world.rank() == 1 ? other : files;
+    try {
+      check_same_data(world, data);
+    } catch (const CollectiveError& error) {
+      EXPECT_EQ(error.code(), ExitCode::file);
+      if (world.rank() == 0) {
+        message = error.what();
+      } else {
+        EXPECT_STREQ(error.what(), "");
+      }
+    }
+  });
+  return message;
+}
+
+TEST(SameData, NamesTheFileThatDiffers) {
+  const std::vector<CorpusFile> files = {{"a", 10, 1}, {"b", 20, 2}, {"c", 30, 3}};
+  EXPECT_EQ(difference(files, files), "");
+  EXPECT_EQ(difference({}, {}), "");
+  EXPECT_THAT(difference(files, {{"a", 10, 1}, {"b", 15, 8}, {"c", 30, 9}}),
+              HasSubstr("on rank 1 than on rank 0: b, 15 bytes, but on rank 0 b, 20 bytes"));
+  EXPECT_THAT(difference(files, {{"a", 10, 1}, {"b", 20, 2}}),
+              HasSubstr("no such file, but on rank 0 c, 30 bytes"));
+}
+
+}  // namespace
+}  // namespace hidup
