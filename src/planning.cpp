@@ -73,8 +73,8 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
     strategy.microbatches = static_cast<int>(*deck.train.microbatches);
     const std::string obstacle = batch_obstacle(graph);
     if (strategy.microbatches > 1 && !obstacle.empty()) {
-      fail(ExitCode::usage, "train.microbatches: the batch of this graph cannot be split: {}",
-           obstacle);
+      fail_at(deck, "train.microbatches",
+              "train.microbatches: the batch of this graph cannot be split: " + obstacle);
     }
   }
   return strategy;

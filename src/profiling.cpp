@@ -199,12 +199,14 @@ std::string cached_file(const ProfileKey& key, const Graph& graph) {
   return folder / "hidup" / fmt::format("profile-{:016x}.yaml", hash);
 }
 
-// The text of a profile for this key. Throws Error(file) or Error(usage).
-std::string fitting(const std::string& file, const ProfileKey& key) {
+// The text of a profile for this key. Throws Error(file), or Error(usage) with the place of
+// cluster.profile in the deck.
+std::string fitting(const std::string& file, const ProfileKey& key, const Deck& deck) {
   std::string text = read_text_file(file, "profile");
   const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
   if (!mismatch.empty()) {
-    fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);
+    fail_at(deck, "cluster.profile",
+            fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
   }
   return text;
 }
@@ -212,7 +214,7 @@ std::string fitting(const std::string& file, const ProfileKey& key) {
 // The same of a file that this program keeps for itself: empty where it is of no use.
 std::string kept(const std::string& file, const ProfileKey& key) {
   try {
-    return fitting(file, key);
+    return fitting(file, key, Deck{});
   } catch (const Error& error) {
     log::warning("the profile is measured anew: {}", error.what());
     return "";
@@ -276,7 +278,7 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
     if (!first || (choice == "auto" && !fs::exists(file))) {
       return;
     }
-    text = choice == "auto" ? kept(file, key) : fitting(file, key);
+    text = choice == "auto" ? kept(file, key) : fitting(file, key, subject.deck);
     if (!text.empty()) {
       log::info("profile: {}", file);
     }

@@ -240,13 +240,15 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
     has_auto = has_auto || !axis.size;
   }
   if (has_auto && ranks % known != 0) {
-    fail(ExitCode::usage, "cluster.mesh: {}, but {} ranks are not a multiple of {}",
-         describe_mesh(axes), ranks, known);
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}, but {} ranks are not a multiple of {}",
+                        describe_mesh(axes), ranks, known));
   }
   if (!has_auto && ranks != known) {
     const std::string product = axes.size() > 1 ? fmt::format(" = {}", known) : "";
-    fail(ExitCode::usage, "cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes),
-         product, ranks);
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes), product,
+                        ranks));
   }
   std::vector<int64_t> sizes(axes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {

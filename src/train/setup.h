@@ -20,7 +20,7 @@ struct Dataset {
   uint64_t content_hash = 0;      // equal on ranks that read the same data
   std::string description;        // a line for people
 };
-// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do.
+// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do, with the key's place.
 Dataset open_data(const Deck& deck);
 
 // Throws CollectiveError(file) naming the ranks where they read different data.

@@ -18,6 +18,12 @@ void Problems::add(const Position& position, const std::string& message) {
   problems_.push_back({position, message});
 }
 
+std::string Problems::describe(const Position& position) const {
+  const std::string& source = sources_.at(position.source);
+  return position.line > 0 ? fmt::format("{}:{}:{}", source, position.line, position.column)
+                           : source;
+}
+
 void Problems::throw_if_any() const {
   if (problems_.empty()) {
     return;
@@ -32,11 +38,7 @@ void Problems::throw_if_any() const {
   std::string text;
   for (const auto& [position, message] : sorted) {
     text += text.empty() ? "" : "\n";
-    text += sources_.at(position.source);
-    if (position.line > 0) {
-      text += fmt::format(":{}:{}", position.line, position.column);
-    }
-    text += ": " + message;
+    text += describe(position) + ": " + message;
   }
   throw Error(ExitCode::usage, text);
 }

@@ -20,6 +20,9 @@ class Problems {
   void add(const Position& position, const std::string& message);
   bool empty() const { return problems_.empty(); }
 
+  // "FILE:LINE:COLUMN", or the name of the source alone.
+  std::string describe(const Position& position) const;
+
   // Throws Error(usage) with one line per problem, in the order of the text.
   void throw_if_any() const;
 
