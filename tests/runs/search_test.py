@@ -92,7 +92,7 @@ class WithoutRanks(SearchTest):
 
     def test_what_is_missing(self):
         self.assert_one_error(self.command("search", "--ranks", 2, rates=[]), USAGE,
-                              "cluster.yaml:1:1: cluster.device.flops is missing",
+                              "cluster.yaml:2:3: cluster.device.flops is missing",
                               "cluster.profile")
         self.assert_one_error(self.command("search", "--ranks", 2, rates=RATES[:2]), USAGE,
                               "cluster.mesh[0].bandwidth")
