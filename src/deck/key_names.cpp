@@ -1,6 +1,7 @@
 #include "deck/key_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -92,7 +93,7 @@ std::string explain_unknown(std::string_view name) {
     }
   }
   const std::string meant = similar_name(name);
-  return fmt::format("unknown key {}{}", name,
+  return fmt::format("unknown key {}{}", shown(name),
                      meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/limits.h"
+#include "core/text.h"
 #include "deck/checks.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
@@ -153,7 +155,8 @@ class DeckReader {
         }
         continue;
       }
-      const std::string name = group.empty() ? word.text : group + "." + word.text;
+      const std::string last = shown(word.text);
+      const std::string name = group.empty() ? last : group + "." + last;
       const auto [first, is_new] = lines.emplace(word.text, word.line);
       if (!is_new) {
         refuse(name, position,
@@ -251,6 +254,11 @@ class DeckReader {
       return refuse(
           name, position,
           fmt::format("{}: expected {}, found {}", name, allowed_values(key), describe(value)));
+    }
+    if (value.values.size() > kMaxAxes) {
+      return refuse(name, position,
+                    fmt::format("{}: expected at most {} axes, found {}", name, kMaxAxes,
+                                value.values.size()));
     }
     axes.resize(value.values.size());
     for (size_t i = 0; i < axes.size(); ++i) {

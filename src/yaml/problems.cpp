@@ -6,11 +6,17 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/text.h"
 
 namespace hidup {
+namespace {
+
+constexpr size_t kMostShown = 20;  // problems at a time
+
+}  // namespace
 
 size_t Problems::add_source(const std::string& name) {
-  sources_.push_back(name);
+  sources_.push_back(shown(name));
   return sources_.size() - 1;
 }
 
@@ -36,9 +42,13 @@ void Problems::throw_if_any() const {
     return order(left) < order(right);
   });
   std::string text;
-  for (const auto& [position, message] : sorted) {
-    text += text.empty() ? "" : "\n";
-    text += describe(position) + ": " + message;
+  const size_t count = std::min(sorted.size(), kMostShown);
+  for (size_t i = 0; i < count; ++i) {
+    text += i == 0 ? "" : "\n";
+    text += describe(sorted[i].position) + ": " + sorted[i].message;
+  }
+  if (count < sorted.size()) {
+    text += fmt::format("\nand {} problem(s) more", sorted.size() - count);
   }
   throw Error(ExitCode::usage, text);
 }

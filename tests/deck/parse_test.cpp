@@ -49,6 +49,13 @@ TEST(Decks, UnitsBecomeBaseUnits) {
   EXPECT_DOUBLE_EQ(deck.cluster.mesh[1].bandwidth.value(), 9.71e9 / 8);
 }
 
+TEST(Decks, SeedsHave64Bits) {
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=18446744073709551615"}).train.seed, UINT64_MAX);
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=0"}).train.seed, 0U);
+  EXPECT_THROW(parse(kModel, kCluster, {"train.seed=18446744073709551616"}), Error);
+  EXPECT_THROW(parse(kModel, kCluster, {"train.seed=-1"}), Error);
+}
+
 TEST(Decks, ADeckCanStandAlone) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   const Deck deck = parse_decks(&model, nullptr, {});
