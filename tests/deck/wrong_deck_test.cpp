@@ -391,11 +391,13 @@ TEST(WrongDecks, ControlCharactersAreShownEscaped) {
   const std::string problems =
       problems_of(with_line(kModel, 2, "  \"lay\\aers\\n\": 2\n  layers: \"\\a2\""), kCluster,
                   {"model.\x1b[0m=3"});
-  EXPECT_EQ(problems,
-            "m.yaml:2:3: unknown key model.lay\\x07ers\\n: did you mean model.layers?\n"
-            "m.yaml:3:11: model.layers: expected an integer from 1 to 10000, found \"\\x072\": a "
-            "number has no quotes\n"
-            "--set model.\\x1b[0m=3: unknown key model.\\x1b[0m");
+  EXPECT_EQ(
+      problems,
+      "m.yaml:2:3: unknown key model.lay\\x07ers\\n: the keys here are family, graph, layers, "
+      "hidden, ffn, heads, sequence, vocab, dropout, precision, moe\n"
+      "m.yaml:3:11: model.layers: expected an integer from 1 to 10000, found \"\\x072\": a "
+      "number has no quotes\n"
+      "--set model.\\x1b[0m=3: unknown key model.\\x1b[0m");
 }
 
 TEST(WrongDecks, LongTextIsCut) {
