@@ -7,6 +7,7 @@
 #include "comm/mpi_check.h"
 #include "comm/mpi_communicator.h"
 #include "core/log.h"
+#include "core/text.h"
 
 namespace hidup {
 namespace {
@@ -57,7 +58,7 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
-  host_.assign(name, static_cast<size_t>(length));
+  host_ = shown(std::string_view(name, static_cast<size_t>(length)));
   world_ = make_mpi_communicator(MPI_COMM_WORLD);
   log::set_rank(world_->rank(), world_->size(), host_);
   if (provided < MPI_THREAD_MULTIPLE) {

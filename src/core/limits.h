@@ -13,8 +13,9 @@ inline constexpr int64_t kMaxMicrobatches = 64;
 // Of all tensors of a graph: their bytes, with gradients and optimizer state, fit into 64 bits.
 inline constexpr double kMaxElements = 0x1p56;
 
-// Of a mesh. What the search tries grows with the number of combinations of placements.
-inline constexpr size_t kMaxAxes = 4;
+// Of a mesh. A tensor has a placement along each, and what the search tries grows with their
+// combinations.
+inline constexpr size_t kMaxAxes = 8;
 
 inline constexpr int64_t kMaxRanks = 2147483647;  // MPI counts them with an int
 

@@ -29,28 +29,74 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// Bytes of the character that the text begins with, 1 to 4; 0 where that is no UTF-8.
+}  // namespace
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  if (word.size() > kLongestQuote) {
+    return best;
+  }
+  size_t best_distance = SIZE_MAX;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    const size_t allowed = std::max<size_t>(1, std::max(word.size(), candidate.size()) / 3);
+    if (distance <= allowed && distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+bool matches(std::string_view pattern, std::string_view text) {
+  size_t p = 0;
+  size_t t = 0;
+  size_t star = std::string_view::npos;  // the last one, which takes in text up to `taken`
+  size_t taken = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++taken;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
 size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
-  const size_t length = byte(0) < 0x80                      ? 1
-                        : byte(0) >= 0xC2 && byte(0) < 0xE0 ? 2
-                        : byte(0) >= 0xE0 && byte(0) < 0xF0 ? 3
-                        : byte(0) >= 0xF0 && byte(0) < 0xF5 ? 4
-                                                            : 0;
+  const auto byte = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
+  if (text.empty()) {
+    return 0;
+  }
+  const unsigned lead = byte(0);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
   if (length > text.size()) {
     return 0;
   }
   for (size_t at = 1; at < length; ++at) {
-    if ((byte(at) & 0xC0U) != 0x80) {
+    if ((byte(at) & 0xC0U) != 0x80U) {
       return 0;
     }
   }
-  // Longer than need be, half a surrogate pair, or beyond the last character.
-  const bool wrong =
-      length > 2 && ((byte(0) == 0xE0 && byte(1) < 0xA0) || (byte(0) == 0xED && byte(1) >= 0xA0) ||
-                     (byte(0) == 0xF0 && byte(1) < 0x90) || (byte(0) == 0xF4 && byte(1) >= 0x90));
+  // Written longer than need be, half of a pair of UTF-16, or beyond the last character.
+  const unsigned second = length > 2 ? byte(1) : 0;
+  const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+                     (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
   return wrong ? 0 : length;
 }
+
+namespace {
 
 // Takes the first character off the text; escaped where a terminal would not just show it.
 std::string take_character(std::string_view& text) {
@@ -97,45 +143,6 @@ std::string printable(std::string_view message) {
     }
   }
   return result;
-}
-
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  std::string best;
-  if (word.size() > kLongestQuote) {
-    return best;
-  }
-  size_t best_distance = SIZE_MAX;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(word, candidate);
-    const size_t allowed = std::max<size_t>(1, std::max(word.size(), candidate.size()) / 3);
-    if (distance <= allowed && distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
-
-bool matches(std::string_view pattern, std::string_view text) {
-  size_t p = 0;
-  size_t t = 0;
-  size_t star = std::string_view::npos;  // the last one, which takes in text up to `taken`
-  size_t taken = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      t = ++taken;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
 }  // namespace hidup

@@ -17,6 +17,9 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 // any character.
 bool matches(std::string_view pattern, std::string_view text);
 
+// Bytes of the UTF-8 character with which the text begins; 0: it begins with none.
+size_t utf8_length(std::string_view text);
+
 inline constexpr size_t kLongestQuote = 200;
 
 // Text from outside as a message shows it, so that it neither steers a terminal nor fills it:

@@ -62,7 +62,7 @@ std::vector<Key> cluster_keys() {
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},
       {.name = "cluster.mesh",
        .doc =
-           "The axes along which the ranks are arranged, outermost first, at most 4; the product "
+           "The axes along which the ranks are arranged, outermost first, at most 8; the product "
            "of their sizes is the number of ranks.",
        .fallback = "[{name: ranks, size: auto}]",
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.mesh; }},

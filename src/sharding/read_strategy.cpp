@@ -47,11 +47,8 @@ class StrategyReader : private StrategyFields {
     strategy_.mesh = mesh();
     const YamlNode& name = fields.at("name");
     strategy_.name = name.text;
-    if (name.kind != Kind::scalar) {
-      report(name, "name: expected a word");
-    } else if (shown(name.text) != name.text) {
-      report(name, fmt::format("name: expected at most {} characters and no control character, "
-                               "found {}",
+    if (name.kind != Kind::scalar || shown(name.text) != name.text) {
+      report(name, fmt::format("name: expected a word of at most {} characters, found {}",
                                kLongestQuote, found(name)));
     }
     strategy_.defer_gradients = read_deferred(fields.at("gradients"));

@@ -379,12 +379,12 @@ TEST(WrongDecks, RatesOfNoMachine) {
 
 TEST(WrongDecks, MeshOfManyAxes) {
   std::string axes = "{name: a0, size: 2}";
-  for (int i = 1; i < 4; ++i) {
+  for (int i = 1; i < 8; ++i) {
     axes += fmt::format(", {{name: a{}, size: 2}}", i);
   }
   EXPECT_EQ(problems_of(kModel, "cluster: {mesh: [" + axes + "]}"), "");
   EXPECT_EQ(problems_of(kModel, "cluster: {mesh: [" + axes + ", {name: b, size: 2}]}"),
-            "c.yaml:1:17: cluster.mesh: expected at most 4 axes, found 5");
+            "c.yaml:1:17: cluster.mesh: expected at most 8 axes, found 9");
 }
 
 TEST(WrongDecks, ControlCharactersAreShownEscaped) {

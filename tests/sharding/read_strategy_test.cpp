@@ -189,8 +189,7 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"size: 2", "sise: 2", "4:19: unknown key sise: did you mean size?"},
         Edit{"name: dp", "name: [dp]", "5:7: name: expected a word"},
         Edit{"name: dp", "name: \"d\\e[31mp\"",
-             "5:7: name: expected at most 200 characters and no control character, found "
-             "d\\x1b[31mp"},
+             "5:7: name: expected a word of at most 200 characters, found d\\x1b[31mp"},
         Edit{"microbatches: 1", "microbatches: 0", "6:15: microbatches: expected "},
         Edit{"microbatches: 1", "microbatches: 1.5", "6:15: microbatches: expected "},
         Edit{"microbatches: 1", "microbatches: [1]", "6:15: microbatches: expected "},
