@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
 #include "core/file.h"
 #include "cost/roofline.h"
 
@@ -16,7 +15,7 @@ std::string missing_rate(const Deck& deck, const Mesh& mesh) {
   }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     if (mesh[axis].size > 1 && !deck.cluster.mesh[axis].bandwidth) {
-      return fmt::format("cluster.mesh[{}].bandwidth (of the axis {})", axis, mesh[axis].name);
+      return fmt::format("cluster.mesh[{}].bandwidth", axis);
     }
   }
   return "";
@@ -67,17 +66,22 @@ Profile costs_without_ranks(const Deck& deck, const Mesh& mesh) {
     wanted.mesh = mesh;
     const std::string mismatch = profile_mismatch(measured->key, wanted);
     if (!mismatch.empty()) {
-      fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);
+      fail_at(deck, "cluster.profile",
+              fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
     }
   }
   std::optional<Profile> costs = costs_of(deck, mesh, measured);
   if (!costs) {
-    fail(ExitCode::usage,
-         "{} is missing: a prediction rests on it, or on cluster.profile with a file of `hidup "
-         "profile`",
-         missing_rate(deck, mesh));
+    fail_for_missing_rate(deck, mesh,
+                          "a prediction rests on it, or on cluster.profile with a file of `hidup "
+                          "profile`");
   }
   return *std::move(costs);
+}
+
+void fail_for_missing_rate(const Deck& deck, const Mesh& mesh, const std::string& reason) {
+  const std::string missing = missing_rate(deck, mesh);
+  fail_at(deck, missing, fmt::format("{} is missing: {}", missing, reason));
 }
 
 }  // namespace hidup

@@ -18,7 +18,11 @@ std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
 // The same for commands that need no ranks, with the deck's profile where that is a file.
-// Throws Error(file); Error(usage) naming the missing keys, and where the file is of another mesh.
+// Throws Error(file); Error(usage) as below, and where the file is of another mesh.
 Profile costs_without_ranks(const Deck& deck, const Mesh& mesh);
+
+// Throws Error(usage) "PLACE: KEY is missing: REASON" with the first key that costs_of() lacked.
+[[noreturn]] void fail_for_missing_rate(const Deck& deck, const Mesh& mesh,
+                                        const std::string& reason);
 
 }  // namespace hidup

@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "comm/nccl_communicator.h"
@@ -9,6 +11,7 @@
 #include "core/results.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
+#include "costs.h"
 #include "device/device.h"
 #include "planning.h"
 #include "program/lower.h"
@@ -88,9 +91,11 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
   Communicator& world = mpi.world();
   const std::string& wanted = deck.cluster.comm_backend;
   if (wanted == "nccl" && !has_nccl()) {
-    fail(ExitCode::unavailable,
-         "cluster.comm.backend is nccl, but this binary was built for {} ranks, without NCCL",
-         device_kind());
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but this binary was built for {} ranks, "
+                        "without NCCL",
+                        device_kind()),
+            ExitCode::unavailable);
   }
   std::string shared;
   if (has_nccl() && wanted != "mpi") {
@@ -102,10 +107,11 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
     shared = world.broadcast(shared_gpu(gpus));
   }
   if (wanted == "nccl" && !shared.empty()) {
-    fail(ExitCode::unavailable,
-         "cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank per GPU, or take "
-         "mpi",
-         shared);
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank "
+                        "per GPU, or take mpi",
+                        shared),
+            ExitCode::unavailable);
   }
   const bool takes_nccl = has_nccl() && wanted != "mpi" && shared.empty();
   log::info("collectives: {}", takes_nccl       ? "nccl"
@@ -149,9 +155,9 @@ namespace {
 
 LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
   if (!basis.costs) {
-    fail(ExitCode::usage,
-         "--strategy search needs times: cluster.profile, or cluster.device.flops and the "
-         "bandwidth of every axis of cluster.mesh; or name a strategy");
+    fail_for_missing_rate(deck, mesh,
+                          "--strategy search rests on it, or on cluster.profile; or name a "
+                          "strategy");
   }
   deck.cluster.device_memory = basis.memory;
   const double began = monotonic_seconds();

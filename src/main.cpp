@@ -179,7 +179,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   }
   const std::string& word = rest.front();
   const std::string hint = hidup::nearest(word.substr(0, word.find('=')), known);
-  return fmt::format("unexpected argument {}{}", word,
+  return fmt::format("unexpected argument {}{}", hidup::shown(word),
                      hint.empty() ? "" : fmt::format(": did you mean {}?", hint));
 }
 

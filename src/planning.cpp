@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/limits.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
@@ -26,9 +27,29 @@ bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos;
 }
 
+// train.microbatches, where the deck has them. Throws Error(usage) where the graph cannot.
+std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
+  const std::optional<int64_t> wanted = deck.train.microbatches;
+  const std::string obstacle = wanted.value_or(1) > 1 ? batch_obstacle(graph) : "";
+  if (!obstacle.empty()) {
+    fail_at(deck, "train.microbatches",
+            "train.microbatches: the batch of this graph cannot be split: " + obstacle);
+  }
+  return wanted ? std::optional(static_cast<int>(*wanted)) : std::nullopt;
+}
+
 // Of model.precision.
 DType element_type(const std::string& precision) {
   return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
+}
+
+// What is wrong with a graph of the deck's sizes gets the deck's place.
+Graph build_family(const Deck& deck, int64_t vocab) {
+  try {
+    return build_model(deck, vocab);
+  } catch (const Error& error) {
+    fail_at(deck, "model", error.what(), error.code());
+  }
 }
 
 }  // namespace
@@ -38,7 +59,7 @@ std::string graph_text(const Deck& deck) {
 }
 
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
-  Graph graph = deck.model.graph.empty() ? build_model(deck, vocab)
+  Graph graph = deck.model.graph.empty() ? build_family(deck, vocab)
                                          : read_graph(text, deck.model.graph, deck, vocab);
   return with_precision(std::move(graph), element_type(deck.model.precision));
 }
@@ -64,8 +85,8 @@ Subject open_subject(const std::string& model, const std::string& cluster,
   const DeckSource model_text = read_deck_file(model);
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides);
-  if (ranks && *ranks < 1) {
-    fail(ExitCode::usage, "--ranks {}: expected a number from 1", *ranks);
+  if (ranks && (*ranks < 1 || *ranks > kMaxRanks)) {
+    fail(ExitCode::usage, "--ranks {}: expected a number from 1 to {}", *ranks, kMaxRanks);
   }
   int64_t all = 1;
   for (const MeshAxis& axis : deck.cluster.mesh) {
@@ -91,14 +112,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
           ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy", kStrategyBytes),
                            name_or_file)
           : named_strategy(name_or_file, graph, mesh);
-  if (deck.train.microbatches) {
-    strategy.microbatches = static_cast<int>(*deck.train.microbatches);
-    const std::string obstacle = batch_obstacle(graph);
-    if (strategy.microbatches > 1 && !obstacle.empty()) {
-      fail(ExitCode::usage, "train.microbatches: the batch of this graph cannot be split: {}",
-           obstacle);
-    }
-  }
+  strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
   return strategy;
 }
 
@@ -110,8 +124,8 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_text_file(hints, "hints", kStrategyBytes), hints);
   }
-  if (deck.train.microbatches) {
-    options.microbatches = {static_cast<int>(*deck.train.microbatches)};
+  if (const std::optional<int> wanted = wanted_microbatches(deck, graph)) {
+    options.microbatches = {*wanted};
   }
   return search_strategy(graph, mesh, costs, options);
 }

@@ -214,12 +214,14 @@ bool is_there(const std::string& file) {
   return fs::exists(file, ignored);
 }
 
-// The text of a profile for this key. Throws Error(file) or Error(usage).
-std::string fitting(const std::string& file, const ProfileKey& key) {
+// The text of a profile for this key. Throws Error(file), or Error(usage) with the place of
+// cluster.profile in the deck.
+std::string fitting(const std::string& file, const ProfileKey& key, const Deck& deck) {
   std::string text = read_profile_file(file);
   const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
   if (!mismatch.empty()) {
-    fail(ExitCode::usage, "cluster.profile: {} does not fit: {}", file, mismatch);
+    fail_at(deck, "cluster.profile",
+            fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
   }
   return text;
 }
@@ -227,7 +229,7 @@ std::string fitting(const std::string& file, const ProfileKey& key) {
 // The same of a file that this program keeps for itself: empty where it is of no use.
 std::string kept(const std::string& file, const ProfileKey& key) {
   try {
-    std::string text = fitting(file, key);
+    std::string text = fitting(file, key, Deck{});
     const std::string wrong = implausible_number(parse_profile(text, file));
     if (!wrong.empty()) {
       fail(ExitCode::file, "{} has {}", file, wrong);
@@ -311,7 +313,7 @@ Profile named_profile(const ProfileSubject& subject, const ProfileKey& key) {
   std::string text;
   collectively(subject.world, [&] {
     if (subject.world.rank() == 0) {
-      text = fitting(file, key);
+      text = fitting(file, key, subject.deck);
     }
   });
   Profile profile = parse_profile(subject.world.broadcast(text), file);

@@ -18,6 +18,7 @@
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/room.h"
+#include "core/text.h"
 
 namespace hidup {
 namespace {
@@ -110,7 +111,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
   check_mpi(MPI_Get_processor_name(name, &length), "MPI_Get_processor_name");
-  host_.assign(name, static_cast<size_t>(length));
+  host_ = shown(std::string_view(name, static_cast<size_t>(length)));
   world_ = make_mpi_communicator(MPI_COMM_WORLD);
   log::set_rank(world_->rank(), world_->size(), host_);
   find_neighbours();

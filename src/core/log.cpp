@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "core/text.h"
+
 namespace hidup::log {
 namespace {
 
@@ -27,7 +29,7 @@ bool is_rank_zero() {
 
 void write_line(std::string_view level, std::string_view message) {
   // One write call per line, so that lines of several ranks do not mix.
-  const std::string line = fmt::format("hidup: {}{}\n", level, message);
+  const std::string line = fmt::format("hidup: {}{}\n", level, printable(message));
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -1,5 +1,7 @@
 #include "core/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <vector>
@@ -31,6 +33,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
   std::string best;
+  if (word.size() > kLongestQuote) {
+    return best;
+  }
   size_t best_distance = SIZE_MAX;
   for (const std::string& candidate : candidates) {
     const size_t distance = edit_distance(word, candidate);
@@ -70,6 +75,81 @@ std::string lower_case_start(std::string text) {
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
   }
   return text;
+}
+
+size_t utf8_length(std::string_view text) {
+  const auto byte = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
+  if (text.empty()) {
+    return 0;
+  }
+  const unsigned lead = byte(0);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
+  if (length > text.size()) {
+    return 0;
+  }
+  for (size_t at = 1; at < length; ++at) {
+    if ((byte(at) & 0xC0U) != 0x80U) {
+      return 0;
+    }
+  }
+  // Written longer than need be, half of a pair of UTF-16, or beyond the last character.
+  const unsigned second = length > 2 ? byte(1) : 0;
+  const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+                     (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
+  return wrong ? 0 : length;
+}
+
+namespace {
+
+// Takes the first character off the text; escaped where a terminal would not just show it.
+std::string take_character(std::string_view& text) {
+  const size_t length = utf8_length(text);
+  const std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+  text.remove_prefix(character.size());
+  const auto first = static_cast<unsigned char>(character[0]);
+  const bool control = first < 0x20 || first == 0x7F ||
+                       (first == 0xC2 && static_cast<unsigned char>(character.back()) < 0xA0);
+  if (length > 0 && !control) {
+    return std::string(character);
+  }
+  if (character == "\n" || character == "\t" || character == "\r") {
+    return character == "\n" ? "\\n" : character == "\t" ? "\\t" : "\\r";
+  }
+  std::string escaped;
+  for (const char c : character) {
+    escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return escaped;
+}
+
+}  // namespace
+
+std::string shown(std::string_view text, size_t most) {
+  std::string result;
+  for (size_t count = 0; !text.empty(); ++count) {
+    if (count == most) {
+      return result + "...";
+    }
+    result += take_character(text);
+  }
+  return result;
+}
+
+std::string printable(std::string_view message) {
+  std::string result;
+  while (!message.empty()) {
+    if (message.front() == '\n') {
+      result += '\n';
+      message.remove_prefix(1);
+    } else {
+      result += take_character(message);
+    }
+  }
+  return result;
 }
 
 }  // namespace hidup

@@ -1,6 +1,7 @@
 // Small helpers for words and text.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +19,18 @@ bool matches(std::string_view pattern, std::string_view text);
 
 // The system's texts begin with a capital, messages here do not.
 std::string lower_case_start(std::string text);
+
+// Bytes of the UTF-8 character with which the text begins; 0: it begins with none.
+size_t utf8_length(std::string_view text);
+
+inline constexpr size_t kLongestQuote = 200;
+
+// Text from outside as a message shows it, so that it neither steers a terminal nor fills it:
+// control characters, and bytes that are no UTF-8, as \n, \x1b; cut after `most` characters.
+std::string shown(std::string_view text, size_t most = kLongestQuote);
+
+// The same for a message of several lines: they stay, and nothing is cut.
+std::string printable(std::string_view message);
 
 // FNV-1a, 64 bits: the hash that names graphs, strategies and random streams.
 constexpr uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL) {

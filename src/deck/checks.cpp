@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/limits.h"
+#include "core/text.h"
 
 namespace hidup {
 namespace {
@@ -93,33 +95,44 @@ void check_schedule(const TrainDeck& train, const DeckChecks& checks) {
   }
 }
 
+void check_microbatches(const TrainDeck& train, const DeckChecks& checks) {
+  constexpr Name kName = "train.microbatches";
+  if (usable(checks, kName, "train.batch") && train.microbatches.value_or(1) > train.batch) {
+    checks.report(kName, fmt::format("{} {} is more than train.batch {}: a part has a sequence at "
+                                     "least",
+                                     kName, *train.microbatches, train.batch));
+  }
+}
+
 struct Factor {
   Name key;
   int64_t value;
 };
 
-// Reports, at the largest factor, a product whose bytes a 64-bit integer cannot count.
-void check_product(const std::vector<Factor>& factors, const DeckChecks& checks) {
-  constexpr double kMost = 0x1p60;  // elements of 4 bytes, with a bit to spare
+// Whether the product is too large, which it reports at its largest factor.
+bool report_if_too_large(const std::vector<Factor>& factors, const DeckChecks& checks) {
   double product = 1.0;
   std::vector<Name> names;
   std::vector<int64_t> values;
   for (const Factor& factor : factors) {
     if (!checks.usable(factor.key)) {
-      return;
+      return false;
     }
     product *= static_cast<double>(factor.value);
     names.push_back(factor.key);
     values.push_back(factor.value);
   }
-  if (product > kMost) {
-    const auto largest = std::max_element(values.begin(), values.end());
-    checks.report(names[static_cast<size_t>(largest - values.begin())],
-                  fmt::format("{} = {} = {:.3g}, more than 2^60 = {:.3g}", fmt::join(names, " x "),
-                              fmt::join(values, " x "), product, kMost));
+  if (product <= kMaxElements) {
+    return false;
   }
+  const auto largest = std::max_element(values.begin(), values.end());
+  checks.report(names[static_cast<size_t>(largest - values.begin())],
+                fmt::format("{} = {} = {:.3g}, more than 2^56 = {:.3g}", fmt::join(names, " x "),
+                            fmt::join(values, " x "), product, kMaxElements));
+  return true;
 }
 
+// Products that 64 bits must count; the graph checks the sum of all its tensors.
 void check_sizes(const Deck& deck, const DeckChecks& checks) {
   const Factor layers{"model.layers", deck.model.layers};
   const Factor hidden{"model.hidden", deck.model.hidden};
@@ -130,16 +143,23 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
   const Factor batch{"train.batch", deck.train.batch};
   const Factor steps{"train.steps", deck.train.steps};
   const Factor experts{"model.moe.experts", deck.model.moe.experts};
-  check_product({batch, sequence, hidden}, checks);
-  check_product({batch, sequence, ffn}, checks);
-  check_product({batch, sequence, vocab}, checks);
-  check_product({batch, heads, sequence, sequence}, checks);
-  check_product({steps, batch, sequence}, checks);
-  check_product({layers, hidden, ffn}, checks);
-  // An expert has as many slots as a sequence has tokens, at most.
-  check_product({batch, experts, sequence, hidden}, checks);
-  check_product({batch, experts, sequence, ffn}, checks);
-  check_product({layers, experts, hidden, ffn}, checks);
+  const std::vector<std::vector<Factor>> products = {
+      {batch, heads, sequence, sequence},
+      {batch, sequence, hidden},
+      {batch, sequence, ffn},
+      {batch, sequence, vocab},
+      {steps, batch, sequence},
+      {layers, hidden, ffn},
+      // An expert has as many slots as a sequence has tokens, at most.
+      {batch, experts, sequence, hidden},
+      {batch, experts, sequence, ffn},
+      {layers, experts, hidden, ffn},
+  };
+  for (const std::vector<Factor>& product : products) {
+    if (report_if_too_large(product, checks)) {
+      return;  // the others would mostly repeat it
+    }
+  }
 }
 
 bool is_identifier(std::string_view text) {
@@ -151,6 +171,7 @@ bool is_identifier(std::string_view text) {
 }
 
 void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  constexpr size_t kLongestName = 40;
   for (size_t i = 0; i < mesh.size(); ++i) {
     const std::string key = fmt::format("cluster.mesh[{}].name", i);
     const std::string& name = mesh[i].name;
@@ -160,12 +181,15 @@ void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& check
     if (!is_identifier(name)) {
       checks.report(key, fmt::format("axis name \"{}\": expected letters, digits, _ and -, first "
                                      "a letter",
-                                     name));
+                                     shown(name)));
+    } else if (name.size() > kLongestName) {
+      checks.report(key, fmt::format("axis name \"{}\": expected at most {} characters, found {}",
+                                     shown(name), kLongestName, name.size()));
     }
     const bool taken = std::any_of(mesh.begin(), mesh.begin() + static_cast<std::ptrdiff_t>(i),
                                    [&](const MeshAxis& before) { return before.name == name; });
     if (taken) {
-      checks.report(key, fmt::format("two axes are named {}", name));
+      checks.report(key, fmt::format("two axes are named {}", shown(name)));
     }
   }
 }
@@ -182,7 +206,6 @@ std::string describe_mesh(const std::vector<MeshAxis>& mesh) {
 }
 
 void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
-  constexpr int64_t kMostRanks = 2147483647;  // MPI counts ranks with an int
   const MeshAxis* auto_axis = nullptr;
   int64_t ranks = 1;
   for (size_t i = 0; i < mesh.size(); ++i) {
@@ -198,9 +221,9 @@ void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& check
       checks.report(key, fmt::format("the axes {} and {} both have the size auto: only one may",
                                      auto_axis->name, mesh[i].name));
     }
-    if (ranks > kMostRanks) {
+    if (ranks > kMaxRanks) {
       checks.report(key, fmt::format("cluster.mesh: {} = {} ranks, more than {}",
-                                     describe_mesh(mesh), ranks, kMostRanks));
+                                     describe_mesh(mesh), ranks, kMaxRanks));
       return;
     }
   }
@@ -226,6 +249,7 @@ void check_relations(const Deck& deck, const DeckChecks& checks) {
   check_moe(deck.model, checks);
   check_data(deck, checks);
   check_schedule(deck.train, checks);
+  check_microbatches(deck.train, checks);
   check_sizes(deck, checks);
   check_mesh(deck.cluster, checks);
 }
@@ -240,13 +264,15 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
     has_auto = has_auto || !axis.size;
   }
   if (has_auto && ranks % known != 0) {
-    fail(ExitCode::usage, "cluster.mesh: {}, but {} ranks are not a multiple of {}",
-         describe_mesh(axes), ranks, known);
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}, but {} ranks are not a multiple of {}",
+                        describe_mesh(axes), ranks, known));
   }
   if (!has_auto && ranks != known) {
     const std::string product = axes.size() > 1 ? fmt::format(" = {}", known) : "";
-    fail(ExitCode::usage, "cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes),
-         product, ranks);
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes), product,
+                        ranks));
   }
   std::vector<int64_t> sizes(axes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {

@@ -5,7 +5,14 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kPiB = 1024.0 * 1024.0 * 1024.0 * kMiB;
-constexpr double kHour = 3600.0;
+constexpr double kMinute = 60.0;
+constexpr double kHour = 60.0 * kMinute;
+
+// Rates from those of a microcontroller to those of a whole computing centre: with others, times
+// are no longer numbers that can be compared.
+constexpr Range kFlopRates = {1e6, 1e18};         // flop/s
+constexpr Range kMemoryBandwidths = {1e5, 1e15};  // bytes/s
+constexpr Range kLinkBandwidths = {1e3, 1e15};    // bytes/s
 
 }  // namespace
 
@@ -35,14 +42,14 @@ std::vector<Key> cluster_keys() {
            "Floating-point rate of a rank in the format that `model.precision` names. Predictions "
            "without a profile rest on it; auto: not known.",
        .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
+       .range = kFlopRates,
        .unit = Unit::flops,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_flops; }},
       {.name = "cluster.device.memory_bandwidth",
        .doc = "Bandwidth of a rank's memory, for predictions without a profile. auto: a byte for "
               "every 16 flops of `cluster.device.flops`.",
        .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
+       .range = kMemoryBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.memory_bandwidth; }},
       {.name = "cluster.device.graph",
@@ -54,12 +61,13 @@ std::vector<Key> cluster_keys() {
        .choices = {"auto", "off"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},
       {.name = "cluster.mesh",
-       .doc = "The axes along which the ranks are arranged, outermost first; the product of "
-              "their sizes is the number of ranks.",
+       .doc =
+           "The axes along which the ranks are arranged, outermost first, at most 8; the product "
+           "of their sizes is the number of ranks.",
        .fallback = "[{name: ranks, size: auto}]",
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.mesh; }},
       {.name = "cluster.mesh[].name",
-       .doc = "Name of the axis: letters, digits, _ and -, first a letter.",
+       .doc = "Name of the axis: letters, digits, _ and -, first a letter, at most 40.",
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].name; }},
       {.name = "cluster.mesh[].size",
        .doc = "Ranks along the axis. auto, on one axis only: what the other axes leave.",
@@ -69,14 +77,14 @@ std::vector<Key> cluster_keys() {
        .doc = "Bandwidth of a rank's link along the axis, per direction. Predictions without a "
               "profile rest on it; auto: not known.",
        .fallback = "auto",
-       .range = {.min = 0, .above_min = true},
+       .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].bandwidth; }},
       {.name = "cluster.mesh[].latency",
        .doc = "Time of an empty message along the axis, for predictions without a profile. auto: "
               "none.",
        .fallback = "auto",
-       .range = {0, kHour},
+       .range = {0, kMinute},
        .unit = Unit::seconds,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
       {.name = "cluster.comm.backend",

@@ -6,10 +6,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "core/check.h"
 
 namespace hidup {
 
@@ -92,14 +96,29 @@ struct ClusterDeck {
   std::string cost_model;                  // measured, published
 };
 
+enum class DeckFile { model, cluster };
+
+// Where values stand: "FILE:LINE:COLUMN", or "--set key=value" of an override.
+struct DeckPlaces {
+  std::map<std::string, std::string> given;  // keys, and the groups and items that hold them
+  std::map<DeckFile, std::string> decks;     // the start of a deck, or its first override
+};
+
 struct Deck {
   ModelDeck model;
   DataDeck data;
   TrainDeck train;
   ClusterDeck cluster;
+  DeckPlaces places;  // empty in a deck that was not parsed
 };
 
-enum class DeckFile { model, cluster };
+// The place of the key's value, else of the closest group that is given, else of its deck; empty
+// where there is none of them. For what turns out to be wrong only after parsing.
+std::string place_of(const Deck& deck, std::string_view key);
+
+// Throws an Error "PLACE: message" with the place of that key's value.
+[[noreturn]] void fail_at(const Deck& deck, std::string_view key, const std::string& message,
+                          ExitCode code = ExitCode::usage);
 
 // The text of a deck and where it comes from.
 struct DeckSource {
@@ -120,7 +139,7 @@ Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
                  std::span<const std::string> overrides);
 
 // The sizes of the mesh's axes for this many ranks, outermost first.
-// Throws Error(usage) where no size of the auto axis makes them fit.
+// Throws Error(usage) with the mesh's place where no size of the auto axis makes them fit.
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 
 // All keys of one deck file that have a place in this deck, with their values: a deck

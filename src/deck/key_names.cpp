@@ -1,6 +1,7 @@
 #include "deck/key_names.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -78,6 +79,22 @@ std::string similar_name(std::string_view name) {
   }
   const std::string close = nearest(last, children_of(record_name(group)));
   return close.empty() || group.empty() ? close : fmt::format("{}.{}", group, close);
+}
+
+std::string explain_unknown(std::string_view name) {
+  if (is_group(name)) {
+    return fmt::format("{} is not a key but a group of them: {}", name,
+                       fmt::join(children_of(name), ", "));
+  }
+  for (const Key& key : keys()) {
+    if (key.name != name && belongs_to(name, key.name) && is_group(key.name + "[]")) {
+      return fmt::format("{} is a list: set all of it, as in {}={}", key.name, key.name,
+                         key.fallback);
+    }
+  }
+  const std::string meant = similar_name(name);
+  return fmt::format("unknown key {}{}", shown(name),
+                     meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
 }
 
 }  // namespace hidup

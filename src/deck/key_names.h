@@ -32,4 +32,7 @@ std::vector<std::string> children_of(std::string_view group);
 // The key or group that an unknown name may stand for, or "".
 std::string similar_name(std::string_view name);
 
+// What is wrong with a name that is no key as a whole, in an override.
+std::string explain_unknown(std::string_view name);
+
 }  // namespace hidup

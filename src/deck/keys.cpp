@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/limits.h"
 #include "deck/cluster_keys.h"
 
 namespace hidup {
@@ -12,6 +13,11 @@ constexpr double kTiB = 1024.0 * 1024.0 * 1024.0 * kKiB;
 
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;
+
+// What the optimizer computes in single precision: smaller numbers are 0 there, and a slower decay
+// is none.
+constexpr double kLeast = 1e-30;
+constexpr double kSlowestDecay = 0.999999;
 
 constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.model.graph.empty(); },
                                 "is given by the graph of model.graph: remove it"};
@@ -71,7 +77,7 @@ std::vector<Key> model_keys() {
       {.name = "model.dropout",
        .doc = "Probability that dropout zeroes an element.",
        .fallback = "0",
-       .range = {.min = 0, .max = 1, .below_max = true},
+       .range = {.min = kMinDropout, .max = kMaxDropout, .or_zero = true},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.dropout; }},
       {.name = "model.precision",
@@ -158,9 +164,11 @@ std::vector<Key> train_keys() {
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.steps; }},
       {.name = "train.microbatches",
        .doc = "Parts of the batch, one of which computes while another communicates; gradients are "
-              "those of the whole batch. auto: what the strategy says.",
+              "those of the whole batch. At most `train.batch`, and few: two can hide each other's "
+              "messages, and the time to plan a step grows faster than their number. auto: what "
+              "the strategy says.",
        .fallback = "auto",
-       .range = {1, 10000},
+       .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.microbatches; }},
       {.name = "train.seed",
        .doc = "Parameters, dropout and the order of the data follow from it, on any number "
@@ -170,7 +178,7 @@ std::vector<Key> train_keys() {
       {.name = "train.lr",
        .doc = "Learning rate after the warmup.",
        .fallback = "1e-3",
-       .range = {.min = 0, .max = 1000, .above_min = true},
+       .range = {kLeast, 1000},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.lr; }},
       {.name = "train.schedule",
        .doc = "How the learning rate falls from the end of the warmup to the last step.",
@@ -196,17 +204,17 @@ std::vector<Key> train_keys() {
       {.name = "train.beta1",
        .doc = "Decay of the mean of the gradients.",
        .fallback = "0.9",
-       .range = {.min = 0, .max = 1, .below_max = true},
+       .range = {0, kSlowestDecay},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.beta1; }},
       {.name = "train.beta2",
        .doc = "Decay of the mean of the squared gradients.",
        .fallback = "0.999",
-       .range = {.min = 0, .max = 1, .below_max = true},
+       .range = {0, kSlowestDecay},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.beta2; }},
       {.name = "train.epsilon",
        .doc = "Added to the root of the mean squared gradient before dividing by it.",
        .fallback = "1e-8",
-       .range = {.min = 0, .max = 1, .above_min = true},
+       .range = {kLeast, 1},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.epsilon; }},
       {.name = "train.weight_decay",
        .doc = "Weight decay. adam adds it times the parameter to the gradient; adamw shrinks "
@@ -215,10 +223,10 @@ std::vector<Key> train_keys() {
        .range = {0, 1000},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.weight_decay; }},
       {.name = "train.clip_norm",
-       .doc = "Gradients whose norm over all parameters is larger are scaled down to it. "
-              "0: off.",
+       .doc = "Gradients whose norm over all parameters is larger are multiplied by clip_norm / "
+              "(norm + 1e-6), as PyTorch does. 0: off.",
        .fallback = "0",
-       .range = {0, 1e30},
+       .range = {.min = 1e-10, .max = 1e18, .or_zero = true},  // the square is a float, too
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.clip_norm; }},
       {.name = "train.bucket",
        .doc = "Gradients are reduced over the ranks in buckets of about this size.",

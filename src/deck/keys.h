@@ -29,6 +29,7 @@ struct Range {
   double max = std::numeric_limits<double>::infinity();
   bool above_min = false;  // min itself is not allowed
   bool below_max = false;  // max itself is not allowed
+  bool or_zero = false;    // 0 is allowed too, and switches something off
 };
 
 // What a key depends on. Where it does not hold, the key has no place in the deck: it

@@ -4,14 +4,16 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/limits.h"
+#include "core/text.h"
 #include "deck/checks.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
+#include "deck/places.h"
 #include "deck/values.h"
 #include "yaml/problems.h"
 #include "yaml/yaml_tree.h"
@@ -32,13 +34,13 @@ class DeckReader {
       }
     }
     check(problems_.empty(), "a default of the decks is not a legal value of its key");
-    given_.clear();
+    places_.take_all_back();
   }
 
   void read_deck(const DeckSource& source, DeckFile file) {
     source_ = problems_.add_source(source.name);
     folder_ = source.folder;
-    origins_[file] = {source_, 1, 1};
+    places_.start_deck(file, {source_, 1, 1});
     const YamlNode root = parse(source.text);
     if (root.kind == YamlNode::Kind::refused) {
       refuse_sections(file);
@@ -64,34 +66,35 @@ class DeckReader {
     const std::string name = assignment.substr(0, equals);
     const Key* key = find_key(name);
     if (key == nullptr || name.find('[') != std::string::npos) {
-      return report(here(), unknown_override(name));
+      return report(here(), explain_unknown(name));
     }
-    origins_.try_emplace(file_of(section_of(name)).value(), here());
+    places_.start_override(file_of(section_of(name)).value(), here());
     const YamlNode value = parse(assignment.substr(equals + 1));
     if (value.kind != YamlNode::Kind::refused) {
       read_value(*key, name, value, 0, here());
     } else {
-      refused_.insert(name);
+      places_.refuse(name);
     }
   }
 
   Deck finish() {
-    for (const auto& [file, origin] : origins_) {
+    for (const auto& [file, origin] : places_.decks()) {
       if (origin.line > 0) {  // a deck: overrides alone need not be complete
         report_missing(file);
         report_misplaced(file);
       }
     }
     for (const Key& key : keys()) {
-      if (key.derived != nullptr && !given_.contains(key.name)) {
+      if (key.derived != nullptr && !places_.is_given(key.name)) {
         *std::get<int64_t*>(key.slot(deck_, 0)) = key.derived(deck_);
       }
     }
     check_relations(deck_, {[this](std::string_view name) { return usable(name); },
                             [this](std::string_view name, const std::string& message) {
-                              report(where(name), message);
+                              report(places_.where(name), message);
                             }});
     problems_.throw_if_any();
+    deck_.places = places_.describe(problems_);
     return deck_;
   }
 
@@ -108,7 +111,7 @@ class DeckReader {
 
   // The key's value cannot be judged any more, because something is wrong with it.
   void refuse(const std::string& name, const Position& position, const std::string& message) {
-    refused_.insert(name);
+    places_.refuse(name);
     report(position, message);
   }
 
@@ -136,7 +139,7 @@ class DeckReader {
 
   void refuse_sections(DeckFile file) {
     for (const std::string& section : section_names(file)) {
-      refused_.insert(section);
+      places_.refuse(section);
     }
   }
 
@@ -153,7 +156,8 @@ class DeckReader {
         }
         continue;
       }
-      const std::string name = group.empty() ? word.text : group + "." + word.text;
+      const std::string last = shown(word.text);
+      const std::string name = group.empty() ? last : group + "." + last;
       const auto [first, is_new] = lines.emplace(word.text, word.line);
       if (!is_new) {
         refuse(name, position,
@@ -183,7 +187,7 @@ class DeckReader {
     } else if (!is_group(record)) {
       report_unknown_key(name, position_of(word));
     } else if (value.kind == YamlNode::Kind::map) {
-      given_[name] = position_of(word);
+      places_.give(name, position_of(word));
       read_map(value, name, item);
     } else if (value.kind != YamlNode::Kind::refused) {
       refuse(name, position,
@@ -194,13 +198,11 @@ class DeckReader {
   // Reads the value of a key. `name` is the key's with the index of the item.
   void read_value(const Key& key, const std::string& name, const YamlNode& value, size_t item,
                   const Position& position) {
-    // A later source starts afresh: nothing that was wrong with an earlier value holds.
-    std::erase_if(refused_, [&](const std::string& old) { return belongs_to(old, name); });
-    std::erase_if(given_, [&](const auto& old) { return belongs_to(old.first, name); });
-    given_[name] = position;
+    places_.forget(name);
+    places_.give(name, position);
     const Slot slot = key.slot(deck_, item);
     if (value.kind == YamlNode::Kind::refused) {
-      refused_.insert(name);
+      places_.refuse(name);
     } else if (key.is_path) {
       read_path(key, name, value, *std::get<std::string*>(slot), position);
     } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
@@ -241,7 +243,7 @@ class DeckReader {
     for (const YamlNode& item : value.kind == YamlNode::Kind::list ? value.values : single) {
       std::string path;
       read_scalar_at(key, name, item, &path,
-                     item.kind == YamlNode::Kind::null ? given_.at(name) : position_of(item));
+                     item.kind == YamlNode::Kind::null ? places_.where(name) : position_of(item));
       paths.push_back((fs::path(folder_) / path).lexically_normal());
     }
   }
@@ -253,6 +255,11 @@ class DeckReader {
       return refuse(
           name, position,
           fmt::format("{}: expected {}, found {}", name, allowed_values(key), describe(value)));
+    }
+    if (value.values.size() > kMaxAxes) {
+      return refuse(name, position,
+                    fmt::format("{}: expected at most {} axes, found {}", name, kMaxAxes,
+                                value.values.size()));
     }
     axes.resize(value.values.size());
     for (size_t i = 0; i < axes.size(); ++i) {
@@ -267,16 +274,16 @@ class DeckReader {
         read_default(key, name + "." + key.name.substr(record.size()), item);
       }
     }
-    given_[name] = position_of(axis);
+    places_.give(name, position_of(axis));
     if (axis.kind == YamlNode::Kind::map) {
       read_map(axis, name, item);
       report_missing_in_item(name);
     } else if (axis.kind != YamlNode::Kind::refused) {
-      refuse(name, given_[name],
+      refuse(name, position_of(axis),
              fmt::format("{}: expected the keys {}, found {}", name,
                          fmt::join(children_of(record_name(name)), ", "), describe(axis)));
     } else {
-      refused_.insert(name);
+      places_.refuse(name);
     }
   }
 
@@ -287,7 +294,7 @@ class DeckReader {
     std::vector<YamlProblem> malformed;
     const YamlNode value = parse_yaml(key.fallback, malformed);
     read_value(key, name, value, item, here());
-    given_.erase(name);
+    places_.take_back(name);
   }
 
   void report_unknown_key(const std::string& name, const Position& position) {
@@ -296,8 +303,8 @@ class DeckReader {
     }
     const std::string group(parent_of(name));
     const std::string meant = similar_name(name);
-    if (!meant.empty() && !given_.contains(meant)) {
-      refused_.insert(meant);  // who misspells a key has not left it out
+    if (!meant.empty() && !places_.is_given(meant)) {
+      places_.refuse(meant);  // who misspells a key has not left it out
     }
     const std::string hint =
         meant.empty() ? fmt::format("the {} here are {}", group.empty() ? "sections" : "keys",
@@ -307,40 +314,20 @@ class DeckReader {
            fmt::format("unknown {} {}: {}", group.empty() ? "section" : "key", name, hint));
   }
 
-  std::string unknown_override(const std::string& name) const {
-    if (is_group(name)) {
-      return fmt::format("{} is not a key but a group of them: {}", name,
-                         fmt::join(children_of(name), ", "));
-    }
-    for (const Key& key : keys()) {
-      if (key.name != name && belongs_to(name, key.name) && is_group(key.name + "[]")) {
-        return fmt::format("{} is a list: set all of it, as in {}={}", key.name, key.name,
-                           key.fallback);
-      }
-    }
-    const std::string meant = similar_name(name);
-    return fmt::format("unknown key {}{}", name,
-                       meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
-  }
-
-  bool is_refused(std::string_view name) const {
-    return std::any_of(refused_.begin(), refused_.end(),
-                       [&](const std::string& refused) { return belongs_to(name, refused); });
-  }
-
   // The value is set, by the deck, an override or a default, nothing is wrong with it, and
   // the key has a place in the deck.
   bool usable(std::string_view name) const {
     const Key* key = find_key(record_name(name));
     check(key != nullptr, "no key {}", name);
-    const bool has_deck = origins_.contains(file_of(section_of(name)).value());
-    const bool has_value = !key->fallback.empty() || given_.contains(std::string(name));
-    return has_deck && has_value && !is_refused(name) && has_place(*key);
+    const bool has_deck = places_.has_deck(file_of(section_of(name)).value());
+    const bool has_value = !key->fallback.empty() || places_.is_given(std::string(name));
+    return has_deck && has_value && !places_.is_refused(name) && has_place(*key);
   }
 
   bool has_place(const Key& key) const {
-    return std::all_of(key.conditions.begin(), key.conditions.end(),
-                       [&](const Condition& on) { return !is_refused(on.key) && on.holds(deck_); });
+    return std::all_of(key.conditions.begin(), key.conditions.end(), [&](const Condition& on) {
+      return !places_.is_refused(on.key) && on.holds(deck_);
+    });
   }
 
   // What is given although a condition of the key does not hold. Who tried to meet the
@@ -348,28 +335,18 @@ class DeckReader {
   void report_misplaced(DeckFile file) {
     for (const Key& key : keys()) {
       const Condition* failed = failed_condition(key, deck_);
-      if (file_of(section_of(key.name)) == file && given_.contains(key.name) && failed != nullptr &&
-          !is_refused(failed->key)) {
-        report(given_.at(key.name), fmt::format("{} {}", key.name, failed->otherwise));
+      if (file_of(section_of(key.name)) == file && places_.is_given(key.name) &&
+          failed != nullptr && !places_.is_refused(failed->key)) {
+        report(places_.where(key.name), fmt::format("{} {}", key.name, failed->otherwise));
       }
     }
-  }
-
-  // Where the value stands, else what it belongs to.
-  Position where(std::string_view name) const {
-    for (std::string_view at = name; !at.empty(); at = parent_of(at)) {
-      if (const auto found = given_.find(std::string(at)); found != given_.end()) {
-        return found->second;
-      }
-    }
-    return origins_.at(file_of(section_of(name)).value());
   }
 
   void report_missing(DeckFile file) {
     for (const Key& key : keys()) {
       const bool required = key.fallback.empty() && !is_of_item(key.name);
-      if (required && file_of(section_of(key.name)) == file && !given_.contains(key.name) &&
-          !is_refused(key.name) && has_place(key)) {
+      if (required && file_of(section_of(key.name)) == file && !places_.is_given(key.name) &&
+          !places_.is_refused(key.name) && has_place(key)) {
         report_missing_key(key, key.name);
       }
     }
@@ -379,15 +356,16 @@ class DeckReader {
     const std::string record = record_name(item) + ".";
     for (const Key& key : keys()) {
       const std::string name = item + "." + std::string(last_part(key.name));
-      if (key.name.starts_with(record) && key.fallback.empty() && !given_.contains(name) &&
-          !is_refused(name)) {
+      if (key.name.starts_with(record) && key.fallback.empty() && !places_.is_given(name) &&
+          !places_.is_refused(name)) {
         report_missing_key(key, name);
       }
     }
   }
 
   void report_missing_key(const Key& key, const std::string& name) {
-    report(where(name), fmt::format("{} is missing: expected {}", name, allowed_values(key)));
+    report(places_.where(name),
+           fmt::format("{} is missing: expected {}", name, allowed_values(key)));
   }
 
   Deck deck_;
@@ -395,9 +373,7 @@ class DeckReader {
   size_t source_ = 0;  // being read
   fs::path folder_;    // of the source being read
   bool is_override_ = false;
-  std::map<DeckFile, Position> origins_;   // of each deck, or of its first override
-  std::map<std::string, Position> given_;  // where each value that was given stands
-  std::set<std::string> refused_;          // keys and groups that something is wrong with
+  KeyPlaces places_;
 };
 
 }  // namespace

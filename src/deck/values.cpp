@@ -89,21 +89,25 @@ std::string format_number(double value, const Key& key, bool integer) {
   return integer ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{}", value);
 }
 
-// "from 1 to 64", "from 0 to below 1", "above 0 and at most 1", "at least 0"
+// "from 1 to 64", "from 0 to below 1", "above 0 and at most 1", "at least 0", "0 or from 1 to 2"
 std::string describe_range(const Key& key, bool integer) {
   const Range& range = key.range;
+  const std::string zero = range.or_zero ? "0 or " : "";
   const std::string min = format_number(range.min, key, integer);
   if (std::isinf(range.max)) {
-    return (range.above_min ? "above " : "at least ") + min;
+    return zero + (range.above_min ? "above " : "at least ") + min;
   }
   const std::string max = format_number(range.max, key, integer);
   const std::string_view below = range.below_max ? "below " : "";
-  return range.above_min
-             ? fmt::format("above {} and {}{}", min, below.empty() ? "at most " : below, max)
-             : fmt::format("from {} to {}{}", min, below, max);
+  return zero + (range.above_min ? fmt::format("above {} and {}{}", min,
+                                               below.empty() ? "at most " : below, max)
+                                 : fmt::format("from {} to {}{}", min, below, max));
 }
 
 bool in_range(double value, const Range& range) {
+  if (range.or_zero && value == 0.0) {
+    return true;
+  }
   const bool above = range.above_min ? value > range.min : value >= range.min;
   const bool below = range.below_max ? value < range.max : value <= range.max;
   return above && below;
@@ -124,15 +128,16 @@ std::pair<Number, std::errc> parse_whole(std::string_view text) {
   return {number, error};
 }
 
-int64_t read_integer(const Key& key, const YamlNode& node) {
-  const auto [number, error] = parse_whole<int64_t>(node.text);
+template <typename Number>
+Number read_integer(const Key& key, const YamlNode& node) {
+  const auto [number, error] = parse_whole<Number>(node.text);
   if (error == std::errc::result_out_of_range) {
     refuse(key, node, ", which does not fit into 64 bits");
   }
   if (error != std::errc()) {
     const auto [real, real_error] = parse_whole<double>(node.text);
-    const bool whole =
-        real_error == std::errc() && real == std::rint(real) && std::abs(real) < 1e15;
+    const bool whole = real_error == std::errc() && real == std::rint(real) &&
+                       std::abs(real) < 1e15 && in_range(real, key.range);
     refuse(key, node, whole ? fmt::format(": write {}", static_cast<int64_t>(real)) : "");
   }
   const bool leading_zero = node.text.size() > 1 && node.text.starts_with('0');
@@ -181,7 +186,7 @@ Number read_number(const Key& key, const YamlNode& node) {
     refuse(key, node, ": a number has no quotes");
   }
   if constexpr (std::is_integral_v<Number>) {
-    return static_cast<Number>(read_integer(key, node));
+    return read_integer<Number>(key, node);
   } else {
     return read_real(key, node);
   }
@@ -250,7 +255,7 @@ std::string allowed_values(const Key& key) {
   const bool integer = is_integer(slot);
   const std::string range = describe_range(key, integer);
   const std::string_view separator =
-      key.unit == Unit::none && !std::isinf(key.range.max) ? " " : ", ";
+      key.unit == Unit::none && !std::isinf(key.range.max) && !key.range.or_zero ? " " : ", ";
   const std::string_view type =
       key.unit != Unit::none ? describe(key.unit) : (integer ? "an integer" : "a number");
   return fmt::format("{}{}{}{}", type, separator, range, takes_auto(slot) ? ", or auto" : "");
@@ -269,12 +274,8 @@ std::string describe(const YamlNode& node) {
     case YamlNode::Kind::refused:
       break;
   }
-  std::string text = node.text.substr(0, kLongest);
-  std::replace_if(text.begin(), text.end(), is_control, ' ');
-  if (node.text.size() > kLongest) {
-    text += "...";
-  }
-  return node.quoted ? quote(text) : text;
+  const std::string text = shown(node.text, kLongest);
+  return node.quoted ? fmt::format("\"{}\"", text) : text;
 }
 
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot) {

@@ -3,15 +3,30 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/check.h"
+#include "core/limits.h"
+#include "core/region.h"
 #include "graph/operation.h"
 
 namespace hidup {
 
 TensorId Graph::add_tensor(Tensor tensor) {
   const auto id = static_cast<TensorId>(tensors_.size());
+  if (tensor.shape.size() > kMaxDims) {
+    fail(ExitCode::usage, "{} has {} dimensions, more than {}", tensor.name, tensor.shape.size(),
+         kMaxDims);
+  }
+  elements_ += std::accumulate(tensor.shape.begin(), tensor.shape.end(), 1.0, std::multiplies<>());
+  if (elements_ > kMaxElements) {
+    fail(ExitCode::usage,
+         "{} of shape {}: this and all tensors before have {:.3g} elements, more than 2^56 = "
+         "{:.3g}",
+         tensor.name, to_string(tensor.shape), elements_, kMaxElements);
+  }
   if (!by_name_.emplace(tensor.name, id).second) {
     fail(ExitCode::usage, "{} is defined twice", tensor.name);
   }

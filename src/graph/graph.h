@@ -101,6 +101,7 @@ class Graph {
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;
   std::map<std::string, TensorId, std::less<>> by_name_;
+  double elements_ = 0.0;  // of all tensors
 };
 
 // The same graph, its parameters of that floating type, and what follows from them.

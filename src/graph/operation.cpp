@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace hidup {
 namespace {
@@ -162,8 +163,13 @@ void check_attributes(const Attributes& attributes) {
       fail(ExitCode::usage, "expected {} {}, found {}", name, wanted, found->second);
     }
   };
-  expect_value("p", "from 0 to below 1", [](double p) { return p >= 0.0 && p < 1.0; });
-  expect_value("epsilon", "above 0", [](double epsilon) { return epsilon > 0.0; });
+  expect_value("p", fmt::format("of 0 or from {} to {}", kMinDropout, kMaxDropout),
+               [](double p) { return p == 0.0 || (p >= kMinDropout && p <= kMaxDropout); });
+  // Kernels have them in single precision.
+  expect_value("epsilon", "from 1e-30 to 1",
+               [](double epsilon) { return epsilon >= 1e-30 && epsilon <= 1.0; });
+  expect_value("scale", "from 1e-30 to 1e30",
+               [](double scale) { return scale >= 1e-30 && scale <= 1e30; });
   for (const char* flag : {"causal", "hash", "transposed"}) {
     expect_value(flag, "0 or 1", [](double value) { return value == 0.0 || value == 1.0; });
   }

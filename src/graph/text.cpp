@@ -67,6 +67,10 @@ class LineParser {
     if (at_ == start) {
       error(start, fmt::format("expected {}, found {}", wanted, rest()));
     }
+    if (at_ - start > kLongestQuote) {
+      error(start,
+            fmt::format("a name of {} characters, more than {}", at_ - start, kLongestQuote));
+    }
     const std::string_view found = line_.substr(start, at_ - start);
     skip_blanks();
     return found;
@@ -100,18 +104,18 @@ class LineParser {
   }
 
   int64_t extent() {
+    constexpr double kMostExtent = 1e15;
     const size_t start = at_;
     const double value = number();
-    const auto whole = static_cast<int64_t>(value);
-    if (value < 0.0 || value > 1e15 || static_cast<double>(whole) != value) {
-      error(start, "expected an extent, a whole number of at least 0");
+    if (!(value >= 1.0 && value <= kMostExtent) || value != std::floor(value)) {
+      error(start, fmt::format("expected an extent, a whole number from 1 to {}", kMostExtent));
     }
-    return whole;
+    return static_cast<int64_t>(value);
   }
 
  private:
   std::string rest() const {
-    return at_end() ? "the end of the line" : fmt::format("'{}'", line_.substr(at_));
+    return at_end() ? "the end of the line" : fmt::format("'{}'", shown(line_.substr(at_)));
   }
 
   void skip_blanks() {
@@ -169,6 +173,8 @@ void parse_parameter(LineParser& line, Graph& graph) {
   }
   line.expect('=');
   const size_t at = line.at();
+  constexpr double kLeastScale = 1e-30;  // parameters are in single precision
+  constexpr double kMostScale = 1e30;
   constexpr const char* kStarts = "zeros, ones, uniform(BOUND) or normal(DEVIATION)";
   const std::string_view kind = line.word(kStarts);
   Init init;
@@ -179,9 +185,10 @@ void parse_parameter(LineParser& line, Graph& graph) {
     line.expect('(');
     const size_t scale_at = line.at();
     init.scale = line.number();
-    if (init.scale <= 0.0) {
-      line.error(scale_at, fmt::format("expected a {} above 0",
-                                       kind == "uniform" ? "bound" : "standard deviation"));
+    if (!(init.scale >= kLeastScale && init.scale <= kMostScale)) {
+      line.error(scale_at, fmt::format("expected a {} from {} to {}",
+                                       kind == "uniform" ? "bound" : "standard deviation",
+                                       kLeastScale, kMostScale));
     }
     line.expect(')');
   } else if (kind != "zeros") {

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "core/text.h"
-#include "graph/batch.h"
 #include "sharding/strategy_fields.h"
 
 namespace hidup {
@@ -53,12 +51,6 @@ class HintsReader : private StrategyFields {
     const YamlNode& microbatches = fields.at("microbatches");
     if (is_given(microbatches)) {
       hints_.microbatches = read_microbatches(microbatches);
-      if (const int64_t batch = batch_of(graph());
-          *hints_.microbatches > std::max<int64_t>(batch, 1)) {
-        report(microbatches, fmt::format("microbatches: expected at most {}, the sequences of a "
-                                         "step, found {}",
-                                         batch, *hints_.microbatches));
-      }
     }
     if (is_given(fields.at("gradients"))) {
       hints_.defer_gradients = read_deferred(fields.at("gradients"));
@@ -86,7 +78,7 @@ class HintsReader : private StrategyFields {
       const std::string hint = is_given(name) ? nearest(name.text, names) : "";
       report(is_given(name) ? name : node,
              fmt::format("{}: expected {} of the graph, or a pattern (*, ?) of some; found {}{}",
-                         key, what, name.text.empty() ? "nothing" : name.text,
+                         key, what, found(name),
                          hint.empty() ? "" : fmt::format(": did you mean {}?", hint)));
     }
     return places;
@@ -101,7 +93,7 @@ class HintsReader : private StrategyFields {
     }
     const std::vector<size_t> ops = chosen(node, fields.at("op"), "op", "an operation", names);
     const YamlNode& rules = fields.at("rule");
-    if (ops.empty() || !is_given(rules) || !check_rules(rules, fields.at("op").text)) {
+    if (ops.empty() || !is_given(rules) || !check_rules(rules, found(fields.at("op")))) {
       return;
     }
     hints_.ops.resize(names.size(), OperationHint(mesh().size()));

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text.h"
 #include "sharding/strategy_fields.h"
 
 namespace hidup {
@@ -44,9 +45,11 @@ class StrategyReader : private StrategyFields {
     strategy_.microbatches = read_microbatches(fields.at("microbatches"));
     check_mesh(fields.at("mesh"));
     strategy_.mesh = mesh();
-    strategy_.name = fields.at("name").text;
-    if (fields.at("name").kind != Kind::scalar) {
-      report(fields.at("name"), "name: expected a word");
+    const YamlNode& name = fields.at("name");
+    strategy_.name = name.text;
+    if (name.kind != Kind::scalar || shown(name.text) != name.text) {
+      report(name, fmt::format("name: expected a word of at most {} characters, found {}",
+                               kLongestQuote, found(name)));
     }
     strategy_.defer_gradients = read_deferred(fields.at("gradients"));
   }
@@ -67,7 +70,7 @@ class StrategyReader : private StrategyFields {
     const YamlFields fields = fields_of(node, {"op", "rule"}, {"inputs", "outputs"});
     if (fields.at("op").text != name) {
       report(node, fmt::format("op: expected {}, the next operation of the graph, found {}", name,
-                               fields.at("op").text));
+                               found(fields.at("op"))));
       return;
     }
     const YamlNode& rules = fields.at("rule");
@@ -104,7 +107,7 @@ class StrategyReader : private StrategyFields {
       if (fields.at("name").text != tensor.name) {
         report(node.values[i], fmt::format("name: expected {}, the next parameter of the graph, "
                                            "found {}",
-                                           tensor.name, fields.at("name").text));
+                                           tensor.name, found(fields.at("name"))));
         continue;
       }
       strategy_.parameters.push_back(
@@ -120,7 +123,7 @@ class StrategyReader : private StrategyFields {
     for (const YamlNode& item : node.values) {
       const TensorId output = graph().find(item.text);
       if (output < 0 || graph().tensor(output).producer < 0) {
-        report(item, fmt::format("stages: the graph has no operation {}", item.text));
+        report(item, fmt::format("stages: the graph has no operation {}", found(item)));
       } else {
         strategy_.stages.push_back(graph().tensor(output).producer);
       }

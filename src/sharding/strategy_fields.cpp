@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
+#include "core/limits.h"
 #include "core/text.h"
 #include "graph/batch.h"
 #include "graph/text.h"
@@ -14,11 +16,15 @@ namespace hidup {
 
 using Kind = YamlNode::Kind;
 
+std::string StrategyFields::found(const YamlNode& node) {
+  return node.text.empty() ? "nothing" : shown(node.text);
+}
+
 void StrategyFields::expect_text(const YamlNode& node, std::string_view key,
                                  const std::string& wanted, std::string_view why) {
   if (node.kind != Kind::scalar || node.text != wanted) {
     report(node, fmt::format("{}: expected {}, found {}{}", key, wanted,
-                             node.kind == Kind::scalar ? node.text : "something else", why));
+                             node.kind == Kind::scalar ? shown(node.text) : "something else", why));
   }
 }
 
@@ -38,8 +44,9 @@ void StrategyFields::check_mesh(const YamlNode& node) {
     wanted.push_back(fmt::format("{}={}", axis.name, axis.size));
   }
   if (node.kind != Kind::list || found != wanted) {
-    report(node, fmt::format("mesh: expected {} of the cluster and its ranks, found {}",
-                             fmt::join(wanted, " "), fmt::join(found, " ")));
+    report(node,
+           fmt::format("mesh: expected {} of the cluster and its ranks, found {}",
+                       fmt::join(wanted, " "), shown(fmt::format("{}", fmt::join(found, " ")))));
   }
 }
 
@@ -47,13 +54,20 @@ int StrategyFields::read_microbatches(const YamlNode& node) {
   int microbatches = 1;
   const char* end_of_text = node.text.data() + node.text.size();
   const auto [end, status] = std::from_chars(node.text.data(), end_of_text, microbatches);
-  if (status != std::errc() || end != end_of_text || microbatches < 1) {
-    report(node, "microbatches: expected a whole number of at least 1");
+  if (status != std::errc() || end != end_of_text || microbatches < 1 ||
+      microbatches > kMaxMicrobatches) {
+    report(node, fmt::format("microbatches: expected a whole number from 1 to {}, found {}",
+                             kMaxMicrobatches, found(node)));
     return 1;
   }
   if (const std::string obstacle = batch_obstacle(graph_); microbatches > 1 && !obstacle.empty()) {
     report(node,
            fmt::format("microbatches: the batch of this graph cannot be split: {}", obstacle));
+    return 1;
+  }
+  if (const int64_t batch = batch_of(graph_); microbatches > std::max<int64_t>(batch, 1)) {
+    report(node, fmt::format("microbatches: expected at most {}, the sequences of a step, found {}",
+                             batch, microbatches));
     return 1;
   }
   return microbatches;
@@ -85,8 +99,7 @@ std::optional<Rule> StrategyFields::read_rule(const YamlNode& node, OpId id) {
   }
   const std::string hint = nearest(node.text, names);
   report(node, fmt::format("{} cannot be sharded by {}{}; legal rules: {}", graph_.op_name(id),
-                           node.text.empty() ? "nothing" : node.text,
-                           hint.empty() ? "" : fmt::format(": did you mean {}?", hint),
+                           found(node), hint.empty() ? "" : fmt::format(": did you mean {}?", hint),
                            fmt::join(names, ", ")));
   return std::nullopt;
 }
@@ -132,8 +145,7 @@ Layout StrategyFields::read_layout(const YamlNode& node, const std::string& what
   for (const YamlNode& item : node.values) {
     const std::optional<Placement> placement = parse_placement(item.text);
     if (!placement) {
-      report(item, fmt::format("{}: expected R, S(dimension) or P, found {}", what,
-                               item.text.empty() ? "nothing" : item.text));
+      report(item, fmt::format("{}: expected R, S(dimension) or P, found {}", what, found(item)));
     }
     layout.push_back(placement.value_or(Placement::replicate()));
   }

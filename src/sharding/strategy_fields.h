@@ -23,6 +23,8 @@ class StrategyFields {
   const Mesh& mesh() const { return mesh_; }
   Problems& problems() { return problems_; }
 
+  // The text that stands there, for messages.
+  static std::string found(const YamlNode& node);
   void report(const YamlNode& node, const std::string& message) {
     problems_.add({0, node.line, node.column}, message);
   }

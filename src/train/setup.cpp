@@ -15,6 +15,19 @@
 #include "train/collective.h"
 
 namespace hidup {
+namespace {
+
+// Does the work; its errors get the place of that key.
+template <typename Work>
+auto at_key(const Deck& deck, std::string_view key, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    fail_at(deck, key, error.what(), error.code());
+  }
+}
+
+}  // namespace
 
 Dataset open_data(const Deck& deck) {
   Dataset data;
@@ -24,18 +37,22 @@ Dataset open_data(const Deck& deck) {
     data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
     return data;
   }
-  Corpus corpus(
-      {.kind = deck.data.kind, .paths = deck.data.path, .tokenizer = deck.data.tokenizer});
+  Corpus corpus = at_key(deck, "data.path", [&] {
+    return Corpus(
+        {.kind = deck.data.kind, .paths = deck.data.path, .tokenizer = deck.data.tokenizer});
+  });
   const CorpusSummary summary = corpus.summary();
   data.vocab = deck.model.vocab.value_or(summary.vocab);
-  corpus.check_vocab(data.vocab);
+  at_key(deck, "model.vocab", [&] { corpus.check_vocab(data.vocab); });
   data.unigram_entropy = summary.unigram_entropy;
   data.files = summary.files;
   data.description =
       fmt::format("{} tokens in {} file(s), {} distinct, unigram entropy {:.4f} nats",
                   format_count(summary.tokens), summary.files.size(),
                   format_count(summary.distinct), summary.unigram_entropy);
-  data.batches = corpus_batches(std::move(corpus), deck.model.sequence, deck.train.seed);
+  data.batches = at_key(deck, "model.sequence", [&] {
+    return corpus_batches(std::move(corpus), deck.model.sequence, deck.train.seed);
+  });
   return data;
 }
 

@@ -20,7 +20,7 @@ struct Dataset {
   std::vector<CorpusFile> files;  // none where data is synthetic
   std::string description;        // a line for people
 };
-// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do.
+// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do, with the key's place.
 Dataset open_data(const Deck& deck);
 
 // Throws CollectiveError(file) naming a rank and a file where ranks read different data.

@@ -34,7 +34,7 @@ YamlFields fields_of(const YamlNode& map, std::initializer_list<const char*> kno
     const YamlNode& key = map.keys[i];
     if (std::ranges::find(names, key.text) == names.end()) {
       const std::string hint = nearest(key.text, names);
-      report(key, fmt::format("unknown key {}{}", key.text,
+      report(key, fmt::format("unknown key {}{}", shown(key.text),
                               hint.empty() ? fmt::format("; known: {}", fmt::join(names, ", "))
                                            : fmt::format(": did you mean {}?", hint)));
     } else if (!fields.emplace(key.text, map.values[i]).second) {

@@ -6,16 +6,28 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/text.h"
 
 namespace hidup {
+namespace {
+
+constexpr size_t kMostShown = 20;  // problems at a time
+
+}  // namespace
 
 size_t Problems::add_source(const std::string& name) {
-  sources_.push_back(name);
+  sources_.push_back(shown(name));
   return sources_.size() - 1;
 }
 
 void Problems::add(const Position& position, const std::string& message) {
   problems_.push_back({position, message});
+}
+
+std::string Problems::describe(const Position& position) const {
+  const std::string& source = sources_.at(position.source);
+  return position.line > 0 ? fmt::format("{}:{}:{}", source, position.line, position.column)
+                           : source;
 }
 
 void Problems::throw_if_any() const {
@@ -30,13 +42,13 @@ void Problems::throw_if_any() const {
     return order(left) < order(right);
   });
   std::string text;
-  for (const auto& [position, message] : sorted) {
-    text += text.empty() ? "" : "\n";
-    text += sources_.at(position.source);
-    if (position.line > 0) {
-      text += fmt::format(":{}:{}", position.line, position.column);
-    }
-    text += ": " + message;
+  const size_t count = std::min(sorted.size(), kMostShown);
+  for (size_t i = 0; i < count; ++i) {
+    text += i == 0 ? "" : "\n";
+    text += describe(sorted[i].position) + ": " + sorted[i].message;
+  }
+  if (count < sorted.size()) {
+    text += fmt::format("\nand {} problem(s) more", sorted.size() - count);
   }
   throw Error(ExitCode::usage, text);
 }

@@ -15,12 +15,16 @@ struct Position {
 
 class Problems {
  public:
-  // Sources are reported in the order in which they are added.
+  // Sources are reported in the order in which they are added. The name may be any text.
   size_t add_source(const std::string& name);
   void add(const Position& position, const std::string& message);
   bool empty() const { return problems_.empty(); }
 
-  // Throws Error(usage) with one line per problem, in the order of the text.
+  // "FILE:LINE:COLUMN", or the name of the source alone.
+  std::string describe(const Position& position) const;
+
+  // Throws Error(usage) with one line per problem, in the order of the text; of very many, with the
+  // first ones and their number.
   void throw_if_any() const;
 
  private:

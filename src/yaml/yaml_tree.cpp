@@ -9,8 +9,14 @@
 #include <sstream>
 #include <utility>
 
+#include "core/text.h"
+
 namespace hidup {
 namespace {
+
+struct TooDeep {
+  YamlProblem problem;
+};
 
 // Builds the tree from yaml-cpp's events.
 class TreeBuilder : public YAML::EventHandler {
@@ -47,12 +53,12 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
-    open_.push_back(node(mark, tag, anchor, YamlNode::Kind::list));
+    open(mark, node(mark, tag, anchor, YamlNode::Kind::list));
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
-    open_.push_back(node(mark, tag, anchor, YamlNode::Kind::map));
+    open(mark, node(mark, tag, anchor, YamlNode::Kind::map));
   }
   void OnMapEnd() override { close(); }
 
@@ -85,6 +91,16 @@ class TreeBuilder : public YAML::EventHandler {
     const bool is_key =
         parent.kind == YamlNode::Kind::map && parent.keys.size() == parent.values.size();
     (is_key ? parent.keys : parent.values).push_back(std::move(finished));
+  }
+
+  // Throwing ends the parser, which calls itself for every level.
+  void open(const YAML::Mark& mark, YamlNode started) {
+    constexpr size_t kMostLevels = 64;
+    if (open_.size() == kMostLevels) {
+      throw TooDeep{{mark.line + 1, mark.column + 1,
+                     fmt::format("more than {} levels of lists and maps", kMostLevels)}};
+    }
+    open_.push_back(std::move(started));
   }
 
   void close() {
@@ -143,12 +159,15 @@ YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems)
     // finds one empty document after the other before a stray comma.
     parser.HandleNextDocument(builder);
     parser.HandleNextDocument(builder);
+  } catch (const TooDeep& error) {
+    problems.push_back(error.problem);
+    return refused;
   } catch (const YAML::Exception& error) {
     problems.push_back(
         {error.mark.line + 1, error.mark.column + 1,
          fmt::format("malformed YAML here or just before (indentation, colons, quotes, brackets): "
                      "{}",
-                     error.msg)});
+                     shown(error.msg))});
     return refused;
   }
   return builder.take_root();

@@ -21,6 +21,40 @@ TEST(Nearest, SaysNothingWhereNothingIsClose) {
   EXPECT_EQ(nearest("", kKeys), "");
 }
 
+TEST(Nearest, DoesNotCompareWhatIsNoWord) {
+  const std::string book(1000000, 'x');
+  EXPECT_EQ(nearest(book, std::vector<std::string>{book}), "");
+}
+
+TEST(Shown, EscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(shown("layers.0 \xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80"),
+            "layers.0 \xC3\xA4\xE2\x82\xAC\xF0\x9F\x98\x80");
+  EXPECT_EQ(shown("a\x1b[31m\x07\x7f"), "a\\x1b[31m\\x07\\x7f");
+  EXPECT_EQ(shown(std::string_view("\0\n\r\t", 4)), "\\x00\\n\\r\\t");
+  EXPECT_EQ(shown("\xC2\x9B"), "\\xc2\\x9b") << "a control sequence in one character";
+}
+
+TEST(Shown, EscapesWhatIsNoUtf8) {
+  EXPECT_EQ(shown("\x9B\xFF"), "\\x9b\\xff");
+  EXPECT_EQ(shown("\xC3"), "\\xc3");
+  EXPECT_EQ(shown("\xE2\x82x"), "\\xe2\\x82x");
+  EXPECT_EQ(shown("\xC0\x9B\xE0\x82\x9B"), "\\xc0\\x9b\\xe0\\x82\\x9b") << "longer than need be";
+  EXPECT_EQ(shown("\xED\xA0\x80"), "\\xed\\xa0\\x80") << "half a surrogate pair";
+  EXPECT_EQ(shown("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond the last";
+}
+
+TEST(Shown, CutsByCharacters) {
+  EXPECT_EQ(shown("abcd", 4), "abcd");
+  EXPECT_EQ(shown("abcde", 4), "abcd...");
+  EXPECT_EQ(shown("\xC3\xA4\n\xC3\xA4", 2), "\xC3\xA4\\n...");
+  EXPECT_EQ(shown(std::string(1000, 'x')).size(), kLongestQuote + 3);
+}
+
+TEST(Printable, KeepsLinesAndLength) {
+  const std::string line(1000, 'x');
+  EXPECT_EQ(printable(line + "\n\x1b[2J\n"), line + "\n\\x1b[2J\n");
+}
+
 TEST(Matches, StarsAndQuestionMarks) {
   EXPECT_TRUE(matches("layers.*.ffn.up", "layers.0.ffn.up"));
   EXPECT_TRUE(matches("layers.*.ffn.up", "layers.10.ffn.up"));

@@ -94,8 +94,8 @@ TEST(Experts, TheirKeysNeedThem) {
 TEST(Experts, MoreElementsThanCanBeCounted) {
   EXPECT_EQ(
       problems_of(with_line(model_with("  moe: {experts: 100000}"), 11, "  batch: 1000000000")),
-      "m.yaml:11:10: train.batch x model.moe.experts x model.sequence x model.ffn = "
-      "1000000000 x 100000 x 64 x 512 = 3.28e+18, more than 2^60 = 1.15e+18");
+      "m.yaml:11:10: train.batch x model.moe.experts x model.sequence x model.hidden = "
+      "1000000000 x 100000 x 64 x 128 = 8.19e+17, more than 2^56 = 7.21e+16");
 }
 
 TEST(Graph, TakesThePlaceOfAFamily) {

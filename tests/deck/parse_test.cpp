@@ -49,6 +49,13 @@ TEST(Decks, UnitsBecomeBaseUnits) {
   EXPECT_DOUBLE_EQ(deck.cluster.mesh[1].bandwidth.value(), 9.71e9 / 8);
 }
 
+TEST(Decks, SeedsHave64Bits) {
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=18446744073709551615"}).train.seed, UINT64_MAX);
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=0"}).train.seed, 0U);
+  EXPECT_THROW(parse(kModel, kCluster, {"train.seed=18446744073709551616"}), Error);
+  EXPECT_THROW(parse(kModel, kCluster, {"train.seed=-1"}), Error);
+}
+
 TEST(Decks, ADeckCanStandAlone) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   const Deck deck = parse_decks(&model, nullptr, {});
@@ -138,6 +145,33 @@ TEST(Decks, ShippedDecksAreRight) {
   }
 }
 
+TEST(Decks, TellWhereTheirKeysStand) {
+  const Deck deck = parse(kModel, kCluster, {"train.lr=0.1", "train.lr=0.2"});
+  EXPECT_EQ(place_of(deck, "train.batch"), "m.yaml:10:10");
+  EXPECT_EQ(place_of(deck, "train.lr"), "--set train.lr=0.2");
+  EXPECT_EQ(place_of(deck, "train.seed"), "m.yaml:9:1") << "not given: its section";
+  EXPECT_EQ(place_of(deck, "model.moe.experts"), "m.yaml:1:1");
+  EXPECT_EQ(place_of(deck, "cluster.mesh[0].latency"), "c.yaml:4:38");
+  EXPECT_EQ(place_of(deck, "cluster.mesh[0].bandwidth"), "c.yaml:4:7") << "not given: its axis";
+  EXPECT_EQ(place_of(deck, "cluster.profile"), "c.yaml:1:1");
+  const Deck sectionless = parse("# none\n" + kModel.substr(0, kModel.find("train:")), "{}",
+                                 {"train.batch=1", "train.steps=1"});
+  EXPECT_EQ(place_of(sectionless, "train.seed"), "m.yaml:1:1") << "not given: the deck's start";
+  EXPECT_EQ(place_of(sectionless, "cluster.device.flops"), "c.yaml:1:1");
+}
+
+TEST(Decks, ThatWereNotReadHaveNoPlaces) {
+  const DeckSource model{"m.yaml", kModel, "/decks"};
+  EXPECT_EQ(place_of(parse_decks(&model, nullptr, {}), "cluster.mesh"), "");
+  EXPECT_EQ(place_of(Deck{}, "train.batch"), "");
+  try {
+    fail_at(Deck{}, "train.batch", "too large", ExitCode::infeasible);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::infeasible);
+    EXPECT_STREQ(error.what(), "too large");
+  }
+}
+
 std::vector<int64_t> sizes_for(const std::string& mesh, int64_t ranks) {
   return check_ranks(parse(kModel, kCluster, {"cluster.mesh=" + mesh}), ranks);
 }
@@ -161,10 +195,13 @@ TEST(Ranks, FillTheMesh) {
 
 TEST(Ranks, ThatDoNotFillTheMesh) {
   EXPECT_EQ(problem_of_ranks("[{name: node, size: 2}, {name: gpu, size: 4}]", 3),
+            "--set cluster.mesh=[{name: node, size: 2}, {name: gpu, size: 4}]: "
             "cluster.mesh: node x gpu = 2 x 4 = 8 ranks, but there are 3");
   EXPECT_EQ(problem_of_ranks("[{name: ranks, size: 4}]", 3),
+            "--set cluster.mesh=[{name: ranks, size: 4}]: "
             "cluster.mesh: ranks = 4 ranks, but there are 3");
   EXPECT_EQ(problem_of_ranks("[{name: node, size: auto}, {name: gpu, size: 4}]", 6),
+            "--set cluster.mesh=[{name: node, size: auto}, {name: gpu, size: 4}]: "
             "cluster.mesh: node x gpu = auto x 4, but 6 ranks are not a multiple of 4");
 }
 

@@ -89,7 +89,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
 TEST(ResolvedDeck, ParsesToTheSameValues) {
   const std::string mesh =
       "[{name: 'null', size: 2, bandwidth: 0.3GiB/s, latency: 0}, "
-      "{name: no, size: auto, bandwidth: 3.33kbps, latency: 7.7ns}]";
+      "{name: no, size: auto, bandwidth: 33.3kbps, latency: 7.7ns}]";
   const std::vector<std::string> overrides = {
       "data.path=[\"a 'quoted' \\\"path\\\"\", 'back\\slash: #1', '*.txt']",
       "train.seed=9223372036854775807",

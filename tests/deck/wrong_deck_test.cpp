@@ -1,5 +1,8 @@
 // One wrong deck per kind of mistake: where it is reported, and what is said.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include <ostream>
 
@@ -139,22 +142,42 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{"SeedBelowZero", 11, "  steps: 300\n  seed: -1",
                   "m.yaml:12:9: train.seed: expected an integer, at least 0, found -1"},
         WrongLine{"WordForANumber", 11, "  steps: 300\n  lr: fast",
-                  "m.yaml:12:7: train.lr: expected a number above 0 and at most 1000, found fast"},
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found fast"},
         WrongLine{"NaN", 11, "  steps: 300\n  lr: nan",
-                  "m.yaml:12:7: train.lr: expected a number above 0 and at most 1000, found nan"},
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found nan"},
         WrongLine{"DottedInfinity", 11, "  steps: 300\n  lr: .inf",
-                  "m.yaml:12:7: train.lr: expected a number above 0 and at most 1000, found .inf"},
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found .inf"},
         WrongLine{"Infinity", 11, "  steps: 300\n  clip_norm: inf",
-                  "m.yaml:12:14: train.clip_norm: expected a number from 0 to 1e+30, found inf"},
+                  "m.yaml:12:14: train.clip_norm: expected a number, 0 or from 1e-10 to 1e+18, "
+                  "found inf"},
         WrongLine{"BeyondDouble", 11, "  steps: 300\n  lr: 1e999",
-                  "m.yaml:12:7: train.lr: expected a number above 0 and at most 1000, found 1e999, "
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found 1e999, "
                   "which a double cannot hold"},
         WrongLine{"LearningRateOfZero", 11, "  steps: 300\n  lr: 0",
-                  "m.yaml:12:7: train.lr: expected a number above 0 and at most 1000, found 0"},
-        WrongLine{"DropoutOfOne", 5, "  sequence: 64\n  dropout: 1",
-                  "m.yaml:6:12: model.dropout: expected a number from 0 to below 1, found 1"},
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found 0"},
+        WrongLine{
+            "DropoutOfOne", 5, "  sequence: 64\n  dropout: 1",
+            "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found 1"},
         WrongLine{"BetaAboveOne", 11, "  steps: 300\n  beta2: 1.1",
-                  "m.yaml:12:10: train.beta2: expected a number from 0 to below 1, found 1.1"},
+                  "m.yaml:12:10: train.beta2: expected a number from 0 to 0.999999, found 1.1"},
+        // In single precision these are 1, 1, 0, 0 and 0.
+        WrongLine{"DropoutNearOne", 5, "  sequence: 64\n  dropout: 0.99999999999",
+                  "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found "
+                  "0.99999999999"},
+        WrongLine{"BetaNearOne", 11, "  steps: 300\n  beta1: 0.99999999999",
+                  "m.yaml:12:10: train.beta1: expected a number from 0 to 0.999999, found "
+                  "0.99999999999"},
+        WrongLine{"ClipNormNearZero", 11, "  steps: 300\n  clip_norm: 1e-300",
+                  "m.yaml:12:14: train.clip_norm: expected a number, 0 or from 1e-10 to 1e+18, "
+                  "found 1e-300"},
+        WrongLine{"EpsilonNearZero", 11, "  steps: 300\n  epsilon: 1e-320",
+                  "m.yaml:12:12: train.epsilon: expected a number from 1e-30 to 1, found 1e-320"},
+        WrongLine{"LearningRateNearZero", 11, "  steps: 300\n  lr: 1e-300",
+                  "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found 1e-300"},
+        // Fewer than the steps of the 24 random bits with which it is compared.
+        WrongLine{"DropoutNearZero", 5, "  sequence: 64\n  dropout: 1e-9",
+                  "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found "
+                  "1e-9"},
         WrongLine{"UnknownChoice", 11, "  steps: 300\n  optimizer: admw",
                   "m.yaml:12:14: train.optimizer: expected one of adam, adamw, found admw: did you "
                   "mean adamw?"},
@@ -198,6 +221,12 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:3:11: model.hidden 3 = 4 heads x 0 + 3: take 4"},
         WrongLine{"WarmupLongerThanTheRun", 11, "  steps: 300\n  warmup_steps: 500",
                   "m.yaml:12:17: train.warmup_steps 500 is more than train.steps 300"},
+        WrongLine{"MoreMicrobatchesThanSequences", 11, "  steps: 300\n  microbatches: 20",
+                  "m.yaml:12:17: train.microbatches 20 is more than train.batch 16: a part has a "
+                  "sequence at least"},
+        WrongLine{"MoreMicrobatchesThanCanBePlanned", 11, "  steps: 300\n  microbatches: 65",
+                  "m.yaml:12:17: train.microbatches: expected an integer from 1 to 64, or auto, "
+                  "found 65"},
         WrongLine{"PathMissing", 8, "",
                   "m.yaml:6:1: data.kind text needs data.path: a file, a glob or a list of them"},
         WrongLine{"PathListEmpty", 8, "  path: []",
@@ -263,10 +292,10 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.yaml:6:13: the axes node and gpu both have the size auto: only one may"},
         WrongLine{"LatencyInBytes", 4, "    - {name: node, size: 2, latency: 30B}",
                   "c.yaml:4:38: cluster.mesh[0].latency: expected a time such as 30us, from 0 to "
-                  "1h, or auto, found 30B"},
+                  "60s, or auto, found 30B"},
         WrongLine{"BandwidthOfZero", 7, "      bandwidth: 0Gbps",
                   "c.yaml:7:18: cluster.mesh[1].bandwidth: expected a bandwidth such as 9.71Gbps "
-                  "or 1.2GB/s, above 0, or auto, found 0Gbps"},
+                  "or 1.2GB/s, from 8kbps to 1000TB/s, or auto, found 0Gbps"},
         WrongLine{"ListItemByNumber", 3, "  'mesh[0]': {name: x, size: 1}\n  mesh:",
                   "c.yaml:3:3: unknown key cluster.mesh[0]: in a deck keys are nested, not joined "
                   "by dots"}),
@@ -311,7 +340,7 @@ TEST(WrongDecks, MoreElementsThanCanBeCounted) {
   const std::string model = with_line(kModel, 5, "  sequence: 1000000");
   EXPECT_EQ(problems_of(with_line(model, 10, "  batch: 1000000000")),
             "m.yaml:10:10: train.batch x model.heads x model.sequence x model.sequence = "
-            "1000000000 x 4 x 1000000 x 1000000 = 4e+21, more than 2^60 = 1.15e+18");
+            "1000000000 x 4 x 1000000 x 1000000 = 4e+21, more than 2^56 = 7.21e+16");
 }
 
 TEST(WrongDecks, AllProblemsAreReportedInOrder) {
@@ -326,8 +355,81 @@ TEST(WrongDecks, AllProblemsAreReportedInOrder) {
       "m.yaml:7:44: train.warmup_steps 20 is more than train.steps 10\n"
       "c.yaml:1:18: cluster.mesh[0].name is missing: expected a word\n"
       "c.yaml:1:25: cluster.mesh[0].size: expected an integer from 1 to 1000000, or auto, found x\n"
-      "--set train.lr=-1: train.lr: expected a number above 0 and at most 1000, found -1\n"
+      "--set train.lr=-1: train.lr: expected a number from 1e-30 to 1000, found -1\n"
       "--set bad: expected section.key=value");
+}
+
+TEST(WrongDecks, RatesOfNoMachine) {
+  const auto refused = [](const std::string& assignment) {
+    return problems_of(kModel, kCluster, {assignment}).find(": expected ") != std::string::npos;
+  };
+  for (const char* rate : {"1e-320GFLOPS", "0.5MFLOPS", "1001PFLOPS", "1e302MFLOPS"}) {
+    EXPECT_TRUE(refused(fmt::format("cluster.device.flops={}", rate))) << rate;
+  }
+  for (const char* rate : {"1e-320GB/s", "1bps", "1001TB/s", "1e296TB/s", "1e5000GB/s"}) {
+    EXPECT_TRUE(refused(fmt::format("cluster.device.memory_bandwidth={}", rate))) << rate;
+    EXPECT_TRUE(refused(fmt::format("cluster.mesh=[{{name: a, size: 2, bandwidth: {}}}]", rate)))
+        << rate;
+  }
+  EXPECT_TRUE(refused("cluster.mesh=[{name: a, size: 2, latency: 61s}]"));
+  EXPECT_FALSE(refused("cluster.device.flops=1MFLOPS"));
+  EXPECT_FALSE(refused("cluster.device.flops=1000PFLOPS"));
+  EXPECT_FALSE(refused("cluster.mesh=[{name: a, size: 2, bandwidth: 8kbps, latency: 60s}]"));
+}
+
+TEST(WrongDecks, MeshOfManyAxes) {
+  std::string axes = "{name: a0, size: 2}";
+  for (int i = 1; i < 8; ++i) {
+    axes += fmt::format(", {{name: a{}, size: 2}}", i);
+  }
+  EXPECT_EQ(problems_of(kModel, "cluster: {mesh: [" + axes + "]}"), "");
+  EXPECT_EQ(problems_of(kModel, "cluster: {mesh: [" + axes + ", {name: b, size: 2}]}"),
+            "c.yaml:1:17: cluster.mesh: expected at most 8 axes, found 9");
+}
+
+TEST(WrongDecks, ControlCharactersAreShownEscaped) {
+  const std::string problems =
+      problems_of(with_line(kModel, 2, "  \"lay\\aers\\n\": 2\n  layers: \"\\a2\""), kCluster,
+                  {"model.\x1b[0m=3"});
+  EXPECT_EQ(
+      problems,
+      "m.yaml:2:3: unknown key model.lay\\x07ers\\n: the keys here are family, graph, layers, "
+      "hidden, ffn, heads, sequence, vocab, dropout, precision, moe\n"
+      "m.yaml:3:11: model.layers: expected an integer from 1 to 10000, found \"\\x072\": a "
+      "number has no quotes\n"
+      "--set model.\\x1b[0m=3: unknown key model.\\x1b[0m");
+}
+
+TEST(WrongDecks, LongTextIsCut) {
+  const std::string key(300, 'x');
+  const std::string problems = problems_of(with_line(kModel, 2, "  layers: 2\n  " + key + ": 1"),
+                                           kCluster, {"model." + key + "=1"});
+  const std::string cut = key.substr(0, 200) + "...";
+  EXPECT_EQ(problems.find("m.yaml:3:3: unknown key model." + cut + ": the keys here are"), 0U)
+      << problems;
+  EXPECT_LT(problems.size(), 1000U) << problems;
+}
+
+TEST(WrongDecks, OfManyProblemsTheFirstAreReported) {
+  std::string model = "model:\n";
+  for (int i = 0; i < 10000; ++i) {
+    model += fmt::format("  key{}: 1\n", i);
+  }
+  const std::string problems = problems_of(model);
+  EXPECT_EQ(std::count(problems.begin(), problems.end(), '\n'), 20);
+  EXPECT_TRUE(problems.ends_with("\nand 9987 problem(s) more")) << problems;
+}
+
+TEST(WrongDecks, DeepNesting) {
+  const auto nested = [](int levels) {
+    return "cluster: {mesh: " + std::string(static_cast<size_t>(levels - 2), '[') +
+           std::string(static_cast<size_t>(levels - 2), ']') + "}";
+  };
+  const std::string too_deep = "c.yaml:1:79: more than 64 levels of lists and maps";
+  EXPECT_NE(problems_of(kModel, nested(64)), too_deep);
+  EXPECT_EQ(problems_of(kModel, nested(65)), too_deep);
+  EXPECT_EQ(problems_of(kModel, nested(100000)), too_deep);
+  EXPECT_NE(problems_of(kModel, std::string(100000, '[')), "");
 }
 
 TEST(WrongDecks, Overrides) {

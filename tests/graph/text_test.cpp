@@ -72,6 +72,19 @@ INSTANTIATE_TEST_SUITE_P(
         WrongText{"graph g\ninput a : f64[2]\n", "g:2:11: unknown type f64"},
         WrongText{"graph g\ninput a : f32[2, x]\n", "g:2:18: expected a number"},
         WrongText{"graph g\ninput a : f32[-2]\n", "g:2:15: expected an extent"},
+        WrongText{"graph g\ninput a : f32[2, 0]\n",
+                  "g:2:18: expected an extent, a whole number from 1 to 1000000000000000"},
+        WrongText{"graph g\ninput a : f32[1e300]\n", "g:2:15: expected an extent"},
+        WrongText{"graph g\ninput a : f32[1000000000, 1000000000]\n",
+                  "g:2:1: a of shape [1000000000, 1000000000]: this and all tensors before have "
+                  "1e+18 elements, more than 2^56 = 7.21e+16"},
+        WrongText{"graph g\ninput a : f32[1000000000000000, 70]\ninput b : "
+                  "f32[1000000000000000, 3]\n",
+                  "g:3:1: b of shape"},
+        WrongText{"graph g\ninput a : f32[1, 1, 1, 1, 1, 1, 1]\n",
+                  "g:2:1: a has 7 dimensions, more than 6"},
+        WrongText{"graph g\ninput \x1b[31m : f32[2]\n",
+                  "g:2:7: expected a name, found '\\x1b[31m : f32[2]'"},
         WrongText{"graph g\ninput a : f32[2]\ninput a : f32[2]\n", "g:3:1: a is defined twice"},
         WrongText{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
         WrongText{"graph g\nparameter w : i32[2] = ones\n",
@@ -84,21 +97,42 @@ INSTANTIATE_TEST_SUITE_P(
         WrongText{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
         WrongText{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
         WrongText{"graph g\nparameter w : f32[2] = uniform(0)\n",
-                  "g:2:32: expected a bound above 0"},
+                  "g:2:32: expected a bound from 1e-30 to 1e+30"},
         WrongText{"graph g\nparameter w : f32[2] = normal(0)\n",
-                  "g:2:31: expected a standard deviation above 0"},
+                  "g:2:31: expected a standard deviation from 1e-30"},
+        WrongText{"graph g\nparameter w : f32[2] = normal(1e-300)\n",
+                  "g:2:31: expected a standard deviation from 1e-30"},
+        WrongText{"graph g\ninput a : i32[2]\nparameter w : f32[2, 2] = ones\n"
+                  "b = embedding(a, w) {scale=1e300}\n",
+                  "g:4:1: b: expected scale from 1e-30 to 1e30, found 1e+300"},
+        WrongText{"graph g\ninput a : f32[2]\nb = dropout(a) {p=0.99999999999}\n",
+                  "g:3:1: b: expected p of 0 or from 1e-06 to 0.999, found 0.99999999999"},
         WrongText{"graph g\nparameter w : f32[2] = normal\n", "g:2:30: expected '('"},
         WrongText{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
         WrongText{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
-                  "g:3:1: b: expected p from 0 to below 1, found 1"},
+                  "g:3:1: b: expected p of 0 or from 1e-06 to 0.999, found 1"},
         WrongText{"graph g\ninput a : f32[2]\nb = layer_norm(a, a, a) {epsilon=0}\n",
-                  "g:3:1: b: expected epsilon above 0, found 0"},
+                  "g:3:1: b: expected epsilon from 1e-30 to 1, found 0"},
         WrongText{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
                   "g:3:1: b: expected causal 0 or 1, found 2"},
         WrongText{"graph g\ninput a : f32[2, 3]\nb = matmul(a, a) {transposed=0.5}\n",
                   "g:3:1: b: expected transposed 0 or 1, found 0.5"},
         WrongText{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
                   "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
+
+TEST(GraphText, QuotesAtMostPartOfALine) {
+  const std::string name(1000000, 'x');
+  for (const std::string& statement :
+       {name, "b = " + name + "(a)", "b = relu(" + name + ")", std::string(1000000, '!')}) {
+    const std::string text = "graph g\ninput a : f32[2]\n" + statement + "\n";
+    try {
+      parse_graph(text, "g");
+      FAIL() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_LT(std::string(error.what()).size(), 400U);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace hidup

@@ -1,5 +1,7 @@
 #include "kernels/dropout.h"
 
+#include "core/limits.h"
+
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -99,6 +101,17 @@ TEST(Dropout, KeepsTheRateAndTheMean) {
     const double deviation = std::sqrt(rate * static_cast<double>(p) / static_cast<double>(n));
     EXPECT_NEAR(kept / static_cast<double>(n), rate, 4.0 * deviation);
     EXPECT_NEAR(sum / static_cast<double>(n), 1.0, 4.0 * deviation / rate);
+  }
+}
+
+// At the ends of what decks and graphs may ask for.
+TEST(Dropout, IsExactEnoughForEveryProbability) {
+  for (const double p : {kMinDropout, 1e-3, 0.5, kMaxDropout}) {
+    const auto single = static_cast<float>(p);
+    const double zeroed = dropout_threshold(single) * 0x1p-32;
+    EXPECT_NEAR(zeroed / p, 1.0, 0.1) << p;
+    const double scale = 1.0 / (1.0 - static_cast<double>(single));
+    EXPECT_NEAR((1.0 - zeroed) * scale, 1.0, 1e-4) << "the mean stays, where p is " << p;
   }
 }
 

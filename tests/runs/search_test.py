@@ -135,7 +135,8 @@ class WithoutRanks(SearchTest):
 
     def test_what_is_missing(self):
         self.assert_one_error(self.command("search", "--ranks", 2, rates=[]), USAGE,
-                              "cluster.device.flops", "cluster.profile")
+                              "cluster.yaml:2:3: cluster.device.flops is missing",
+                              "cluster.profile")
         self.assert_one_error(self.command("search", "--ranks", 2, rates=RATES[:2]), USAGE,
                               "cluster.mesh[0].bandwidth")
         self.assert_one_error(self.command("search", "--ranks", 2, "--set",

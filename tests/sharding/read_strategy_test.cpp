@@ -188,9 +188,15 @@ INSTANTIATE_TEST_SUITE_P(
              "4:3: mesh: expected ranks=2 of the cluster and its ranks, found ranks=2 cores=2"},
         Edit{"size: 2", "sise: 2", "4:19: unknown key sise: did you mean size?"},
         Edit{"name: dp", "name: [dp]", "5:7: name: expected a word"},
+        Edit{"name: dp", "name: \"d\\e[31mp\"",
+             "5:7: name: expected a word of at most 200 characters, found d\\x1b[31mp"},
         Edit{"microbatches: 1", "microbatches: 0", "6:15: microbatches: expected "},
         Edit{"microbatches: 1", "microbatches: 1.5", "6:15: microbatches: expected "},
         Edit{"microbatches: 1", "microbatches: [1]", "6:15: microbatches: expected "},
+        Edit{"microbatches: 1", "microbatches: 5",
+             "6:15: microbatches: expected at most 4, the sequences of a step, found 5"},
+        Edit{"microbatches: 1", "microbatches: 2000000000",
+             "6:15: microbatches: expected a whole number from 1 to 64, found 2000000000"},
         Edit{"overlapped", "overlaped", "7:12: gradients: expected overlapped or deferred"},
         Edit{"microbatches: 1\n", "", "1:1: microbatches is missing"},
         Edit{"microbatches", "microbatch",
@@ -200,6 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Rules, IllegalEdit,
     testing::Values(
+        Edit{"{op: y, rule: [batch]", "{op: y, rule: [\"\\e[2J\"]",
+             "10:20: y cannot be sharded by \\x1b[2J; legal rules: "},
         Edit{"{op: y, rule: [batch]", "{op: y, rule: [colum]",
              "10:20: y cannot be sharded by colum: did you mean column?; legal rules: replicate, "
              "batch, sequence, row, column, partial"},
