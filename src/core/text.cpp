@@ -65,4 +65,30 @@ bool matches(std::string_view pattern, std::string_view text) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+size_t utf8_length(std::string_view text) {
+  const auto byte = [text](size_t at) { return static_cast<unsigned char>(text[at]); };
+  if (text.empty()) {
+    return 0;
+  }
+  const unsigned lead = byte(0);
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xC2 && lead < 0xE0 ? 2
+                        : lead >= 0xE0 && lead < 0xF0 ? 3
+                        : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                      : 0;
+  if (length > text.size()) {
+    return 0;
+  }
+  for (size_t at = 1; at < length; ++at) {
+    if ((byte(at) & 0xC0U) != 0x80U) {
+      return 0;
+    }
+  }
+  // Written longer than need be, half of a pair of UTF-16, or beyond the last character.
+  const unsigned second = length > 2 ? byte(1) : 0;
+  const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+                     (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
+  return wrong ? 0 : length;
+}
+
 }  // namespace hidup

@@ -16,6 +16,9 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 // any character.
 bool matches(std::string_view pattern, std::string_view text);
 
+// Bytes of the UTF-8 character with which the text begins; 0: it begins with none.
+size_t utf8_length(std::string_view text);
+
 // FNV-1a, 64 bits: the hash that names graphs, strategies and random streams.
 constexpr uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL) {
   for (const char c : text) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +13,11 @@ namespace hidup {
 namespace {
 
 using Kind = YamlNode::Kind;
+
+// A name is printed, to terminals, too.
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
 
 class StrategyReader : private StrategyFields {
  public:
@@ -45,7 +51,7 @@ class StrategyReader : private StrategyFields {
     check_mesh(fields.at("mesh"));
     strategy_.mesh = mesh();
     strategy_.name = fields.at("name").text;
-    if (fields.at("name").kind != Kind::scalar) {
+    if (fields.at("name").kind != Kind::scalar || std::ranges::any_of(strategy_.name, is_control)) {
       report(fields.at("name"), "name: expected a word");
     }
     strategy_.defer_gradients = read_deferred(fields.at("gradients"));
