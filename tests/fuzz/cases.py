@@ -68,7 +68,7 @@ def deck_arguments(rng, scene, command):
     return arguments
 
 
-def mutated_files(case, scenes):
+def mutated_files(case, scenes, _):
     """Files with random changes."""
     rng = case.rng
     scene = rng.choice(scenes)
@@ -102,7 +102,7 @@ def random_keys(case, scenes, keys):
     check_written(case, [*decks, *settings])
 
 
-def whole_decks(case, keys):
+def whole_decks(case, _, keys):
     """Decks with every key at random."""
     rng = case.rng
     sections = {"model": {"layers": "2", "hidden": "12", "heads": "3", "sequence": "7",
@@ -171,6 +171,10 @@ def rules_by_operation(graph):
     return rules
 
 
+NAMES = ("a: b", "#", " ", "", "~", "null", "*a", "x # y", "[", "\xc3\xa9", "\xff", "\\e[1m", "a\\nb",
+         "'", "\\\"", "node=dp,gpu=ps", "a" * 3000)
+
+
 def random_strategy(rng, text, rules, extents):
     """The strategy file with other legal rules and storages."""
     share = rng.choice((0.05, 0.3, 1.0))
@@ -193,6 +197,8 @@ def random_strategy(rng, text, rules, extents):
     text = re.sub(r"op: ([^,]+), rule: \[([^\]]*)\].*\}", operation, text)
     text = re.sub(r"name: ([^,]+), (storage): \[([^\]]*)\], optimizer_state: \[[^\]]*\]", storage,
                   text)
+    if rng.random() < 0.2:
+        text = text.replace("\nname: ", f'\nname: "{rng.choice(NAMES)}" #', 1)
     if rng.random() < 0.3:
         text = re.sub(r"microbatches: \d+", f"microbatches: {rng.randint(1, 9)}", text)
     if rng.random() < 0.3:
@@ -201,7 +207,7 @@ def random_strategy(rng, text, rules, extents):
     return text
 
 
-def legal_strategies(case):
+def legal_strategies(case, *_):
     """Any decks, and any strategy that is legal for them: valid, simulated, searched around."""
     rng = case.rng
     case.write(legal_decks(rng))
@@ -216,16 +222,17 @@ def legal_strategies(case):
                re.findall(r"^parameter (\S+) : \w+\[(.*?)\]", graph_text, re.M)}
     text = random_strategy(rng, case.read("named.yaml"), rules_by_operation(graph_text), extents)
     case.write({"strategy.yaml": text, "hints.yaml": text})
-    case.run("validate", *decks, "--strategy", "strategy.yaml")
+    run(case, "validate", [*decks, "--strategy", "strategy.yaml", "--strategy-out", "new.yaml"])
+    check_written(case, decks)
     if rng.random() < 0.5:
         case.run("explain", *decks, "--strategy", "strategy.yaml", "--json", json_out=True)
     else:
-        arguments = ["--hints", "hints.yaml", "--strategy-out", "new.yaml"]
+        arguments = ["--hints", "hints.yaml", "--strategy-out", "new.yaml", "--overwrite"]
         run(case, "search", [*decks, *arguments])
         check_written(case, decks)
 
 
-def odd_files(case, scenes):
+def odd_files(case, scenes, _):
     """Files that are none, and outputs that cannot be."""
     rng = case.rng
     scene = rng.choice(scenes)
@@ -263,7 +270,7 @@ def odd_files(case, scenes):
     case.run(command, *arguments)
 
 
-def odd_command_lines(case, scenes):
+def odd_command_lines(case, scenes, _):
     """Options that are missing, there twice, unknown, or of another command."""
     rng = case.rng
     scene = rng.choice(scenes)
@@ -283,10 +290,12 @@ def odd_command_lines(case, scenes):
             arguments[at:at + rng.randrange(2)] = [rng.choice(words)]
     if "train" in arguments or "profile" in arguments or "doctor" in arguments:
         arguments += ["--odd"]  # a run that is none would begin
-    case.run(*arguments)
+    written = [after for option, after in zip(arguments, arguments[1:])
+               if option == "--strategy-out"]
+    case.run(*arguments, outputs=written)
 
 
-def small_runs(case, scenes):
+def small_runs(case, scenes, _):
     """Training of a step or two, or a profile, with changed files; rarely on two ranks."""
     rng = case.rng
     scene = rng.choice([scene for scene in scenes if scene.trains])
@@ -304,6 +313,8 @@ def small_runs(case, scenes):
     settings = [f"{section}.{key}={found[1]}" for key, found in sizes.items() if found
                 for section in ["train" if key == "batch" else
                                 "model.moe" if key == "experts" else "model"]]
+    if rng.random() < 0.8:  # else: its own one is measured, which takes longer
+        settings.append("cluster.profile=none")
     settings += ["train.steps=2", "cluster.mesh=[{name: ranks, size: auto}]"]
     arguments = [word for setting in settings for word in ("--set", setting)] + arguments
     case.run("train", "model.yaml", "--cluster", "cluster.yaml", "--out", "new.h5", *arguments,
@@ -311,16 +322,5 @@ def small_runs(case, scenes):
 
 
 # How often each kind comes.
-def kinds(scenes, keys):
-    return {lambda case: mutated_files(case, scenes): 40,
-            lambda case: random_keys(case, scenes, keys): 22,
-            lambda case: whole_decks(case, keys): 8,
-            legal_strategies: 10,
-            lambda case: odd_files(case, scenes): 6,
-            lambda case: odd_command_lines(case, scenes): 6,
-            lambda case: small_runs(case, scenes): 3}
-
-
-def do_case(case, all_kinds):
-    kind = case.rng.choices(list(all_kinds), list(all_kinds.values()))[0]
-    kind(case)
+KINDS = {mutated_files: 40, random_keys: 22, whole_decks: 8, legal_strategies: 10, odd_files: 6,
+         odd_command_lines: 6, small_runs: 3}

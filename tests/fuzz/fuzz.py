@@ -42,6 +42,8 @@ def parse_arguments(arguments):
     parser.add_argument("--seed", default="1", help="of the random numbers; any word")
     parser.add_argument("--runs", type=int, default=300, help="ends after so many runs")
     parser.add_argument("--case", type=int, help="this case only")
+    parser.add_argument("--only", action="append", choices=[kind.__name__ for kind in cases.KINDS],
+                        help="this kind of case; several times: these kinds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--seconds", type=float, default=10, help="time limit of a run")
     parser.add_argument("--memory", type=float, default=6,
@@ -66,9 +68,11 @@ class Fuzzer:
         self._next = 0
         setup = self.case(-1)
         reference = setup.run("validate", "--keys").stdout.decode()
-        found = keys.parse_reference(reference)
-        self.kinds = cases.kinds([make_scene(*scene, self.case(-2 - number))
-                                  for number, scene in enumerate(SCENES)], found)
+        self.keys = keys.parse_reference(reference)
+        self.scenes = [make_scene(*scene, self.case(-2 - number))
+                       for number, scene in enumerate(SCENES)]
+        self.kinds = {kind: weight for kind, weight in cases.KINDS.items()
+                      if not options.only or kind.__name__ in options.only}
 
     def case(self, number):
         folder = self.scratch / str(number)
@@ -78,13 +82,14 @@ class Fuzzer:
 
     def do(self, number):
         case = self.case(number)
-        cases.do_case(case, self.kinds)
+        kind = case.rng.choices(list(self.kinds), list(self.kinds.values()))[0]
+        kind(case, self.scenes, self.keys)
         shutil.rmtree(case.folder)
         with self._lock:
             self.done += [(number, ran) for ran in case.runs]
             self.findings += case.findings
         for finding in case.findings:
-            print(f"case {number}: {finding.kind()}", flush=True)
+            print(f"case {number}: {printable(finding.kind())}", flush=True)
 
     def work(self):
         while True:
@@ -118,6 +123,10 @@ class Fuzzer:
         self.findings = left
 
 
+def printable(text):
+    return text.encode("unicode_escape").decode()[:500]
+
+
 def lay_out_again(finding, folder):
     from runs import look
     shutil.rmtree(folder, ignore_errors=True)
@@ -143,8 +152,9 @@ def report(fuzzer, seconds):
     print(f"findings  {len(fuzzer.findings)}, of {len(groups)} kind(s)")
     for kind, findings in sorted(groups.items(), key=lambda group: -len(group[1])):
         shortest = min(findings, key=lambda finding: len(" ".join(finding.ran.command)))
-        print(f"\n{len(findings)}x {kind}")
-        print(f"  repeat: cd {shortest.kept}/files && {shlex.join(shortest.ran.command)}")
+        print(f"\n{len(findings)}x {printable(kind)}")
+        print(f"  repeat: cd {shortest.kept}/files && bash ../command")
+        print(f"  {printable(shlex.join(shortest.ran.command[shortest.ran.command.index('--'):]))}")
 
 
 def main(arguments=None):

@@ -62,10 +62,22 @@ def typical_values(key):
     return values + ["auto"] * ("or auto" in allowed)
 
 
+def inner_value(rng, key):
+    """Somewhere between the ends of a range, rather at the lower one."""
+    ends = re.search(r"from (\d+)([A-Za-z]*) to (?:below )?([\d.e+]+)([A-Za-z]*)", key.allowed)
+    if not ends or ends[2] != ends[4]:
+        return rng.choice(typical_values(key))
+    low, high = float(ends[1]), min(float(ends[3]), 1e6)
+    value = low + (high - low) ** rng.random() - 1 if high - low > 1 else rng.uniform(low, high)
+    return f"{value:.0f}{ends[2]}" if key.allowed.startswith("an integer") else f"{value}{ends[2]}"
+
+
 def value_for(rng, key):
     if key.allowed == "a list of axes":
         return mesh_value(rng)
     kind = rng.random()
+    if kind < 0.35:
+        return inner_value(rng, key)
     if kind < 0.85:
         return rng.choice(typical_values(key))
     if kind < 0.95:
@@ -92,7 +104,7 @@ def mesh_value(rng):
 def random_settings(rng, keys):
     """Arguments --set of random keys; rarely of a key that there is not."""
     arguments = []
-    for _ in range(rng.choices((1, 2, 3, 6), (6, 3, 2, 1))[0]):
+    for _ in range(rng.choices((1, 2, 3, 6), (12, 3, 2, 1))[0]):
         key = rng.choice(keys)
         name = key.name
         if rng.random() < 0.03:

@@ -52,8 +52,9 @@ class Finding(typing.NamedTuple):
 
     def kind(self):
         """Findings that look alike have the same."""
-        first = (self.ran.error_lines() or [""])[0]
-        return f"{self.what}: {re.sub(r'[0-9][0-9.e+-]*', '#', first)[:120]}"
+        exited = self.what.startswith("exit code")
+        first = (self.ran.error_lines() or [""])[0] if exited else ""
+        return f"{self.what} {re.sub(r'[0-9][0-9.e+-]*', '#', first)[:120]}"
 
 
 def environment(scratch):
@@ -221,6 +222,8 @@ def wrong_files(ran, before, after, expected):
     wrong = changed - set(expected.outputs)
     if wrong:
         return f"{', '.join(sorted(wrong))} changed"
+    if ran.code is None:
+        return ""  # it was killed
     if ran.code != 0:
         return f"exit code {ran.code}, but {min(changed)} is there" if changed else ""
     for name in expected.outputs:
