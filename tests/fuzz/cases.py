@@ -115,20 +115,20 @@ def whole_decks(case, _, keys):
             for name in path[:-1]:
                 place = place.setdefault(name, {})
             place[path[-1]] = value_for(rng, key)
-    write = lambda names: "".join(f"{name}:{flow(sections[name])}\n" for name in names)
-    case.write({"model.yaml": write(("model", "data", "train")), "cluster.yaml": write(("cluster",)),
-                "text.txt": "some text for this"})
+    texts = {name: f"{name}:{block(values)}\n" for name, values in sections.items()}
+    case.write({"model.yaml": texts["model"] + texts["data"] + texts["train"],
+                "cluster.yaml": texts["cluster"], "text.txt": "some text for this"})
     command = rng.choices(("validate", "search", "explain"), (4, 3, 1))[0]
     decks = ["model.yaml", "--cluster", "cluster.yaml", "--set", "cluster.device.flops=1TFLOPS",
              *rng.choice((["--ranks", "2"], ["--ranks", "1"], []))]
     run(case, command, decks)
 
 
-def flow(values, depth=1):
+def block(values, depth=1):
     text = ""
     for key, value in values.items():
         text += "\n" + "  " * depth + key + ":"
-        text += flow(value, depth + 1) if isinstance(value, dict) else " " + value
+        text += block(value, depth + 1) if isinstance(value, dict) else f" {value}"
     return text or " {}"
 
 
@@ -152,10 +152,8 @@ def legal_decks(rng):
              "clip_norm": rng.choice(("0", "1"))}
     axes = [f"{{name: x{i}, size: {rng.choice((1, 2, 2, 3, 4, 5))}, bandwidth: 1GB/s, "
             f"latency: {rng.choice(('0us', '20us'))}}}" for i in range(rng.choice((1, 1, 2, 2, 3)))]
-    as_texts = lambda values: {key: as_texts(value) if isinstance(value, dict) else str(value)
-                               for key, value in values.items()}
-    return {"model.yaml": "model:" + flow(as_texts(model)) + "\ndata: {kind: synthetic}\ntrain:"
-                          + flow(as_texts(train)) + "\n",
+    return {"model.yaml": f"model:{block(model)}\ndata: {{kind: synthetic}}\n"
+                          f"train:{block(train)}\n",
             "cluster.yaml": "cluster:\n  device: {flops: 1TFLOPS}\n  profile: none\n  mesh: ["
                             + ", ".join(axes) + "]\n"}
 
@@ -171,8 +169,9 @@ def rules_by_operation(graph):
     return rules
 
 
-NAMES = ("a: b", "#", " ", "", "~", "null", "*a", "x # y", "[", "\xc3\xa9", "\xff", "\\e[1m", "a\\nb",
-         "'", "\\\"", "node=dp,gpu=ps", "a" * 3000)
+# Of strategies, as they stand between double quotes.
+NAMES = ("a: b", "#", " ", "", "~", "null", "*a", "x # y", "[", "\xc3\xa9", "\xff", "\\e[1m",
+         "a\\nb", "'", "\\\"", "node=dp,gpu=ps", "a" * 3000)
 
 
 def random_strategy(rng, text, rules, extents):

@@ -20,7 +20,6 @@ import concurrent.futures
 import os
 import pathlib
 import random
-import resource
 import shlex
 import shutil
 import sys
@@ -30,7 +29,7 @@ import time
 
 import cases
 import keys
-from runs import SOURCE, Case, Finding, Limits, Runner, lay_out
+from runs import SOURCE, Case, Limits, Runner, lay_out, look
 from scenes import SCENES, make_scene
 
 GIB = 2 ** 30
@@ -47,7 +46,7 @@ def parse_arguments(arguments):
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--seconds", type=float, default=10, help="time limit of a run")
     parser.add_argument("--memory", type=float, default=6,
-                        help="limit of a run's address space in GiB; 0: none (sanitizers need that)")
+                        help="limit of a run's address space in GiB; 0: none, for sanitizers")
     parser.add_argument("--keep", type=pathlib.Path, default=SOURCE / "out" / "fuzz",
                         help="folder for what is found")
     parser.add_argument("--binary", type=pathlib.Path,
@@ -128,7 +127,6 @@ def printable(text):
 
 
 def lay_out_again(finding, folder):
-    from runs import look
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     lay_out(look(finding.kept / "files"), folder)

@@ -55,8 +55,9 @@ def typical_values(key):
     elif allowed.startswith("one of"):
         values = re.split(r", ", allowed.removeprefix("one of "))
     elif allowed.startswith("a file"):
-        values = ["none", "auto", "missing", ".", "text.txt", "*", "model.yaml", "[]", "cluster.yaml",
-                  "[text.txt, text.txt]", "graph.txt", "profile.yaml", "/dev/null", "tokens.bin"]
+        values = ["none", "auto", "missing", ".", "text.txt", "*", "model.yaml", "[]",
+                  "cluster.yaml", "[text.txt, text.txt]", "graph.txt", "profile.yaml", "/dev/null",
+                  "tokens.bin"]
     else:
         values = ["a", "ranks", "x-1", "9a", "a b"]
     return values + ["auto"] * ("or auto" in allowed)

@@ -1,4 +1,4 @@
-"""Runs the program under test on the files of a folder, and says what is wrong with how it ended."""
+"""Runs the program under test on the files of a folder, and says what is wrong with its end."""
 
 import json
 import os
@@ -163,16 +163,14 @@ class Expected(typing.NamedTuple):
     """What a run may do, beyond what every run may."""
     outputs: tuple = ()  # files that it writes
     json: bool = False  # of standard output
-    alone: bool = True  # without mpirun, which adds lines of its own
 
 
 def complaints(ran, before, after, expected):
     """What is wrong with how a run ended; a list of texts."""
-    found = [complaint for complaint in (
-        wrong_code(ran), wrong_stderr(ran, expected),
-        wrong_stdout(ran, expected) if ran.code == 0 else "",
-        wrong_files(ran, before, after, expected)) if complaint]
-    return found
+    found = (wrong_code(ran), wrong_stderr(ran),
+             wrong_stdout(ran, expected) if ran.code == 0 else "",
+             wrong_files(ran, before, after, expected))
+    return [complaint for complaint in found if complaint]
 
 
 def wrong_code(ran):
@@ -186,7 +184,7 @@ def wrong_code(ran):
     return f"exit code {ran.code}"
 
 
-def wrong_stderr(ran, expected):
+def wrong_stderr(ran):
     if ran.code is None or ran.code < 0:
         return ""
     if CONTROL.search(ran.stderr):
@@ -268,7 +266,7 @@ class Case:
         ran = self._runner.run(command, self.folder, stdout_path)
         self.runs.append(ran)
         found = complaints(ran, before, look(self.folder),
-                           Expected(tuple(outputs), json_out and not stdout_path, ranks == 0))
+                           Expected(tuple(outputs), json_out and not stdout_path))
         if stdout_path == "/dev/full" and ran.code == 0:
             found.append("exit code 0 although standard output is full")
         self._keep_findings(found, before, ran)

@@ -17,8 +17,8 @@ CLUSTERS = {
                 "  comm: {heartbeat_timeout: 5s}\n  profile: none\n",
     "two axes": "cluster:\n  device:\n    flops: 15.7TFLOPS\n    memory_bandwidth: 900GB/s\n"
                 "    memory: 32GiB\n  mesh:\n    - name: node\n      size: 2\n"
-                "      bandwidth: 9.71Gbps\n      latency: 30us\n    - name: gpu\n      size: auto\n"
-                "      bandwidth: 150GB/s\n      latency: 10us\n",
+                "      bandwidth: 9.71Gbps\n      latency: 30us\n    - name: gpu\n"
+                "      size: auto\n      bandwidth: 150GB/s\n      latency: 10us\n",
     "three axes": "cluster:\n  device: {flops: 1TFLOPS}\n  mesh: [{name: a, size: 2, bandwidth: "
                   "1GB/s}, {name: b, size: 3, bandwidth: 4GB/s}, {name: c, size: 2, bandwidth: "
                   "9GB/s, latency: 1ms}]\n  cost: {model: published}\n",
