@@ -308,13 +308,14 @@ def small_runs(case, scenes, _):
     if rng.random() < 0.7:
         files[name] = mutate(rng, files[name], [files["model.yaml"], files["cluster.yaml"]])
     case.write(files)
-    # Sizes stay: a large model that fits may train as long as it wants.
+    # Sizes stay: a large model that fits may train as long as it wants, and so may 4096 threads.
     settings = [f"{section}.{key}={found[1]}" for key, found in sizes.items() if found
                 for section in ["train" if key == "batch" else
                                 "model.moe" if key == "experts" else "model"]]
     if rng.random() < 0.8:  # else: its own one is measured, which takes longer
         settings.append("cluster.profile=none")
-    settings += ["train.steps=2", "cluster.mesh=[{name: ranks, size: auto}]"]
+    settings += ["train.steps=2", "cluster.mesh=[{name: ranks, size: auto}]",
+                 "cluster.device.threads=1"]
     arguments = [word for setting in settings for word in ("--set", setting)] + arguments
     case.run("train", "model.yaml", "--cluster", "cluster.yaml", "--out", "new.h5", *arguments,
              ranks=ranks, outputs=["new.h5"])
