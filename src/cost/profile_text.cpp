@@ -13,18 +13,6 @@
 namespace hidup {
 namespace {
 
-// In double quotes, as YAML and JSON have them.
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-    }
-    result += c == '\n' ? ' ' : c;
-  }
-  return result + "\"";
-}
-
 // What a number may be, besides 0: so that no sum and no product of them overflows.
 struct Bounds {
   double least, most;
@@ -250,17 +238,17 @@ std::string print_profile(const Profile& profile) {
     fmt::vformat_to(std::back_inserter(text), format, fmt::make_format_args(values...));
   };
   const ProfileKey& key = profile.key;
-  print("format_version: 1\nbuild: {}\ndevice: {}\nlibraries:\n", quoted(key.build),
-        quoted(key.device));
+  print("format_version: 1\nbuild: {}\ndevice: {}\nlibraries:\n", yaml_quoted(key.build),
+        yaml_quoted(key.device));
   for (const std::string& library : key.libraries) {
-    print("  - {}\n", quoted(library));
+    print("  - {}\n", yaml_quoted(library));
   }
   print("mesh:\n");
   for (const Axis& axis : key.mesh) {
-    print("  - {{name: {}, size: {}}}\n", axis.name, axis.size);
+    print("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }
   print("hosts: [{}]  # of every rank\nmodel: {}\n", fmt::join(key.hosts, ", "),
-        quoted(profile.model));
+        yaml_quoted(profile.model));
   print("launch_s: {:.4g}  # between two instructions of a stream\n", profile.launch_s);
   print("signal_s: {:.4g}  # from a stream to the other\n", profile.signal_s);
   print("overhead_s: {:.4g}  # of a step, outside its instructions\n", profile.overhead_s);

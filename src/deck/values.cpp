@@ -213,21 +213,9 @@ std::string read_string(const Key& key, const YamlNode& node) {
   refuse(key, node, close.empty() ? "" : fmt::format(": did you mean {}?", close));
 }
 
-// In double quotes, so that no character of a path means anything to YAML.
-std::string quote(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-    }
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 std::string format_paths(const std::vector<std::string>& paths) {
   std::vector<std::string> quoted(paths.size());
-  std::transform(paths.begin(), paths.end(), quoted.begin(), quote);
+  std::transform(paths.begin(), paths.end(), quoted.begin(), yaml_quoted);
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
@@ -316,7 +304,7 @@ std::string format_value(const Key& key, const Slot& slot) {
               return "none";
             }
             const bool word = std::ranges::find(key.choices, *value) != key.choices.end();
-            return word ? *value : quote(*value);
+            return word ? *value : yaml_quoted(*value);
           },
           [&](std::vector<std::string>* value) { return format_paths(*value); },
           [&](std::vector<MeshAxis>*) -> std::string {

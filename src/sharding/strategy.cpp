@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/text.h"
 #include "graph/text.h"
+#include "yaml/yaml_tree.h"
 
 namespace hidup {
 Layout input_layout(const OpStrategy& op, size_t input) {
@@ -71,7 +72,7 @@ std::string print_notes(const Graph& graph, const Strategy& strategy) {
   if (!strategy.stages.empty()) {
     text += "stages:\n";
     for (const OpId op : strategy.stages) {
-      text += fmt::format("  - {}\n", graph.op_name(op));
+      text += fmt::format("  - {}\n", yaml_word(graph.op_name(op)));
     }
   }
   if (strategy.predicted) {
@@ -90,10 +91,11 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
   std::string text =
       fmt::format("format_version: 1\ngraph_hash: {:016x}\nmesh:\n", graph_hash(graph));
   for (const Axis& axis : strategy.mesh) {
-    text += fmt::format("  - {{name: {}, size: {}}}\n", axis.name, axis.size);
+    text += fmt::format("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }
-  text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n", strategy.name,
-                      strategy.microbatches, strategy.defer_gradients ? "deferred" : "overlapped");
+  text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n",
+                      yaml_word(strategy.name), strategy.microbatches,
+                      strategy.defer_gradients ? "deferred" : "overlapped");
   for (size_t i = 0; i < strategy.ops.size(); ++i) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;
@@ -105,14 +107,14 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
       inputs += (inputs.empty() ? "" : ", ") + print_layout(input_layout(op, k));
     }
     text += fmt::format("  - {{op: {}, rule: [{}], inputs: [{}], outputs: [{}]}}\n",
-                        graph.op_name(static_cast<OpId>(i)), rules, inputs,
+                        yaml_word(graph.op_name(static_cast<OpId>(i))), rules, inputs,
                         print_layout(output_layout(op)));
   }
   text += "parameters:\n";
   for (const ParameterStrategy& parameter : strategy.parameters) {
     text += fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}}}\n",
-                        graph.tensor(parameter.tensor).name, print_layout(parameter.storage),
-                        print_layout(parameter.optimizer_state));
+                        yaml_word(graph.tensor(parameter.tensor).name),
+                        print_layout(parameter.storage), print_layout(parameter.optimizer_state));
   }
   return text + print_notes(graph, strategy);
 }

@@ -5,6 +5,8 @@
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
 
+#include <algorithm>
+#include <cctype>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -47,8 +49,8 @@ class TreeBuilder : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     YamlNode scalar = node(mark, tag, anchor, YamlNode::Kind::scalar);
-    scalar.text = value;
     scalar.quoted = tag == "!";
+    scalar.text = value;
     add(std::move(scalar));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -119,13 +121,13 @@ class TreeBuilder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// What yaml-cpp gets wrong: it takes byte 4 for the end of the text, and reports a
-// tab in the indentation as an "illegal map value" or not at all.
+// What yaml-cpp gets wrong: it takes byte 4 for the end of the text, passes on bytes that are
+// not UTF-8, and reports a tab in the indentation as an "illegal map value" or not at all.
 std::optional<YamlProblem> find_forbidden_character(const std::string& text) {
   int line = 1;
   int column = 1;
   bool indentation = true;
-  for (size_t at = 0; at < text.size(); ++at) {
+  for (size_t at = 0; at < text.size();) {
     const char c = text[at];
     if (c == '\t' && indentation) {
       return YamlProblem{line, column, "a tab in the indentation: YAML wants blanks"};
@@ -135,9 +137,15 @@ std::optional<YamlProblem> find_forbidden_character(const std::string& text) {
       return YamlProblem{line, column,
                          fmt::format("a control character (byte {:#04x}): this is not text", byte)};
     }
+    const size_t length = utf8_length(std::string_view(text).substr(at, 4));
+    if (length == 0) {
+      return YamlProblem{line, column,
+                         fmt::format("byte {:#04x}: this is not text in UTF-8", byte)};
+    }
     indentation = (indentation && c == ' ') || c == '\n';
-    column = c == '\n' ? 1 : column + 1;
+    column = c == '\n' ? 1 : column + static_cast<int>(length);
     line += c == '\n' ? 1 : 0;
+    at += length;
   }
   return std::nullopt;
 }
@@ -171,6 +179,29 @@ YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems)
     return refused;
   }
   return builder.take_root();
+}
+
+std::string yaml_quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '\n') {
+      quoted += "\\n";
+      continue;
+    }
+    quoted += c == '"' || c == '\\' ? "\\" : "";
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::string yaml_word(std::string_view text) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_.=+()/@-").find(c) != std::string_view::npos;
+  };
+  const bool plain = !text.empty() && std::ranges::all_of(text, is_plain) && text != "null" &&
+                     text != "Null" && text != "NULL" && text != "-";
+  return plain ? std::string(text) : yaml_quoted(text);
 }
 
 }  // namespace hidup

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hidup {
@@ -31,5 +32,11 @@ struct YamlProblem {
 // refused marks what is reported there already: an alias, or the whole of a text that
 // is malformed or goes on after its document.
 YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems);
+
+// The text as a scalar in double quotes, on one line.
+std::string yaml_quoted(std::string_view text);
+
+// The text as it stands where YAML reads that as the same text wherever it stands, else quoted.
+std::string yaml_word(std::string_view text);
 
 }  // namespace hidup

@@ -78,5 +78,19 @@ TEST(Hash, IsFnv1a) {
   EXPECT_EQ(hash_of("foobar"), 0x85944171f73967e8ULL);
 }
 
+TEST(Utf8Length, OfTheFirstCharacter) {
+  EXPECT_EQ(utf8_length("ab"), 1U);
+  EXPECT_EQ(utf8_length("\xc3\xa9"), 2U);
+  EXPECT_EQ(utf8_length("\xe2\x82\xac."), 3U);
+  EXPECT_EQ(utf8_length("\xf0\x9f\x8e\x89"), 4U);
+  EXPECT_EQ(utf8_length("\xf4\x8f\xbf\xbf"), 4U);
+  // In order: nothing, a second byte, Latin-1, cut short, too long for what it says, half of a
+  // pair of UTF-16, and beyond the last character.
+  for (const char* text : {"", "\x80", "\xe9t", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf",
+                           "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
+    EXPECT_EQ(utf8_length(text), 0U) << text;
+  }
+}
+
 }  // namespace
 }  // namespace hidup

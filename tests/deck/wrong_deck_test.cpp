@@ -99,7 +99,11 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:9:6: malformed YAML here or just before (indentation, colons, quotes, "
                   "brackets): end of sequence flow not found"},
         WrongLine{"ControlCharacter", 2, "  layers: 2 # \x04",
-                  "m.yaml:2:15: a control character (byte 0x04): this is not text"}),
+                  "m.yaml:2:15: a control character (byte 0x04): this is not text"},
+        WrongLine{"NotUtf8", 2, "  layers: 2 # \xc3\xa9 \xff",
+                  "m.yaml:2:18: byte 0xff: this is not text in UTF-8"},
+        WrongLine{"HalfOfACharacter", 2, "  layers: 2 # \xe2\x82",
+                  "m.yaml:2:15: byte 0xe2: this is not text in UTF-8"}),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(
