@@ -26,6 +26,11 @@ namespace {
 constexpr int64_t kMostRanks = 64;     // times as many
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
 constexpr int kMostSearches = 8;       // for the largest batch
+// What all searches together may cost, in operations times microbatches, and how many they are at
+// least: one for 32 layers in 64 microbatches takes some ten seconds.
+constexpr int64_t kMostWork = 50000;
+constexpr int64_t kLeastSearches = 4;
+constexpr int64_t kAllSearches = 20;
 
 int64_t splittable_batch(const Graph& graph) {
   return batch_obstacle(graph).empty() ? batch_of(graph) : 1;
@@ -76,10 +81,14 @@ void visit_frugal(const Graph& graph, const Mesh& mesh, const CostModel& costs,
 class Relief {
  public:
   Relief(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
-      : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {}
+      : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {
+    const int64_t work = static_cast<int64_t>(graph.ops().size()) *
+                         std::ranges::max(microbatches_of(graph, options));
+    searches_left_ = std::clamp(kMostWork / work, kLeastSearches, kAllSearches);
+  }
 
   // A line each.
-  std::vector<std::string> found() const {
+  std::vector<std::string> found() {
     std::vector<std::string> lines;
     for (const std::optional<std::string>& line :
          {without_hints(), smaller_batch(), more_microbatches(), more_ranks()}) {
@@ -120,17 +129,23 @@ class Relief {
     }
   }
 
+  // The same as long as searches are left; then nothing fits.
+  std::optional<SearchOutcome> next_search(const Graph& graph, const Mesh& mesh,
+                                           const SearchOptions& options) {
+    return searches_left_-- > 0 ? search(graph, mesh, options) : std::nullopt;
+  }
+
   // What the first strategy needs that fits, of all that a run would find.
   std::optional<int64_t> fits_a_run(const Graph& graph, const Mesh& mesh,
-                                    const SearchOptions& options) const {
+                                    const SearchOptions& options) {
     if (const auto bytes = fits(graph, mesh, options)) {
       return bytes;
     }
-    const auto found = search(graph, mesh, options);
+    const auto found = next_search(graph, mesh, options);
     return found ? std::optional(found->candidates[0].memory_bytes) : std::nullopt;
   }
 
-  std::optional<std::string> without_hints() const {
+  std::optional<std::string> without_hints() {
     if (options_.hints.empty()) {
       return std::nullopt;
     }
@@ -142,7 +157,7 @@ class Relief {
                  : std::nullopt;
   }
 
-  std::optional<std::string> smaller_batch() const {
+  std::optional<std::string> smaller_batch() {
     const int64_t batch = splittable_batch(graph_);
     const int64_t least =
         options_.hints.microbatches.value_or(std::ranges::min(options_.microbatches));
@@ -163,12 +178,12 @@ class Relief {
   // The largest batch for which a search finds something, from one that fits to below one that does
   // not: upwards by growing steps, then by halving what remains. With kMostSearches it may end a
   // little below.
-  std::pair<int64_t, SearchOutcome> largest_batch(int64_t fitting, int64_t too_large) const {
+  std::pair<int64_t, SearchOutcome> largest_batch(int64_t fitting, int64_t too_large) {
     std::optional<SearchOutcome> best;
     int64_t step = std::max<int64_t>(fitting / 8, 1);
     for (int tried = 0; tried < kMostSearches && too_large - fitting > 1; ++tried) {
       const int64_t next = std::min(fitting + step, std::midpoint(fitting, too_large));
-      if (auto found = search(with_batch(graph_, next), mesh_, options_)) {
+      if (auto found = next_search(with_batch(graph_, next), mesh_, options_)) {
         best = std::move(found);
         fitting = next;
         step *= 2;
@@ -205,7 +220,7 @@ class Relief {
     return bytes ? std::optional(std::pair(times, *bytes)) : std::nullopt;
   }
 
-  std::optional<std::string> more_microbatches() const {
+  std::optional<std::string> more_microbatches() {
     const int now = std::ranges::max(microbatches_of(graph_, options_));
     const int64_t most = std::min<int64_t>(splittable_batch(graph_), kMostMicrobatches) / now;
     if (options_.hints.microbatches || most < 2) {
@@ -224,7 +239,7 @@ class Relief {
   }
 
   // Along the outermost axis.
-  std::optional<std::string> more_ranks() const {
+  std::optional<std::string> more_ranks() {
     const auto larger = [&](int64_t times) {
       Mesh mesh = mesh_;
       mesh[0].size *= times;
@@ -246,6 +261,7 @@ class Relief {
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
+  int64_t searches_left_;
 };
 
 }  // namespace

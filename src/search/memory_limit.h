@@ -26,7 +26,7 @@ FrugalStrategy most_frugal_strategy(const Graph& graph, const Mesh& mesh, const 
 // advice is asked for, what would do: no hints, the largest batch and its time per sequence, more
 // microbatches (up to 16), more ranks (up to 64 times). It takes frugal strategies for some 20
 // batches at most (it halves), and a search where they do not fit: up to 10 for batches, 6 for
-// ranks, 4 for microbatches, one without the hints.
+// ranks, 4 for microbatches, one without the hints; for large programs 4 in all.
 [[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                   const SearchOptions& options, const FrugalStrategy& frugal);
 
