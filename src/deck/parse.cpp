@@ -156,8 +156,7 @@ class DeckReader {
         }
         continue;
       }
-      const std::string last = shown(word.text);
-      const std::string name = group.empty() ? last : group + "." + last;
+      const std::string name = (group.empty() ? "" : group + ".").append(shown(word.text));
       const auto [first, is_new] = lines.emplace(word.text, word.line);
       if (!is_new) {
         refuse(name, position,

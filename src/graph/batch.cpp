@@ -44,7 +44,7 @@ Graph with_batch(const Graph& graph, int64_t batch) {
       shape.at(0) = batch;
       other.add_input(tensor.name, tensor.dtype, shape);
     } else if (tensor.role == Tensor::Role::parameter) {
-      other.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay);
+      other.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay, tensor.dtype);
     } else {
       const Op& op = graph.op(tensor.producer);
       other.add_op(op.kind, tensor.name, op.inputs, op.attributes);

@@ -54,5 +54,17 @@ TEST(Batch, OfAnotherSize) {
   EXPECT_EQ(print_graph(with_batch(half, 4)), print_graph(graph));
 }
 
+TEST(WithBatch, KeepsThePrecision) {
+  const Graph graph = parse_graph(
+      "graph g\ninput tokens : i32[4, 6]\ninput targets : i32[4, 6]\n"
+      "parameter table : bf16[10, 8] = ones\nparameter w : bf16[8, 10] = ones\n"
+      "x = embedding(tokens, table)\ny = matmul(x, w)\nloss = cross_entropy(y, targets)\n",
+      "g");
+  const Graph smaller = with_batch(graph, 2);
+  for (const char* name : {"table", "x", "y"}) {
+    EXPECT_EQ(smaller.tensor(smaller.find(name)).dtype, DType::bf16) << name;
+  }
+}
+
 }  // namespace
 }  // namespace hidup

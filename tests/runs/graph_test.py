@@ -142,6 +142,25 @@ class OwnGraphTest(harness.RunTest):
         strategy.write_text(text)
         self.assert_equal_runs(one, self.train(2, ["--strategy", strategy], steps=10))
 
+    def test_microbatches_that_the_graph_cannot_have(self):
+        """An activation in the place of a weight: the parts of the batch would differ there."""
+        graph = self.folder / "own-graph.txt"
+        graph.write_text("graph own\n"
+                         "input tokens : i32[4, 4]\n"
+                         "input targets : i32[4, 4]\n"
+                         "parameter table : f32[8, 4] = ones\n"
+                         "x = embedding(tokens, table)\n"
+                         "y = bias(x, x)\n"
+                         "loss = cross_entropy(y, targets)\n")
+        deck = self.folder / "whole.yaml"
+        deck.write_text("model: {graph: own-graph.txt, sequence: 4, vocab: 4}\n"
+                        "data: {kind: synthetic}\n"
+                        "train: {batch: 4, steps: 1, microbatches: 2}\n")
+        for command in (["validate"], ["search", "--set", "cluster.device.flops=1TFLOPS"]):
+            result = harness.run(0, [*command, deck, "--cluster", self.folder / "cluster.yaml"])
+            self.assert_one_error(result, USAGE, f"{deck}:3:43: train.microbatches: the batch of "
+                                  "this graph cannot be split: y has the activation x as bias")
+
     def test_wrong_graphs(self):
         """Each is refused with its place: that of the mark ^ in the line that replaces one."""
         for before, after, words in (
@@ -154,7 +173,7 @@ class OwnGraphTest(harness.RunTest):
                 ("moe.relu = relu(moe.up)", "moe.relu = relu(moe.up) : ^f32[16, 4, 20, 64]",
                  ["moe.relu is f32[16, 4, 20, 128]"]),
                 ("wide.dropout = dropout(wide.relu) {p=0.1}",
-                 "^wide.dropout = dropout(wide.relu) {p=1}", ["wide.dropout", "below 1"]),
+                 "^wide.dropout = dropout(wide.relu) {p=1}", ["wide.dropout", "0.999, found 1"]),
                 ("out.product = matmul(heads, out.weight) {contract=2} : f32[16, 64, 64]",
                  "^out.product = matmul(heads, out.weight) {contract=1.5}",
                  ["out.product", "whole number"]),
@@ -163,7 +182,7 @@ class OwnGraphTest(harness.RunTest):
                 ("parameter table : f32[256, 64] = uniform(1.7320508)",
                  "parameter table : f32[256, 64] = uniform(^nan)", ["expected a number"]),
                 ("parameter table : f32[256, 64] = uniform(1.7320508)",
-                 "parameter table : f32[256, 64] = uniform(^-1)", ["above 0"]),
+                 "parameter table : f32[256, 64] = uniform(^-1)", ["from 1e-30"]),
                 ("input tokens : i32[16, 64]", "input ^tokens : i32[8, 64]",
                  ["tokens is i32[8, 64]", "train.batch", "i32[16, 64]"]),
                 ("graph own", "graph own\nparameter ^spare : f32[3] = ones",
