@@ -12,9 +12,10 @@
 #include <optional>
 #include <sstream>
 
-#include "core/file.h"
 #include "core/units.h"
 #include "cost/profile.h"
+#include "costs.h"
+#include "io/output_path.h"
 #include "job.h"
 #include "planning.h"
 #include "program/lower.h"
@@ -26,29 +27,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Why the file cannot be written; empty where it can.
-std::string output_obstacle(const std::string& path, bool overwrite, const std::string& option) {
+// Throws Error(file) where a file cannot be created there, also in folders that are not there yet.
+void check_writable(const std::string& path) {
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::exists(status)) {
-    if (!fs::is_regular_file(status)) {
-      return fmt::format("{}: is not a regular file, which {} needs", path, option);
-    }
-    return overwrite ? "" : fmt::format("{}: exists; pass --overwrite or another {}", path, option);
-  }
-  // Missing folders are created: the nearest one that is there must let them.
   fs::path folder = fs::absolute(path, error).parent_path();
   while (!folder.empty() && folder != folder.root_path() && !fs::exists(folder, error)) {
     folder = folder.parent_path();
   }
   if (!fs::is_directory(folder, error)) {
-    return fmt::format("{}: {} is not a folder", path, folder.string());
+    fail(ExitCode::file, "{}: {} is not a folder", path, folder.string());
   }
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    return fmt::format("{}: cannot write in the folder {}: {}", path, folder.string(),
-                       std::strerror(errno));
+    fail(ExitCode::file, "{}: cannot write in the folder {}: {}", path, folder.string(),
+         std::strerror(errno));
   }
-  return "";
 }
 
 // The steps of `train` up to the first that costs time. What fails is a finding, and what rests on
@@ -144,7 +136,7 @@ class Inspection {
     const std::string& profile = decks_.deck.cluster.profile;
     if (!profile.empty() && profile != "auto") {
       alone(fmt::format("{:<12}  {}", "profile", profile),
-            [&] { parse_profile(read_text_file(profile, "profile"), profile); });
+            [&] { parse_profile(read_profile_file(profile), profile); });
     }
   }
 
@@ -198,7 +190,7 @@ class Inspection {
     with_graph_ = true;
     if (!options_.hints.empty()) {
       alone(fmt::format("{:<12}  {}", "hints", options_.hints), [&] {
-        read_hints(graph, *mesh_, read_text_file(options_.hints, "hints"), options_.hints);
+        read_hints(graph, *mesh_, read_strategy_file(options_.hints, "hints"), options_.hints);
       });
     }
     if (options_.strategy == kSearch) {
@@ -225,7 +217,7 @@ class Inspection {
     alone("", [&] { check_strategy_choice(options_.strategy); });
     alone("", [&] {
       if (!options_.hints.empty()) {
-        read_text_file(options_.hints, "hints");
+        read_strategy_file(options_.hints, "hints");
       }
     });
   }
@@ -234,21 +226,26 @@ class Inspection {
     if (world_.rank() != 0) {
       return;
     }
-    const auto inspect = [&](const std::string& path, const std::string& option) {
-      const std::string obstacle = output_obstacle(path, options_.overwrite, option);
-      if (obstacle.empty()) {
-        fact(option.substr(2), path);
-      } else {
-        found_.findings.push_back(obstacle);
-      }
-    };
+    std::vector<NamedFile> outputs;
     if (!options_.out.empty()) {
-      inspect(options_.out, "--out");
+      outputs.push_back({"--out", options_.out});
     } else if (!options_.deck.empty()) {
-      inspect("out/" + fs::path(options_.deck).stem().string() + "-TIME.h5", "--out");
+      outputs.push_back({"--out", "out/" + fs::path(options_.deck).stem().string() + "-TIME.h5"});
     }
     if (!options_.dump_gradients.empty()) {
-      inspect(options_.dump_gradients, "--dump-gradients");
+      outputs.push_back({"--dump-gradients", options_.dump_gradients});
+    }
+    std::vector<NamedFile> others =
+        files_read(options_.deck, options_.cluster, decks_.deck, options_.strategy, options_.hints);
+    for (const NamedFile& output : outputs) {
+      try {
+        check_outputs({output}, others, options_.overwrite);
+        check_writable(output.path);
+        fact(output.name.substr(2), output.path);
+      } catch (const Error& error) {
+        found_.findings.emplace_back(error.what());
+      }
+      others.push_back(output);
     }
   }
 

@@ -54,6 +54,10 @@ Graph build_family(const Deck& deck, int64_t vocab) {
 
 }  // namespace
 
+std::string read_strategy_file(const std::string& file, std::string_view what) {
+  return read_text_file(file, what, kStrategyBytes);
+}
+
 std::string graph_text(const Deck& deck) {
   return deck.model.graph.empty() ? "" : read_text_file(deck.model.graph, "graph");
 }
@@ -109,8 +113,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                          const Mesh& mesh) {
   Strategy strategy =
       looks_like_file(name_or_file)
-          ? parse_strategy(graph, mesh, read_text_file(name_or_file, "strategy", kStrategyBytes),
-                           name_or_file)
+          ? parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file)
           : named_strategy(name_or_file, graph, mesh);
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
   return strategy;
@@ -122,7 +125,7 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                         .lowering = lowering_options(deck),
                         .baselines = baselines};
   if (!hints.empty()) {
-    options.hints = read_hints(graph, mesh, read_text_file(hints, "hints", kStrategyBytes), hints);
+    options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);
   }
   if (const std::optional<int> wanted = wanted_microbatches(deck, graph)) {
     options.microbatches = {*wanted};

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cost/simulate.h"
@@ -15,6 +16,9 @@
 #include "sharding/strategy.h"
 
 namespace hidup {
+
+// The text of a strategy or of hints (`what`). Throws Error(file).
+std::string read_strategy_file(const std::string& file, std::string_view what);
 
 // The text of the deck's model.graph; empty where a family is built. Throws Error(file).
 std::string graph_text(const Deck& deck);

@@ -1,25 +1,13 @@
 #include "profiling.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-#include <system_error>
 
-#include "comm/patient_yield.h"
 #include "core/check.h"
-#include "core/log.h"
-#include "core/new_file.h"
 #include "core/text.h"
-#include "core/units.h"
 #include "core/version.h"
-#include "cost/profile_check.h"
-#include "costs.h"
 #include "graph/batch.h"
-#include "graph/text.h"
 #include "job.h"
 #include "kernels/library.h"
 #include "program/memory.h"
@@ -33,8 +21,6 @@
 
 namespace hidup {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Case {
   std::string strategy;  // a name, or "replicate": every rank computes everything

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.h"
+
 namespace hidup::results {
 
 // To be called before anything is opened: a standard stream that the caller closed is not given to
@@ -14,12 +16,13 @@ namespace hidup::results {
 // of the write, not the end of the process.
 void open_streams();
 
-// A failure does not end the work; finish() throws it.
+// As it is. A failure does not end the work; finish() throws it.
 void write(std::string_view text);
 
+// Control characters that came from a file are escaped, as in messages.
 template <typename... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
-  write(fmt::format(format, std::forward<Args>(args)...));
+  write(printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 // Shows what was written so far. Says whether all of it got through.

@@ -140,6 +140,10 @@ std::string shown(std::string_view text, size_t most) {
 }
 
 std::string printable(std::string_view message) {
+  const auto plain = [](char c) { return c == '\n' || (c >= 0x20 && c < 0x7F); };
+  if (std::ranges::all_of(message, plain)) {  // nearly always
+    return std::string(message);
+  }
   std::string result;
   while (!message.empty()) {
     if (message.front() == '\n') {

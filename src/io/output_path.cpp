@@ -62,47 +62,55 @@ void check_apart_from_streams(const NamedFile& output, const Identity& identity)
   }
 }
 
-void prepare_output(const NamedFile& output, bool overwrite) {
+// Whether a file that exists may be replaced.
+void check_existing(const NamedFile& output, bool overwrite) {
   const std::string& path = output.path;
-  std::error_code error;
-  const fs::path parent = fs::path(path).parent_path();
-  if (!parent.empty()) {
-    fs::create_directories(parent, error);
-    if (error) {
-      fail(ExitCode::file, "{}: cannot create the folder {}: {}", path, parent.string(),
-           error.message());
-    }
-  }
   struct stat status = {};
-  if (stat(path.c_str(), &status) == 0) {
-    if (!S_ISREG(status.st_mode)) {
-      fail(ExitCode::file, "{}: is {}, where {} needs a regular file", path,
-           kind_of_file(status.st_mode), output.name);
-    }
-    if (!overwrite) {
-      fail(ExitCode::file, "{}: exists; pass --overwrite or another {}", path, output.name);
-    }
+  if (stat(path.c_str(), &status) != 0) {
+    return;
   }
-  const NewFile trial(path);  // now rather than after hours of work
+  if (!S_ISREG(status.st_mode)) {
+    fail(ExitCode::file, "{}: is {}, where {} needs a regular file", path,
+         kind_of_file(status.st_mode), output.name);
+  }
+  if (!overwrite) {
+    fail(ExitCode::file, "{}: exists; pass --overwrite or another {}", path, output.name);
+  }
 }
 
 }  // namespace
 
-void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
-                     bool overwrite) {
+void check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                   bool overwrite) {
   std::vector<NamedFile> others = inputs;
   for (const NamedFile& output : outputs) {
     if (!output.path.empty()) {
       const Identity identity = identity_of(output.path);
       check_apart(output, identity, others);
       check_apart_from_streams(output, identity);
+      check_existing(output, overwrite);
       others.push_back(output);
     }
   }
+}
+
+void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                     bool overwrite) {
+  check_outputs(outputs, inputs, overwrite);
   for (const NamedFile& output : outputs) {
-    if (!output.path.empty()) {
-      prepare_output(output, overwrite);
+    if (output.path.empty()) {
+      continue;
     }
+    const fs::path parent = fs::path(output.path).parent_path();
+    std::error_code error;
+    if (!parent.empty()) {
+      fs::create_directories(parent, error);
+    }
+    if (error) {
+      fail(ExitCode::file, "{}: cannot create the folder {}: {}", output.path, parent.string(),
+           error.message());
+    }
+    const NewFile trial(output.path);  // now rather than after hours of work
   }
 }
 

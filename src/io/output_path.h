@@ -12,12 +12,14 @@ struct NamedFile {
   std::string path;  // empty: there is none
 };
 
-// Makes way for the outputs of a command, whose names are options: creates missing parent folders
-// and tries to create a file in them; refuses what is not a regular file, and an existing file
-// unless `overwrite`. Existing files are left in place. Throws Error(file) there.
-//
 // Throws Error(usage) where an output is another one, too, or an input, or where standard output or
-// standard error go, whatever links lead to it.
+// standard error go, whatever links lead to it; Error(file) where it is not a regular file, or
+// exists without `overwrite`. Names of outputs are options. Changes nothing.
+void check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                   bool overwrite);
+
+// The same, and makes way for the outputs: creates missing parent folders and tries to create a
+// file in them. Existing files are left in place. Throws Error(file) where that fails.
 void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                      bool overwrite);
 

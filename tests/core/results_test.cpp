@@ -92,12 +92,12 @@ TEST(Results, ArePrintedAtTheEnd) {
   Child child([&](const Child::Report&) {
     dup2(open(path.c_str(), O_WRONLY), STDOUT_FILENO);
     results::open_streams();
-    results::print("{} of {}\n", 1, 2);
+    results::print("{} of {} {}\n", 1, 2, "\x1b[1mbold");
     results::finish();
     return 0;
   });
   EXPECT_EQ(child.wait(), 0);
-  EXPECT_EQ(read_text_file(path, "test's file"), "1 of 2\n");
+  EXPECT_EQ(read_text_file(path, "test's file"), "1 of 2 \\x1b[1mbold\n");
 }
 
 }  // namespace
