@@ -7,8 +7,8 @@
 namespace hidup {
 
 // Every microbatch has instructions of its own, and each can hide the messages of one other: more
-// of them cost planning time, which grows faster than their number, and small products.
-inline constexpr int64_t kMaxMicrobatches = 64;
+// of them cost planning time and small products.
+inline constexpr int64_t kMaxMicrobatches = 256;
 
 // Of all tensors of a graph: their bytes, with gradients and optimizer state, fit into 64 bits.
 inline constexpr double kMaxElements = 0x1p56;

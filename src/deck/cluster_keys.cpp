@@ -5,8 +5,8 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kPiB = 1024.0 * 1024.0 * 1024.0 * kMiB;
-constexpr double kMinute = 60.0;
-constexpr double kHour = 60.0 * kMinute;
+
+constexpr double kHour = 3600.0;
 
 // Rates from those of a microcontroller to those of a whole computing centre: with others, times
 // are no longer numbers that can be compared.
@@ -84,7 +84,7 @@ std::vector<Key> cluster_keys() {
        .doc = "Time of an empty message along the axis, for predictions without a profile. auto: "
               "none.",
        .fallback = "auto",
-       .range = {0, kMinute},
+       .range = {0, kHour},
        .unit = Unit::seconds,
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].latency; }},
       {.name = "cluster.comm.backend",

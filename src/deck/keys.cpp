@@ -165,8 +165,8 @@ std::vector<Key> train_keys() {
       {.name = "train.microbatches",
        .doc = "Parts of the batch, one of which computes while another communicates; gradients are "
               "those of the whole batch. At most `train.batch`, and few: two can hide each other's "
-              "messages, and the time to plan a step grows faster than their number. auto: what "
-              "the strategy says.",
+              "messages, and the time to plan a step grows with their number. auto: what the "
+              "strategy says.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.microbatches; }},

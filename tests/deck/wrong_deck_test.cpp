@@ -228,9 +228,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{"MoreMicrobatchesThanSequences", 11, "  steps: 300\n  microbatches: 20",
                   "m.yaml:12:17: train.microbatches 20 is more than train.batch 16: a part has a "
                   "sequence at least"},
-        WrongLine{"MoreMicrobatchesThanCanBePlanned", 11, "  steps: 300\n  microbatches: 65",
-                  "m.yaml:12:17: train.microbatches: expected an integer from 1 to 64, or auto, "
-                  "found 65"},
+        WrongLine{"MoreMicrobatchesThanCanBePlanned", 11, "  steps: 300\n  microbatches: 257",
+                  "m.yaml:12:17: train.microbatches: expected an integer from 1 to 256, or auto, "
+                  "found 257"},
         WrongLine{"PathMissing", 8, "",
                   "m.yaml:6:1: data.kind text needs data.path: a file, a glob or a list of them"},
         WrongLine{"PathListEmpty", 8, "  path: []",
@@ -296,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.yaml:6:13: the axes node and gpu both have the size auto: only one may"},
         WrongLine{"LatencyInBytes", 4, "    - {name: node, size: 2, latency: 30B}",
                   "c.yaml:4:38: cluster.mesh[0].latency: expected a time such as 30us, from 0 to "
-                  "60s, or auto, found 30B"},
+                  "1h, or auto, found 30B"},
         WrongLine{"BandwidthOfZero", 7, "      bandwidth: 0Gbps",
                   "c.yaml:7:18: cluster.mesh[1].bandwidth: expected a bandwidth such as 9.71Gbps "
                   "or 1.2GB/s, from 8kbps to 1000TB/s, or auto, found 0Gbps"},
@@ -375,10 +375,10 @@ TEST(WrongDecks, RatesOfNoMachine) {
     EXPECT_TRUE(refused(fmt::format("cluster.mesh=[{{name: a, size: 2, bandwidth: {}}}]", rate)))
         << rate;
   }
-  EXPECT_TRUE(refused("cluster.mesh=[{name: a, size: 2, latency: 61s}]"));
+  EXPECT_TRUE(refused("cluster.mesh=[{name: a, size: 2, latency: 3601s}]"));
   EXPECT_FALSE(refused("cluster.device.flops=1MFLOPS"));
   EXPECT_FALSE(refused("cluster.device.flops=1000PFLOPS"));
-  EXPECT_FALSE(refused("cluster.mesh=[{name: a, size: 2, bandwidth: 8kbps, latency: 60s}]"));
+  EXPECT_FALSE(refused("cluster.mesh=[{name: a, size: 2, bandwidth: 8kbps, latency: 1h}]"));
 }
 
 TEST(WrongDecks, MeshOfManyAxes) {

@@ -110,7 +110,7 @@ class Runner:
 
     def command(self, arguments, ranks):
         # A run whose parent was killed ends, too, when its time on a core is used up.
-        cpu_seconds = int(self.limits.seconds * (os.cpu_count() + 2))
+        cpu_seconds = 1 + int(self.limits.seconds * (os.cpu_count() + 2))
         memory = [f"--as={self.limits.memory}"] if self.limits.memory else []
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
         return ["prlimit", f"--cpu={cpu_seconds}", "--core=0", *memory, "--",

@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"microbatches: 1", "microbatches: 5",
              "6:15: microbatches: expected at most 4, the sequences of a step, found 5"},
         Edit{"microbatches: 1", "microbatches: 2000000000",
-             "6:15: microbatches: expected a whole number from 1 to 64, found 2000000000"},
+             "6:15: microbatches: expected a whole number from 1 to 256, found 2000000000"},
         Edit{"overlapped", "overlaped", "7:12: gradients: expected overlapped or deferred"},
         Edit{"microbatches: 1\n", "", "1:1: microbatches is missing"},
         Edit{"microbatches", "microbatch",
