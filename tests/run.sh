@@ -3,13 +3,21 @@
 # sudo), configures the preset cpu with tests, builds, and ends in ctest's summary and
 # exit code.
 #
-#   tests/run.sh [arguments of ctest]
+#   tests/run.sh [--all] [arguments of ctest]
 #   tests/run.sh -L fast        the unit tests alone
 #   tests/run.sh -R accidents   the tests whose name matches
+#   tests/run.sh --all          and what has the label slow: sanitizers, clang-tidy, the CUDA
+#                               back end without a GPU, Slurm, a test bed of several hosts
 #
-# On two cores all of it takes about 50 minutes, most of them in the builds with
-# sanitizers and in clang-tidy (label slow), and 4 GB of memory.
+# On two cores, without ccache, it takes about 11 minutes, with --all about 50, and 4 GB of
+# memory.
 set -euo pipefail
+
+which=(-LE slow)
+if [[ ${1:-} == --all ]]; then
+  which=()
+  shift
+fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 "$root/jobs/install.sh" --tests
@@ -19,4 +27,4 @@ source "$root/jobs/environment.sh"
 cd "$root"
 cmake --preset cpu -DHIDUP_TESTS=ON
 cmake --build --preset cpu
-exec ctest --preset cpu --parallel 2 "$@"
+exec ctest --preset cpu --parallel 2 "${which[@]}" "$@"
