@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "core/text.h"
 #include "core/units.h"
 
 namespace hidup {
@@ -83,7 +84,7 @@ class TextFile {
 
  private:
   [[noreturn]] void refuse(std::string_view reason) const {
-    fail(ExitCode::file, "cannot read the {} {}: {}", what_, path_, reason);
+    fail(ExitCode::file, "cannot read the {} {}: {}", what_, shown(path_), reason);
   }
 
   // 0 at the end.

@@ -87,10 +87,10 @@ double total_length(const std::vector<Interval>& times) {
 }
 
 // Messages of the ranks' communication streams, while nothing else runs.
-class Messages {
+class LoneMessages {
  public:
   // most_bytes: of the largest.
-  Messages(Device& device, Communicator& world, double most_bytes)
+  LoneMessages(Device& device, Communicator& world, double most_bytes)
       : world_(world),
         stream_(device.create_stream("comm", 1)),
         messages_(device, *stream_),
@@ -259,7 +259,7 @@ class MessageTimer {
   std::unique_ptr<Stream> compute_;
   Repeated loads_;
   std::unique_ptr<Buffer> operands_;
-  Messages messages_;
+  LoneMessages messages_;
   double load_s_ = 0.0;  // of a product alone
 };
 
@@ -286,7 +286,7 @@ std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Co
   for (const Probe& probe : probes) {
     most_bytes = std::max(most_bytes, probe.bytes);
   }
-  Messages messages(device, world, most_bytes);
+  LoneMessages messages(device, world, most_bytes);
   std::vector<ProbeTimes> times;
   for (const Probe& probe : probes) {
     std::vector<double> rows;
