@@ -22,6 +22,11 @@ if(NOT HIDUP_CUDA)
                                               INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
 endif()
 
+# The sanitizers have allocators of their own.
+if(NOT HIDUP_SANITIZE)
+  find_library(JEMALLOC_LIBRARY jemalloc REQUIRED)
+endif()
+
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})

@@ -24,7 +24,7 @@ fi
 # What is linked or included, and the libraries that it needs in turn, but for what every machine
 # with a compiler has. Of Open MPI not what drives networks: this is for one machine.
 wanted=(openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev
-        nlohmann-json3-dev libdnnl-dev libgtest-dev)
+        nlohmann-json3-dev libdnnl-dev libjemalloc-dev libgtest-dev)
 ours='^(lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
 not_ours='(-dev|-doc)$|^lib(c6|gcc|stdc|gfortran|quadmath|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
 packages=()

@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 #include <string_view>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/units.h"
@@ -98,17 +99,15 @@ class Planner {
   // value that lives at the same time. Of equal ones the first used first: what lives at one moment
   // then lies together, and few ranges of bytes are passed on the way to a free one.
   void place_activations() {
-    std::vector<size_t> order;
+    std::vector<std::tuple<int64_t, int, size_t>> order;  // minus the size, first use, value
     for (size_t v = 0; v < program_.values.size(); ++v) {
       if (!program_.values[v].persistent() && lifetimes_.is_used(v)) {
-        order.push_back(v);
+        order.emplace_back(-plan_.sizes[v], lifetimes_.first_use(v), v);
       }
     }
-    std::ranges::stable_sort(order, std::less<>(), [&](size_t v) {
-      return std::pair(-plan_.sizes[v], lifetimes_.first_use(v));
-    });
+    std::ranges::sort(order);
     const int64_t start = plan_.bytes;
-    for (const size_t v : order) {
+    for (const auto& [size, first, v] : order) {
       place(v, start);
     }
     plan_.activation_bytes = plan_.bytes - start;

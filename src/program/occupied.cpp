@@ -48,6 +48,9 @@ void ByteRanges::add(int64_t begin, int64_t end) {
 }
 
 int64_t ByteRanges::free_from(int64_t at, int64_t bytes) const {
+  if (ranges_.empty() || ranges_.back().end <= at || at + bytes <= ranges_.front().begin) {
+    return at;
+  }
   auto range = std::ranges::upper_bound(ranges_, at, {}, &Range::end);
   for (; range != ranges_.end() && range->begin < at + bytes; ++range) {
     at = range->end;
