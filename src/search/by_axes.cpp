@@ -106,7 +106,8 @@ class AxesSearch {
 
   void keep(FoundStrategy found) {
     const bool known = std::ranges::any_of(result_.found, [&](const FoundStrategy& other) {
-      return strategy_hash(graph_, other.strategy) == strategy_hash(graph_, found.strategy);
+      return other.strategy.ops == found.strategy.ops &&
+             other.strategy.parameters == found.strategy.parameters;
     });
     if (!known && found.objective_s < kNever) {
       result_.found.push_back(std::move(found));

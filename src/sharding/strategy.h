@@ -16,12 +16,16 @@ namespace hidup {
 
 struct OpStrategy {
   std::vector<Rule> rules;  // one per axis
+
+  bool operator==(const OpStrategy&) const = default;
 };
 
 struct ParameterStrategy {
   TensorId tensor = -1;
   Layout storage;
   Layout optimizer_state;
+
+  bool operator==(const ParameterStrategy&) const = default;
 };
 
 // What a step was predicted to take, on the busiest rank.
