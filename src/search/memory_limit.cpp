@@ -28,7 +28,7 @@ constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
 constexpr int kMostSearches = 8;       // for the largest batch
 // What all searches together may cost, in operations times microbatches, and how many they are at
 // least: one for 32 layers in 64 microbatches takes some ten seconds.
-constexpr int64_t kMostWork = 50000;
+constexpr int64_t kMostWork = 20000;
 constexpr int64_t kLeastSearches = 4;
 constexpr int64_t kAllSearches = 20;
 
