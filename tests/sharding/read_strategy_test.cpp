@@ -63,35 +63,6 @@ TEST(ReadStrategy, IsTheInverseOfPrinting) {
   EXPECT_EQ(reprinted(graph, kMesh, small_text()), small_text());
 }
 
-// Names that plain YAML would read as something else.
-TEST(ReadStrategy, KeepsAnyName) {
-  const Graph graph = small_graph();
-  for (const std::string name :
-       {"node=dp,gpu=megatron", "my best one", "a: b", "x # y", "#", "", " ", "null", "~", "*x",
-        "&x", "!x", "[x", "- x", "%", "say \"hi\"", "it's", "C:\\x", "\xc3\xa9"}) {
-    Strategy strategy = named_strategy("dp", graph, kMesh);
-    strategy.name = name;
-    const std::string text = print_strategy(graph, strategy);
-    EXPECT_EQ(parse_strategy(graph, kMesh, text, "s.yaml").name, name) << text;
-  }
-}
-
-// A graph may have them.
-TEST(ReadStrategy, KeepsNamesOfTensorsThatPlainYamlReadsAsNothing) {
-  const Graph graph = parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter Null : f32[10, 8] = uniform(0.1) decay
-null = embedding(tokens, Null)
-loss = cross_entropy(null, targets)
-)",
-                                  "small");
-  Strategy strategy = named_strategy("dp", graph, kMesh);
-  strategy.stages = {0, 1};
-  const std::string text = print_strategy(graph, strategy);
-  EXPECT_EQ(reprinted(graph, kMesh, text), text);
-}
-
 struct Model {
   const char* name;
   MoeDeck moe;
