@@ -257,7 +257,9 @@ def odd_files(case, scenes, _):
         name = rng.choice((*ODD_NAMES, "model.yaml", "cluster.yaml", "strategy.yaml", "text.txt",
                            "hints.yaml", "/dev/full", "./model.yaml"))
         overwrite = rng.choice(([], ["--overwrite"]))
-        if overwrite and name in ("empty.yaml", "hints.yaml", "text.txt", "\xff.yaml"):
+        free = ["empty.yaml", "hints.yaml", "text.txt", "\xff.yaml"]
+        free += ["strategy.yaml"] if "strategy.yaml" not in arguments else []
+        if overwrite and name in free:
             name = "new.yaml"  # what is no input of the run may be replaced
         written = [name] if name in ("missing.yaml", "a\x1b[31mb.yaml", "-", "--", "new.yaml",
                                      "missing/missing.yaml", "\xff.yaml") else []
