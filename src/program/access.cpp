@@ -24,6 +24,9 @@ void for_operands(const Program& program, Touch touch) {
 }  // namespace
 
 Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 0) {
+  std::array<int, kStreams> never{};
+  never.fill(-1);
+  last_uses_.assign(program.values.size(), never);
   std::vector<int> latest(program.values.size(), -1);  // per value: the instruction
   for_operands(program, [&](size_t value, int instruction, bool, bool) {
     starts_[value + 1] += latest[value] == instruction ? 0 : 1;
@@ -37,20 +40,9 @@ Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 
         ends[value] > starts_[value] && list_[ends[value] - 1].instruction == instruction;
     Access& access = list_[again ? ends[value] - 1 : ends[value]++];
     access = {instruction, access.reads || reads, access.writes || writes};
+    const Instruction& user = program.instructions[static_cast<size_t>(instruction)];
+    last_uses_[value][static_cast<size_t>(user.stream)] = instruction;
   });
-}
-
-std::array<int, kStreams> last_uses(const Program& program, std::span<const Access> accesses) {
-  std::array<int, kStreams> last;
-  last.fill(-1);
-  size_t missing = kStreams;
-  for (auto use = accesses.rbegin(); use != accesses.rend() && missing > 0; ++use) {
-    const Instruction& user = program.instructions[static_cast<size_t>(use->instruction)];
-    int& latest = last[static_cast<size_t>(user.stream)];
-    missing -= latest < 0 ? 1 : 0;
-    latest = std::max(latest, use->instruction);
-  }
-  return last;
 }
 
 HappensBefore::HappensBefore(const Program& program) {

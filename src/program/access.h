@@ -23,14 +23,14 @@ class Accesses {
   std::span<const Access> operator[](size_t value) const {
     return std::span(list_).subspan(starts_[value], starts_[value + 1] - starts_[value]);
   }
+  // Per stream, the instruction of the last one; -1 where there is none.
+  const std::array<int, kStreams>& last_uses(size_t value) const { return last_uses_[value]; }
 
  private:
   std::vector<Access> list_;    // value by value
   std::vector<size_t> starts_;  // [values + 1], in the list
+  std::vector<std::array<int, kStreams>> last_uses_;
 };
-
-// The last access on each stream; -1 where there is none.
-std::array<int, kStreams> last_uses(const Program& program, std::span<const Access> accesses);
 
 // The order that streams and waits guarantee: an instruction comes after those
 // before it on its stream, after those it waits for, and after what these came after.

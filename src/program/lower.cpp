@@ -37,7 +37,7 @@ Lowering::Lowering(const Graph& graph, const Strategy& strategy, const LoweringO
   wanted_.resize(graph.tensors().size());
   lanes_.resize(static_cast<size_t>(strategy.microbatches));
   // About what one rank needs: large lists are not moved while they grow.
-  program_.values.reserve(3 * graph.tensors().size() * lanes_.size());
+  program_.values.reserve(4 * graph.tensors().size() * lanes_.size());
   program_.instructions.reserve(4 * graph.ops().size() * lanes_.size());
   for (Lane& lane : lanes_) {
     lane.instructions.reserve(3 * graph.ops().size());

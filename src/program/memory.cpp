@@ -43,7 +43,7 @@ class Lifetimes {
   }
   // The stream's first moment that comes after all uses of the value, whatever the timing.
   size_t end(size_t value, size_t stream) const {
-    const std::array<int, kStreams> last = last_uses(program_, accesses_[value]);
+    const std::array<int, kStreams>& last = accesses_.last_uses(value);
     const auto lives = [&](int instruction) {
       return std::ranges::any_of(last,
                                  [&](int use) { return use >= 0 && !before_(use, instruction); });

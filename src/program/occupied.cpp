@@ -1,6 +1,7 @@
 #include "program/occupied.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace hidup {
 namespace {
@@ -47,15 +48,16 @@ void ByteRanges::add(int64_t begin, int64_t end) {
   }
 }
 
-int64_t ByteRanges::free_from(int64_t at, int64_t bytes) const {
-  if (ranges_.empty() || ranges_.back().end <= at || at + bytes <= ranges_.front().begin) {
-    return at;
+ByteRanges::Gap ByteRanges::gap_from(int64_t at, int64_t bytes) const {
+  constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+  if (ranges_.empty() || ranges_.back().end <= at) {
+    return {at, kEnd};
   }
   auto range = std::ranges::upper_bound(ranges_, at, {}, &Range::end);
   for (; range != ranges_.end() && range->begin < at + bytes; ++range) {
     at = range->end;
   }
-  return at;
+  return {at, range == ranges_.end() ? kEnd : range->begin};
 }
 
 void OccupiedBytes::add_during(size_t begin, size_t end, int64_t first_byte, int64_t end_byte) {
@@ -84,12 +86,18 @@ void OccupiedBytes::append_during(size_t begin, size_t end,
 }
 
 int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes) {
+  std::vector<int64_t> gap_ends(ranges.size(), at);  // of the gaps that were found last
   // Around until all of them one behind the other have been passed without moving on.
   size_t passed = 0;
   for (size_t i = 0; passed < ranges.size(); i = i + 1 < ranges.size() ? i + 1 : 0) {
-    const int64_t next = ranges[i]->free_from(at, bytes);
-    passed = next == at ? passed + 1 : 1;
-    at = next;
+    if (at + bytes <= gap_ends[i]) {
+      ++passed;
+      continue;
+    }
+    const ByteRanges::Gap gap = ranges[i]->gap_from(at, bytes);
+    gap_ends[i] = gap.end;
+    passed = gap.begin == at ? passed + 1 : 1;
+    at = gap.begin;
   }
   return at;
 }

@@ -12,8 +12,12 @@ class ByteRanges {
  public:
   void add(int64_t begin, int64_t end);
   bool empty() const { return ranges_.empty(); }
-  // The least number from `at` on from which that many bytes are none of these.
-  int64_t free_from(int64_t at, int64_t bytes) const;
+  // Bytes [begin, end) that are none of these.
+  struct Gap {
+    int64_t begin = 0, end = 0;
+  };
+  // From the least number from `at` on from which that many bytes are none of these.
+  Gap gap_from(int64_t at, int64_t bytes) const;
 
  private:
   struct Range {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "program/print.h"
@@ -16,25 +18,21 @@ class MemoryCheck {
  public:
   MemoryCheck(const Program& program, const MemoryPlan& plan, const Accesses& accesses,
               const HappensBefore& before)
-      : program_(program), plan_(plan), accesses_(accesses), before_(before) {
-    last_uses_.reserve(program.values.size());
-    for (size_t v = 0; v < program.values.size(); ++v) {
-      last_uses_.push_back(last_uses(program, accesses[v]));
-    }
-  }
+      : program_(program), plan_(plan), accesses_(accesses), before_(before) {}
 
   void run() {
-    std::vector<size_t> order;  // persistent values, then the others as they are first used
+    // First use, -1 of persistent values, and the value.
+    std::vector<std::pair<int, size_t>> order;
     for (size_t v = 0; v < program_.values.size(); ++v) {
       check_own_accesses(v);
-      if (program_.values[v].persistent() || !accesses_[v].empty()) {
-        order.push_back(v);
+      if (program_.values[v].persistent()) {
+        order.emplace_back(-1, v);
+      } else if (!accesses_[v].empty()) {
+        order.emplace_back(accesses_[v].front().instruction, v);
       }
     }
-    std::ranges::stable_sort(order, std::less<>(), [&](size_t v) {
-      return program_.values[v].persistent() ? -1 : accesses_[v].front().instruction;
-    });
-    for (const size_t v : order) {
+    std::ranges::sort(order);
+    for (const auto& [first, v] : order) {
       take_bytes(v);
     }
   }
@@ -113,7 +111,7 @@ class MemoryCheck {
       fail(ExitCode::internal, "{} and {} overlap in memory while both are in use", first.name,
            second.name);
     }
-    for (const int use : last_uses_[old]) {
+    for (const int use : accesses_.last_uses(old)) {
       if (use >= 0) {
         check_order(use, begin, old);
       }
@@ -128,8 +126,7 @@ class MemoryCheck {
   const MemoryPlan& plan_;
   const Accesses& accesses_;
   const HappensBefore& before_;
-  std::vector<std::array<int, kStreams>> last_uses_;  // per value
-  std::map<int64_t, Piece> taken_;                    // by first byte
+  std::map<int64_t, Piece> taken_;  // by first byte
 };
 
 }  // namespace
