@@ -29,6 +29,7 @@ constexpr int kMostSearches = 8;       // for the largest batch
 // What all searches together may cost, in operations times microbatches, and how many they are at
 // least: one for 32 layers in 64 microbatches takes some ten seconds.
 constexpr int64_t kMostWork = 20000;
+constexpr int64_t kMostAdvised = 5000;  // operations: for more, advice takes minutes
 constexpr int64_t kLeastSearches = 4;
 constexpr int64_t kAllSearches = 20;
 
@@ -309,6 +310,11 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
       format_bytes(plan.bytes - options.memory_limit), largest_values(program, plan, kTensors));
   if (!options.advice) {
     throw Error(ExitCode::infeasible, text);
+  }
+  if (static_cast<int64_t>(graph.ops().size()) * frugal.strategy.microbatches > kMostWork ||
+      static_cast<int64_t>(graph.ops().size()) > kMostAdvised) {
+    throw Error(ExitCode::infeasible,
+                text + "\nwhat would fit is not looked for: the program is too large");
   }
   const std::vector<std::string> lines = Relief(graph, mesh, costs, options).found();
   for (const std::string& line : lines) {
