@@ -1,4 +1,5 @@
 #include "kernels/adam.h"
+#include "kernels/preconditions.h"
 
 #include <cmath>
 
@@ -45,6 +46,9 @@ void update(const AdamPart& part, const AdamOptions& options, const Factors& fac
 
 void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
                  const StepState* state, const float* gradient_scale) {
+  for (const AdamPart& part : parts) {
+    check_extents("adam", {part.n});
+  }
   stream.enqueue([=] {
     const float scale = *gradient_scale;
     if (options.skips && !std::isfinite(scale)) {

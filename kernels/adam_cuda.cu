@@ -1,5 +1,6 @@
 #include "kernels/adam.h"
 #include "kernels/cuda_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -12,8 +13,8 @@ struct Factors {
   float scale;
 };
 
-// As many parts as the arguments of a kernel have room for (4 KB), in pieces of kPiece elements: a
-// block does every so manieth of all of them.
+// As many parts as the arguments of a kernel have room for (4 KB), in pieces of kPiece elements:
+// the blocks take them in turn.
 constexpr int kMostParts = 64;
 constexpr int64_t kPiece = 4 * kThreads;
 struct Parts {
@@ -77,6 +78,7 @@ void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOpti
                  const StepState* state, const float* gradient_scale) {
   Parts some;
   for (size_t i = 0; i < parts.size(); ++i) {
+    check_extents("adam", {parts[i].n});
     some.part[some.count] = parts[i];
     some.first_piece[some.count] = some.pieces;
     some.pieces += ceil_div(parts[i].n, kPiece);

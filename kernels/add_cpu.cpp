@@ -1,9 +1,11 @@
 #include "kernels/add.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 
 template <typename Element>
 void add_forward(Stream& stream, const Element* a, const Element* b, Element* y, int64_t n) {
+  check_extents("add", {n});
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {

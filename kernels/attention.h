@@ -31,7 +31,16 @@ void attention_forward(Stream& stream, const Element* qkv, Element* y, float* ls
 // and dP_ij = dy_i . v_j:
 //   dS = P * (dP - D) / sqrt(head),  dq = dS k,  dk = dS^T q,  dv = P^T dy
 template <typename Element>
-void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
-                        const Element* dy, Element* dqkv, AttentionSize size, bool causal);
+struct AttentionBackward {
+  const Element* qkv;
+  const Element* y;
+  const float* lse;
+  const Element* dy;
+  Element* dqkv;
+  AttentionSize size;
+  bool causal;
+};
+template <typename Element>
+void attention_backward(Stream& stream, const AttentionBackward<Element>& args);
 
 }  // namespace hidup::kernels

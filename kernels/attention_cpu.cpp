@@ -6,6 +6,7 @@
 #include "kernels/attention_head.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -161,11 +162,11 @@ void forward(const float* qkv, float* y, float* lse, const AttentionSize& size, 
   }
 }
 
-void backward(const float* qkv, const float* y, const float* lse, const float* dy, float* dqkv,
-              const AttentionSize& size, bool causal) {
+void backward(const AttentionBackward<float>& args) {
 #pragma omp parallel for schedule(static)
-  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
-    backward_head(Head(size, index), causal, qkv, y, lse, dy, dqkv);
+  for (int64_t index = 0; index < args.size.batch * args.size.heads; ++index) {
+    backward_head(Head(args.size, index), args.causal, args.qkv, args.y, args.lse, args.dy,
+                  args.dqkv);
   }
 }
 
@@ -188,22 +189,21 @@ void forward(const Element* qkv, Element* y, float* lse, const AttentionSize& si
 }
 
 template <typename Element>
-void backward(const Element* qkv, const Element* y, const float* lse, const Element* dy,
-              Element* dqkv, const AttentionSize& size, bool causal) {
+void backward(const AttentionBackward<Element>& args) {
 #pragma omp parallel for schedule(static)
-  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+  for (int64_t index = 0; index < args.size.batch * args.size.heads; ++index) {
     thread_local std::vector<float> memory;
-    const Head at(size, index);
+    const Head at(args.size, index);
     const int64_t n = at.sequence * at.size;
     float* const in = scratch(memory, 8 * n);
     float* const out = in + 3 * n;
     float* const gradient = out + n;
     float* const result = gradient + n;
-    gather(at, qkv + at.q, at.qkv_stride(), 3, in);
-    gather(at, y + at.y, at.width, 1, out);
-    gather(at, dy + at.y, at.width, 1, gradient);
-    backward_head(alone(at), causal, in, out, lse + at.lse, gradient, result);
-    scatter(at, result, at.qkv_stride(), 3, dqkv + at.q);
+    gather(at, args.qkv + at.q, at.qkv_stride(), 3, in);
+    gather(at, args.y + at.y, at.width, 1, out);
+    gather(at, args.dy + at.y, at.width, 1, gradient);
+    backward_head(alone(at), args.causal, in, out, args.lse + at.lse, gradient, result);
+    scatter(at, result, at.qkv_stride(), 3, args.dqkv + at.q);
   }
 }
 
@@ -212,13 +212,14 @@ void backward(const Element* qkv, const Element* y, const float* lse, const Elem
 template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal) {
+  check_size(size);
   stream.enqueue([=] { forward(qkv, y, lse, size, causal); });
 }
 
 template <typename Element>
-void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
-                        const Element* dy, Element* dqkv, AttentionSize size, bool causal) {
-  stream.enqueue([=] { backward(qkv, y, lse, dy, dqkv, size, causal); });
+void attention_backward(Stream& stream, const AttentionBackward<Element>& args) {
+  check_size(args.size);
+  stream.enqueue([=] { backward(args); });
 }
 
 #define INSTANTIATE(Element)                                                \

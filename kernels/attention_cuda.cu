@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/cuda_attention.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -306,9 +307,9 @@ Problem problem_of(const AttentionSize& size, bool causal) {
   return {size, causal, 1.0F / sqrtf(static_cast<float>(size.head))};
 }
 
-dim3 grid_of(const AttentionSize& size) {
-  return dim3(static_cast<unsigned>(size.batch * size.heads * ceil_div(size.sequence, kTile)),
-              static_cast<unsigned>(ceil_div(size.head, kTile)));
+dim3 attention_grid(const AttentionSize& size) {
+  return grid_of(size.batch * size.heads * ceil_div(size.sequence, kTile),
+                 ceil_div(size.head, kTile));
 }
 
 }  // namespace
@@ -316,6 +317,7 @@ dim3 grid_of(const AttentionSize& size) {
 template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal) {
+  check_size(size);
   const Problem problem = problem_of(size, causal);
   if constexpr (!std::is_same_v<Element, float>) {
     if (size.head <= kLongestTensorHead) {
@@ -323,27 +325,30 @@ void attention_forward(Stream& stream, const Element* qkv, Element* y, float* ls
       return;
     }
   }
-  launch(stream, forward_kernel<Element>, grid_of(size), kThreads, qkv, y, lse, problem);
+  launch(stream, forward_kernel<Element>, attention_grid(size), kThreads, qkv, y, lse, problem);
 }
 
 template <typename Element>
-void attention_backward(Stream& stream, const Element* qkv, const Element* y, const float* lse,
-                        const Element* dy, Element* dqkv, AttentionSize size, bool causal) {
+void attention_backward(Stream& stream, const AttentionBackward<Element>& args) {
+  const AttentionSize& size = args.size;
+  check_size(size);
   const int64_t rows = size.batch * size.heads * size.sequence;
   auto* d =
       static_cast<float*>(cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(float))));
-  launch(stream, row_products_kernel<Element>, blocks_for(rows, kThreads / kWarp), kThreads, y, dy,
-         d, size);
-  const BackwardInputs<Element> in = {qkv, lse, dy, d};
-  const Problem problem = problem_of(size, causal);
+  launch(stream, row_products_kernel<Element>, blocks_for(rows, kThreads / kWarp), kThreads, args.y,
+         args.dy, d, size);
+  const BackwardInputs<Element> in = {args.qkv, args.lse, args.dy, d};
+  const Problem problem = problem_of(size, args.causal);
   if constexpr (!std::is_same_v<Element, float>) {
     if (size.head <= kLongestTensorHead) {
-      tensor_attention_backward(stream, in, dqkv, problem);
+      tensor_attention_backward(stream, in, args.dqkv, problem);
       return;
     }
   }
-  launch(stream, query_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
-  launch(stream, key_value_gradient_kernel<Element>, grid_of(size), kThreads, in, dqkv, problem);
+  launch(stream, query_gradient_kernel<Element>, attention_grid(size), kThreads, in, args.dqkv,
+         problem);
+  launch(stream, key_value_gradient_kernel<Element>, attention_grid(size), kThreads, in, args.dqkv,
+         problem);
 }
 
 #define INSTANTIATE(Element)                                                \

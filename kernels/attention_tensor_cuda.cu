@@ -339,15 +339,15 @@ __global__ void __launch_bounds__(kTensorThreads)
   write<Element, kHead>(dv, ones, begin + head.width, 3 * head.width, rows, head.size, vectors);
 }
 
-unsigned blocks_of(const AttentionSize& size) {
-  return static_cast<unsigned>(size.batch * size.heads * ceil_div(size.sequence, kRows));
+dim3 attention_grid(const AttentionSize& size) {
+  return grid_of(size.batch * size.heads * ceil_div(size.sequence, kRows));
 }
 
 template <int kHead, typename Element>
 void forward(Stream& stream, const Element* qkv, Element* y, float* lse, const Problem& problem) {
   const bool vectors = problem.size.head % kPerVector<Element> == 0 && aligned16(qkv, y);
-  launch(stream, forward_kernel<Element, kHead>, blocks_of(problem.size), kTensorThreads, qkv, y,
-         lse, problem, vectors);
+  launch(stream, forward_kernel<Element, kHead>, attention_grid(problem.size), kTensorThreads, qkv,
+         y, lse, problem, vectors);
 }
 
 template <int kHead, typename Element>
@@ -355,10 +355,10 @@ void backward(Stream& stream, const BackwardInputs<Element>& in, Element* dqkv,
               const Problem& problem) {
   const bool vectors =
       problem.size.head % kPerVector<Element> == 0 && aligned16(in.qkv, in.dy, dqkv);
-  launch(stream, query_gradient_kernel<Element, kHead>, blocks_of(problem.size), kTensorThreads, in,
-         dqkv, problem, vectors);
-  launch(stream, key_value_gradient_kernel<Element, kHead>, blocks_of(problem.size), kTensorThreads,
-         in, dqkv, problem, vectors);
+  launch(stream, query_gradient_kernel<Element, kHead>, attention_grid(problem.size),
+         kTensorThreads, in, dqkv, problem, vectors);
+  launch(stream, key_value_gradient_kernel<Element, kHead>, attention_grid(problem.size),
+         kTensorThreads, in, dqkv, problem, vectors);
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 
 template <typename Element>
 void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
                   int64_t n) {
+  check_extents("bias", {rows, n});
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
@@ -26,6 +28,7 @@ void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y
 template <typename Element>
 void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, int64_t n,
                    bool accumulate) {
+  check_extents("bias_backward", {rows, n});
   stream.enqueue([=] {
     thread_local std::vector<float> memory;
     const RowBlocks blocks(rows);

@@ -1,6 +1,7 @@
 #include "kernels/bias.h"
 #include "kernels/cuda_columns.h"
 #include "kernels/cuda_elements.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -22,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename V, typename Element>
 void forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
              int64_t n) {
-  const dim3 grid(static_cast<unsigned>(ceil_div(n, kThreads)), blocks_for(rows, 1));
+  const dim3 grid = grid_of(ceil_div(n, kThreads), blocks_for(rows, 1));
   launch(stream, forward_kernel<V>, grid, kThreads, reinterpret_cast<const V*>(x),
          reinterpret_cast<const V*>(b), reinterpret_cast<V*>(y), rows, n);
 }
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
                   int64_t n) {
+  check_extents("bias", {rows, n});
   constexpr int kCount = kPerVector<Element>;
   if (n % kCount == 0 && aligned16(x, b, y)) {
     forward<Vector<Element>>(stream, x, b, y, rows, n / kCount);
@@ -59,11 +61,11 @@ void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y
 template <typename Element>
 void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, int64_t n,
                    bool accumulate) {
+  check_extents("bias_backward", {rows, n});
   const RowBlocks blocks(rows);
   auto* partials = static_cast<float*>(
       cuda_stream(stream).scratch(blocks.count * n * static_cast<int64_t>(sizeof(float))));
-  const dim3 grid(static_cast<unsigned>(ceil_div(n, kSumColumns)),
-                  static_cast<unsigned>(blocks.count));
+  const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
   launch(stream, partials_kernel<Element>, grid, kThreads, dy, partials, blocks, n);
   add_partials(stream, partials, blocks.count, n, db, n, accumulate);
 }

@@ -1,9 +1,11 @@
 #include "kernels/convert.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 
 template <typename From, typename To>
 void convert(Stream& stream, const From* x, To* y, int64_t n) {
+  check_extents("convert", {n});
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {

@@ -1,5 +1,6 @@
 #include "kernels/convert.h"
 #include "kernels/cuda_elements.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -26,6 +27,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename From, typename To>
 void convert(Stream& stream, const From* x, To* y, int64_t n) {
+  check_extents("convert", {n});
   const int64_t vectors = aligned16(x, y) ? n / kCount : 0;
   launch(stream, convert_kernel<From, To>, blocks_for(n, kCount * kThreads), kThreads, x, y, n,
          vectors);

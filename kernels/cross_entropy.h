@@ -11,30 +11,62 @@ namespace hidup::kernels {
 
 // lse[r] = log(sum over v of exp(logits[r,v]));
 // loss (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double.
-// logits: [rows, vocab]; targets: i32 [rows], each in 0 .. vocab-1; lse: f32 [rows];
-// loss: f32 [1].
 template <typename Element>
-void cross_entropy_forward(Stream& stream, const Element* logits, const int32_t* targets,
-                           float* lse, float* loss, int64_t rows, int64_t vocab, float scale,
-                           bool accumulate);
+struct CrossEntropyForward {
+  const Element* logits;   // [rows, vocab]
+  const int32_t* targets;  // i32 [rows], each in 0 .. vocab - 1
+  float* lse;              // f32 [rows]
+  float* loss;             // f32 [1]
+  int64_t rows;
+  int64_t vocab;
+  float scale;
+  bool accumulate;
+};
+template <typename Element>
+void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args);
 
 // The same where a rank has the classes first .. first + columns - 1 only:
 // stats[r, 0] = log(sum over those v of exp(logits[r, v])), -infinity if there are none;
 // stats[r, 1] = logits[r, targets[r]], 0 where that class is not here.
-// logits: [rows, columns]; stats: f32 [rows, 2].
 template <typename Element>
-void cross_entropy_stats(Stream& stream, const Element* logits, const int32_t* targets,
-                         float* stats, int64_t rows, int64_t columns, int64_t first);
+struct CrossEntropyStats {
+  const Element* logits;   // [rows, columns]
+  const int32_t* targets;  // i32 [rows]
+  float* stats;            // f32 [rows, 2]
+  int64_t rows;
+  int64_t columns;
+  int64_t first;
+};
+template <typename Element>
+void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args);
 
-// lse and loss as above, from the stats of all parts of the classes, f32 [parts, rows, 2].
-void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* loss, int64_t parts,
-                         int64_t rows, float scale, bool accumulate);
+// lse and loss as above, from the stats of all parts of the classes.
+struct CrossEntropyMerge {
+  const float* stats;  // f32 [parts, rows, 2]
+  float* lse;          // f32 [rows]
+  float* loss;         // f32 [1]
+  int64_t parts;
+  int64_t rows;
+  float scale;
+  bool accumulate;
+};
+void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args);
 
 // dlogits = scale * state->loss_scale * (exp(logits - lse) - onehot(target)), of the classes first
-// .. first + columns - 1; [rows, columns]; may be logits. `state` is read when the work runs.
+// .. first + columns - 1. `state` is read when the work runs.
 template <typename Element>
-void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t* targets,
-                            const float* lse, Element* dlogits, int64_t rows, int64_t columns,
-                            int64_t first, float scale, const StepState* state);
+struct CrossEntropyBackward {
+  const Element* logits;   // [rows, columns]
+  const int32_t* targets;  // i32 [rows]
+  const float* lse;        // f32 [rows]
+  Element* dlogits;        // [rows, columns]; may be logits
+  int64_t rows;
+  int64_t columns;
+  int64_t first;
+  float scale;
+  const StepState* state;
+};
+template <typename Element>
+void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args);
 
 }  // namespace hidup::kernels

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -65,68 +66,68 @@ double merge_row(const float* values, int64_t parts, int64_t stride) {
 }  // namespace
 
 template <typename Element>
-void cross_entropy_forward(Stream& stream, const Element* logits, const int32_t* targets,
-                           float* lse, float* loss, int64_t rows, int64_t vocab, float scale,
-                           bool accumulate) {
+void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
+  check_classes("cross_entropy", args.rows, args.vocab, 0);
   stream.enqueue([=] {
     thread_local std::vector<double> memory;
-    double* losses = scratch(memory, rows);
+    double* losses = scratch(memory, args.rows);
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
-      const Element* x = logits + row * vocab;
-      const double value = log_sum_exp(x, vocab);
-      lse[row] = static_cast<float>(value);
-      losses[row] = value - static_cast<double>(float{x[targets[row]]});
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const Element* x = args.logits + row * args.vocab;
+      const double value = log_sum_exp(x, args.vocab);
+      args.lse[row] = static_cast<float>(value);
+      losses[row] = value - static_cast<double>(float{x[args.targets[row]]});
     }
-    add_losses(losses, rows, scale, accumulate, loss);
+    add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
 }
 
 template <typename Element>
-void cross_entropy_stats(Stream& stream, const Element* logits, const int32_t* targets,
-                         float* stats, int64_t rows, int64_t columns, int64_t first) {
+void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args) {
+  check_classes("cross_entropy_stats", args.rows, args.columns, args.first);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
-      const Element* x = logits + row * columns;
-      const int64_t target = targets[row] - first;
-      stats[2 * row] = static_cast<float>(log_sum_exp(x, columns));
-      stats[2 * row + 1] = target >= 0 && target < columns ? float{x[target]} : 0.0F;
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const Element* x = args.logits + row * args.columns;
+      const int64_t target = args.targets[row] - args.first;
+      const bool here = target >= 0 && target < args.columns;
+      args.stats[2 * row] = static_cast<float>(log_sum_exp(x, args.columns));
+      args.stats[2 * row + 1] = here ? float{x[target]} : 0.0F;
     }
   });
 }
 
-void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* loss, int64_t parts,
-                         int64_t rows, float scale, bool accumulate) {
+void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
+  check_extents("cross_entropy_merge", {args.parts, args.rows, 2});
   stream.enqueue([=] {
     thread_local std::vector<double> memory;
-    double* losses = scratch(memory, rows);
+    double* losses = scratch(memory, args.rows);
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
-      const double value = merge_row(stats + 2 * row, parts, 2 * rows);
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const double value = merge_row(args.stats + 2 * row, args.parts, 2 * args.rows);
       double logit = 0.0;
-      for (int64_t part = 0; part < parts; ++part) {
-        logit += static_cast<double>(stats[2 * (part * rows + row) + 1]);
+      for (int64_t part = 0; part < args.parts; ++part) {
+        logit += static_cast<double>(args.stats[2 * (part * args.rows + row) + 1]);
       }
-      lse[row] = static_cast<float>(value);
+      args.lse[row] = static_cast<float>(value);
       losses[row] = value - logit;
     }
-    add_losses(losses, rows, scale, accumulate, loss);
+    add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
 }
 
 template <typename Element>
-void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t* targets,
-                            const float* lse, Element* dlogits, int64_t rows, int64_t columns,
-                            int64_t first, float scale, const StepState* state) {
+void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args) {
+  check_classes("cross_entropy_backward", args.rows, args.columns, args.first);
   stream.enqueue([=] {
-    const float factor = scale * state->loss_scale;
+    const float factor = args.scale * args.state->loss_scale;
+    const int64_t columns = args.columns;
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
-      const Element* x = logits + row * columns;
-      Element* dx = dlogits + row * columns;
-      const float shift = lse[row];
-      const int64_t target = targets[row] - first;
+    for (int64_t row = 0; row < args.rows; ++row) {
+      const Element* x = args.logits + row * columns;
+      Element* dx = args.dlogits + row * columns;
+      const float shift = args.lse[row];
+      const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < columns;
       const float logit = here ? float{x[target]} : 0.0F;  // which dx may overwrite
 #pragma omp simd

@@ -24,34 +24,34 @@ __device__ double log_sum_exp(const Element* x, int64_t n) {
 // A block does a row.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const Element* logits, const int32_t* targets, float* lse, double* losses,
-                   int64_t vocab) {
+    forward_kernel(CrossEntropyForward<Element> args, double* losses) {
   const int64_t row = blockIdx.x;
-  const Element* x = logits + row * vocab;
-  const double value = log_sum_exp(x, vocab);
+  const Element* x = args.logits + row * args.vocab;
+  const double value = log_sum_exp(x, args.vocab);
   if (threadIdx.x == 0) {
-    lse[row] = static_cast<float>(value);
-    losses[row] = value - static_cast<double>(widen(x[targets[row]]));
+    args.lse[row] = static_cast<float>(value);
+    losses[row] = value - static_cast<double>(widen(x[args.targets[row]]));
   }
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(kThreads)
-    stats_kernel(const Element* logits, const int32_t* targets, float* stats, int64_t columns,
-                 int64_t first) {
+__global__ void __launch_bounds__(kThreads) stats_kernel(CrossEntropyStats<Element> args) {
   const int64_t row = blockIdx.x;
-  const Element* x = logits + row * columns;
-  const double value = log_sum_exp(x, columns);
+  const Element* x = args.logits + row * args.columns;
+  const double value = log_sum_exp(x, args.columns);
   if (threadIdx.x == 0) {
-    const int64_t target = targets[row] - first;
-    stats[2 * row] = static_cast<float>(value);
-    stats[2 * row + 1] = target >= 0 && target < columns ? widen(x[target]) : 0.0F;
+    const int64_t target = args.targets[row] - args.first;
+    const bool here = target >= 0 && target < args.columns;
+    args.stats[2 * row] = static_cast<float>(value);
+    args.stats[2 * row + 1] = here ? widen(x[target]) : 0.0F;
   }
 }
 
 // A thread does a row.
-__global__ void __launch_bounds__(kThreads)
-    merge_kernel(const float* stats, float* lse, double* losses, int64_t parts, int64_t rows) {
+__global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args, double* losses) {
+  const float* stats = args.stats;
+  const int64_t parts = args.parts;
+  const int64_t rows = args.rows;
   constexpr auto kNothing = static_cast<double>(-kInfinity);
   for (int64_t row = thread_of_grid(); row < rows; row += threads_of_grid()) {
     double largest = kNothing;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
       logit += static_cast<double>(stats[2 * (part * rows + row) + 1]);
     }
     const double value = largest + log(sum);
-    lse[row] = static_cast<float>(value);
+    args.lse[row] = static_cast<float>(value);
     losses[row] = value - logit;
   }
 }
@@ -86,17 +86,15 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(kThreads)
-    backward_kernel(const Element* logits, const int32_t* targets, const float* lse,
-                    Element* dlogits, int64_t rows, int64_t columns, int64_t first, float scale,
-                    const StepState* state) {
-  const float factor = scale * state->loss_scale;
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    const float shift = lse[row];
-    const int64_t target = targets[row] - first;
+__global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyBackward<Element> args) {
+  const float factor = args.scale * args.state->loss_scale;
+  const int64_t columns = args.columns;
+  for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const float shift = args.lse[row];
+    const int64_t target = args.targets[row] - args.first;
     for (int64_t j = threadIdx.x; j < columns; j += kThreads) {
-      const float p = factor * expf(widen(logits[row * columns + j]) - shift);
-      dlogits[row * columns + j] = narrow<Element>(j == target ? p - factor : p);
+      const float p = factor * expf(widen(args.logits[row * columns + j]) - shift);
+      args.dlogits[row * columns + j] = narrow<Element>(j == target ? p - factor : p);
     }
   }
 }
@@ -109,36 +107,32 @@ double* losses_of_rows(Stream& stream, int64_t rows) {
 }  // namespace
 
 template <typename Element>
-void cross_entropy_forward(Stream& stream, const Element* logits, const int32_t* targets,
-                           float* lse, float* loss, int64_t rows, int64_t vocab, float scale,
-                           bool accumulate) {
-  double* losses = losses_of_rows(stream, rows);
-  launch(stream, forward_kernel<Element>, static_cast<unsigned>(rows), kThreads, logits, targets,
-         lse, losses, vocab);
-  launch(stream, loss_kernel, 1, kThreads, losses, loss, rows, scale, accumulate);
+void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
+  check_classes("cross_entropy", args.rows, args.vocab, 0);
+  double* losses = losses_of_rows(stream, args.rows);
+  launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, args, losses);
+  launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
+         args.accumulate);
 }
 
 template <typename Element>
-void cross_entropy_stats(Stream& stream, const Element* logits, const int32_t* targets,
-                         float* stats, int64_t rows, int64_t columns, int64_t first) {
-  launch(stream, stats_kernel<Element>, static_cast<unsigned>(rows), kThreads, logits, targets,
-         stats, columns, first);
+void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args) {
+  check_classes("cross_entropy_stats", args.rows, args.columns, args.first);
+  launch(stream, stats_kernel<Element>, grid_of(args.rows), kThreads, args);
 }
 
-void cross_entropy_merge(Stream& stream, const float* stats, float* lse, float* loss, int64_t parts,
-                         int64_t rows, float scale, bool accumulate) {
-  double* losses = losses_of_rows(stream, rows);
-  launch(stream, merge_kernel, blocks_for(rows, kThreads), kThreads, stats, lse, losses, parts,
-         rows);
-  launch(stream, loss_kernel, 1, kThreads, losses, loss, rows, scale, accumulate);
+void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
+  check_extents("cross_entropy_merge", {args.parts, args.rows, 2});
+  double* losses = losses_of_rows(stream, args.rows);
+  launch(stream, merge_kernel, blocks_for(args.rows, kThreads), kThreads, args, losses);
+  launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
+         args.accumulate);
 }
 
 template <typename Element>
-void cross_entropy_backward(Stream& stream, const Element* logits, const int32_t* targets,
-                            const float* lse, Element* dlogits, int64_t rows, int64_t columns,
-                            int64_t first, float scale, const StepState* state) {
-  launch(stream, backward_kernel<Element>, blocks_for(rows, 1), kThreads, logits, targets, lse,
-         dlogits, rows, columns, first, scale, state);
+void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args) {
+  check_classes("cross_entropy_backward", args.rows, args.columns, args.first);
+  launch(stream, backward_kernel<Element>, blocks_for(args.rows, 1), kThreads, args);
 }
 
 #define INSTANTIATE(Element)                                                        \

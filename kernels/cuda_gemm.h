@@ -18,9 +18,7 @@ struct Batch {
 };
 
 struct Product {
-  MatmulSize size;
-  bool transpose_a = false;
-  bool transpose_b = false;
+  MatmulShape shape;
   Batch batch;
 };
 

@@ -11,6 +11,7 @@
 #include "device/cuda_check.h"
 #include "device/cuda_stream.h"
 #include "device/device.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 
@@ -34,6 +35,13 @@ inline unsigned blocks_for(int64_t work, int64_t per_block) {
   }();
   const int64_t blocks = ceil_div(work, per_block);
   return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+// A grid of x times y blocks, within CUDA's limits.
+inline dim3 grid_of(int64_t x, int64_t y = 1) {
+  check_at_most("blocks along x", x, INT32_MAX);
+  check_at_most("blocks along y", y, 65535);
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y));
 }
 
 // Runs kernel(arguments...) in stream order; nothing where the grid is empty.

@@ -12,10 +12,9 @@ template <typename... Parameters, typename... Arguments>
 void launch_rows(Stream& stream, void (*by_warp)(Parameters...), void (*by_block)(Parameters...),
                  int64_t rows, int64_t n, Arguments... arguments) {
   if (n <= kShort) {
-    launch(stream, by_warp, static_cast<unsigned>(ceil_div(rows, kThreads / kWarp)), kThreads,
-           arguments...);
+    launch(stream, by_warp, grid_of(ceil_div(rows, kThreads / kWarp)), kThreads, arguments...);
   } else {
-    launch(stream, by_block, static_cast<unsigned>(rows), kThreads, arguments...);
+    launch(stream, by_block, grid_of(rows), kThreads, arguments...);
   }
 }
 

@@ -45,8 +45,16 @@ void combine_forward(Stream& stream, const Element* buffer, const int32_t* routi
 // buffer[b, e, slot, :] and dy[b, s, :], f32 and zero for entries that are passed over. Both
 // overwritten.
 template <typename Element>
-void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
-                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
-                      DispatchSize size);
+struct CombineBackward {
+  const Element* buffer;   // [batch, experts, capacity, width]
+  const int32_t* routing;  // i32 [batch, sequence, choices]
+  const float* weights;    // f32 [batch, sequence, choices]
+  const Element* dy;       // [batch, sequence, width]
+  Element* dbuffer;        // as buffer
+  float* dweights;         // as weights
+  DispatchSize size;
+};
+template <typename Element>
+void combine_backward(Stream& stream, const CombineBackward<Element>& args);
 
 }  // namespace hidup::kernels

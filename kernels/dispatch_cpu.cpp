@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -89,6 +90,7 @@ void sum_rows(const Element* buffer, const int32_t* routing, const float* weight
 template <typename Element>
 void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size) {
+  check_size(size);
   stream.enqueue([=] {
     const int64_t slots = slots_of(size);
     const int32_t* entries = entries_of_slots(routing, size);
@@ -108,35 +110,37 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
 template <typename Element>
 void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size) {
+  check_size(size);
   stream.enqueue([=] { sum_rows(dbuffer, routing, nullptr, dx, size); });
 }
 
 template <typename Element>
 void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
                      const float* weights, Element* y, DispatchSize size) {
+  check_size(size);
   stream.enqueue([=] { sum_rows(buffer, routing, weights, y, size); });
 }
 
 template <typename Element>
-void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
-                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
-                      DispatchSize size) {
+void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
+  check_size(args.size);
   stream.enqueue([=] {
+    const DispatchSize& size = args.size;
     const int64_t slots = slots_of(size);
-    const int32_t* entries = entries_of_slots(routing, size);
-    std::fill_n(dweights, size.batch * size.sequence * size.choices, 0.0F);
+    const int32_t* entries = entries_of_slots(args.routing, size);
+    std::fill_n(args.dweights, size.batch * size.sequence * size.choices, 0.0F);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < size.batch * slots; ++row) {
-      Element* out = dbuffer + row * size.width;
+      Element* out = args.dbuffer + row * size.width;
       if (entries[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
         continue;
       }
       const int64_t entry = row / slots * size.sequence * size.choices + entries[row];
-      const Element* result = buffer + row * size.width;
-      const Element* gradient = dy + entry / size.choices * size.width;
-      dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });
-      scale_row(gradient, weights[entry], size.width, out);
+      const Element* result = args.buffer + row * size.width;
+      const Element* gradient = args.dy + entry / size.choices * size.width;
+      args.dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });
+      scale_row(gradient, args.weights[entry], size.width, out);
     }
   });
 }

@@ -1,5 +1,6 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/dispatch.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -65,28 +66,27 @@ __global__ void __launch_bounds__(kThreads)
 // dweights was filled with zeros.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    combine_backward_kernel(const Element* buffer, const int32_t* found, const float* weights,
-                            const Element* dy, Element* dbuffer, float* dweights,
-                            DispatchSize size) {
+    combine_backward_kernel(CombineBackward<Element> args, const int32_t* found) {
+  const DispatchSize& size = args.size;
   const int64_t rows = size.batch * slots_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const bool named = found[row] >= 0;
     const int64_t entry =
         named ? row / slots_of(size) * size.sequence * size.choices + found[row] : 0;
-    const float weight = named ? weights[entry] : 0.0F;
-    const Element* gradient = dy + entry / size.choices * size.width;
+    const float weight = named ? args.weights[entry] : 0.0F;
+    const Element* gradient = args.dy + entry / size.choices * size.width;
     float product = 0.0F;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float out = 0.0F;
       if (named) {
-        product += widen(buffer[row * size.width + j]) * widen(gradient[j]);
+        product += widen(args.buffer[row * size.width + j]) * widen(gradient[j]);
         out = weight * widen(gradient[j]);
       }
-      dbuffer[row * size.width + j] = narrow<Element>(out);
+      args.dbuffer[row * size.width + j] = narrow<Element>(out);
     }
     product = warp_reduce(product, Sum{});
     if (named && threadIdx.x % kWarp == 0) {
-      dweights[entry] = product;
+      args.dweights[entry] = product;
     }
   }
 }
@@ -113,6 +113,7 @@ void sum_rows(Stream& stream, const Element* buffer, const int32_t* routing, con
 template <typename Element>
 void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size) {
+  check_size(size);
   const int32_t* found = entries_of_slots(stream, routing, size);
   launch(stream, dispatch_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows), kThreads,
          x, found, buffer, size);
@@ -121,24 +122,26 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
 template <typename Element>
 void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size) {
+  check_size(size);
   sum_rows(stream, dbuffer, routing, nullptr, dx, size);
 }
 
 template <typename Element>
 void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
                      const float* weights, Element* y, DispatchSize size) {
+  check_size(size);
   sum_rows(stream, buffer, routing, weights, y, size);
 }
 
 template <typename Element>
-void combine_backward(Stream& stream, const Element* buffer, const int32_t* routing,
-                      const float* weights, const Element* dy, Element* dbuffer, float* dweights,
-                      DispatchSize size) {
-  const int32_t* found = entries_of_slots(stream, routing, size);
-  fill_bytes(stream, dweights, 0,
+void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
+  const DispatchSize& size = args.size;
+  check_size(size);
+  const int32_t* found = entries_of_slots(stream, args.routing, size);
+  fill_bytes(stream, args.dweights, 0,
              size.batch * size.sequence * size.choices * static_cast<int64_t>(sizeof(float)));
   launch(stream, combine_backward_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows),
-         kThreads, buffer, found, weights, dy, dbuffer, dweights, size);
+         kThreads, args, found);
 }
 
 #define INSTANTIATE(Element)                                                \

@@ -17,13 +17,19 @@ inline uint32_t dropout_threshold(float p) {
   return static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
 }
 
-// y = keep ? x / (1-p) : 0 with keep = (uniform >= p), where uniform is the number of the
-// stream {key, state->step} at the element's row-major index in the global tensor: the
-// mask does not depend on how the tensor is divided. x, y: [region.elements()], the
-// part that `region` describes; y may be x. 0 <= p < 1. `state` is read when the work
-// runs. The gradient is the same function of dy, with the same key in the same step.
+// Which elements of a tensor stay: those with uniform >= p, where uniform is the number of the
+// stream {key, state->step} at the element's row-major index in the global tensor. So the mask does
+// not depend on how the tensor is divided.
+struct DropoutMask {
+  Region region;   // the part of the tensor
+  float p = 0.0F;  // 0 <= p < 1
+  uint64_t key = 0;
+  const StepState* state = nullptr;  // read when the work runs
+};
+
+// y = x / (1-p) where the mask keeps the element, else 0. x, y: [region.elements()]; y may be x.
+// The gradient is the same function of dy, with the same key in the same step.
 template <typename Element>
-void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
-             uint64_t key, const StepState* state);
+void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& mask);
 
 }  // namespace hidup::kernels

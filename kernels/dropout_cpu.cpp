@@ -4,19 +4,21 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_random.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 template <typename Element>
-void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
-             uint64_t key, const StepState* state) {
+void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& mask) {
+  check_mask("dropout", mask);
   stream.enqueue([=] {
+    const Region& region = mask.region;
     const int64_t elements = region.elements();
     if (elements == 0) {
       return;
     }
-    const RandomStream random{key, state->step};
-    const uint32_t threshold = dropout_threshold(p);
-    const float scale = 1.0F / (1.0F - p);
+    const RandomStream random{mask.key, mask.state->step};
+    const uint32_t threshold = dropout_threshold(mask.p);
+    const float scale = 1.0F / (1.0F - mask.p);
     const int64_t run = region.contiguous_run();
     const int64_t chunks = ceil_div(run, kWordsAtATime);
 #pragma omp parallel for schedule(static)

@@ -1,6 +1,7 @@
 #include "core/random.h"
 #include "kernels/cuda_elements.h"
 #include "kernels/dropout.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -15,12 +16,12 @@ struct Runs {
 
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    dropout_kernel(const Element* x, Element* y, Region region, Runs runs, uint32_t threshold,
-                   float scale, uint64_t key, const StepState* state) {
-  const RandomStream random{key, state->step};
+    dropout_kernel(const Element* x, Element* y, DropoutMask mask, Runs runs, uint32_t threshold) {
+  const RandomStream random{mask.key, mask.state->step};
+  const float scale = 1.0F / (1.0F - mask.p);
   for (int64_t i = thread_of_grid(); i < runs.runs * runs.quads; i += threads_of_grid()) {
     const int64_t local = i / runs.quads * runs.length;
-    const int64_t global = region.global_index(local);
+    const int64_t global = mask.region.global_index(local);
     const int64_t quad = global / 4 + i % runs.quads;
     const Philox4 words = random.block(static_cast<uint64_t>(quad));
     for (int w = 0; w < 4; ++w) {
@@ -36,16 +37,16 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 template <typename Element>
-void dropout(Stream& stream, const Element* x, Element* y, const Region& region, float p,
-             uint64_t key, const StepState* state) {
-  const int64_t elements = region.elements();
+void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& mask) {
+  check_mask("dropout", mask);
+  const int64_t elements = mask.region.elements();
   if (elements == 0) {
     return;
   }
-  const int64_t length = region.contiguous_run();
+  const int64_t length = mask.region.contiguous_run();
   const Runs runs = {elements / length, length, ceil_div(length + 3, 4)};
   launch(stream, dropout_kernel<Element>, blocks_for(runs.runs * runs.quads, kThreads), kThreads, x,
-         y, region, runs, dropout_threshold(p), 1.0F / (1.0F - p), key, state);
+         y, mask, runs, dropout_threshold(mask.p));
 }
 
 #define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;

@@ -22,10 +22,18 @@ void embedding_forward(Stream& stream, const int32_t* tokens, const Element* tab
                        EmbeddingSize size, float scale);
 
 // dtable[token - first] (+)= scale * the sum of dy over the positions of that token, in the order
-// of the positions. dy: [tokens, hidden]; dtable: f32 [vocab, hidden], overwritten
-// (with zeros where a token does not occur) unless `accumulate`.
+// of the positions. tokens: i32 [tokens]; dy: [tokens, hidden]; dtable: f32 [vocab, hidden],
+// overwritten (with zeros where a token does not occur) unless `accumulate`.
 template <typename Element>
-void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
-                        EmbeddingSize size, float scale, bool accumulate);
+struct EmbeddingBackward {
+  const int32_t* tokens;
+  const Element* dy;
+  float* dtable;
+  EmbeddingSize size;
+  float scale;
+  bool accumulate;
+};
+template <typename Element>
+void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args);
 
 }  // namespace hidup::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/embedding.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -17,6 +18,7 @@ int64_t row_of(int32_t token, const EmbeddingSize& size) {
 template <typename Element>
 void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale) {
+  check_size(size);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < size.tokens; ++i) {
@@ -36,10 +38,13 @@ void embedding_forward(Stream& stream, const int32_t* tokens, const Element* tab
 }
 
 template <typename Element>
-void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
-                        EmbeddingSize size, float scale, bool accumulate) {
+void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) {
+  check_size(args.size);
   stream.enqueue([=] {
-    if (!accumulate) {
+    const EmbeddingSize size = args.size;
+    const float scale = args.scale;
+    float* const dtable = args.dtable;
+    if (!args.accumulate) {
       const int64_t n = size.vocab * size.hidden;
 #pragma omp parallel for simd schedule(static)
       for (int64_t i = 0; i < n; ++i) {
@@ -53,11 +58,11 @@ void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy
     for (int64_t first = 0; first < size.hidden; first += kColumns) {
       const int64_t end = std::min(size.hidden, first + kColumns);
       for (int64_t i = 0; i < size.tokens; ++i) {
-        const int64_t at = row_of(tokens[i], size);
+        const int64_t at = row_of(args.tokens[i], size);
         if (at < 0) {
           continue;
         }
-        const Element* gradient = dy + i * size.hidden;
+        const Element* gradient = args.dy + i * size.hidden;
         float* sum = dtable + at * size.hidden;
 #pragma omp simd
         for (int64_t j = first; j < end; ++j) {

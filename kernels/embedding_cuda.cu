@@ -1,5 +1,6 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/embedding.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -66,20 +67,20 @@ __global__ void __launch_bounds__(kThreads)
 // A block walks down the positions of one row's token, and a thread owns a column.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    sum_kernel(const int32_t* first, const int32_t* next, const Element* dy, float* dtable,
-               EmbeddingSize size, float scale, bool accumulate) {
+    sum_kernel(const int32_t* first, const int32_t* next, EmbeddingBackward<Element> args) {
+  const int64_t hidden = args.size.hidden;
   const int64_t j = int64_t{blockIdx.y} * kThreads + threadIdx.x;
-  if (j >= size.hidden) {
+  if (j >= hidden) {
     return;
   }
-  for (int64_t row = blockIdx.x; row < size.vocab; row += gridDim.x) {
-    if (accumulate && first[row] == kNone) {
+  for (int64_t row = blockIdx.x; row < args.size.vocab; row += gridDim.x) {
+    if (args.accumulate && first[row] == kNone) {
       continue;
     }
-    float* out = dtable + row * size.hidden + j;
-    float sum = accumulate ? *out : 0.0F;
+    float* out = args.dtable + row * hidden + j;
+    float sum = args.accumulate ? *out : 0.0F;
     for (int32_t i = first[row]; i != kNone; i = next[i]) {
-      sum += scale * widen(dy[i * size.hidden + j]);
+      sum += args.scale * widen(args.dy[i * hidden + j]);
     }
     *out = sum;
   }
@@ -90,24 +91,26 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale) {
+  check_size(size);
   launch(stream, forward_kernel<Element>, blocks_for(size.tokens, kWarps), kThreads, tokens, table,
          y, size, scale);
 }
 
 template <typename Element>
-void embedding_backward(Stream& stream, const int32_t* tokens, const Element* dy, float* dtable,
-                        EmbeddingSize size, float scale, bool accumulate) {
+void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) {
+  const EmbeddingSize& size = args.size;
+  check_size(size);
+  check_at_most("positions of tokens", size.tokens, kNone);
   constexpr auto kBytes = static_cast<int64_t>(sizeof(int32_t));
   auto* first =
       static_cast<int32_t*>(cuda_stream(stream).scratch((size.vocab + size.tokens) * kBytes));
   int32_t* next = first + size.vocab;
   fill_bytes(stream, first, kNone & 0xFF, size.vocab * kBytes);
-  launch(stream, first_kernel, blocks_for(size.tokens, kThreads), kThreads, tokens, first, size);
-  launch(stream, next_kernel, blocks_for(size.tokens, kWarps), kThreads, tokens, next, size);
-  const dim3 grid(blocks_for(size.vocab, 1),
-                  static_cast<unsigned>(ceil_div(size.hidden, kThreads)));
-  launch(stream, sum_kernel<Element>, grid, kThreads, first, next, dy, dtable, size, scale,
-         accumulate);
+  launch(stream, first_kernel, blocks_for(size.tokens, kThreads), kThreads, args.tokens, first,
+         size);
+  launch(stream, next_kernel, blocks_for(size.tokens, kWarps), kThreads, args.tokens, next, size);
+  const dim3 grid = grid_of(blocks_for(size.vocab, 1), ceil_div(size.hidden, kThreads));
+  launch(stream, sum_kernel<Element>, grid, kThreads, first, next, args);
 }
 
 #define INSTANTIATE(Element)                                                \

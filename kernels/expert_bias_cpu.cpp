@@ -2,12 +2,14 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/expert_matmul.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 
 template <typename Element>
 void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
                  Element* y, ExpertSize size) {
+  check_size(size);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
@@ -30,6 +32,7 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
 template <typename Element>
 void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate) {
+  check_size(size);
   stream.enqueue([=] {
     constexpr int64_t kColumns = 64;
     constexpr int64_t kRows = 64;  // summed on their own, so that long sums lose less

@@ -1,6 +1,7 @@
 #include "kernels/cuda_columns.h"
 #include "kernels/cuda_elements.h"
 #include "kernels/expert_matmul.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
                  Element* y, ExpertSize size) {
+  check_size(size);
   launch(stream, forward_kernel<Element>,
          blocks_for(size.batch * size.experts * size.capacity, kThreads / kWarp), kThreads, x, bias,
          counts, y, size);
@@ -59,8 +61,8 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
 template <typename Element>
 void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate) {
-  const dim3 grid(static_cast<unsigned>(size.experts),
-                  static_cast<unsigned>(ceil_div(size.n, kSumColumns)));
+  check_size(size);
+  const dim3 grid = grid_of(size.experts, ceil_div(size.n, kSumColumns));
   launch(stream, backward_kernel<Element>, grid, kThreads, dy, counts, dbias, size, accumulate);
 }
 

@@ -32,11 +32,18 @@ template <typename Element>
 void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
                                   const int32_t* counts, Element* dx, ExpertSize size);
 
-// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e]; dw: f32.
+// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e].
 template <typename Element>
-void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
-                                   const int32_t* counts, float* dw, ExpertSize size,
-                                   bool accumulate);
+struct ExpertMatmulBackwardWeight {
+  const Element* x;       // [batch, experts, capacity, k]
+  const Element* dy;      // [batch, experts, capacity, n]
+  const int32_t* counts;  // i32 [batch, experts]
+  float* dw;              // f32 [experts, k, n]
+  ExpertSize size;
+  bool accumulate;
+};
+template <typename Element>
+void expert_matmul_backward_weight(Stream& stream, const ExpertMatmulBackwardWeight<Element>& args);
 
 // y[b, e, r, :] = x[b, e, r, :] + bias[e] for r < counts[b, e]. Rows of width n; y may be x.
 // bias: [experts, n]. The gradient of x is dy itself.

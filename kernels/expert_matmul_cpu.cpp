@@ -6,6 +6,7 @@
 
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -234,6 +235,7 @@ void sum_tile(const Columns<Element>& x, const Columns<Element>& dy, int64_t exp
 template <typename Element>
 void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t* counts,
                    Element* y, ExpertSize size) {
+  check_size(size);
   stream.enqueue([=] {
     multiply<Element>({.x = x, .w = w, .y = y, .k = size.k, .n = size.n, .transposed = false},
                       counts, size);
@@ -243,6 +245,7 @@ void expert_matmul(Stream& stream, const Element* x, const Element* w, const int
 template <typename Element>
 void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
                                   const int32_t* counts, Element* dx, ExpertSize size) {
+  check_size(size);
   stream.enqueue([=] {
     multiply<Element>({.x = dy, .w = w, .y = dx, .k = size.n, .n = size.k, .transposed = true},
                       counts, size);
@@ -250,11 +253,12 @@ void expert_matmul_backward_input(Stream& stream, const Element* dy, const Eleme
 }
 
 template <typename Element>
-void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
-                                   const int32_t* counts, float* dw, ExpertSize size,
-                                   bool accumulate) {
+void expert_matmul_backward_weight(Stream& stream,
+                                   const ExpertMatmulBackwardWeight<Element>& args) {
+  check_size(args.size);
   stream.enqueue([=] {
-    const TileSize extent = tile_size(false, [=](TileSize at_most) {
+    const ExpertSize& size = args.size;
+    const TileSize extent = tile_size(false, [&](TileSize at_most) {
       return size.experts * ceil_div(size.k, at_most.rows) * ceil_div(size.n, at_most.columns);
     });
     const int64_t across = ceil_div(size.n, extent.columns);
@@ -264,13 +268,16 @@ void expert_matmul_backward_weight(Stream& stream, const Element* x, const Eleme
       const int64_t expert = task / tiles;
       const int64_t row = task % tiles / across * extent.rows;
       const int64_t column = task % across * extent.columns;
-      sum_tile<Element>(
-          {.data = x, .width = size.k, .first = row, .count = std::min(extent.rows, size.k - row)},
-          {.data = dy,
-           .width = size.n,
-           .first = column,
-           .count = std::min(extent.columns, size.n - column)},
-          expert, counts, size, dw + (expert * size.k + row) * size.n + column, accumulate);
+      sum_tile<Element>({.data = args.x,
+                         .width = size.k,
+                         .first = row,
+                         .count = std::min(extent.rows, size.k - row)},
+                        {.data = args.dy,
+                         .width = size.n,
+                         .first = column,
+                         .count = std::min(extent.columns, size.n - column)},
+                        expert, args.counts, size,
+                        args.dw + (expert * size.k + row) * size.n + column, args.accumulate);
     }
   });
 }

@@ -3,6 +3,7 @@
 #include "kernels/expert_matmul.h"
 
 #include "kernels/cuda_gemm.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -19,7 +20,7 @@ void multiply(Stream& stream, const Element* x, const Element* w, Element* y,
               const ExpertSize& size, int64_t k, int64_t n, bool transpose_w) {
   const ExpertSize all = joined(size);
   const int64_t rows = all.capacity;
-  Product product = {.size = {rows, n, k}, .transpose_b = transpose_w, .batch = {}};
+  Product product = {.shape = {.m = rows, .n = n, .k = k, .transpose_b = transpose_w}, .batch = {}};
   if (all.experts <= all.batch) {
     product.batch = {all.batch, all.experts * rows * k, 0, all.experts * rows * n};
     for (int64_t e = 0; e < all.experts; ++e) {
@@ -39,26 +40,29 @@ void multiply(Stream& stream, const Element* x, const Element* w, Element* y,
 template <typename Element>
 void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t*, Element* y,
                    ExpertSize size) {
+  check_size(size);
   multiply(stream, x, w, y, size, size.k, size.n, false);
 }
 
 template <typename Element>
 void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
                                   const int32_t*, Element* dx, ExpertSize size) {
+  check_size(size);
   multiply(stream, dy, w, dx, size, size.n, size.k, true);
 }
 
 template <typename Element>
-void expert_matmul_backward_weight(Stream& stream, const Element* x, const Element* dy,
-                                   const int32_t*, float* dw, ExpertSize size, bool accumulate) {
-  const auto [batch, experts, capacity, k, n] = joined(size);
+void expert_matmul_backward_weight(Stream& stream,
+                                   const ExpertMatmulBackwardWeight<Element>& args) {
+  check_size(args.size);
+  const auto [batch, experts, capacity, k, n] = joined(args.size);
   const int64_t rows = batch == 0 ? 0 : capacity;
-  const Product product = {
-      .size = {k, n, rows}, .transpose_a = true, .batch = {experts, rows * k, rows * n, k * n}};
-  gemm(stream, x, dy, dw, product, accumulate);
+  const Product product = {.shape = {.m = k, .n = n, .k = rows, .transpose_a = true},
+                           .batch = {experts, rows * k, rows * n, k * n}};
+  gemm(stream, args.x, args.dy, args.dw, product, args.accumulate);
   for (int64_t b = 1; b < batch; ++b) {
     const int64_t first = b * experts * rows;
-    gemm(stream, x + first * k, dy + first * n, dw, product, true);
+    gemm(stream, args.x + first * k, args.dy + first * n, args.dw, product, true);
   }
 }
 

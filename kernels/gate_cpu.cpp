@@ -5,6 +5,7 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_routing.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -79,6 +80,7 @@ void backward_two(const Token<Element>& token, const float* dweights, float* dx)
 template <typename Element>
 void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,
                   GateSize size) {
+  check_size(size);
   stream.enqueue([=] {
     if (size.experts == 0) {
       std::fill_n(weights, size.tokens * size.choices, 0.0F);
@@ -99,6 +101,7 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
 template <typename Element>
 void gate_backward(Stream& stream, const Element* logits, const int32_t* routing,
                    const float* dweights, Element* dlogits, GateSize size) {
+  check_size(size);
   stream.enqueue([=] {
     const int64_t tokens = size.experts == 0 ? 0 : size.tokens;
 #pragma omp parallel for schedule(static)

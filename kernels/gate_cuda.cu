@@ -1,6 +1,7 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/cuda_routing.h"
 #include "kernels/gate.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,
                   GateSize size) {
+  check_size(size);
   if (size.experts == 0) {
     fill_bytes(stream, weights, 0,
                size.tokens * size.choices * static_cast<int64_t>(sizeof(float)));
@@ -120,6 +122,7 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
 template <typename Element>
 void gate_backward(Stream& stream, const Element* logits, const int32_t* routing,
                    const float* dweights, Element* dlogits, GateSize size) {
+  check_size(size);
   if (size.experts == 0) {
     return;
   }

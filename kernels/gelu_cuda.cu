@@ -1,6 +1,7 @@
 #include "kernels/cuda_elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/gelu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -23,11 +24,13 @@ struct GeluGradient {
 
 template <typename Element>
 void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
+  check_extents("gelu", {n});
   map_elements(stream, Gelu{}, x, x, y, n);
 }
 
 template <typename Element>
 void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n) {
+  check_extents("gelu_backward", {n});
   map_elements(stream, GeluGradient{}, x, dy, dx, n);
 }
 

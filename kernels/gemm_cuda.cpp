@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/cuda_launch.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -85,6 +86,7 @@ class MatrixLayout {
     check_cublas(cublasLtMatrixLayoutCreate(&layout_, type, static_cast<uint64_t>(rows),
                                             static_cast<uint64_t>(columns), rows),
                  "cublasLtMatrixLayoutCreate");
+    check_i32("products of a batch", count);
     const auto matrices = static_cast<int32_t>(count);
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, matrices);
     set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
@@ -113,15 +115,15 @@ class Operation {
     const auto operation = [](bool transposed) {
       return static_cast<int32_t>(transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.transpose_b));
-    set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.transpose_a));
+    set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.shape.transpose_b));
+    set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.shape.transpose_a));
     if (epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue.kind));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
     }
     if (epilogue.input != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.input);
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.size.n);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.shape.n);
     }
   }
   ~Operation() { cublasLtMatmulDescDestroy(operation_); }
@@ -177,11 +179,11 @@ class Plan {
   Plan(const Product& p, const Types& types, const Alignments& alignments,
        const LibraryEpilogue& epilogue)
       : product_(p),
-        a_(types.operand, p.transpose_a ? p.size.m : p.size.k, p.transpose_a ? p.size.k : p.size.m,
-           p.batch.count, p.batch.a),
-        b_(types.operand, p.transpose_b ? p.size.k : p.size.n, p.transpose_b ? p.size.n : p.size.k,
-           p.batch.count, p.batch.b),
-        c_(types.result, p.size.n, p.size.m, p.batch.count, p.batch.c) {
+        a_(types.operand, p.shape.transpose_a ? p.shape.m : p.shape.k,
+           p.shape.transpose_a ? p.shape.k : p.shape.m, p.batch.count, p.batch.a),
+        b_(types.operand, p.shape.transpose_b ? p.shape.k : p.shape.n,
+           p.shape.transpose_b ? p.shape.n : p.shape.k, p.batch.count, p.batch.b),
+        c_(types.result, p.shape.n, p.shape.m, p.batch.count, p.batch.c) {
     const Preference preference(types, alignments);
     const Operation operation(p, epilogue);
     int found = 0;
@@ -193,7 +195,7 @@ class Plan {
     // What is wrong with the product itself shows when it is tried without the epilogue.
     check(exists_ || epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT,
           "cuBLASLt has no algorithm for {} product(s) of m={} n={} k={}: {}", p.batch.count,
-          p.size.m, p.size.n, p.size.k, cublasLtGetStatusString(status));
+          p.shape.m, p.shape.n, p.shape.k, cublasLtGetStatusString(status));
   }
 
   // Whether cuBLASLt has an algorithm for it.
@@ -229,11 +231,11 @@ Key key_of(const Product& p, const Types& types, const Alignments& alignments,
   return {types.operand,
           types.result,
           epilogue,
-          p.size.m,
-          p.size.n,
-          p.size.k,
-          p.transpose_a ? 1 : 0,
-          p.transpose_b ? 1 : 0,
+          p.shape.m,
+          p.shape.n,
+          p.shape.k,
+          p.shape.transpose_a ? 1 : 0,
+          p.shape.transpose_b ? 1 : 0,
           p.batch.count,
           p.batch.a,
           p.batch.b,
@@ -267,14 +269,15 @@ const Plan& plan_for(const Product& product, const Types& types, const Alignment
 template <typename Element, typename Result>
 void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
           bool accumulate) {
-  const auto [m, n, k] = product.size;
+  const MatmulShape& shape = product.shape;
   const Batch& batch = product.batch;
-  if (m == 0 || n == 0 || batch.count == 0) {
+  if (shape.m == 0 || shape.n == 0 || batch.count == 0) {
     return;
   }
-  if (k == 0) {
+  if (shape.k == 0) {
     for (int64_t i = 0; i < batch.count && !accumulate; ++i) {
-      fill_bytes(stream, c + i * batch.c, 0, m * n * static_cast<int64_t>(sizeof(Result)));
+      fill_bytes(stream, c + i * batch.c, 0,
+                 shape.m * shape.n * static_cast<int64_t>(sizeof(Result)));
     }
     return;
   }
@@ -290,7 +293,7 @@ bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
   constexpr uint32_t kInputAlignment = 16;
   const Alignments alignments = alignments_of(a, b, c, product.batch, epilogue);
   if (epilogue.input != nullptr &&
-      (product.size.n % 8 != 0 || alignments.back() < kInputAlignment)) {
+      (product.shape.n % 8 != 0 || alignments.back() < kInputAlignment)) {
     return false;
   }
   const LibraryEpilogue told = for_library(epilogue);

@@ -9,20 +9,39 @@
 
 namespace hidup::kernels {
 
-// x, y: [rows, n] with n >= 1; gamma, beta: [n]; mean, rstd: f32 [rows], for the
-// backward pass. y may be x where the backward pass does not need x.
 template <typename Element>
-void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, const Element* beta,
-                        Element* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps);
+struct LayerNormForward {
+  const Element* x;      // [rows, n]
+  const Element* gamma;  // [n]
+  const Element* beta;   // [n]
+  Element* y;            // [rows, n]; may be x where the backward pass does not need x
+  float* mean;           // f32 [rows], for the backward pass, as rstd
+  float* rstd;           // f32 [rows]
+  int64_t rows;
+  int64_t n;  // >= 1
+  float eps;
+};
+template <typename Element>
+void layer_norm_forward(Stream& stream, const LayerNormForward<Element>& args);
 
 // With h = (x - mean) * rstd and g = dy * gamma, averages over a row:
 //   dx = rstd * (g - average(g) - h * average(g * h))
 //   dgamma (+)= sum over rows of dy * h,  dbeta (+)= sum over rows of dy
-// dy, dx: [rows, n]; dx may be dy; dgamma, dbeta: f32 [n]. `accumulate` holds for dgamma and dbeta
-// only.
 template <typename Element>
-void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma, const float* mean,
-                         const float* rstd, const Element* dy, Element* dx, float* dgamma,
-                         float* dbeta, int64_t rows, int64_t n, bool accumulate);
+struct LayerNormBackward {
+  const Element* x;      // [rows, n]
+  const Element* gamma;  // [n]
+  const float* mean;     // f32 [rows]
+  const float* rstd;     // f32 [rows]
+  const Element* dy;     // [rows, n]
+  Element* dx;           // [rows, n]; may be dy
+  float* dgamma;         // f32 [n]
+  float* dbeta;          // f32 [n]
+  int64_t rows;
+  int64_t n;        // >= 1
+  bool accumulate;  // holds for dgamma and dbeta only
+};
+template <typename Element>
+void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args);
 
 }  // namespace hidup::kernels

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_layer_norm.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -35,23 +36,24 @@ void backward_row(const Element* x, const Element* gamma, float mean, float rstd
 }  // namespace
 
 template <typename Element>
-void layer_norm_forward(Stream& stream, const Element* x, const Element* gamma, const Element* beta,
-                        Element* y, float* mean, float* rstd, int64_t rows, int64_t n, float eps) {
+void layer_norm_forward(Stream& stream, const LayerNormForward<Element>& args) {
+  check_normalized_rows("layer_norm", args.rows, args.n);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
-      normalize(x + row * n, gamma, beta, y + row * n, mean[row], rstd[row], n, eps);
+    for (int64_t row = 0; row < args.rows; ++row) {
+      normalize(args.x + row * args.n, args.gamma, args.beta, args.y + row * args.n, args.mean[row],
+                args.rstd[row], args.n, args.eps);
     }
   });
 }
 
 template <typename Element>
-void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma, const float* mean,
-                         const float* rstd, const Element* dy, Element* dx, float* dgamma,
-                         float* dbeta, int64_t rows, int64_t n, bool accumulate) {
+void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
+  check_normalized_rows("layer_norm_backward", args.rows, args.n);
   stream.enqueue([=] {
     thread_local std::vector<float> memory;
-    const RowBlocks blocks(rows);
+    const int64_t n = args.n;
+    const RowBlocks blocks(args.rows);
     float* partials = scratch(memory, blocks.count * 2 * n);  // per block: dgamma, dbeta
 #pragma omp parallel for schedule(static)
     for (int64_t block = 0; block < blocks.count; ++block) {
@@ -59,12 +61,12 @@ void layer_norm_backward(Stream& stream, const Element* x, const Element* gamma,
       std::fill_n(partial, 2 * n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
         const int64_t at = row * n;
-        backward_row(x + at, gamma, mean[row], rstd[row], dy + at, dx + at, partial, partial + n,
-                     n);
+        backward_row(args.x + at, args.gamma, args.mean[row], args.rstd[row], args.dy + at,
+                     args.dx + at, partial, partial + n, n);
       }
     }
-    add_partials(partials, blocks.count, 2 * n, dgamma, n, accumulate);
-    add_partials(partials + n, blocks.count, 2 * n, dbeta, n, accumulate);
+    add_partials(partials, blocks.count, 2 * n, args.dgamma, n, args.accumulate);
+    add_partials(partials + n, blocks.count, 2 * n, args.dbeta, n, args.accumulate);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "kernels/cpu_gelu.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -19,10 +20,10 @@ struct Tiles {
 // The part of c that one thread computes at a time. It depends on the shape alone, as the
 // rounding does. Larger tiles read a and b fewer times; large products keep enough tiles
 // for 32 threads. oneDNN does not repack a transposed b for few rows, hence 256 there.
-Tiles tiles_of(MatmulSize size, bool transpose_b) {
-  Tiles tiles = {transpose_b ? 256 : 128, 128};
+Tiles tiles_of(MatmulShape shape) {
+  Tiles tiles = {shape.transpose_b ? 256 : 128, 128};
   const auto count = [&](Tiles t) {
-    return ceil_div(size.m, t.rows) * ceil_div(size.n, t.columns);
+    return ceil_div(shape.m, t.rows) * ceil_div(shape.n, t.columns);
   };
   while (true) {
     Tiles larger = tiles;
@@ -41,33 +42,31 @@ struct ResultTile {
 
 // compute(tile) for all of c; it may not throw.
 template <typename Compute>
-void for_each_tile(MatmulSize size, bool transpose_b, Compute compute) {
-  const Tiles tiles = tiles_of(size, transpose_b);
-  const int64_t across = ceil_div(size.n, tiles.columns);
-  const int64_t count = ceil_div(size.m, tiles.rows) * across;
+void for_each_tile(MatmulShape shape, Compute compute) {
+  const Tiles tiles = tiles_of(shape);
+  const int64_t across = ceil_div(shape.n, tiles.columns);
+  const int64_t count = ceil_div(shape.m, tiles.rows) * across;
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / across * tiles.rows;
     const int64_t column = i % across * tiles.columns;
-    compute(ResultTile{row, column, std::min(tiles.rows, size.m - row),
-                       std::min(tiles.columns, size.n - column)});
+    compute(ResultTile{row, column, std::min(tiles.rows, shape.m - row),
+                       std::min(tiles.columns, shape.n - column)});
   }
 }
 
 // The rows of op(a) and the columns of op(b) that a tile needs.
 template <typename Element>
-ConstMatrix<Element> rows_for(const ResultTile& tile, const Element* a, MatmulSize size,
-                              bool transpose) {
-  return {.data = a + (transpose ? tile.row : tile.row * size.k),
-          .stride = transpose ? size.m : size.k,
-          .transposed = transpose};
+ConstMatrix<Element> rows_for(const ResultTile& tile, const Element* a, MatmulShape shape) {
+  return {.data = a + (shape.transpose_a ? tile.row : tile.row * shape.k),
+          .stride = shape.transpose_a ? shape.m : shape.k,
+          .transposed = shape.transpose_a};
 }
 template <typename Element>
-ConstMatrix<Element> columns_for(const ResultTile& tile, const Element* b, MatmulSize size,
-                                 bool transpose) {
-  return {.data = b + (transpose ? tile.column * size.k : tile.column),
-          .stride = transpose ? size.k : size.n,
-          .transposed = transpose};
+ConstMatrix<Element> columns_for(const ResultTile& tile, const Element* b, MatmulShape shape) {
+  return {.data = b + (shape.transpose_b ? tile.column * shape.k : tile.column),
+          .stride = shape.transpose_b ? shape.k : shape.n,
+          .transposed = shape.transpose_b};
 }
 
 // A row of a tile: y = activate(sums + bias), and the argument where `input` is not null; all of
@@ -107,27 +106,27 @@ void finish_row(const float* sums, const Epilogue<Element>& epilogue, int64_t co
 // The product is summed where the input of the activation goes, or else y, if they are floats.
 template <typename Element>
 void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Element* y,
-                 MatmulSize size, bool transpose_b, const Epilogue<Element>& epilogue) noexcept {
+                 MatmulShape shape, const Epilogue<Element>& epilogue) noexcept {
   thread_local std::vector<float> memory;
-  const int64_t first = tile.row * size.n + tile.column;
+  const int64_t first = tile.row * shape.n + tile.column;
   float* sums = nullptr;
-  int64_t stride = size.n;
+  int64_t stride = shape.n;
   if constexpr (std::is_same_v<Element, float>) {
     sums = (epilogue.input != nullptr ? epilogue.input : y) + first;
   } else {
     sums = scratch(memory, tile.rows * tile.columns);
     stride = tile.columns;
   }
-  if (size.k > 0) {
-    gemm(tile.rows, tile.columns, size.k, rows_for(tile, a, size, false),
-         columns_for(tile, b, size, transpose_b), 0.0F, sums, stride);
+  if (shape.k > 0) {
+    gemm(tile.rows, tile.columns, shape.k, rows_for(tile, a, shape), columns_for(tile, b, shape),
+         0.0F, sums, stride);
   }
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* const sums_of_row = sums + row * stride;
-    if (size.k == 0) {
+    if (shape.k == 0) {
       std::fill_n(sums_of_row, tile.columns, 0.0F);
     }
-    const int64_t at = first + row * size.n;
+    const int64_t at = first + row * shape.n;
     finish_row(sums_of_row, epilogue, tile.column,
                epilogue.input != nullptr ? epilogue.input + at : nullptr, y + at, tile.columns);
   }
@@ -136,35 +135,34 @@ void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Ele
 }  // namespace
 
 template <typename Element, typename Result>
-void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
-            bool transpose_a, bool transpose_b, bool accumulate) {
+void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulShape shape,
+            bool accumulate) {
+  check_size(shape);
   stream.enqueue([=] {
-    const auto [m, n, k] = size;
-    if (m == 0 || n == 0) {
+    if (shape.m == 0 || shape.n == 0) {
       return;
     }
-    if (k == 0) {
-      std::fill_n(c, accumulate ? 0 : m * n, Result(0.0F));
+    if (shape.k == 0) {
+      std::fill_n(c, accumulate ? 0 : shape.m * shape.n, Result(0.0F));
       return;
     }
-    for_each_tile(size, transpose_b, [=](const ResultTile& tile) {
-      gemm(tile.rows, tile.columns, size.k, rows_for(tile, a, size, transpose_a),
-           columns_for(tile, b, size, transpose_b), accumulate ? 1.0F : 0.0F,
-           c + tile.row * size.n + tile.column, size.n);
+    for_each_tile(shape, [=](const ResultTile& tile) {
+      gemm(tile.rows, tile.columns, shape.k, rows_for(tile, a, shape), columns_for(tile, b, shape),
+           accumulate ? 1.0F : 0.0F, c + tile.row * shape.n + tile.column, shape.n);
     });
   });
 }
 
 template <typename Element>
-void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulSize size,
-                 bool transpose_b, const Epilogue<Element>& epilogue) {
+void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
+                 const Epilogue<Element>& epilogue) {
+  check_epilogue(shape, epilogue.bias, epilogue.activation == Activation::gelu, epilogue.input);
   stream.enqueue([=] {
-    if (size.m == 0 || size.n == 0) {
+    if (shape.m == 0 || shape.n == 0) {
       return;
     }
-    for_each_tile(size, transpose_b, [=](const ResultTile& tile) {
-      finish_tile(tile, a, b, y, size, transpose_b, epilogue);
-    });
+    for_each_tile(shape,
+                  [=](const ResultTile& tile) { finish_tile(tile, a, b, y, shape, epilogue); });
   });
 }
 

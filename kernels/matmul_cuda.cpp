@@ -2,26 +2,29 @@
 #include "kernels/cuda_gemm.h"
 #include "kernels/gelu.h"
 #include "kernels/matmul.h"
+#include "kernels/preconditions.h"
 #include "kernels/relu.h"
 
 namespace hidup::kernels {
 
 template <typename Element, typename Result>
-void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulSize size,
-            bool transpose_a, bool transpose_b, bool accumulate) {
-  gemm(stream, a, b, c,
-       {.size = size, .transpose_a = transpose_a, .transpose_b = transpose_b, .batch = {}},
-       accumulate);
+void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulShape shape,
+            bool accumulate) {
+  check_size(shape);
+  gemm(stream, a, b, c, {.shape = shape, .batch = {}}, accumulate);
 }
 
 template <typename Element>
-void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulSize size,
-                 bool transpose_b, const Epilogue<Element>& epilogue) {
-  const auto [m, n, k] = size;
+void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
+                 const Epilogue<Element>& epilogue) {
+  check_epilogue(shape, epilogue.bias, epilogue.activation == Activation::gelu, epilogue.input);
+  const int64_t m = shape.m;
+  const int64_t n = shape.n;
+  const int64_t k = shape.k;
   if (m == 0 || n == 0) {
     return;
   }
-  const Product product{.size = size, .transpose_b = transpose_b, .batch = {}};
+  const Product product{.shape = shape, .batch = {}};
   const bool gelu = epilogue.activation == Activation::gelu;
   if (gelu && k > 0 && gemm_bias(stream, a, b, y, product, epilogue)) {
     return;

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool accumulate) {
+  check_extents("squared_norm", {n});
   stream.enqueue([=] {
     constexpr int64_t kBlock = 16384;  // fixed, so that the rounding is the same for any team
     thread_local std::vector<double> memory;

@@ -1,5 +1,6 @@
 #include "kernels/cuda_math.h"
 #include "kernels/norm.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -45,10 +46,11 @@ __global__ void clip_kernel(const float* squared, float max_norm, float* norm, f
 }  // namespace
 
 void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool accumulate) {
+  check_extents("squared_norm", {n});
   const int64_t count = ceil_div(n, kBlock);
   auto* partials = static_cast<double*>(
       cuda_stream(stream).scratch(count * static_cast<int64_t>(sizeof(double))));
-  launch(stream, squares_kernel, static_cast<unsigned>(count), kThreads, x, n, partials);
+  launch(stream, squares_kernel, grid_of(count), kThreads, x, n, partials);
   launch(stream, total_kernel, 1, kThreads, partials, count, sum, accumulate);
 }
 

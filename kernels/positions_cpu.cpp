@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/positions.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -53,6 +54,7 @@ const float* table_of(const Part& part) {
 
 template <typename Element>
 void positions_forward(Stream& stream, const Element* x, Element* y, const Region& region) {
+  check_region("positions", region, 3);
   stream.enqueue([=] {
     const Part part = {.first_position = region.start[1],
                        .sequence = region.extent[1],

@@ -1,5 +1,6 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/positions.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -28,6 +29,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename Element>
 void positions_forward(Stream& stream, const Element* x, Element* y, const Region& region) {
+  check_region("positions", region, 3);
   launch(stream, positions_kernel<Element>,
          blocks_for(region.extent[1] * region.extent[2], kThreads), kThreads, x, y, region);
 }

@@ -1,9 +1,11 @@
+#include "kernels/preconditions.h"
 #include "kernels/relu.h"
 
 namespace hidup::kernels {
 
 template <typename Element>
 void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
+  check_extents("relu", {n});
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
@@ -15,6 +17,7 @@ void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
 
 template <typename Element>
 void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
+  check_extents("relu_backward", {n});
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {

@@ -1,4 +1,5 @@
 #include "kernels/cuda_elementwise.h"
+#include "kernels/preconditions.h"
 #include "kernels/relu.h"
 
 namespace hidup::kernels {
@@ -16,11 +17,13 @@ struct ReluGradient {
 
 template <typename Element>
 void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
+  check_extents("relu", {n});
   map_elements(stream, Relu{}, x, x, y, n);
 }
 
 template <typename Element>
 void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
+  check_extents("relu_backward", {n});
   map_elements(stream, ReluGradient{}, y, dy, dx, n);
 }
 

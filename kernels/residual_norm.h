@@ -10,23 +10,25 @@
 
 namespace hidup::kernels {
 
-// As dropout() has it; none where p is 0.
-struct BranchDropout {
-  Region region;
-  float p = 0.0F;
-  uint64_t key = 0;
-  const StepState* state = nullptr;
-};
-
 // sum = residual + dropout(branch), y = layer_norm(sum): as dropout(), add_forward() and
-// layer_norm_forward() one after the other, except that what dropout leaves is not rounded. branch,
-// residual, sum, y: [rows, n] with n >= 1; sum may be branch or residual. Each row is one of the
-// global tensor too. gamma, beta: [n]; mean, rstd: f32 [rows]. The backward passes are those of the
-// three.
+// layer_norm_forward() one after the other, except that what dropout leaves is not rounded. The
+// backward passes are those of the three.
 template <typename Element>
-void residual_norm(Stream& stream, const Element* branch, const Element* residual,
-                   const BranchDropout& dropout, const Element* gamma, const Element* beta,
-                   Element* sum, Element* y, float* mean, float* rstd, int64_t rows, int64_t n,
-                   float eps);
+struct ResidualNorm {
+  const Element* branch;    // [rows, n]
+  const Element* residual;  // [rows, n]
+  DropoutMask dropout;      // of [rows, n]; p = 0: none. Each row is one of the global tensor too
+  const Element* gamma;     // [n]
+  const Element* beta;      // [n]
+  Element* sum;             // [rows, n]; may be branch or residual
+  Element* y;               // [rows, n]
+  float* mean;              // f32 [rows]
+  float* rstd;              // f32 [rows]
+  int64_t rows;
+  int64_t n;  // >= 1
+  float eps;
+};
+template <typename Element>
+void residual_norm(Stream& stream, const ResidualNorm<Element>& args);
 
 }  // namespace hidup::kernels

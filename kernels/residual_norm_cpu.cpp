@@ -2,6 +2,7 @@
 
 #include "kernels/cpu_layer_norm.h"
 #include "kernels/cpu_random.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -24,25 +25,29 @@ void add_dropped(const Element* branch, const Element* residual, uint64_t index,
 }  // namespace
 
 template <typename Element>
-void residual_norm(Stream& stream, const Element* branch, const Element* residual,
-                   const BranchDropout& dropout, const Element* gamma, const Element* beta,
-                   Element* sum, Element* y, float* mean, float* rstd, int64_t rows, int64_t n,
-                   float eps) {
+void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
+  check_normalized_rows("residual_norm", args.rows, args.n);
+  check_mask_of_rows("residual_norm", args.dropout, args.rows, args.n);
   stream.enqueue([=] {
+    const DropoutMask& mask = args.dropout;
+    const int64_t n = args.n;
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0; row < args.rows; ++row) {
       const int64_t at = row * n;
-      if (dropout.p > 0.0F) {
-        add_dropped(branch + at, residual + at,
-                    static_cast<uint64_t>(dropout.region.global_index(at)),
-                    RandomStream{dropout.key, dropout.state->step}, dropout.p, sum + at, n);
+      const Element* branch = args.branch + at;
+      const Element* residual = args.residual + at;
+      Element* sum = args.sum + at;
+      if (mask.p > 0.0F) {
+        add_dropped(branch, residual, static_cast<uint64_t>(mask.region.global_index(at)),
+                    RandomStream{mask.key, mask.state->step}, mask.p, sum, n);
       } else {
 #pragma omp simd
-        for (int64_t j = at; j < at + n; ++j) {
+        for (int64_t j = 0; j < n; ++j) {
           sum[j] = residual[j] + branch[j];
         }
       }
-      normalize(sum + at, gamma, beta, y + at, mean[row], rstd[row], n, eps);
+      normalize(sum, args.gamma, args.beta, args.y + at, args.mean[row], args.rstd[row], n,
+                args.eps);
     }
   });
 }

@@ -42,40 +42,40 @@ __device__ float add(const Element* branch, const Element* residual, Element* su
 // kGroup threads do a row.
 template <typename Element, int kGroup>
 __global__ void __launch_bounds__(kThreads)
-    residual_norm_kernel(const Element* branch, const Element* residual, BranchDropout dropout,
-                         uint32_t threshold, const Element* gamma, const Element* beta,
-                         Element* sum, Element* y, float* mean, float* rstd, int64_t rows,
-                         int64_t n, float eps) {
+    residual_norm_kernel(ResidualNorm<Element> args, uint32_t threshold) {
   const int64_t row = thread_of_grid() / kGroup;
-  if (row >= rows) {
+  const int64_t n = args.n;
+  if (row >= args.rows) {
     return;  // the whole group
   }
   const int64_t at = row * n;
-  const float total = dropout.p > 0.0F
-                          ? add_dropped<kGroup>(branch + at, residual + at, sum + at,
-                                                dropout.region.global_index(at), n,
-                                                RandomStream{dropout.key, dropout.state->step},
-                                                threshold, 1.0F / (1.0F - dropout.p))
-                          : add<kGroup>(branch + at, residual + at, sum + at, n);
+  const DropoutMask& mask = args.dropout;
+  const Element* branch = args.branch + at;
+  const Element* residual = args.residual + at;
+  Element* sum = args.sum + at;
+  const float total = mask.p > 0.0F
+                          ? add_dropped<kGroup>(branch, residual, sum, mask.region.global_index(at),
+                                                n, RandomStream{mask.key, mask.state->step},
+                                                threshold, 1.0F / (1.0F - mask.p))
+                          : add<kGroup>(branch, residual, sum, n);
   // What the group wrote is read by other threads of it.
   if constexpr (kGroup == kWarp) {
     __syncwarp();
   } else {
     __syncthreads();
   }
-  normalize<kGroup>(sum + at, total, gamma, beta, y + at, mean + row, rstd + row, n, eps);
+  normalize<kGroup>(sum, total, args.gamma, args.beta, args.y + at, args.mean + row,
+                    args.rstd + row, n, args.eps);
 }
 
 }  // namespace
 
 template <typename Element>
-void residual_norm(Stream& stream, const Element* branch, const Element* residual,
-                   const BranchDropout& dropout, const Element* gamma, const Element* beta,
-                   Element* sum, Element* y, float* mean, float* rstd, int64_t rows, int64_t n,
-                   float eps) {
+void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
+  check_normalized_rows("residual_norm", args.rows, args.n);
+  check_mask_of_rows("residual_norm", args.dropout, args.rows, args.n);
   launch_rows(stream, residual_norm_kernel<Element, kWarp>, residual_norm_kernel<Element, kThreads>,
-              rows, n, branch, residual, dropout, dropout_threshold(dropout.p), gamma, beta, sum, y,
-              mean, rstd, rows, n, eps);
+              args.rows, args.n, args, dropout_threshold(args.dropout.p));
 }
 
 #define INSTANTIATE(Element) template decltype(residual_norm<Element>) residual_norm<Element>;

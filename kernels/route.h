@@ -36,10 +36,17 @@ void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSiz
                 uint64_t key);
 
 // How many slots of an expert are in use, which are its first ones: counts[b, e] is that of
-// expert first_expert + e, for `experts` experts. counts: i32 [batch, experts].
-// routing: i32 [batch, entries], where entries = sequence * choices.
-void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
-                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts);
+// expert first_expert + e, for `experts` experts.
+struct ExpertCounts {
+  const int32_t* routing;  // i32 [batch, entries]
+  int32_t* counts;         // i32 [batch, experts]
+  int64_t batch;
+  int64_t entries;  // sequence * choices
+  int64_t capacity;
+  int64_t first_expert;
+  int64_t experts;
+};
+void expert_counts(Stream& stream, const ExpertCounts& args);
 
 // load[0, e]: choices of expert e; load[1, e]: those of them that were dropped.
 // routing: i32 [entries]; load: f32 [2, experts], exact up to 2^24.

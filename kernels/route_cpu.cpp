@@ -7,6 +7,7 @@
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_routing.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -70,6 +71,7 @@ void route(int32_t* routing, const RouteSize& size, Chosen chosen) {
 
 template <typename Element>
 void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size) {
+  check_size(size);
   stream.enqueue([=] {
     route(routing, size, [=](int64_t t, int32_t* entries) {
       choose(logits + t * size.experts, size.experts, size.choices, entries);
@@ -79,6 +81,8 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
 
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key) {
+  check_size(size);
+  check_region("route_hash", tokens, 2);
   stream.enqueue([=] {
     const RandomStream random{key, 0};
     route(routing, size, [=](int64_t t, int32_t* entries) {
@@ -91,17 +95,18 @@ void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSiz
   });
 }
 
-void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
-                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts) {
+void expert_counts(Stream& stream, const ExpertCounts& args) {
+  check_size(args);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < batch; ++b) {
-      int32_t* count = counts + b * experts;
-      std::fill_n(count, experts, 0);
-      for (int64_t i = b * entries; i < (b + 1) * entries; ++i) {
-        const int64_t expert = routing[i] < 0 ? -1 : expert_of(routing[i], capacity);
-        if (expert >= first_expert && expert < first_expert + experts) {
-          ++count[expert - first_expert];
+    for (int64_t b = 0; b < args.batch; ++b) {
+      int32_t* count = args.counts + b * args.experts;
+      std::fill_n(count, args.experts, 0);
+      for (int64_t i = b * args.entries; i < (b + 1) * args.entries; ++i) {
+        const int32_t entry = args.routing[i];
+        const int64_t expert = entry < 0 ? -1 : expert_of(entry, args.capacity) - args.first_expert;
+        if (expert >= 0 && expert < args.experts) {
+          ++count[expert];
         }
       }
     }
@@ -110,6 +115,7 @@ void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int6
 
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
                  int64_t experts, int64_t capacity) {
+  check_entries("expert_load", entries, experts, capacity);
   stream.enqueue([=] {
     thread_local std::vector<int64_t> memory;
     const RowBlocks blocks(entries);

@@ -1,6 +1,7 @@
 #include "core/random.h"
 #include "kernels/cuda_elements.h"
 #include "kernels/cuda_routing.h"
+#include "kernels/preconditions.h"
 #include "kernels/route.h"
 
 namespace hidup::kernels {
@@ -86,17 +87,15 @@ __device__ int count_entries(const int32_t* entries, int64_t n, IsCounted is_cou
   return warp_reduce(count, Sum{});
 }
 
-__global__ void __launch_bounds__(kThreads)
-    counts_kernel(const int32_t* routing, int32_t* counts, int64_t batch, int64_t entries,
-                  int64_t capacity, int64_t first_expert, int64_t experts) {
-  const int64_t tasks = batch * experts;
+__global__ void __launch_bounds__(kThreads) counts_kernel(ExpertCounts args) {
+  const int64_t tasks = args.batch * args.experts;
   for (int64_t task = thread_of_grid() / kWarp; task < tasks; task += threads_of_grid() / kWarp) {
-    const int64_t expert = first_expert + task % experts;
+    const int64_t expert = args.first_expert + task % args.experts;
     const int count = count_entries(
-        routing + task / experts * entries, entries,
-        [=](int32_t entry) { return entry >= 0 && expert_of(entry, capacity) == expert; });
+        args.routing + task / args.experts * args.entries, args.entries,
+        [=](int32_t entry) { return entry >= 0 && expert_of(entry, args.capacity) == expert; });
     if (threadIdx.x % kWarp == 0) {
-      counts[task] = count;
+      args.counts[task] = count;
     }
   }
 }
@@ -145,6 +144,7 @@ void drop_all(Stream& stream, int32_t* routing, const RouteSize& size) {
 
 template <typename Element>
 void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size) {
+  check_size(size);
   if (size.experts == 0) {
     drop_all(stream, routing, size);
     return;
@@ -157,6 +157,8 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
 
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key) {
+  check_size(size);
+  check_region("route_hash", tokens, 2);
   if (size.experts == 0) {
     drop_all(stream, routing, size);
     return;
@@ -167,16 +169,17 @@ void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSiz
   assign_slots(stream, chosen, routing, size);
 }
 
-void expert_counts(Stream& stream, const int32_t* routing, int32_t* counts, int64_t batch,
-                   int64_t entries, int64_t capacity, int64_t first_expert, int64_t experts) {
-  launch(stream, counts_kernel, blocks_for(batch * experts, kThreads / kWarp), kThreads, routing,
-         counts, batch, entries, capacity, first_expert, experts);
+void expert_counts(Stream& stream, const ExpertCounts& args) {
+  check_size(args);
+  launch(stream, counts_kernel, blocks_for(args.batch * args.experts, kThreads / kWarp), kThreads,
+         args);
 }
 
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
                  int64_t experts, int64_t capacity) {
-  launch(stream, load_kernel, static_cast<unsigned>(experts), kThreads, routing, load, entries,
-         experts, capacity);
+  check_entries("expert_load", entries, experts, capacity);
+  launch(stream, load_kernel, grid_of(experts), kThreads, routing, load, entries, experts,
+         capacity);
 }
 
 #define INSTANTIATE(Element) template decltype(route_forward<Element>) route_forward<Element>;

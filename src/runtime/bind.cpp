@@ -49,7 +49,12 @@ Launch bind_embedding(const Operands& at) {
   if (backward) {
     float* out = at.out(0);
     return [=, accumulate = instruction.accumulate](Stream& stream) {
-      kernels::embedding_backward(stream, tokens, second, out, size, scale, accumulate);
+      kernels::embedding_backward<Element>(stream, {.tokens = tokens,
+                                                    .dy = second,
+                                                    .dtable = out,
+                                                    .size = size,
+                                                    .scale = scale,
+                                                    .accumulate = accumulate});
     };
   }
   Element* out = at.out_as<Element>(0);
@@ -68,25 +73,29 @@ Launch bind_matmul(const Operands& at) {
   if (instruction.opcode == Opcode::matmul) {
     const MatmulExtents e = matmul_extents(at.in_shape(0), at.in_shape(1), instruction.attributes);
     return [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, {e.m, e.n, e.k}, false, transposed, accumulate);
+      kernels::matmul(stream, a, b, c, {.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed},
+                      accumulate);
     };
   }
   if (instruction.opcode == Opcode::matmul_backward_input) {  // dx[m, k] = dy[m, n] w[k, n]^T
     const MatmulExtents e = matmul_extents(at.out_shape(0), at.in_shape(1), instruction.attributes);
     return [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, {e.m, e.k, e.n}, false, !transposed, accumulate);
+      kernels::matmul(stream, a, b, c, {.m = e.m, .n = e.k, .k = e.n, .transpose_b = !transposed},
+                      accumulate);
     };
   }
   float* dw = at.out(0);
   const MatmulExtents e = matmul_extents(at.in_shape(0), at.out_shape(0), instruction.attributes);
   if (transposed) {  // dw[n, k] = dy[m, n]^T x[m, k]
     return [=](Stream& stream) {
-      kernels::matmul(stream, b, a, dw, {e.n, e.k, e.m}, true, false, accumulate);
+      kernels::matmul(stream, b, a, dw, {.m = e.n, .n = e.k, .k = e.m, .transpose_a = true},
+                      accumulate);
     };
   }
   // dw[k, n] = x[m, k]^T dy[m, n]
   return [=](Stream& stream) {
-    kernels::matmul(stream, a, b, dw, {e.k, e.n, e.m}, true, false, accumulate);
+    kernels::matmul(stream, a, b, dw, {.m = e.k, .n = e.n, .k = e.m, .transpose_a = true},
+                    accumulate);
   };
 }
 
@@ -105,7 +114,8 @@ Launch bind_matmul_bias(const Operands& at) {
   }
   return [=, x = at.in_as<Element>(0), weight = at.in_as<Element>(1),
           y = at.out_as<Element>(0)](Stream& stream) {
-    kernels::matmul_bias(stream, x, weight, y, {e.m, e.n, e.k}, transposed, epilogue);
+    kernels::matmul_bias(stream, x, weight, y,
+                         {.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed}, epilogue);
   };
 }
 
@@ -136,8 +146,15 @@ Launch bind_layer_norm(const Operands& at) {
     float* mean = at.out(1);
     float* rstd = at.out(2);
     return [=](Stream& stream) {
-      kernels::layer_norm_forward(stream, x, weight, bias, y, mean, rstd, r.count, r.width,
-                                  epsilon);
+      kernels::layer_norm_forward<Element>(stream, {.x = x,
+                                                    .gamma = weight,
+                                                    .beta = bias,
+                                                    .y = y,
+                                                    .mean = mean,
+                                                    .rstd = rstd,
+                                                    .rows = r.count,
+                                                    .n = r.width,
+                                                    .eps = epsilon});
     };
   }
   const float* mean = at.in(2);
@@ -147,15 +164,24 @@ Launch bind_layer_norm(const Operands& at) {
   float* dweight = at.out(1);
   float* dbias = at.out(2);
   return [=, accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::layer_norm_backward(stream, x, weight, mean, rstd, dy, dx, dweight, dbias, r.count,
-                                 r.width, accumulate);
+    kernels::layer_norm_backward<Element>(stream, {.x = x,
+                                                   .gamma = weight,
+                                                   .mean = mean,
+                                                   .rstd = rstd,
+                                                   .dy = dy,
+                                                   .dx = dx,
+                                                   .dgamma = dweight,
+                                                   .dbeta = dbias,
+                                                   .rows = r.count,
+                                                   .n = r.width,
+                                                   .accumulate = accumulate});
   };
 }
 
 template <typename Element>
 Launch bind_residual_norm(const Operands& at) {
   const Rows r = rows_of(at.in_shape(0), at.in_shape(2));
-  const kernels::BranchDropout dropout{
+  const kernels::DropoutMask dropout{
       .region = at.in_region(0),
       .p = at.attribute("p"),
       .key = random_stream(at.binding().seed, at.instruction().purpose).key,
@@ -164,8 +190,18 @@ Launch bind_residual_norm(const Operands& at) {
           weight = at.in_as<Element>(2), bias = at.in_as<Element>(3), y = at.out_as<Element>(0),
           sum = at.out_as<Element>(1), mean = at.out(2), rstd = at.out(3),
           epsilon = at.attribute("epsilon")](Stream& stream) {
-    kernels::residual_norm(stream, branch, residual, dropout, weight, bias, sum, y, mean, rstd,
-                           r.count, r.width, epsilon);
+    kernels::residual_norm<Element>(stream, {.branch = branch,
+                                             .residual = residual,
+                                             .dropout = dropout,
+                                             .gamma = weight,
+                                             .beta = bias,
+                                             .sum = sum,
+                                             .y = y,
+                                             .mean = mean,
+                                             .rstd = rstd,
+                                             .rows = r.count,
+                                             .n = r.width,
+                                             .eps = epsilon});
   };
 }
 
@@ -185,7 +221,9 @@ Launch bind_attention(const Operands& at) {
   const Element* dy = at.in_as<Element>(3);
   Element* dqkv = at.out_as<Element>(0);
   return [=](Stream& stream) {
-    kernels::attention_backward(stream, qkv, y, lse, dy, dqkv, size, causal);
+    kernels::attention_backward<Element>(
+        stream,
+        {.qkv = qkv, .y = y, .lse = lse, .dy = dy, .dqkv = dqkv, .size = size, .causal = causal});
   };
 }
 
@@ -196,7 +234,13 @@ Launch bind_cross_entropy_merge(const Operands& at) {
   const float scale = at.attribute("scale");
   return [=, stats = at.in(0), loss = at.out(0), lse = at.out(1),
           accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::cross_entropy_merge(stream, stats, lse, loss, parts, rows, scale, accumulate);
+    kernels::cross_entropy_merge(stream, {.stats = stats,
+                                          .lse = lse,
+                                          .loss = loss,
+                                          .parts = parts,
+                                          .rows = rows,
+                                          .scale = scale,
+                                          .accumulate = accumulate});
   };
 }
 
@@ -210,21 +254,39 @@ Launch bind_cross_entropy(const Operands& at) {
   const int64_t first = region.start[region.dims - 1];
   if (at.instruction().opcode == Opcode::cross_entropy_stats) {
     return [=, stats = at.out(0)](Stream& stream) {
-      kernels::cross_entropy_stats(stream, logits, targets, stats, rows, columns, first);
+      kernels::cross_entropy_stats<Element>(stream, {.logits = logits,
+                                                     .targets = targets,
+                                                     .stats = stats,
+                                                     .rows = rows,
+                                                     .columns = columns,
+                                                     .first = first});
     };
   }
   const float scale = at.attribute("scale");
   if (at.instruction().opcode == Opcode::cross_entropy) {
     return [=, loss = at.out(0), lse = at.out(1),
             accumulate = at.instruction().accumulate](Stream& stream) {
-      kernels::cross_entropy_forward(stream, logits, targets, lse, loss, rows, columns, scale,
-                                     accumulate);
+      kernels::cross_entropy_forward<Element>(stream, {.logits = logits,
+                                                       .targets = targets,
+                                                       .lse = lse,
+                                                       .loss = loss,
+                                                       .rows = rows,
+                                                       .vocab = columns,
+                                                       .scale = scale,
+                                                       .accumulate = accumulate});
     };
   }
   return [=, lse = at.in(2), dlogits = at.out_as<Element>(0),
           state = at.binding().state](Stream& stream) {
-    kernels::cross_entropy_backward(stream, logits, targets, lse, dlogits, rows, columns, first,
-                                    scale, state);
+    kernels::cross_entropy_backward<Element>(stream, {.logits = logits,
+                                                      .targets = targets,
+                                                      .lse = lse,
+                                                      .dlogits = dlogits,
+                                                      .rows = rows,
+                                                      .columns = columns,
+                                                      .first = first,
+                                                      .scale = scale,
+                                                      .state = state});
   };
 }
 
@@ -255,12 +317,12 @@ Launch bind_elementwise(const Operands& at) {
         kernels::add_forward(stream, x, b, y, n);
       };
     default: {
-      const Region region = at.in_region(0);
-      const float p = at.attribute("p");
-      const uint64_t key = random_stream(at.binding().seed, at.instruction().purpose).key;
-      return [=, state = at.binding().state](Stream& stream) {
-        kernels::dropout(stream, x, y, region, p, key, state);
-      };
+      const kernels::DropoutMask mask{
+          .region = at.in_region(0),
+          .p = at.attribute("p"),
+          .key = random_stream(at.binding().seed, at.instruction().purpose).key,
+          .state = at.binding().state};
+      return [=](Stream& stream) { kernels::dropout(stream, x, y, mask); };
     }
   }
 }

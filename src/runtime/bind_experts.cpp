@@ -56,8 +56,13 @@ Launch bind_counts(const Operands& at) {
   const Region counts = at.out_region(0);
   return
       [=, out = at.out_integers(0), entries = routing_shape[1] * routing_shape[2]](Stream& stream) {
-        kernels::expert_counts(stream, routing, out, counts.extent[0], entries, capacity,
-                               counts.start[1], counts.extent[1]);
+        kernels::expert_counts(stream, {.routing = routing,
+                                        .counts = out,
+                                        .batch = counts.extent[0],
+                                        .entries = entries,
+                                        .capacity = capacity,
+                                        .first_expert = counts.start[1],
+                                        .experts = counts.extent[1]});
       };
 }
 
@@ -100,7 +105,13 @@ Launch bind_combine(const Operands& at) {
     };
   }
   return [=, dy = at.in_as<Element>(3), dweights = at.out(1)](Stream& stream) {
-    kernels::combine_backward(stream, buffer, routing, weights, dy, out, dweights, size);
+    kernels::combine_backward<Element>(stream, {.buffer = buffer,
+                                                .routing = routing,
+                                                .weights = weights,
+                                                .dy = dy,
+                                                .dbuffer = out,
+                                                .dweights = dweights,
+                                                .size = size});
   };
 }
 
@@ -123,7 +134,9 @@ Launch bind_expert_matmul(const Operands& at) {
   }
   const kernels::ExpertSize size{first[0], first[1], first[2], first[3], at.in_shape(1)[3]};
   return [=, dw = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
-    kernels::expert_matmul_backward_weight(stream, a, b, counts, dw, size, accumulate);
+    kernels::expert_matmul_backward_weight<Element>(
+        stream,
+        {.x = a, .dy = b, .counts = counts, .dw = dw, .size = size, .accumulate = accumulate});
   };
 }
 

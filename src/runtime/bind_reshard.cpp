@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/copy_box.h"
+#include "kernels/copy_strided.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -34,8 +34,9 @@ struct Place {
   }
 };
 
-kernels::Box box_between(DType dtype, const Region& box, const Place& from, const Place& to) {
-  kernels::Box copy;
+kernels::StridedCopy copy_between(DType dtype, const Region& box, const Place& from,
+                                  const Place& to) {
+  kernels::StridedCopy copy;
   copy.element = size_of(dtype);
   copy.dims = box.dims;
   copy.from_offset = from.offset;
@@ -49,12 +50,12 @@ kernels::Box box_between(DType dtype, const Region& box, const Place& from, cons
 struct Copy {
   const std::byte* from;
   std::byte* to;
-  kernels::Box box;
+  kernels::StridedCopy elements;
 };
 
 void issue(const std::vector<Copy>& copies, Stream& stream) {
   for (const Copy& copy : copies) {
-    kernels::copy_box(stream, copy.from, copy.to, copy.box);
+    kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
   }
 }
 
@@ -75,7 +76,7 @@ Copy copy_common(const Operands& at) {
   const Region to = at.out_region(0);
   const Region box = intersection(from, to);
   return {input(at, 0), output(at, 0),
-          box_between(dtype_of(at), box, Place(from, box), Place(to, box))};
+          copy_between(dtype_of(at), box, Place(from, box), Place(to, box))};
 }
 
 // One side of the messages between a rank and the ranks along the axis: the boxes of the values
@@ -126,7 +127,7 @@ class Messages {
         const Region box = to_peer(v, p);
         copies.push_back(
             {input(at_, v), buffer,
-             box_between(dtype_of(at_), box, Place(at_.in_region(v), box), Place(box, box))});
+             copy_between(dtype_of(at_), box, Place(at_.in_region(v), box), Place(box, box))});
         buffer += box.elements() * size_of(dtype_of(at_));
       }
     }
@@ -139,7 +140,7 @@ class Messages {
         const Region box = from_peer(v, p);
         copies.push_back(
             {buffer, output(at_, v),
-             box_between(dtype_of(at_), box, Place(box, box), Place(at_.out_region(v), box))});
+             copy_between(dtype_of(at_), box, Place(box, box), Place(at_.out_region(v), box))});
         buffer += box.elements() * size_of(dtype_of(at_));
       }
     }
@@ -221,7 +222,7 @@ Launch bind_place(const Operands& at) {
   return [=, bytes = elements(at.out_shape(0)) * size_of(from.dtype)](Stream& stream) {
     kernels::fill_zero(stream, copy.to, bytes);
     if (keeps) {
-      kernels::copy_box(stream, copy.from, copy.to, copy.box);
+      kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
     }
   };
 }
@@ -232,7 +233,7 @@ Launch bind_reshard(const Operands& at) {
   const Opcode opcode = at.instruction().opcode;
   if (opcode == Opcode::slice) {
     return [copy = copy_common(at)](Stream& stream) {
-      kernels::copy_box(stream, copy.from, copy.to, copy.box);
+      kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
     };
   }
   if (opcode == Opcode::place) {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "kernels/copy_box.h"
+#include "kernels/copy_strided.h"
 #include "kernels/matmul.h"
 #include "runtime/profiler.h"
 
@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::array kMessages = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
                                   Opcode::all_to_all, Opcode::broadcast,  Opcode::slice};
-constexpr int64_t kElement = 4;                      // bytes
-constexpr double kSmallest = 64.0;                   // bytes
-constexpr double kFactor = 4.0;                      // between two sizes
-constexpr kernels::MatmulSize kLoad{128, 128, 256};  // some 0.1 ms of a core
-constexpr double kPatience = 1.0;                    // seconds that a measurement may take
+constexpr int64_t kElement = 4;                                      // bytes
+constexpr double kSmallest = 64.0;                                   // bytes
+constexpr double kFactor = 4.0;                                      // between two sizes
+constexpr kernels::MatmulShape kLoad{.m = 128, .n = 128, .k = 256};  // some 0.1 ms of a core
+constexpr double kPatience = 1.0;  // seconds that a measurement may take
 
 // Work that a stream repeats, and when each repetition ran.
 class Repeated {
@@ -107,10 +107,11 @@ class LoneMessages {
     auto* receive = reinterpret_cast<float*>(receive_->data());
     // Every second row of 64 elements, as a message that is cut from a tensor.
     constexpr int64_t kRow = 64;
-    const kernels::Box box{.dims = 2,
-                           .extent = {std::max<int64_t>(count / kRow, 1), std::min(count, kRow)},
-                           .from_stride = {2 * kRow, 1},
-                           .to_stride = {kRow, 1}};
+    const kernels::StridedCopy rows{
+        .dims = 2,
+        .extent = {std::max<int64_t>(count / kRow, 1), std::min(count, kRow)},
+        .from_stride = {2 * kRow, 1},
+        .to_stride = {kRow, 1}};
     const std::string name(name_of(opcode));
     const std::vector<int64_t> mine(peers, parts[static_cast<size_t>(group.rank())]);
     messages_.issue(times, pause_s, [&, send, receive](Stream& stream) {
@@ -126,7 +127,7 @@ class LoneMessages {
         case Opcode::broadcast:
           return group.broadcast(stream, receive, count, DType::f32, name);
         default:
-          return kernels::copy_box(stream, send, receive, box);
+          return kernels::copy_strided(stream, send, receive, rows);
       }
     });
   }
@@ -195,9 +196,8 @@ class MessageTimer {
     auto* a = reinterpret_cast<float*>(operands_->data());
     float* b = a + kLoad.m * kLoad.k;
     float* c = b + kLoad.k * kLoad.n;
-    loads_.issue(times, 0.0, [=](Stream& stream) {
-      kernels::matmul(stream, a, b, c, kLoad, false, false, false);
-    });
+    loads_.issue(times, 0.0,
+                 [=](Stream& stream) { kernels::matmul(stream, a, b, c, kLoad, false); });
   }
 
   MessageTime measure(Opcode opcode, Communicator& group, double bytes) {

@@ -26,7 +26,7 @@
 #include "core/units.h"
 #include "deck/deck.h"
 #include "device/device.h"
-#include "kernels/copy_box.h"
+#include "kernels/copy_strided.h"
 #include "kernels/library.h"
 #include "kernels/matmul.h"
 #include "kernels/step_state.h"
@@ -136,7 +136,7 @@ Rates measure_rates(Bench& bench, const Options& options) {
   const std::unique_ptr<Buffer> c = bench.device().allocate(n * n * size_of(DType::f32));
   const auto floats = [](Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
   const double product_s = median(bench.time(9, [&](Stream& stream) {
-    kernels::matmul(stream, floats(*a), floats(*b), floats(*c), {n, n, n}, false, false, false);
+    kernels::matmul(stream, floats(*a), floats(*b), floats(*c), {.m = n, .n = n, .k = n}, false);
   }));
   const int64_t bytes = options.megabytes << 20;
   const std::unique_ptr<Buffer> from = bench.random(bytes / size_of(DType::f32));

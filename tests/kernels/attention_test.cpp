@@ -58,8 +58,13 @@ void both_passes(const Floats& qkv, const Floats& dy, AttentionOutputs& out,
   run(
       [&](Stream& stream) {
         attention_forward(stream, qkv.data(), out.y.data(), out.lse.data(), size, causal);
-        attention_backward(stream, qkv.data(), out.y.data(), out.lse.data(), dy.data(),
-                           out.dqkv.data(), size, causal);
+        attention_backward<float>(stream, {.qkv = qkv.data(),
+                                           .y = out.y.data(),
+                                           .lse = out.lse.data(),
+                                           .dy = dy.data(),
+                                           .dqkv = out.dqkv.data(),
+                                           .size = size,
+                                           .causal = causal});
       },
       threads);
 }

@@ -44,12 +44,40 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
     run([&, rows = rows, vocab = vocab](Stream& s) {
       const float* x = logits.data();
       const int32_t* t = targets.data();
-      cross_entropy_forward(s, x, t, lse.data(), loss.data(), rows, vocab, kLossScale, false);
-      cross_entropy_forward(s, x, t, lse.data(), added.data(), rows, vocab, kLossScale, true);
-      cross_entropy_backward(s, x, t, lse.data(), dlogits.data(), rows, vocab, 0, kLossScale,
-                             unscaled());
-      cross_entropy_backward(s, in_place.data(), t, lse.data(), in_place.data(), rows, vocab, 0,
-                             kLossScale, unscaled());
+      cross_entropy_forward<float>(s, {.logits = x,
+                                       .targets = t,
+                                       .lse = lse.data(),
+                                       .loss = loss.data(),
+                                       .rows = rows,
+                                       .vocab = vocab,
+                                       .scale = kLossScale,
+                                       .accumulate = false});
+      cross_entropy_forward<float>(s, {.logits = x,
+                                       .targets = t,
+                                       .lse = lse.data(),
+                                       .loss = added.data(),
+                                       .rows = rows,
+                                       .vocab = vocab,
+                                       .scale = kLossScale,
+                                       .accumulate = true});
+      cross_entropy_backward<float>(s, {.logits = x,
+                                        .targets = t,
+                                        .lse = lse.data(),
+                                        .dlogits = dlogits.data(),
+                                        .rows = rows,
+                                        .columns = vocab,
+                                        .first = 0,
+                                        .scale = kLossScale,
+                                        .state = unscaled()});
+      cross_entropy_backward<float>(s, {.logits = in_place.data(),
+                                        .targets = t,
+                                        .lse = lse.data(),
+                                        .dlogits = in_place.data(),
+                                        .rows = rows,
+                                        .columns = vocab,
+                                        .first = 0,
+                                        .scale = kLossScale,
+                                        .state = unscaled()});
     });
     Doubles expected_lse;
     const double expected = reference(to_doubles(logits), targets, &expected_lse);
@@ -81,18 +109,37 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
   Output loss(1);
   Output dlogits(6);
   run([&](Stream& s) {
-    cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), 1, 3, 1.0F,
-                          false);
-    cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), 1, 3, 0,
-                           1.0F, unscaled());
+    cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                     .targets = targets.data(),
+                                     .lse = lse.data(),
+                                     .loss = loss.data(),
+                                     .rows = 1,
+                                     .vocab = 3,
+                                     .scale = 1.0F,
+                                     .accumulate = false});
+    cross_entropy_backward<float>(s, {.logits = logits.data(),
+                                      .targets = targets.data(),
+                                      .lse = lse.data(),
+                                      .dlogits = dlogits.data(),
+                                      .rows = 1,
+                                      .columns = 3,
+                                      .first = 0,
+                                      .scale = 1.0F,
+                                      .state = unscaled()});
   });
   EXPECT_EQ(loss[0], 0.0F);
   EXPECT_EQ(lse[0], 1e4F);
   EXPECT_EQ(dlogits[0], 0.0F);
   EXPECT_EQ(dlogits[1], 0.0F);
   run([&](Stream& s) {
-    cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), 2, 3, 1.0F,
-                          false);
+    cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                     .targets = targets.data(),
+                                     .lse = lse.data(),
+                                     .loss = loss.data(),
+                                     .rows = 2,
+                                     .vocab = 3,
+                                     .scale = 1.0F,
+                                     .accumulate = false});
   });
   EXPECT_TRUE(std::isnan(loss[0]));
 }
@@ -117,8 +164,12 @@ Floats stats_of(const Floats& logits, const Ints& targets, const std::vector<int
     Output stats(2 * rows);
     run(
         [&](Stream& s) {
-          cross_entropy_stats(s, part.data(), targets.data(), stats.data(), rows,
-                              cuts[p + 1] - cuts[p], cuts[p]);
+          cross_entropy_stats<float>(s, {.logits = part.data(),
+                                         .targets = targets.data(),
+                                         .stats = stats.data(),
+                                         .rows = rows,
+                                         .columns = cuts[p + 1] - cuts[p],
+                                         .first = cuts[p]});
         },
         threads);
     append(all, stats);
@@ -168,12 +219,37 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     Output loss(1);
     Output added(Floats{2.5F});
     run([&, rows = rows](Stream& s) {
-      cross_entropy_forward(s, logits.data(), targets.data(), whole_lse.data(), whole_loss.data(),
-                            rows, vocab, kLossScale, false);
-      cross_entropy_backward(s, logits.data(), targets.data(), whole_lse.data(),
-                             whole_dlogits.data(), rows, vocab, 0, kLossScale, unscaled());
-      cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), parts, rows, kLossScale, false);
-      cross_entropy_merge(s, stats.data(), lse.data(), added.data(), parts, rows, kLossScale, true);
+      cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                       .targets = targets.data(),
+                                       .lse = whole_lse.data(),
+                                       .loss = whole_loss.data(),
+                                       .rows = rows,
+                                       .vocab = vocab,
+                                       .scale = kLossScale,
+                                       .accumulate = false});
+      cross_entropy_backward<float>(s, {.logits = logits.data(),
+                                        .targets = targets.data(),
+                                        .lse = whole_lse.data(),
+                                        .dlogits = whole_dlogits.data(),
+                                        .rows = rows,
+                                        .columns = vocab,
+                                        .first = 0,
+                                        .scale = kLossScale,
+                                        .state = unscaled()});
+      cross_entropy_merge(s, {.stats = stats.data(),
+                              .lse = lse.data(),
+                              .loss = loss.data(),
+                              .parts = parts,
+                              .rows = rows,
+                              .scale = kLossScale,
+                              .accumulate = false});
+      cross_entropy_merge(s, {.stats = stats.data(),
+                              .lse = lse.data(),
+                              .loss = added.data(),
+                              .parts = parts,
+                              .rows = rows,
+                              .scale = kLossScale,
+                              .accumulate = true});
     });
     const auto expected = static_cast<double>(whole_loss[0]);
     expect_close(lse, to_doubles(whole_lse.values()), 4.0 * kEpsilon, "lse");
@@ -183,8 +259,15 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
       const Floats part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
       Output dlogits(static_cast<int64_t>(part.size()));
       run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
-        cross_entropy_backward(s, part.data(), targets.data(), whole_lse.data(), dlogits.data(),
-                               rows, end - begin, begin, kLossScale, unscaled());
+        cross_entropy_backward<float>(s, {.logits = part.data(),
+                                          .targets = targets.data(),
+                                          .lse = whole_lse.data(),
+                                          .dlogits = dlogits.data(),
+                                          .rows = rows,
+                                          .columns = end - begin,
+                                          .first = begin,
+                                          .scale = kLossScale,
+                                          .state = unscaled()});
       });
       EXPECT_EQ(dlogits.values(), part_of(whole_dlogits.values(), vocab, cuts[p], cuts[p + 1]));
     }
@@ -199,16 +282,34 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   Output loss(1);
   Output broken_loss(1);
   run([&](Stream& s) {
-    cross_entropy_merge(s, stats.data(), lse.data(), loss.data(), 3, 1, 1.0F, false);
+    cross_entropy_merge(s, {.stats = stats.data(),
+                            .lse = lse.data(),
+                            .loss = loss.data(),
+                            .parts = 3,
+                            .rows = 1,
+                            .scale = 1.0F,
+                            .accumulate = false});
   });
   EXPECT_EQ(lse[0], 1e4F);
   EXPECT_EQ(loss[0], 0.0F);
   run([&](Stream& s) {
-    cross_entropy_merge(s, broken.data(), lse.data(), broken_loss.data(), 3, 1, 1.0F, false);
+    cross_entropy_merge(s, {.stats = broken.data(),
+                            .lse = lse.data(),
+                            .loss = broken_loss.data(),
+                            .parts = 3,
+                            .rows = 1,
+                            .scale = 1.0F,
+                            .accumulate = false});
   });
   EXPECT_TRUE(std::isnan(lse[0]));
   run([&](Stream& s) {  // no classes anywhere
-    cross_entropy_merge(s, stats.data() + 2, lse.data(), loss.data(), 1, 1, 1.0F, false);
+    cross_entropy_merge(s, {.stats = stats.data() + 2,
+                            .lse = lse.data(),
+                            .loss = loss.data(),
+                            .parts = 1,
+                            .rows = 1,
+                            .scale = 1.0F,
+                            .accumulate = false});
   });
   EXPECT_EQ(lse[0], nothing);
   EXPECT_TRUE(std::isnan(broken_loss[0]));
@@ -225,7 +326,13 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
     Output loss(1);
     run(
         [&](Stream& s) {
-          cross_entropy_merge(s, all.data(), lse.data(), loss.data(), 2, rows, kLossScale, false);
+          cross_entropy_merge(s, {.stats = all.data(),
+                                  .lse = lse.data(),
+                                  .loss = loss.data(),
+                                  .parts = 2,
+                                  .rows = rows,
+                                  .scale = kLossScale,
+                                  .accumulate = false});
         },
         threads);
     append(all, lse);
@@ -245,10 +352,23 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
     Output dlogits(rows * vocab);
     run(
         [&](Stream& s) {
-          cross_entropy_forward(s, logits.data(), targets.data(), lse.data(), loss.data(), rows,
-                                vocab, kLossScale, false);
-          cross_entropy_backward(s, logits.data(), targets.data(), lse.data(), dlogits.data(), rows,
-                                 vocab, 0, kLossScale, unscaled());
+          cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                           .targets = targets.data(),
+                                           .lse = lse.data(),
+                                           .loss = loss.data(),
+                                           .rows = rows,
+                                           .vocab = vocab,
+                                           .scale = kLossScale,
+                                           .accumulate = false});
+          cross_entropy_backward<float>(s, {.logits = logits.data(),
+                                            .targets = targets.data(),
+                                            .lse = lse.data(),
+                                            .dlogits = dlogits.data(),
+                                            .rows = rows,
+                                            .columns = vocab,
+                                            .first = 0,
+                                            .scale = kLossScale,
+                                            .state = unscaled()});
         },
         threads);
     Floats all;

@@ -103,8 +103,13 @@ void all_passes(const DispatchInputs& in, const Floats& buffer, const Ints& rout
         dispatch_forward(s, in.x.data(), r, out.buffer.data(), size);
         dispatch_backward(s, buffer.data(), r, out.dx.data(), size);
         combine_forward(s, buffer.data(), r, in.weights.data(), out.y.data(), size);
-        combine_backward(s, buffer.data(), r, in.weights.data(), in.dy.data(), out.dbuffer.data(),
-                         out.dweights.data(), size);
+        combine_backward<float>(s, {.buffer = buffer.data(),
+                                    .routing = r,
+                                    .weights = in.weights.data(),
+                                    .dy = in.dy.data(),
+                                    .dbuffer = out.dbuffer.data(),
+                                    .dweights = out.dweights.data(),
+                                    .size = size});
       },
       threads);
 }

@@ -45,8 +45,10 @@ TEST(Dropout, FollowsTheDefinitionInEveryPart) {
       Output y(region.elements());
       Output in_place(x);
       run([&](Stream& stream) {
-        dropout(stream, x.data(), y.data(), region, p, kKey, state.get());
-        dropout(stream, in_place.data(), in_place.data(), region, p, kKey, state.get());
+        dropout(stream, x.data(), y.data(),
+                {.region = region, .p = p, .key = kKey, .state = state.get()});
+        dropout(stream, in_place.data(), in_place.data(),
+                {.region = region, .p = p, .key = kKey, .state = state.get()});
       });
       expect_dropped(x, y, region, p, *state);
       expect_dropped(x, in_place, region, p, *state);
@@ -61,8 +63,11 @@ TEST(Dropout, PartsMakeUpTheWhole) {
   const auto x = random_floats("x", rows * columns);
   Output whole(rows * columns);
   run([&](Stream& stream) {
-    dropout(stream, x.data(), whole.data(), box({rows, columns}, {0, 0}, {rows, columns}), 0.3F,
-            kKey, state.get());
+    dropout(stream, x.data(), whole.data(),
+            {.region = box({rows, columns}, {0, 0}, {rows, columns}),
+             .p = 0.3F,
+             .key = kKey,
+             .state = state.get()});
   });
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 34}, {34, 67}, {67, columns}}) {
     const int64_t width = end - begin;
@@ -72,8 +77,11 @@ TEST(Dropout, PartsMakeUpTheWhole) {
     }
     Output y(rows * width);
     run([&, begin = begin](Stream& stream) {
-      dropout(stream, part.data(), y.data(), box({rows, columns}, {0, begin}, {rows, width}), 0.3F,
-              kKey, state.get());
+      dropout(stream, part.data(), y.data(),
+              {.region = box({rows, columns}, {0, begin}, {rows, width}),
+               .p = 0.3F,
+               .key = kKey,
+               .state = state.get()});
     });
     for (int64_t i = 0; i < rows * width; ++i) {
       ASSERT_EQ(y[static_cast<size_t>(i)],
@@ -89,7 +97,8 @@ TEST(Dropout, KeepsTheRateAndTheMean) {
     const OnDevice<StepState> state({.step = 1});
     Output y(n);
     run([&](Stream& stream) {
-      dropout(stream, ones.data(), y.data(), box({n}, {0}, {n}), p, kKey, state.get());
+      dropout(stream, ones.data(), y.data(),
+              {.region = box({n}, {0}, {n}), .p = p, .key = kKey, .state = state.get()});
     });
     double kept = 0.0;
     double sum = 0.0;
@@ -125,10 +134,13 @@ TEST(Dropout, ReadsTheStepWhenItRunsAndDiffersByStepAndKey) {
   Output second(n);
   Output other_key(n);
   run([&](Stream& stream) {
-    dropout(stream, ones.data(), first.data(), region, 0.5F, kKey, state.get());
+    dropout(stream, ones.data(), first.data(),
+            {.region = region, .p = 0.5F, .key = kKey, .state = state.get()});
     stream.copy(state.get(), &second_step, sizeof(second_step));
-    dropout(stream, ones.data(), second.data(), region, 0.5F, kKey, state.get());
-    dropout(stream, ones.data(), other_key.data(), region, 0.5F, kKey + 1, state.get());
+    dropout(stream, ones.data(), second.data(),
+            {.region = region, .p = 0.5F, .key = kKey, .state = state.get()});
+    dropout(stream, ones.data(), other_key.data(),
+            {.region = region, .p = 0.5F, .key = kKey + 1, .state = state.get()});
   });
   int64_t same_step = 0;
   int64_t same_key = 0;
@@ -146,7 +158,11 @@ TEST(Dropout, HasTheSameBitsForAnyTeam) {
   const auto x = random_floats("x", region.elements());
   expect_same_bits([&](int threads) {
     Output y(region.elements());
-    run([&](Stream& s) { dropout(s, x.data(), y.data(), region, 0.2F, kKey, state.get()); },
+    run(
+        [&](Stream& s) {
+          dropout(s, x.data(), y.data(),
+                  {.region = region, .p = 0.2F, .key = kKey, .state = state.get()});
+        },
         threads);
     return y.values();
   });

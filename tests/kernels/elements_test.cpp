@@ -20,6 +20,7 @@
 #include "kernels/positions.h"
 #include "kernels/relu.h"
 #include "kernels/route.h"
+#include "kernels/silu.h"
 #include "routing_test.h"
 #include "two_types.h"
 
@@ -62,7 +63,8 @@ TYPED_TEST(Elements, OfElementwiseKernels) {
   const int64_t n = 1037;
   const auto a = this->some("a", n);
   const auto b = this->some("b", n);
-  typename TestFixture::Stored sum(n), relu(n), relu_dx(n), gelu(n), gelu_dx(n), dropped(n);
+  typename TestFixture::Stored sum(n), relu(n), relu_dx(n), gelu(n), gelu_dx(n), silu(n),
+      silu_dx(n), dropped(n);
   typename TestFixture::Stored in_place(a);
   const OnDevice<StepState> state({.step = 3});
   const Region region = box({61, 17}, {0, 0}, {61, 17});
@@ -73,7 +75,9 @@ TYPED_TEST(Elements, OfElementwiseKernels) {
     relu_backward(s, of(a), of(b), of(relu_dx), n);
     gelu_forward(s, of(a), of(gelu), n);
     gelu_backward(s, of(a), of(b), of(gelu_dx), n);
-    dropout(s, of(a), of(dropped), region, 0.3F, 99, state.get());
+    silu_forward(s, of(a), of(silu), n);
+    silu_backward(s, of(a), of(b), of(silu_dx), n);
+    dropout(s, of(a), of(dropped), {.region = region, .p = 0.3F, .key = 99, .state = state.get()});
   });
   expect_rounded(sum, 0.0, "a + b");
   expect_rounded(in_place, 0.0, "a + b in place");
@@ -81,6 +85,8 @@ TYPED_TEST(Elements, OfElementwiseKernels) {
   expect_rounded(relu_dx, 0.0, "relu's gradient");
   expect_rounded(gelu, kFew, "gelu");
   expect_rounded(gelu_dx, kFew, "gelu's gradient");
+  expect_rounded(silu, kFew, "silu");
+  expect_rounded(silu_dx, kFew, "silu's gradient");
   expect_rounded(dropped, 0.0, "dropout");
 }
 
@@ -113,7 +119,12 @@ TYPED_TEST(Elements, OfEmbedding) {
   typename TestFixture::Summed dtable(size.vocab * size.hidden);
   run_both([&](Stream& s, auto of) {
     embedding_forward(s, tokens.data(), of(table), of(y), size, 3.3F);
-    embedding_backward(s, tokens.data(), of(dy), of(dtable), size, 3.3F, false);
+    embedding_backward<Pointee<decltype(of(dy))>>(s, {.tokens = tokens.data(),
+                                                      .dy = of(dy),
+                                                      .dtable = of(dtable),
+                                                      .size = size,
+                                                      .scale = 3.3F,
+                                                      .accumulate = false});
   });
   expect_rounded(y, 0.0, "y");
   expect_rounded(dtable, kFew, "dtable");
@@ -129,11 +140,28 @@ TYPED_TEST(Elements, OfLayerNorm) {
   typename TestFixture::Stored y(rows * n), dx(rows * n), in_place(dy);
   typename TestFixture::Summed mean(rows), rstd(rows), dgamma(n), dbeta(n);
   run_both([&](Stream& s, auto of) {
-    layer_norm_forward(s, of(x), of(gamma), of(beta), of(y), of(mean), of(rstd), rows, n, 1e-5F);
+    layer_norm_forward<Pointee<decltype(of(x))>>(s, {.x = of(x),
+                                                     .gamma = of(gamma),
+                                                     .beta = of(beta),
+                                                     .y = of(y),
+                                                     .mean = of(mean),
+                                                     .rstd = of(rstd),
+                                                     .rows = rows,
+                                                     .n = n,
+                                                     .eps = 1e-5F});
     for (auto* out : {of(dx), of(in_place)}) {
       const auto* gradient = out == of(dx) ? of(dy) : out;
-      layer_norm_backward(s, of(x), of(gamma), of(mean), of(rstd), gradient, out, of(dgamma),
-                          of(dbeta), rows, n, false);
+      layer_norm_backward<Pointee<decltype(of(x))>>(s, {.x = of(x),
+                                                        .gamma = of(gamma),
+                                                        .mean = of(mean),
+                                                        .rstd = of(rstd),
+                                                        .dy = gradient,
+                                                        .dx = out,
+                                                        .dgamma = of(dgamma),
+                                                        .dbeta = of(dbeta),
+                                                        .rows = rows,
+                                                        .n = n,
+                                                        .accumulate = false});
     }
   });
   const double slack = 64.0 * kEpsilon;
@@ -147,7 +175,7 @@ TYPED_TEST(Elements, OfLayerNorm) {
 }
 
 TYPED_TEST(Elements, OfMatmul) {
-  for (const MatmulSize size : {MatmulSize{3, 5, 7}, {130, 67, 133}, {4, 3, 0}}) {
+  for (const MatmulShape size : {MatmulShape{3, 5, 7}, {130, 67, 133}, {4, 3, 0}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         const auto a = this->some("a", size.m * size.k);
@@ -156,10 +184,13 @@ TYPED_TEST(Elements, OfMatmul) {
         typename TestFixture::Stored c(size.m * size.n), added(before);
         typename TestFixture::Summed sums(size.m * size.n), added_sums(before.wide);
         run_both([&](Stream& s, auto of) {
-          matmul(s, of(a), of(b), of(c), size, transpose_a, transpose_b, false);
-          matmul(s, of(a), of(b), of(added), size, transpose_a, transpose_b, true);
-          matmul(s, of(a), of(b), of(sums), size, transpose_a, transpose_b, false);
-          matmul(s, of(a), of(b), of(added_sums), size, transpose_a, transpose_b, true);
+          matmul(s, of(a), of(b), of(c), {size.m, size.n, size.k, transpose_a, transpose_b}, false);
+          matmul(s, of(a), of(b), of(added), {size.m, size.n, size.k, transpose_a, transpose_b},
+                 true);
+          matmul(s, of(a), of(b), of(sums), {size.m, size.n, size.k, transpose_a, transpose_b},
+                 false);
+          matmul(s, of(a), of(b), of(added_sums),
+                 {size.m, size.n, size.k, transpose_a, transpose_b}, true);
         });
         // Of two orders of the sums, each as far from the true one as matmul_test.cpp says.
         const double slack = 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(size.k));
@@ -185,13 +216,38 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   typename TestFixture::Summed lse(rows), loss(1), stats(2 * rows);
   const OnDevice<StepState> state({.loss_scale = 64.0F});
   run_both([&](Stream& s, auto of) {
-    cross_entropy_forward(s, of(logits), targets.data(), of(lse), of(loss), rows, vocab, 0.1F,
-                          false);
-    cross_entropy_stats(s, of(logits), targets.data(), of(stats), rows, vocab, 0);
-    cross_entropy_backward(s, of(logits), targets.data(), of(lse), of(dlogits), rows, vocab, 0,
-                           0.1F, state.get());
-    cross_entropy_backward(s, of(in_place), targets.data(), of(lse), of(in_place), rows, vocab, 0,
-                           0.1F, state.get());
+    cross_entropy_forward<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
+                                                             .targets = targets.data(),
+                                                             .lse = of(lse),
+                                                             .loss = of(loss),
+                                                             .rows = rows,
+                                                             .vocab = vocab,
+                                                             .scale = 0.1F,
+                                                             .accumulate = false});
+    cross_entropy_stats<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
+                                                           .targets = targets.data(),
+                                                           .stats = of(stats),
+                                                           .rows = rows,
+                                                           .columns = vocab,
+                                                           .first = 0});
+    cross_entropy_backward<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
+                                                              .targets = targets.data(),
+                                                              .lse = of(lse),
+                                                              .dlogits = of(dlogits),
+                                                              .rows = rows,
+                                                              .columns = vocab,
+                                                              .first = 0,
+                                                              .scale = 0.1F,
+                                                              .state = state.get()});
+    cross_entropy_backward<Pointee<decltype(of(in_place))>>(s, {.logits = of(in_place),
+                                                                .targets = targets.data(),
+                                                                .lse = of(lse),
+                                                                .dlogits = of(in_place),
+                                                                .rows = rows,
+                                                                .columns = vocab,
+                                                                .first = 0,
+                                                                .scale = 0.1F,
+                                                                .state = state.get()});
   });
   const double slack = 16.0 * kEpsilon;
   expect_rounded(lse, slack, "lse");
@@ -249,8 +305,13 @@ TYPED_TEST(Elements, OfDispatchAndCombine) {
     dispatch_forward(s, of(x), routing.data(), of(buffer), size);
     dispatch_backward(s, of(outputs), routing.data(), of(dx), size);
     combine_forward(s, of(outputs), routing.data(), weights.data(), of(y), size);
-    combine_backward(s, of(outputs), routing.data(), weights.data(), of(x), of(dbuffer),
-                     of(dweights), size);
+    combine_backward<Pointee<decltype(of(outputs))>>(s, {.buffer = of(outputs),
+                                                         .routing = routing.data(),
+                                                         .weights = weights.data(),
+                                                         .dy = of(x),
+                                                         .dbuffer = of(dbuffer),
+                                                         .dweights = of(dweights),
+                                                         .size = size});
   });
   expect_rounded(buffer, 0.0, "buffer");
   expect_rounded(dx, kFew, "dx");
@@ -280,7 +341,12 @@ TYPED_TEST(Elements, OfExperts) {
   run_both([&](Stream& s, auto of) {
     expert_matmul(s, of(x), of(w), counts.data(), of(y), size);
     expert_matmul_backward_input(s, of(dy), of(w), counts.data(), of(dx), size);
-    expert_matmul_backward_weight(s, of(x), of(dy), counts.data(), of(dw), size, false);
+    expert_matmul_backward_weight<Pointee<decltype(of(x))>>(s, {.x = of(x),
+                                                                .dy = of(dy),
+                                                                .counts = counts.data(),
+                                                                .dw = of(dw),
+                                                                .size = size,
+                                                                .accumulate = false});
     expert_bias(s, of(dy), of(bias), counts.data(), of(biased), size);
     expert_bias_backward(s, of(dy), counts.data(), of(dbias), size, false);
   });

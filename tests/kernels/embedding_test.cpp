@@ -39,10 +39,18 @@ TEST(Embedding, BackwardAddsPerToken) {
     Output fresh(size.vocab * size.hidden);
     Output added(before);
     run([&](Stream& stream) {
-      embedding_backward(stream, tokens.data(), dy.data(), fresh.data(), size, kEmbeddingScale,
-                         false);
-      embedding_backward(stream, tokens.data(), dy.data(), added.data(), size, kEmbeddingScale,
-                         true);
+      embedding_backward<float>(stream, {.tokens = tokens.data(),
+                                         .dy = dy.data(),
+                                         .dtable = fresh.data(),
+                                         .size = size,
+                                         .scale = kEmbeddingScale,
+                                         .accumulate = false});
+      embedding_backward<float>(stream, {.tokens = tokens.data(),
+                                         .dy = dy.data(),
+                                         .dtable = added.data(),
+                                         .size = size,
+                                         .scale = kEmbeddingScale,
+                                         .accumulate = true});
     });
     expect_close(fresh, expected, 100.0 * kEpsilon, "dtable");
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -62,7 +70,12 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
   Output dtable(whole.vocab * whole.hidden);
   run([&](Stream& s) {
     embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kEmbeddingScale);
-    embedding_backward(s, tokens.data(), dy.data(), dtable.data(), whole, kEmbeddingScale, false);
+    embedding_backward<float>(s, {.tokens = tokens.data(),
+                                  .dy = dy.data(),
+                                  .dtable = dtable.data(),
+                                  .size = whole,
+                                  .scale = kEmbeddingScale,
+                                  .accumulate = false});
   });
   Floats sum(y.size(), 0.0F);
   Floats all_dtable;
@@ -74,8 +87,12 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
     Output part_dtable(size.vocab * whole.hidden);
     run([&](Stream& s) {
       embedding_forward(s, tokens.data(), part, part_y.data(), size, kEmbeddingScale);
-      embedding_backward(s, tokens.data(), dy.data(), part_dtable.data(), size, kEmbeddingScale,
-                         false);
+      embedding_backward<float>(s, {.tokens = tokens.data(),
+                                    .dy = dy.data(),
+                                    .dtable = part_dtable.data(),
+                                    .size = size,
+                                    .scale = kEmbeddingScale,
+                                    .accumulate = false});
     });
     for (size_t i = 0; i < sum.size(); ++i) {
       sum[i] += part_y[i];
@@ -94,8 +111,12 @@ TEST(Embedding, GradientHasTheSameBitsForAnyTeam) {
     Output dtable(size.vocab * size.hidden);
     run(
         [&](Stream& stream) {
-          embedding_backward(stream, tokens.data(), dy.data(), dtable.data(), size, kEmbeddingScale,
-                             false);
+          embedding_backward<float>(stream, {.tokens = tokens.data(),
+                                             .dy = dy.data(),
+                                             .dtable = dtable.data(),
+                                             .size = size,
+                                             .scale = kEmbeddingScale,
+                                             .accumulate = false});
         },
         threads);
     return dtable.values();

@@ -104,8 +104,18 @@ void all_passes(const ExpertInputs& in, ExpertOutputs& out, const ExpertSize& si
         const float* dy_of_bias = in.dy_of_bias.data();
         expert_matmul(s, x, in.w.data(), counts, out.y.data(), size);
         expert_matmul_backward_input(s, dy, in.w.data(), counts, out.dx.data(), size);
-        expert_matmul_backward_weight(s, x, dy, counts, out.dw.data(), size, false);
-        expert_matmul_backward_weight(s, x, dy, counts, out.dw_added.data(), size, true);
+        expert_matmul_backward_weight<float>(s, {.x = x,
+                                                 .dy = dy,
+                                                 .counts = counts,
+                                                 .dw = out.dw.data(),
+                                                 .size = size,
+                                                 .accumulate = false});
+        expert_matmul_backward_weight<float>(s, {.x = x,
+                                                 .dy = dy,
+                                                 .counts = counts,
+                                                 .dw = out.dw_added.data(),
+                                                 .size = size,
+                                                 .accumulate = true});
         expert_bias(s, dy_of_bias, in.bias.data(), counts, out.biased.data(), size);
         expert_bias(s, out.biased_in_place.data(), in.bias.data(), counts,
                     out.biased_in_place.data(), size);

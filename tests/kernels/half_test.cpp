@@ -60,9 +60,26 @@ TYPED_TEST(Half, BiasAndLayerNorm) {
     run_both([&](Stream& s, auto of) {
       bias_forward(s, of(x), of(beta), of(biased), rows, n);
       bias_backward(s, of(dy), of(db), rows, n, false);
-      layer_norm_forward(s, of(x), of(gamma), of(beta), of(y), of(mean), of(rstd), rows, n, 1e-5F);
-      layer_norm_backward(s, of(x), of(gamma), of(mean), of(rstd), of(dy), of(dx), of(dgamma),
-                          of(dbeta), rows, n, false);
+      layer_norm_forward<Pointee<decltype(of(x))>>(s, {.x = of(x),
+                                                       .gamma = of(gamma),
+                                                       .beta = of(beta),
+                                                       .y = of(y),
+                                                       .mean = of(mean),
+                                                       .rstd = of(rstd),
+                                                       .rows = rows,
+                                                       .n = n,
+                                                       .eps = 1e-5F});
+      layer_norm_backward<Pointee<decltype(of(x))>>(s, {.x = of(x),
+                                                        .gamma = of(gamma),
+                                                        .mean = of(mean),
+                                                        .rstd = of(rstd),
+                                                        .dy = of(dy),
+                                                        .dx = of(dx),
+                                                        .dgamma = of(dgamma),
+                                                        .dbeta = of(dbeta),
+                                                        .rows = rows,
+                                                        .n = n,
+                                                        .accumulate = false});
     });
     expect_rounded(biased, "biased");
     expect_rounded(db, "db", 2.0 * rows);
@@ -149,7 +166,13 @@ TYPED_TEST(Half, Attention) {
       expect_close(y, sizes.y, 64.0, "y");
       const Numbers<TypeParam> read(y.narrow.values());
       run_both([&](Stream& s, auto of) {
-        attention_backward(s, of(qkv), of(read), of(lse), of(dy), of(dqkv), size, causal);
+        attention_backward<Pointee<decltype(of(qkv))>>(s, {.qkv = of(qkv),
+                                                           .y = of(read),
+                                                           .lse = of(lse),
+                                                           .dy = of(dy),
+                                                           .dqkv = of(dqkv),
+                                                           .size = size,
+                                                           .causal = causal});
       });
       expect_close(dqkv, sizes.dqkv, 128.0, "dqkv");
     }

@@ -69,11 +69,26 @@ struct LayerNormOutputs {
 void both_passes(const Data& d, LayerNormOutputs& out, int threads) {
   run(
       [&](Stream& stream) {
-        layer_norm_forward(stream, d.x.data(), d.gamma.data(), d.beta.data(), out.y.data(),
-                           out.mean.data(), out.rstd.data(), d.rows, d.n, kEps);
-        layer_norm_backward(stream, d.x.data(), d.gamma.data(), out.mean.data(), out.rstd.data(),
-                            d.dy.data(), out.dx.data(), out.dgamma.data(), out.dbeta.data(), d.rows,
-                            d.n, false);
+        layer_norm_forward<float>(stream, {.x = d.x.data(),
+                                           .gamma = d.gamma.data(),
+                                           .beta = d.beta.data(),
+                                           .y = out.y.data(),
+                                           .mean = out.mean.data(),
+                                           .rstd = out.rstd.data(),
+                                           .rows = d.rows,
+                                           .n = d.n,
+                                           .eps = kEps});
+        layer_norm_backward<float>(stream, {.x = d.x.data(),
+                                            .gamma = d.gamma.data(),
+                                            .mean = out.mean.data(),
+                                            .rstd = out.rstd.data(),
+                                            .dy = d.dy.data(),
+                                            .dx = out.dx.data(),
+                                            .dgamma = out.dgamma.data(),
+                                            .dbeta = out.dbeta.data(),
+                                            .rows = d.rows,
+                                            .n = d.n,
+                                            .accumulate = false});
       },
       threads);
 }
@@ -120,8 +135,17 @@ TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
   Output dgamma(before);
   Output dbeta(before);
   run([&](Stream& stream) {
-    layer_norm_backward(stream, d.x.data(), d.gamma.data(), out.mean.data(), out.rstd.data(),
-                        dx.data(), dx.data(), dgamma.data(), dbeta.data(), d.rows, d.n, true);
+    layer_norm_backward<float>(stream, {.x = d.x.data(),
+                                        .gamma = d.gamma.data(),
+                                        .mean = out.mean.data(),
+                                        .rstd = out.rstd.data(),
+                                        .dy = dx.data(),
+                                        .dx = dx.data(),
+                                        .dgamma = dgamma.data(),
+                                        .dbeta = dbeta.data(),
+                                        .rows = d.rows,
+                                        .n = d.n,
+                                        .accumulate = true});
   });
   for (size_t j = 0; j < before.size(); ++j) {
     EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
@@ -140,8 +164,17 @@ TEST(LayerNorm, NoRowsGiveZeroGradients) {
   Output dgamma(before);
   Output dbeta(before);
   run([&](Stream& stream) {
-    layer_norm_backward<float>(stream, nullptr, d.gamma.data(), nullptr, nullptr, nullptr, nullptr,
-                               dgamma.data(), dbeta.data(), 0, d.n, true);
+    layer_norm_backward<float>(stream, {.x = nullptr,
+                                        .gamma = d.gamma.data(),
+                                        .mean = nullptr,
+                                        .rstd = nullptr,
+                                        .dy = nullptr,
+                                        .dx = nullptr,
+                                        .dgamma = dgamma.data(),
+                                        .dbeta = dbeta.data(),
+                                        .rows = 0,
+                                        .n = d.n,
+                                        .accumulate = true});
   });
   EXPECT_EQ(dgamma.values(), before);
   EXPECT_EQ(dbeta.values(), before);

@@ -13,8 +13,7 @@ namespace {
 constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu};
 
 struct Case {
-  MatmulSize size;
-  bool transpose_b;
+  MatmulShape size;
   Activation activation;
   // Elements that a, b and y, that the bias, and that gelu's input lie behind an aligned address.
   int64_t shift = 0;
@@ -32,7 +31,7 @@ void run_in_turn(const Case& c, const float* a, const float* b, const float* bia
   const int64_t m = c.size.m;
   const int64_t n = c.size.n;
   run([&](Stream& s) {
-    matmul(s, a, b, steps.product.data(), c.size, false, c.transpose_b, false);
+    matmul(s, a, b, steps.product.data(), c.size, false);
     bias_forward(s, steps.product.data(), bias, steps.biased.data(), m, n);
     if (c.activation == Activation::gelu) {
       gelu_forward(s, steps.biased.data(), steps.y.data(), m * n);
@@ -82,7 +81,7 @@ class MatmulBias : public ::testing::Test {
   }
 
   static void expect_all(const Case& c) {
-    const auto [m, n, k] = c.size;
+    const auto [m, n, k, transpose_a, transpose_b] = c.size;
     const auto a = some("a", m * k + c.shift);
     const auto b = some("b", k * n + c.shift);
     const auto bias = some("bias", n + c.bias_shift);
@@ -98,7 +97,7 @@ class MatmulBias : public ::testing::Test {
     }
     run([&](Stream& s) {
       matmul_bias(s, a.narrow.data() + c.shift, b.narrow.data() + c.shift, y.data() + c.shift,
-                  c.size, c.transpose_b, epilogue);
+                  c.size, epilogue);
     });
     expect_near(y, c.shift, c, steps, c.activation == Activation::none ? steps.biased : steps.y);
     if (c.activation == Activation::gelu) {
@@ -113,24 +112,24 @@ TYPED_TEST_SUITE(MatmulBias, AllElements);
 TYPED_TEST(MatmulBias, AgreesWithTheKernelsInTurn) {
   // Within one tile, across several with odd edges, sizes that cuBLASLt's epilogues take and those
   // that they do not, long sums, and nothing at all.
-  for (const MatmulSize size : {MatmulSize{1, 1, 1},
-                                {3, 5, 7},
-                                {16, 8, 24},
-                                {130, 72, 40},
-                                {131, 67, 33},
-                                {300, 260, 129},
-                                {5, 16, 3001},
-                                {0, 4, 3},
-                                {4, 0, 3},
-                                {4, 3, 0},
-                                {8, 16, 0},
-                                {0, 0, 0}}) {
+  for (const MatmulShape size : {MatmulShape{1, 1, 1},
+                                 {3, 5, 7},
+                                 {16, 8, 24},
+                                 {130, 72, 40},
+                                 {131, 67, 33},
+                                 {300, 260, 129},
+                                 {5, 16, 3001},
+                                 {0, 4, 3},
+                                 {4, 0, 3},
+                                 {4, 3, 0},
+                                 {8, 16, 0},
+                                 {0, 0, 0}}) {
     for (const bool transpose_b : {false, true}) {
       for (const Activation activation : kActivations) {
         SCOPED_TRACE(::testing::Message()
                      << size.m << "x" << size.n << "x" << size.k << " " << transpose_b
                      << " activation " << static_cast<int>(activation));
-        TestFixture::expect_all({size, transpose_b, activation});
+        TestFixture::expect_all({{size.m, size.n, size.k, false, transpose_b}, activation});
       }
     }
   }
@@ -145,7 +144,7 @@ TYPED_TEST(MatmulBias, TakesAnyAddress) {
           SCOPED_TRACE(::testing::Message()
                        << "shifts " << shift << ", " << bias_shift << " and " << input_shift
                        << " activation " << static_cast<int>(activation));
-          TestFixture::expect_all({{24, 16, 8}, false, activation, shift, bias_shift, input_shift});
+          TestFixture::expect_all({{24, 16, 8}, activation, shift, bias_shift, input_shift});
         }
       }
     }
@@ -155,7 +154,7 @@ TYPED_TEST(MatmulBias, TakesAnyAddress) {
 // 2993 - 2992, of which 16 bits cannot hold the first: where that is rounded, nothing is left. CUDA
 // does so where cuBLASLt has no such epilogue, which it should have of these sizes.
 TYPED_TEST(MatmulBias, IsRoundedAtTheEnd) {
-  const MatmulSize size{16, 16, 16};
+  const MatmulShape size{16, 16, 16};
   Floats ones(256, 0.0F);
   Floats columns(256, 0.0F);
   for (size_t i = 0; i < 16; ++i) {
@@ -174,7 +173,7 @@ TYPED_TEST(MatmulBias, IsRoundedAtTheEnd) {
     GuardedOutput<TypeParam> input(zeros);
     const bool gelu = activation == Activation::gelu;
     run([&](Stream& s) {
-      matmul_bias(s, a.narrow.data(), b.narrow.data(), y.data(), size, false,
+      matmul_bias(s, a.narrow.data(), b.narrow.data(), y.data(), size,
                   {.bias = bias.narrow.data(),
                    .activation = activation,
                    .input = gelu ? input.data() : nullptr});
@@ -188,7 +187,7 @@ TYPED_TEST(MatmulBias, IsRoundedAtTheEnd) {
 
 // 1 and a bit that 16 bits cannot hold: GELU of it is another number of 16 bits than that of 1.
 TYPED_TEST(MatmulBias, GeluIsOfWhatWasNotRounded) {
-  const MatmulSize size{16, 16, 16};
+  const MatmulShape size{16, 16, 16};
   const float bit = std::is_same_v<TypeParam, BFloat16> ? 15.0F * 0x1p-12F : 15.0F * 0x1p-15F;
   Floats rows(256, 0.0F);
   Floats columns(256, 0.0F);
@@ -207,7 +206,7 @@ TYPED_TEST(MatmulBias, GeluIsOfWhatWasNotRounded) {
   run([&](Stream& s) {
     gelu_forward(s, arguments.data(), limits.data(), 2);
     matmul_bias(
-        s, a.narrow.data(), b.narrow.data(), y.data(), size, false,
+        s, a.narrow.data(), b.narrow.data(), y.data(), size,
         {.bias = bias.narrow.data(), .activation = Activation::gelu, .input = input.data()});
   });
   for (size_t i = 0; i < 256; ++i) {
@@ -218,7 +217,7 @@ TYPED_TEST(MatmulBias, GeluIsOfWhatWasNotRounded) {
 
 // Many layers have one shape, and each its own bias and its own outputs.
 TYPED_TEST(MatmulBias, UsesTheOperandsOfEveryCall) {
-  const MatmulSize size{8, 16, 8};
+  const MatmulShape size{8, 16, 8};
   const auto a = TestFixture::some("a", 64);
   const auto b = TestFixture::some("b", 128);
   const Numbers<TypeParam> zeros(Floats(16, 0.0F));
@@ -230,7 +229,7 @@ TYPED_TEST(MatmulBias, UsesTheOperandsOfEveryCall) {
   run([&](Stream& s) {
     const auto multiply = [&](const auto& bias, auto& y, auto& input) {
       matmul_bias(
-          s, a.narrow.data(), b.narrow.data(), y.data(), size, false,
+          s, a.narrow.data(), b.narrow.data(), y.data(), size,
           {.bias = bias.narrow.data(), .activation = Activation::gelu, .input = input.data()});
     };
     multiply(zeros, first, first_input);
@@ -245,7 +244,7 @@ TYPED_TEST(MatmulBias, UsesTheOperandsOfEveryCall) {
 }
 
 TYPED_TEST(MatmulBias, NanStaysNan) {
-  const MatmulSize size{8, 16, 8};
+  const MatmulShape size{8, 16, 8};
   const Numbers<TypeParam> nothing(Floats(128, 0.0F));
   const Numbers<TypeParam> bias(Floats(16, kNan));
   for (const Activation activation : kActivations) {
@@ -254,7 +253,7 @@ TYPED_TEST(MatmulBias, NanStaysNan) {
     GuardedOutput<TypeParam> input(zeros);
     const bool gelu = activation == Activation::gelu;
     run([&](Stream& s) {
-      matmul_bias(s, nothing.narrow.data(), nothing.narrow.data(), y.data(), size, false,
+      matmul_bias(s, nothing.narrow.data(), nothing.narrow.data(), y.data(), size,
                   {.bias = bias.narrow.data(),
                    .activation = activation,
                    .input = gelu ? input.data() : nullptr});
@@ -267,7 +266,7 @@ TYPED_TEST(MatmulBias, NanStaysNan) {
 }
 
 TEST(MatmulBiasOfFloats, HasTheSameBitsForAnyTeam) {
-  for (const MatmulSize size : {MatmulSize{70, 50, 5196}, {300, 257, 65}, {1024, 700, 16}}) {
+  for (const MatmulShape size : {MatmulShape{70, 50, 5196}, {300, 257, 65}, {1024, 700, 16}}) {
     for (const bool transpose_b : {false, true}) {
       const auto a = random_floats("a", size.m * size.k);
       const auto b = random_floats("b", size.k * size.n);
@@ -278,7 +277,7 @@ TEST(MatmulBiasOfFloats, HasTheSameBitsForAnyTeam) {
         run(
             [&](Stream& s) {
               matmul_bias(
-                  s, a.data(), b.data(), y.data(), size, transpose_b,
+                  s, a.data(), b.data(), y.data(), {size.m, size.n, size.k, false, transpose_b},
                   {.bias = bias.data(), .activation = Activation::gelu, .input = input.data()});
             },
             threads);

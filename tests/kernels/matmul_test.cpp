@@ -5,9 +5,8 @@
 namespace hidup::kernels::testing {
 namespace {
 
-Doubles product(const Floats& a, const Floats& b, MatmulSize size, bool transpose_a,
-                bool transpose_b) {
-  const auto [m, n, k] = size;
+Doubles product(const Floats& a, const Floats& b, const MatmulShape& shape) {
+  const auto [m, n, k, transpose_a, transpose_b] = shape;
   Doubles c(static_cast<size_t>(m * n), 0.0);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t l = 0; l < k; ++l) {
@@ -22,17 +21,17 @@ Doubles product(const Floats& a, const Floats& b, MatmulSize size, bool transpos
   return c;
 }
 
-void expect_product(MatmulSize size, bool transpose_a, bool transpose_b) {
+void expect_product(const MatmulShape& size) {
   const auto a = random_floats("a", size.m * size.k);
   const auto b = random_floats("b", size.k * size.n);
   const auto before = random_floats("c", size.m * size.n);
   Output c(size.m * size.n);
   Output added(before);
   run([&](Stream& s) {
-    matmul(s, a.data(), b.data(), c.data(), size, transpose_a, transpose_b, false);
-    matmul(s, a.data(), b.data(), added.data(), size, transpose_a, transpose_b, true);
+    matmul(s, a.data(), b.data(), c.data(), size, false);
+    matmul(s, a.data(), b.data(), added.data(), size, true);
   });
-  Doubles expected = product(a, b, size, transpose_a, transpose_b);
+  Doubles expected = product(a, b, size);
   // Sums of k products of size 1 reach sqrt(k), and each of k additions rounds: the errors add
   // up to about k/2 roundings, of which the worst of all elements is several times as large.
   const double tolerance = kEpsilon * (8.0 + 2.0 * static_cast<double>(size.k));
@@ -45,28 +44,28 @@ void expect_product(MatmulSize size, bool transpose_a, bool transpose_b) {
 
 TEST(Matmul, AgreesWithTheDoubleProduct) {
   // Within one tile, across several with odd edges, long sums, and nothing at all.
-  for (const MatmulSize size : {MatmulSize{1, 1, 1},
-                                {3, 5, 7},
-                                {130, 67, 33},
-                                {300, 260, 129},
-                                {5, 9, 3001},
-                                {1, 300, 20},
-                                {0, 4, 3},
-                                {4, 0, 3},
-                                {4, 3, 0},
-                                {0, 0, 0}}) {
+  for (const MatmulShape size : {MatmulShape{1, 1, 1},
+                                 {3, 5, 7},
+                                 {130, 67, 33},
+                                 {300, 260, 129},
+                                 {5, 9, 3001},
+                                 {1, 300, 20},
+                                 {0, 4, 3},
+                                 {4, 0, 3},
+                                 {4, 3, 0},
+                                 {0, 0, 0}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         SCOPED_TRACE(::testing::Message() << size.m << "x" << size.n << "x" << size.k << " "
                                           << transpose_a << transpose_b);
-        expect_product(size, transpose_a, transpose_b);
+        expect_product({size.m, size.n, size.k, transpose_a, transpose_b});
       }
     }
   }
 }
 
 TEST(Matmul, HasTheSameBitsForAnyTeam) {
-  for (const MatmulSize size : {MatmulSize{70, 50, 5196}, {300, 257, 65}, {1024, 700, 16}}) {
+  for (const MatmulShape size : {MatmulShape{70, 50, 5196}, {300, 257, 65}, {1024, 700, 16}}) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         const auto a = random_floats("a", size.m * size.k);
@@ -75,7 +74,8 @@ TEST(Matmul, HasTheSameBitsForAnyTeam) {
           Output c(size.m * size.n);
           run(
               [&](Stream& s) {
-                matmul(s, a.data(), b.data(), c.data(), size, transpose_a, transpose_b, false);
+                matmul(s, a.data(), b.data(), c.data(),
+                       {size.m, size.n, size.k, transpose_a, transpose_b}, false);
               },
               threads);
           return c.values();

@@ -38,7 +38,7 @@ int64_t rows_of(const Region& region) {
 }
 
 // The definition of the sum, one element at a time.
-Doubles expected_sum(const Floats& branch, const Floats& residual, const BranchDropout& dropout,
+Doubles expected_sum(const Floats& branch, const Floats& residual, const DropoutMask& dropout,
                      uint64_t step) {
   const RandomStream random{dropout.key, step};
   Doubles sum;
@@ -64,20 +64,36 @@ TEST(ResidualNorm, IsTheNormOfTheSum) {
     const auto beta = random_floats("beta", n);
     for (const float p : {0.0F, 0.1F, 0.5F}) {
       SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const BranchDropout dropout{region, p, kBranchKey, state.get()};
+      const DropoutMask dropout{region, p, kBranchKey, state.get()};
       NormOutputs<float> out(rows, n);
       NormOutputs<float> norm(rows, n);
       run([&](Stream& stream) {
-        residual_norm(stream, branch.data(), residual.data(), dropout, gamma.data(), beta.data(),
-                      out.sum.data(), out.y.data(), out.mean.data(), out.rstd.data(), rows, n,
-                      kNormEps);
+        residual_norm<float>(stream, {.branch = branch.data(),
+                                      .residual = residual.data(),
+                                      .dropout = dropout,
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
+                                      .sum = out.sum.data(),
+                                      .y = out.y.data(),
+                                      .mean = out.mean.data(),
+                                      .rstd = out.rstd.data(),
+                                      .rows = rows,
+                                      .n = n,
+                                      .eps = kNormEps});
       });
       expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
                    "sum");
       const Floats sum = out.sum.values();
       run([&](Stream& stream) {
-        layer_norm_forward(stream, sum.data(), gamma.data(), beta.data(), norm.y.data(),
-                           norm.mean.data(), norm.rstd.data(), rows, n, kNormEps);
+        layer_norm_forward<float>(stream, {.x = sum.data(),
+                                           .gamma = gamma.data(),
+                                           .beta = beta.data(),
+                                           .y = norm.y.data(),
+                                           .mean = norm.mean.data(),
+                                           .rstd = norm.rstd.data(),
+                                           .rows = rows,
+                                           .n = n,
+                                           .eps = kNormEps});
       });
       expect_close(out.y, to_doubles(norm.y.values()), 32.0 * kEpsilon, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
@@ -96,7 +112,7 @@ TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
   const Floats gamma(static_cast<size_t>(n), 1.0F);
   const Floats beta(static_cast<size_t>(n), 0.5F);
   for (const float p : {0.0F, 0.25F}) {
-    const BranchDropout dropout{region, p, kBranchKey, state.get()};
+    const DropoutMask dropout{region, p, kBranchKey, state.get()};
     NormOutputs<float> beside(rows, n);
     NormOutputs<float> on_branch(rows, n);
     NormOutputs<float> on_residual(rows, n);
@@ -104,8 +120,18 @@ TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
     Output changed_residual(residual);
     run([&](Stream& stream) {
       const auto norm = [&](const float* b, const float* r, float* sum, NormOutputs<float>& out) {
-        residual_norm(stream, b, r, dropout, gamma.data(), beta.data(), sum, out.y.data(),
-                      out.mean.data(), out.rstd.data(), rows, n, kNormEps);
+        residual_norm<float>(stream, {.branch = b,
+                                      .residual = r,
+                                      .dropout = dropout,
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
+                                      .sum = sum,
+                                      .y = out.y.data(),
+                                      .mean = out.mean.data(),
+                                      .rstd = out.rstd.data(),
+                                      .rows = rows,
+                                      .n = n,
+                                      .eps = kNormEps});
       };
       norm(branch.data(), residual.data(), beside.sum.data(), beside);
       norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
@@ -135,20 +161,36 @@ TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
     const Numbers<TypeParam> beta(random_floats("beta", n));
     for (const float p : {0.0F, 0.1F}) {
       SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const BranchDropout dropout{region, p, kBranchKey, state.get()};
+      const DropoutMask dropout{region, p, kBranchKey, state.get()};
       NormOutputs<TypeParam> out(rows, n);
       run([&](Stream& stream) {
-        residual_norm(stream, branch.narrow.data(), residual.narrow.data(), dropout,
-                      gamma.narrow.data(), beta.narrow.data(), out.sum.data(), out.y.data(),
-                      out.mean.data(), out.rstd.data(), rows, n, kNormEps);
+        residual_norm<TypeParam>(stream, {.branch = branch.narrow.data(),
+                                          .residual = residual.narrow.data(),
+                                          .dropout = dropout,
+                                          .gamma = gamma.narrow.data(),
+                                          .beta = beta.narrow.data(),
+                                          .sum = out.sum.data(),
+                                          .y = out.y.data(),
+                                          .mean = out.mean.data(),
+                                          .rstd = out.rstd.data(),
+                                          .rows = rows,
+                                          .n = n,
+                                          .eps = kNormEps});
       });
       expect_close(out.sum, expected_sum(branch.wide, residual.wide, dropout, state->step),
                    kRelative, "sum");
       const Numbers<TypeParam> sum(out.sum.values());
       NormOutputs<float> norm(rows, n);
       run([&](Stream& stream) {
-        layer_norm_forward(stream, sum.wide.data(), gamma.wide.data(), beta.wide.data(),
-                           norm.y.data(), norm.mean.data(), norm.rstd.data(), rows, n, kNormEps);
+        layer_norm_forward<float>(stream, {.x = sum.wide.data(),
+                                           .gamma = gamma.wide.data(),
+                                           .beta = beta.wide.data(),
+                                           .y = norm.y.data(),
+                                           .mean = norm.mean.data(),
+                                           .rstd = norm.rstd.data(),
+                                           .rows = rows,
+                                           .n = n,
+                                           .eps = kNormEps});
       });
       expect_close(out.y, to_doubles(norm.y.values()), kRelative, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");

@@ -140,8 +140,13 @@ TEST(Route, CountsAreOfTheExpertsAskedFor) {
       }
       IntOutput counts(size.batch * experts);
       run([&, first = first](Stream& s) {
-        expert_counts(s, routing.data(), counts.data(), size.batch, size.sequence * size.choices,
-                      size.capacity, first, experts);
+        expert_counts(s, {.routing = routing.data(),
+                          .counts = counts.data(),
+                          .batch = size.batch,
+                          .entries = size.sequence * size.choices,
+                          .capacity = size.capacity,
+                          .first_expert = first,
+                          .experts = experts});
       });
       EXPECT_EQ(counts.values(), expected);
     }
@@ -186,8 +191,13 @@ TEST(Route, HasTheSameBitsForAnyTeam) {
         [&](Stream& s) {
           route_forward(s, logits.data(), routing.data(), size);
           route_hash(s, by_hash.data(), box({5, 301}, {0, 0}, {5, 301}), size, kRouteKey);
-          expert_counts(s, routing.data(), counts.data(), size.batch, entries, size.capacity, 0,
-                        size.experts);
+          expert_counts(s, {.routing = routing.data(),
+                            .counts = counts.data(),
+                            .batch = size.batch,
+                            .entries = entries,
+                            .capacity = size.capacity,
+                            .first_expert = 0,
+                            .experts = size.experts});
           expert_load(s, routing.data(), load.data(), size.batch * entries, size.experts,
                       size.capacity);
         },

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <type_traits>
+#include <utility>
 
 #include "core/half.h"
 #include "kernel_test.h"
@@ -43,6 +44,10 @@ struct Results {
   GuardedOutput<Narrow> narrow;
   Output wide;
 };
+
+// The type of what a pointer leads to, without const.
+template <typename Pointer>
+using Pointee = std::remove_cvref_t<decltype(*std::declval<Pointer>())>;
 
 // What a test's work gets the pointers by: of(x).
 struct Narrow {

@@ -1,9 +1,10 @@
-#include "kernels/copy_box.h"
+#include "kernels/copy_strided.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu_math.h"
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -11,25 +12,25 @@ namespace {
 constexpr int64_t kPiece = 16384;       // about what one thread copies at a time, in elements
 constexpr int64_t kLarge = 4 * kPiece;  // from there on a team is worth its start
 
-// The same box with the fewest dimensions, the innermost at the end; at least one.
-Box merged(const Box& box) {
-  Box out;
-  out.element = box.element;
-  out.from_offset = box.from_offset;
-  out.to_offset = box.to_offset;
-  for (int d = 0; d < box.dims; ++d) {
-    if (box.extent[d] == 1) {
+// The same copy with the fewest dimensions, the innermost at the end; at least one.
+StridedCopy merged(const StridedCopy& copy) {
+  StridedCopy out;
+  out.element = copy.element;
+  out.from_offset = copy.from_offset;
+  out.to_offset = copy.to_offset;
+  for (int d = 0; d < copy.dims; ++d) {
+    if (copy.extent[d] == 1) {
       continue;
     }
     const int last = out.dims - 1;
-    if (last >= 0 && out.from_stride[last] == box.from_stride[d] * box.extent[d] &&
-        out.to_stride[last] == box.to_stride[d] * box.extent[d]) {
-      out.extent[last] *= box.extent[d];
+    if (last >= 0 && out.from_stride[last] == copy.from_stride[d] * copy.extent[d] &&
+        out.to_stride[last] == copy.to_stride[d] * copy.extent[d]) {
+      out.extent[last] *= copy.extent[d];
     } else {
-      out.extent[out.dims++] = box.extent[d];
+      out.extent[out.dims++] = copy.extent[d];
     }
-    out.from_stride[out.dims - 1] = box.from_stride[d];
-    out.to_stride[out.dims - 1] = box.to_stride[d];
+    out.from_stride[out.dims - 1] = copy.from_stride[d];
+    out.to_stride[out.dims - 1] = copy.to_stride[d];
   }
   if (out.dims == 0) {
     out.dims = 1;
@@ -42,10 +43,10 @@ Box merged(const Box& box) {
 
 // A run along the innermost dimension, from its element `begin` to `end`.
 template <int64_t kElement>
-void copy_run(const Box& box, const char* from, char* to, int64_t begin, int64_t end) {
+void copy_run(const StridedCopy& copy, const char* from, char* to, int64_t begin, int64_t end) {
   constexpr int64_t kShort = 16;  // elements that are faster copied without a call
-  const int64_t from_stride = box.from_stride[box.dims - 1];
-  const int64_t to_stride = box.to_stride[box.dims - 1];
+  const int64_t from_stride = copy.from_stride[copy.dims - 1];
+  const int64_t to_stride = copy.to_stride[copy.dims - 1];
   if (from_stride == 1 && to_stride == 1 && end - begin > kShort) {
     std::memcpy(to + begin * kElement, from + begin * kElement,
                 static_cast<size_t>((end - begin) * kElement));
@@ -58,49 +59,50 @@ void copy_run(const Box& box, const char* from, char* to, int64_t begin, int64_t
 
 // Elements begin .. end-1 of the runs first .. last-1, counted row-major over the outer dimensions.
 template <int64_t kElement>
-void copy_runs(const Box& box, const char* from, char* to, int64_t first, int64_t last,
+void copy_runs(const StridedCopy& copy, const char* from, char* to, int64_t first, int64_t last,
                int64_t begin, int64_t end) {
   int64_t index[kMaxDims] = {};
-  int64_t from_at = box.from_offset;
-  int64_t to_at = box.to_offset;
-  for (int64_t d = box.dims - 2, rest = first; d >= 0; --d) {
-    index[d] = rest % box.extent[d];
-    rest /= box.extent[d];
-    from_at += index[d] * box.from_stride[d];
-    to_at += index[d] * box.to_stride[d];
+  int64_t from_at = copy.from_offset;
+  int64_t to_at = copy.to_offset;
+  for (int64_t d = copy.dims - 2, rest = first; d >= 0; --d) {
+    index[d] = rest % copy.extent[d];
+    rest /= copy.extent[d];
+    from_at += index[d] * copy.from_stride[d];
+    to_at += index[d] * copy.to_stride[d];
   }
   for (int64_t run = first; run < last; ++run) {
-    copy_run<kElement>(box, from + from_at * kElement, to + to_at * kElement, begin, end);
-    for (int d = box.dims - 2; d >= 0; --d) {
-      from_at += box.from_stride[d];
-      to_at += box.to_stride[d];
-      if (++index[d] < box.extent[d]) {
+    copy_run<kElement>(copy, from + from_at * kElement, to + to_at * kElement, begin, end);
+    for (int d = copy.dims - 2; d >= 0; --d) {
+      from_at += copy.from_stride[d];
+      to_at += copy.to_stride[d];
+      if (++index[d] < copy.extent[d]) {
         break;
       }
       index[d] = 0;
-      from_at -= box.extent[d] * box.from_stride[d];
-      to_at -= box.extent[d] * box.to_stride[d];
+      from_at -= copy.extent[d] * copy.from_stride[d];
+      to_at -= copy.extent[d] * copy.to_stride[d];
     }
   }
 }
 
-int64_t elements_of(const Box& box) {
+int64_t elements_of(const StridedCopy& copy) {
   int64_t elements = 1;
-  for (int d = 0; d < box.dims; ++d) {
-    elements *= box.extent[d];
+  for (int d = 0; d < copy.dims; ++d) {
+    elements *= copy.extent[d];
   }
   return elements;
 }
 
 }  // namespace
 
-void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
+void copy_strided(Stream& stream, const void* from, void* to, const StridedCopy& copy) {
+  check_copy(copy, from, to);
   stream.enqueue([=, source = static_cast<const char*>(from), target = static_cast<char*>(to)] {
-    const int64_t elements = elements_of(box);
+    const int64_t elements = elements_of(copy);
     if (elements == 0) {
       return;
     }
-    const Box simple = merged(box);
+    const StridedCopy simple = merged(copy);
     const int64_t run = simple.extent[simple.dims - 1];
     const int64_t runs = elements / run;
     // Long runs are cut into pieces, short ones are done several at a time.
@@ -110,14 +112,15 @@ void copy_box(Stream& stream, const void* from, void* to, const Box& box) {
     for (int64_t task = 0; task < ceil_div(runs, group) * pieces; ++task) {
       const int64_t first = task / pieces * group;
       const int64_t begin = task % pieces * kPiece;
-      const auto copy = simple.element == 2 ? copy_runs<2> : copy_runs<4>;
-      copy(simple, source, target, first, std::min(runs, first + group), begin,
-           std::min(run, begin + kPiece));
+      const auto copy_piece = simple.element == 2 ? copy_runs<2> : copy_runs<4>;
+      copy_piece(simple, source, target, first, std::min(runs, first + group), begin,
+                 std::min(run, begin + kPiece));
     }
   });
 }
 
 void fill_zero(Stream& stream, void* to, int64_t bytes) {
+  check_extents("fill_zero", {bytes});
   stream.enqueue([target = static_cast<char*>(to), bytes] {
     constexpr int64_t kBytes = 4 * kPiece;
 #pragma omp parallel for schedule(static) if (bytes >= 4 * kLarge)

@@ -1,0 +1,150 @@
+#include "kernels/preconditions.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "kernels/attention.h"
+#include "kernels/copy_strided.h"
+#include "kernels/dispatch.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/expert_matmul.h"
+#include "kernels/gate.h"
+#include "kernels/matmul.h"
+#include "kernels/route.h"
+
+namespace hidup::kernels {
+
+void check_extents(const char* kernel, std::initializer_list<int64_t> extents) {
+  double elements = 1.0;
+  for (const int64_t extent : extents) {
+    elements *= static_cast<double>(extent);
+  }
+  check(std::ranges::min(extents) >= 0 && elements <= kMaxElements, "{} of a tensor [{}]", kernel,
+        fmt::join(extents, ", "));
+}
+
+void check_at_most(const char* what, int64_t value, int64_t limit) {
+  check(value >= 0 && value <= limit, "{}: {} of at most {}", what, value, limit);
+}
+
+void check_region(const char* kernel, const Region& region, int dims) {
+  check(region.dims == dims && dims >= 0 && dims <= kMaxDims, "{} of a region with {} dimensions",
+        kernel, region.dims);
+  double elements = 1.0;
+  for (int d = 0; d < dims; ++d) {
+    check(region.start[d] >= 0 && region.extent[d] >= 0 &&
+              region.start[d] <= region.global[d] - region.extent[d],
+          "{} of {} .. {} of {} in dimension {}", kernel, region.start[d],
+          region.start[d] + region.extent[d], region.global[d], d);
+    elements *= static_cast<double>(region.extent[d]);
+  }
+  check(elements <= kMaxElements, "{} of a region of {} elements", kernel, elements);
+}
+
+void check_normalized_rows(const char* kernel, int64_t rows, int64_t n) {
+  check_extents(kernel, {rows, n});
+  check(rows == 0 || n > 0, "{} of {} rows without elements", kernel, rows);
+}
+
+void check_classes(const char* kernel, int64_t rows, int64_t columns, int64_t first) {
+  check_extents(kernel, {rows, columns});
+  check_i32(kernel, first);
+  check_i32(kernel, first + columns);
+}
+
+void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t capacity) {
+  check_extents(kernel, {experts, capacity});
+  check_i32(kernel, entries);
+  check_i32(kernel, experts * capacity);
+}
+
+void check_size(const AttentionSize& size) {
+  check_extents("attention", {size.batch, size.sequence, 3, size.heads, size.head});
+  check(size.head > 0, "attention with heads of no elements");
+}
+
+void check_size(const DispatchSize& size) {
+  check_extents("dispatch", {size.batch, size.sequence, size.width});
+  check_extents("dispatch", {size.batch, size.experts, size.capacity, size.width});
+  check_extents("dispatch", {size.sequence, size.choices});
+  check_i32("the first expert", size.first_expert);
+  check_entries("dispatch", size.sequence * size.choices, size.first_expert + size.experts,
+                size.capacity);
+}
+
+void check_size(const EmbeddingSize& size) {
+  check_extents("embedding", {size.tokens, size.hidden});
+  check_extents("embedding", {size.vocab, size.hidden});
+  check_classes("embedding", size.tokens, size.vocab, size.first);
+}
+
+void check_size(const ExpertSize& size) {
+  check_extents("experts", {size.batch, size.experts, size.capacity, std::max(size.k, size.n)});
+  check_extents("experts", {size.experts, size.k, size.n});
+  check_i32("rows of an expert", size.capacity);
+}
+
+void check_size(const ExpertCounts& args) {
+  check_extents("expert_counts", {args.batch, args.entries});
+  check_extents("expert_counts", {args.batch, args.experts});
+  check_i32("the first expert", args.first_expert);
+  check_entries("expert_counts", args.entries, args.first_expert + args.experts, args.capacity);
+}
+
+void check_size(const GateSize& size) {
+  check_extents("gate", {size.tokens, size.experts});
+  check_entries("gate", 0, size.experts, size.capacity);
+  check(size.choices == 1 || size.choices == 2, "gate with {} choices", size.choices);
+}
+
+void check_size(const MatmulShape& shape) {
+  check_extents("matmul", {shape.m, shape.k});
+  check_extents("matmul", {shape.k, shape.n});
+  check_extents("matmul", {shape.m, shape.n});
+}
+
+void check_size(const RouteSize& size) {
+  check_extents("route", {size.batch, size.sequence, size.experts});
+  check_entries("route", 0, size.experts, size.capacity);
+  check(size.choices == 1 || size.choices == 2, "route with {} choices", size.choices);
+}
+
+void check_mask(const char* kernel, const DropoutMask& mask) {
+  check_region(kernel, mask.region, mask.region.dims);
+  check(mask.p >= 0.0F && mask.p < 1.0F, "{} with probability {}", kernel, mask.p);
+  check(mask.state != nullptr, "{} without a step", kernel);
+}
+
+void check_mask_of_rows(const char* kernel, const DropoutMask& mask, int64_t rows, int64_t n) {
+  if (mask.p == 0.0F) {
+    return;
+  }
+  check_mask(kernel, mask);
+  check(mask.region.elements() == rows * n &&
+            (rows * n == 0 || mask.region.contiguous_run() % n == 0),
+        "{}: {} rows of {} elements are no rows of the region", kernel, rows, n);
+}
+
+void check_copy(const StridedCopy& copy, const void* from, const void* to) {
+  check(copy.element == 2 || copy.element == 4, "a copy of elements of {} bytes", copy.element);
+  check(copy.dims >= 0 && copy.dims <= kMaxDims, "a copy of {} dimensions", copy.dims);
+  for (int d = 0; d < copy.dims; ++d) {
+    check_extents("a copy", {copy.extent[d]});
+  }
+  check(reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(copy.element) == 0 &&
+            reinterpret_cast<uintptr_t>(to) % static_cast<uintptr_t>(copy.element) == 0,
+        "a copy between addresses that are no multiples of {} bytes", copy.element);
+}
+
+void check_epilogue(const MatmulShape& shape, const void* bias, bool gelu, const void* input) {
+  check_size(shape);
+  check(!shape.transpose_a, "matmul_bias of a transposed matrix");
+  check(shape.m == 0 || shape.n == 0 || (bias != nullptr && gelu == (input != nullptr)),
+        "matmul_bias without its bias, or with another place for its input than GELU's");
+}
+
+}  // namespace hidup::kernels

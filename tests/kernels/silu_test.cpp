@@ -1,0 +1,122 @@
+#include "kernels/silu.h"
+
+#include "kernel_test.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+double reference(double x) {
+  return x / (1.0 + std::exp(-x));
+}
+
+Doubles reference(const Doubles& x) {
+  Doubles y;
+  for (const double value : x) {
+    y.push_back(reference(value));
+  }
+  return y;
+}
+
+// Where the sigmoid is 0 or 1 as well.
+constexpr double kScales[] = {0.02, 1.0, 6.0, 1000.0};
+
+TEST(Silu, ForwardAgreesWithDoubleAlsoInPlace) {
+  for (const double scale : kScales) {
+    for (const int64_t n : {0, 1, 1037, 20011}) {
+      const auto x = random_floats("x", n, scale);
+      Output y(n);
+      Output in_place(x);
+      run([&](Stream& stream) {
+        silu_forward(stream, x.data(), y.data(), n);
+        silu_forward(stream, in_place.data(), in_place.data(), n);
+      });
+      expect_close(y, reference(to_doubles(x)), 8.0 * kEpsilon, "y");
+      EXPECT_EQ(y.values(), in_place.values());
+    }
+  }
+}
+
+TEST(Silu, BackwardAgreesWithDifferencesAlsoInPlace) {
+  for (const double scale : kScales) {
+    for (const int64_t n : {0, 1, 1037, 20011}) {
+      const auto x = random_floats("x", n, scale);
+      const auto dy = random_floats("dy", n);
+      Output dx(n);
+      Output in_place(dy);
+      run([&](Stream& stream) {
+        silu_backward(stream, x.data(), dy.data(), dx.data(), n);
+        silu_backward(stream, x.data(), in_place.data(), in_place.data(), n);
+      });
+      constexpr double kStep = 1e-5;
+      Doubles expected;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<double>(x[i]);
+        const double slope = (reference(at + kStep) - reference(at - kStep)) / (2.0 * kStep);
+        expected.push_back(static_cast<double>(dy[i]) * slope);
+      }
+      expect_close(dx, expected, 1e-6, "dx");
+      EXPECT_EQ(dx.values(), in_place.values());
+    }
+  }
+}
+
+// Relative to tiny results too.
+TEST(Silu, SmallValuesKeepTheirDigits) {
+  Floats x;
+  for (const float value : {1e-30F, 1e-12F, 1e-4F, 0.01F}) {
+    x.push_back(value);
+    x.push_back(-value);
+  }
+  Output y(static_cast<int64_t>(x.size()));
+  run([&](Stream& stream) { silu_forward(stream, x.data(), y.data(), 8); });
+  for (size_t i = 0; i < x.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(y[i]) / reference(static_cast<double>(x[i])), 1.0,
+                8.0 * kEpsilon);
+  }
+}
+
+TEST(Silu, FarValuesAreTheirLimits) {
+  const Floats x = {1e4F, -1e4F, 1e30F, -1e30F, 0.0F, kNan};
+  const Floats ones(x.size(), 1.0F);
+  Output y(6);
+  Output dx(6);
+  run([&](Stream& stream) {
+    silu_forward(stream, x.data(), y.data(), 6);
+    silu_backward(stream, x.data(), ones.data(), dx.data(), 6);
+  });
+  EXPECT_EQ(y[0], 1e4F);
+  EXPECT_NEAR(y[1], 0.0F, 1e-30F);
+  EXPECT_EQ(y[2], 1e30F);
+  EXPECT_NEAR(y[3], 0.0F, 1e-30F);
+  EXPECT_EQ(dx[0], 1.0F);
+  EXPECT_NEAR(dx[1], 0.0F, 1e-30F);
+  EXPECT_EQ(dx[2], 1.0F);
+  EXPECT_NEAR(dx[3], 0.0F, 1e-30F);
+  EXPECT_EQ(y[4], 0.0F);
+  EXPECT_EQ(dx[4], 0.5F);
+  EXPECT_TRUE(std::isnan(y[5]));
+  EXPECT_TRUE(std::isnan(dx[5]));
+}
+
+TEST(Silu, HasTheSameBitsForAnyTeam) {
+  const int64_t n = 20011;
+  const auto x = random_floats("x", n, 2.0);
+  const auto dy = random_floats("dy", n);
+  expect_same_bits([&](int threads) {
+    Output y(n);
+    Output dx(n);
+    run(
+        [&](Stream& stream) {
+          silu_forward(stream, x.data(), y.data(), n);
+          silu_backward(stream, x.data(), dy.data(), dx.data(), n);
+        },
+        threads);
+    Floats all;
+    append(all, y);
+    append(all, dx);
+    return all;
+  });
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing
