@@ -26,17 +26,16 @@ template <typename Element>
 void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
                        AttentionSize size, bool causal);
 
-// dqkv: as qkv, overwritten; dy: as y. Probabilities are recomputed from lse, as in
-// FlashAttention (Dao et al. 2022, algorithm 4): with P = exp(score - lse), D_i = dy_i . y_i
-// and dP_ij = dy_i . v_j:
+// Probabilities are recomputed from lse, as in FlashAttention (Dao et al. 2022, algorithm 4). With
+// P = exp(score - lse), D_i = dy_i . y_i and dP_ij = dy_i . v_j:
 //   dS = P * (dP - D) / sqrt(head),  dq = dS k,  dk = dS^T q,  dv = P^T dy
 template <typename Element>
 struct AttentionBackward {
-  const Element* qkv;
-  const Element* y;
-  const float* lse;
-  const Element* dy;
-  Element* dqkv;
+  const Element* qkv;  // [batch, sequence, 3, heads, head]
+  const Element* y;    // [batch, sequence, heads, head]
+  const float* lse;    // f32 [batch, heads, sequence]
+  const Element* dy;   // as y
+  Element* dqkv;       // as qkv, overwritten
   AttentionSize size;
   bool causal;
 };

@@ -85,7 +85,7 @@ __device__ void add_product(const Rows<Element>& m, int64_t first_column, int64_
   const Position at;
   float(&tile)[kDepth][kTile] = reinterpret_cast<float(&)[kDepth][kTile]>(shared.a);
   for (int first = 0; first < kTile; first += kDepth) {
-    __syncthreads();  // p is written, and nobody reads what was in the tile
+    __syncthreads();  // p is written, and no thread reads the old tile any more
     for (int i = static_cast<int>(threadIdx.x); i < kDepth * kTile; i += kThreads) {
       const int row = first + i / kTile;
       const int64_t column = first_column + i % kTile;
@@ -105,7 +105,7 @@ __device__ void add_product(const Rows<Element>& m, int64_t first_column, int64_
   }
 }
 
-// Writes factor[i] * out to rows of which `rows` exist.
+// Writes factor[i] * out to the rows that exist, the first `rows`.
 template <typename Element>
 __device__ void write(const Fragment& out, const float (&factor)[kPerSide], Element* data,
                       int64_t stride, int64_t rows, int64_t first_column, int64_t head) {

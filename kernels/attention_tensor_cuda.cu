@@ -9,7 +9,7 @@ namespace hidup::kernels {
 namespace {
 
 constexpr int kTensorThreads = kTileWarps * kWarp;
-constexpr int kRows = 16 * kTileWarps;  // of a block; those of a warp are a tile's
+constexpr int kRows = 16 * kTileWarps;  // of a block; a warp has the 16 rows of a tile
 constexpr int kStrips = kRows / 16;     // of the other side: rows that are multiplied at a time
 
 // Rows of a tensor in shared memory. The pad leads neighbouring rows to different banks.
@@ -97,7 +97,7 @@ struct Place {
   __device__ int column(int tile, int i) const { return 8 * tile + first_column + i % 2; }
 };
 
-// Writes factor * sums to rows of `head` elements, of which `rows` exist.
+// Writes factor * sums to rows of `head` elements; only the first `rows` exist.
 template <typename Element, int kHead>
 __device__ void write(const TileSums (&sums)[kHead / 8], const float (&factor)[2], Element* data,
                       int64_t stride, int64_t rows, int64_t head, bool vectors) {

@@ -1,4 +1,4 @@
-// Elements of one type from those of another.
+// Conversion between element types.
 #pragma once
 
 #include <cstdint>

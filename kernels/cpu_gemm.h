@@ -19,8 +19,8 @@ struct ConstMatrix {
 
 // c[m,n] = op(a) op(b) + beta * c. Called inside a parallel region it computes on the
 // calling thread alone, so that its rounding does not depend on the team: oneDNN would
-// otherwise split long sums among the threads. It can fail only on a lack of memory for
-// packing, which ends the process, for no exception may leave a parallel region.
+// otherwise split long sums among the threads. It fails only if memory for packing is missing.
+// That ends the process, because no exception may leave a parallel region.
 void gemm_floats(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b,
                  float beta, float* c, int64_t c_stride) noexcept;
 
@@ -39,8 +39,9 @@ ConstMatrix<float> as_floats(ConstMatrix<Element> matrix, int64_t rows, int64_t 
   }
 }
 
-// The same of any elements, by way of floats: of a tile as large as those of matmul() this takes
-// little beside the product. Products and sums are in float, and c is rounded once.
+// The same for any elements. Operands are converted to float first, which takes little time
+// beside the product of a tile as large as matmul()'s. Products and sums are in float, and c is
+// rounded once.
 template <typename A, typename B, typename C>
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<A> a, ConstMatrix<B> b, float beta, C* c,
           int64_t c_stride) noexcept {

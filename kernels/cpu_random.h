@@ -71,8 +71,8 @@ inline void random_words(const RandomStream& random, uint64_t first, int64_t blo
 
 inline constexpr int64_t kWordsAtATime = 1024;
 
-// use(begin, length, words) for pieces of n elements, of which the first is number `index` of the
-// stream: words[i] is that of element begin + i.
+// use(begin, length, words) for pieces of n elements; words[i] belongs to element begin + i.
+// Element 0 has number `index` in the stream.
 template <typename Use>
 void for_words(const RandomStream& random, uint64_t index, int64_t n, Use use) {
   for (int64_t begin = 0; begin < n; begin += kWordsAtATime) {

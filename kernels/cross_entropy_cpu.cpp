@@ -10,8 +10,8 @@
 namespace hidup::kernels {
 namespace {
 
-// The sum of exp(x - shift): in single precision over short stretches, in double over
-// those, for a vocabulary may be large.
+// The sum of exp(x - shift): in single precision within short stretches, and in double over the
+// stretches, because a vocabulary may be large.
 template <typename Element>
 double sum_of_exponentials(const Element* x, int64_t n, float shift) {
   constexpr int64_t kStretch = 1024;
@@ -41,14 +41,15 @@ void add_losses(const double* losses, int64_t rows, float scale, bool accumulate
   *loss = accumulate ? *loss + share : share;
 }
 
-// The right class's gradient, of which `stored` is the part without the one: computed anew where
-// that has been rounded.
+// The right class's gradient. `stored` is p * factor; where that was rounded, it is computed anew
+// from `exact`.
 template <typename Element>
 Element minus_one_hot(Element stored, float exact, float factor) {
   return std::is_same_v<Element, float> ? Element(stored - factor) : Element(exact - factor);
 }
 
-// log_sum_exp of the classes of all parts, from those of the parts, which are `stride` apart.
+// log_sum_exp over the classes of all parts, from the log_sum_exp of each part. Parts are `stride`
+// apart.
 double merge_row(const float* values, int64_t parts, int64_t stride) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   double largest = kNothing;

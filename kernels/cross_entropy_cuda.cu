@@ -4,8 +4,8 @@
 namespace hidup::kernels {
 namespace {
 
-// log of the sum of exp(x), by a block; -infinity if there is no x. The threads' sums are short and
-// in single precision, those over threads in double, for a vocabulary may be large.
+// log of the sum of exp(x), by a block; -infinity if there is no x. A thread's sum is short and in
+// single precision; the sum over threads is in double, because a vocabulary may be large.
 template <typename Element>
 __device__ double log_sum_exp(const Element* x, int64_t n) {
   float largest = -kInfinity;

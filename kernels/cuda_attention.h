@@ -49,8 +49,8 @@ struct BackwardInputs {
   const float* d;
 };
 
-// Attention on tensor cores, for heads of up to kLongestTensorHead elements. The d of the inputs is
-// that of attention_backward(), f32 [batch, heads, sequence].
+// Attention on tensor cores, for heads of up to kLongestTensorHead elements. The inputs' d is D of
+// attention_backward(), f32 [batch, heads, sequence].
 inline constexpr int64_t kLongestTensorHead = 128;
 
 template <typename Element>

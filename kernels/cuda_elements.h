@@ -83,7 +83,8 @@ __device__ Vector<Element, kCount> narrow(const float (&values)[kCount]) {
   return out;
 }
 
-// function(a, b), element by element, in float. By value, for then they are read at once.
+// function(a, b), element by element, in float. Arguments are values, so that both are read at
+// once.
 template <typename Function, typename Element, int kCount>
 __device__ Vector<Element, kCount> apply(Function function, Vector<Element, kCount> a,
                                          Vector<Element, kCount> b) {

@@ -22,8 +22,8 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Blocks for `work` pieces of which a block does `per_block` at a time: at most 16 for each
-// multiprocessor, so grids are stepped through: for (i = first; i < work; i += all).
+// Blocks for `work` pieces, where a block does `per_block` at a time. At most 16 blocks for each
+// multiprocessor, so kernels step through their grids: for (i = first; i < work; i += all).
 inline unsigned blocks_for(int64_t work, int64_t per_block) {
   static const int64_t most = [] {
     int device = 0;

@@ -6,7 +6,7 @@
 //   b, [16, 8]: rows 2t, 2t + 1, 2t + 8 and 2t + 9, column g
 //   the sums, f32 [16, 8]: rows g and g + 8, columns 2t and 2t + 1
 // Tensor cores of sm_80 and later multiply them; for older GPUs and tests/cuda_shim plain code
-// does. All lanes of a warp must call what is here.
+// does. All lanes of a warp must call these functions together.
 #pragma once
 
 #include <cstdint>

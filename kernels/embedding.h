@@ -10,9 +10,9 @@ namespace hidup::kernels {
 
 struct EmbeddingSize {
   int64_t tokens;
-  int64_t vocab;  // rows of the table that are here:
+  int64_t vocab;  // rows of the table that this rank has
   int64_t hidden;
-  int64_t first = 0;  // those of the tokens first .. first + vocab - 1
+  int64_t first = 0;  // its rows belong to the tokens first .. first + vocab - 1
 };
 
 // tokens: i32 [tokens]; table: [vocab, hidden]; y: [tokens, hidden], zeros where the
@@ -22,16 +22,15 @@ void embedding_forward(Stream& stream, const int32_t* tokens, const Element* tab
                        EmbeddingSize size, float scale);
 
 // dtable[token - first] (+)= scale * the sum of dy over the positions of that token, in the order
-// of the positions. tokens: i32 [tokens]; dy: [tokens, hidden]; dtable: f32 [vocab, hidden],
-// overwritten (with zeros where a token does not occur) unless `accumulate`.
+// of the positions.
 template <typename Element>
 struct EmbeddingBackward {
-  const int32_t* tokens;
-  const Element* dy;
-  float* dtable;
+  const int32_t* tokens;  // i32 [tokens]
+  const Element* dy;      // [tokens, hidden]
+  float* dtable;          // f32 [vocab, hidden]
   EmbeddingSize size;
   float scale;
-  bool accumulate;
+  bool accumulate;  // otherwise dtable is overwritten, with zeros where a token does not occur
 };
 template <typename Element>
 void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args);

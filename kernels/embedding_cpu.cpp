@@ -51,8 +51,8 @@ void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) 
         dtable[i] = 0.0F;
       }
     }
-    // A task owns columns, for all tokens: no two tasks add to the same element, and
-    // frequent tokens burden none more than the others.
+    // A task owns columns, for all tokens: no two tasks add to the same element, and all tasks
+    // have the same work even if some tokens are frequent.
     constexpr int64_t kColumns = 128;
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < size.hidden; first += kColumns) {

@@ -99,10 +99,10 @@ struct TileSize {
   int64_t columns;
 };
 
-// The tiles that all experts' products are cut into: the largest, for they copy the least, that
-// give 32 threads work; count(size) says how many there would be. Shapes and counts alone decide,
-// for the rounding depends on it. oneDNN does not repack a transposed w for few rows, hence 256
-// there.
+// The tile size for all experts' products: the largest that gives 32 threads work, because large
+// tiles copy least. count(size) says how many tiles there would be. Only shapes and counts decide,
+// because the rounding depends on the tiles. With a transposed w tiles have at least 256 rows:
+// oneDNN does not repack w for fewer.
 template <typename Count>
 TileSize tile_size(bool transposed, Count count) {
   const TileSize smallest = {transposed ? 256 : 128, 128};

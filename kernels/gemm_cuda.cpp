@@ -1,4 +1,4 @@
-// cuBLASLt reads matrices by columns. A matrix by rows is its own transpose read so, hence
+// cuBLASLt reads matrices by columns. Read so, a row-major matrix is its own transpose. Therefore
 // c^T = op(b)^T op(a)^T: b is cuBLASLt's A, a its B, and n its number of rows.
 #include <cublasLt.h>
 
@@ -175,7 +175,7 @@ class Preference {
 // A product, and how cuBLASLt does it.
 class Plan {
  public:
-  // The addresses of the epilogue are those of a first call; others are aligned like them.
+  // The epilogue has the addresses of the first call; those of later calls are aligned alike.
   Plan(const Product& p, const Types& types, const Alignments& alignments,
        const LibraryEpilogue& epilogue)
       : product_(p),
@@ -192,7 +192,7 @@ class Plan {
                                        c_.get(), preference.get(), 1, &choice_, &found);
     exists_ =
         status == CUBLAS_STATUS_SUCCESS && found == 1 && choice_.state == CUBLAS_STATUS_SUCCESS;
-    // What is wrong with the product itself shows when it is tried without the epilogue.
+    // An error in the product itself shows when it is tried without the epilogue.
     check(exists_ || epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT,
           "cuBLASLt has no algorithm for {} product(s) of m={} n={} k={}: {}", p.batch.count,
           p.shape.m, p.shape.n, p.shape.k, cublasLtGetStatusString(status));

@@ -15,7 +15,7 @@ struct LayerNormForward {
   const Element* gamma;  // [n]
   const Element* beta;   // [n]
   Element* y;            // [rows, n]; may be x where the backward pass does not need x
-  float* mean;           // f32 [rows], for the backward pass, as rstd
+  float* mean;           // f32 [rows]; the backward pass reads mean and rstd
   float* rstd;           // f32 [rows]
   int64_t rows;
   int64_t n;  // >= 1

@@ -25,17 +25,17 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
 
 enum class Activation { none, relu, gelu };
 
-// What becomes of a product while it is at hand.
+// What is applied to a product before it is stored.
 template <typename Element>
 struct Epilogue {
   const Element* bias = nullptr;  // [n], added to every row
   Activation activation = Activation::none;
-  Element* input = nullptr;  // [m, n]: gelu's input, for its backward pass; of others null
+  Element* input = nullptr;  // [m, n]: gelu's input, for its backward pass; null without gelu
 };
 
 // y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
 // other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
-// epilogue.input and what is read overlap nowhere. a is not transposed. With k = 0 the product is
+// epilogue.input and the operands overlap nowhere. a is not transposed. With k = 0 the product is
 // zero.
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,

@@ -19,7 +19,8 @@ struct Tiles {
 
 // The part of c that one thread computes at a time. It depends on the shape alone, as the
 // rounding does. Larger tiles read a and b fewer times; large products keep enough tiles
-// for 32 threads. oneDNN does not repack a transposed b for few rows, hence 256 there.
+// for 32 threads. With a transposed b tiles have at least 256 rows: oneDNN does not repack b for
+// fewer.
 Tiles tiles_of(MatmulShape shape) {
   Tiles tiles = {shape.transpose_b ? 256 : 128, 128};
   const auto count = [&](Tiles t) {

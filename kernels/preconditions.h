@@ -16,7 +16,7 @@ void check_extents(const char* kernel, std::initializer_list<int64_t> extents);
 // 0 <= value <= limit.
 void check_at_most(const char* what, int64_t value, int64_t limit);
 
-// What a kernel counts with i32: at most 2^31 - 1.
+// 0 <= value < 2^31, for what a kernel counts with i32.
 inline void check_i32(const char* what, int64_t value) {
   check_at_most(what, value, INT32_MAX);
 }
@@ -24,10 +24,10 @@ inline void check_i32(const char* what, int64_t value) {
 // A box of `dims` dimensions within the global tensor.
 void check_region(const char* kernel, const Region& region, int dims);
 
-// Rows that are normalized: they have elements.
+// Rows that are normalized have at least one element.
 void check_normalized_rows(const char* kernel, int64_t rows, int64_t n);
 
-// Classes first .. first + columns - 1, which i32 numbers.
+// The classes first .. first + columns - 1 of `rows` rows; i32 counts classes.
 void check_classes(const char* kernel, int64_t rows, int64_t columns, int64_t first);
 
 struct AttentionSize;
@@ -50,16 +50,19 @@ void check_size(const GateSize& size);
 void check_size(const MatmulShape& shape);
 void check_size(const RouteSize& size);
 
-// `elements` is the part's; each row of n elements is contiguous in the global tensor too.
+// The mask's region, probability and state. For rows: the region has `rows` rows of n elements,
+// each contiguous in the global tensor too; without dropout (p = 0) all is right.
 void check_mask(const char* kernel, const DropoutMask& mask);
 void check_mask_of_rows(const char* kernel, const DropoutMask& mask, int64_t rows, int64_t n);
 
-// Routing entries of `experts` experts with `capacity` slots each, and their number.
+// i32 counts the routing entries, and the slots of `experts` experts with `capacity` slots each.
 void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t capacity);
 
+// Element size, dimensions, extents, and addresses aligned to an element.
 void check_copy(const StridedCopy& copy, const void* from, const void* to);
 
-// A bias, and a place for the input of GELU and of no other activation, unless y is empty.
+// The shape of matmul_bias(). Unless y is empty, there is a bias, and a place for the activation's
+// input if and only if that is GELU.
 void check_epilogue(const MatmulShape& shape, const void* bias, bool gelu, const void* input);
 
 }  // namespace hidup::kernels

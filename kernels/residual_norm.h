@@ -1,5 +1,5 @@
-// What ends half a block of a transformer: dropout of a branch, its sum with the residual, and
-// layer normalization of that, in one pass over memory.
+// The end of half a transformer block, in one pass over memory: dropout of the branch, the sum with
+// the residual, and layer normalization.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 namespace hidup::kernels {
 
 // sum = residual + dropout(branch), y = layer_norm(sum): as dropout(), add_forward() and
-// layer_norm_forward() one after the other, except that what dropout leaves is not rounded. The
-// backward passes are those of the three.
+// layer_norm_forward() one after the other, except that dropout's result is not rounded. The
+// backward pass is the backward passes of the three.
 template <typename Element>
 struct ResidualNorm {
   const Element* branch;    // [rows, n]

@@ -7,7 +7,7 @@
 namespace hidup::kernels {
 namespace {
 
-// n elements of which the first is number `index` of the global tensor.
+// sum = residual + dropout(branch) for n elements from number `index` of the global tensor on.
 template <typename Element>
 void add_dropped(const Element* branch, const Element* residual, uint64_t index,
                  const RandomStream& random, float p, Element* sum, int64_t n) {

@@ -5,8 +5,8 @@
 namespace hidup::kernels {
 namespace {
 
-// sum = residual + dropout(branch) for this thread's elements of a row, of which the first is
-// number `global` of the tensor: four at a time, which share a Philox call. Returns their sum.
+// sum = residual + dropout(branch) for this thread's elements of a row, four at a time, which share
+// a Philox call. The row begins at number `global` of the tensor. Returns the elements' sum.
 template <int kGroup, typename Element>
 __device__ float add_dropped(const Element* branch, const Element* residual, Element* sum,
                              int64_t global, int64_t n, const RandomStream& random,

@@ -35,8 +35,8 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key);
 
-// How many slots of an expert are in use, which are its first ones: counts[b, e] is that of
-// expert first_expert + e, for `experts` experts.
+// counts[b, e]: how many slots of expert first_expert + e are in use, for `experts` experts. The
+// slots in use are the expert's first ones.
 struct ExpertCounts {
   const int32_t* routing;  // i32 [batch, entries]
   int32_t* counts;         // i32 [batch, experts]
@@ -48,7 +48,7 @@ struct ExpertCounts {
 };
 void expert_counts(Stream& stream, const ExpertCounts& args);
 
-// load[0, e]: choices of expert e; load[1, e]: those of them that were dropped.
+// load[0, e]: choices of expert e; load[1, e]: how many of them were dropped.
 // routing: i32 [entries]; load: f32 [2, experts], exact up to 2^24.
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
                  int64_t experts, int64_t capacity);
