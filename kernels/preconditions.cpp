@@ -23,7 +23,7 @@ void check_extents(const char* kernel, std::initializer_list<int64_t> extents) {
   for (const int64_t extent : extents) {
     elements *= static_cast<double>(extent);
   }
-  check(std::ranges::min(extents) >= 0 && elements <= kMaxElements, "{} of a tensor [{}]", kernel,
+  check(std::min(extents) >= 0 && elements <= kMaxElements, "{} of a tensor [{}]", kernel,
         fmt::join(extents, ", "));
 }
 
