@@ -19,10 +19,12 @@ void add(PassTimes& times, const Instruction& instruction, const Interval& ran, 
   times.exposed_s += exposed_s;
 }
 
-// "gradients.3.all_reduce" -> "gradients all_reduce"
+// What belongs to no operation: "gradients all_reduce".
 std::string bucket_name(const Instruction& instruction) {
-  const std::string& name = instruction.name;
-  return fmt::format("{} {}", name.substr(0, name.find('.')), name_of(instruction.opcode));
+  const char* of = instruction.bucket < 0                 ? "gradient_norm"
+                   : instruction.phase == Phase::backward ? "gradients"
+                                                          : "parameters";
+  return fmt::format("{} {}", of, name_of(instruction.opcode));
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ Explanation explain_step(const Graph& graph, const Forecast& step) {
   std::map<std::pair<Phase, int>, size_t> stages;
   for (size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = step.program.instructions[i];
-    const OpId op = operation_of(graph, instruction);
+    const OpId op = instruction.op;
     if (instruction.phase != Phase::update && instruction.microbatch >= 0) {
       const auto [at, added] =
           stages.try_emplace({instruction.phase, instruction.stage}, result.stages.size());
@@ -51,7 +53,7 @@ Explanation explain_step(const Graph& graph, const Forecast& step) {
       }
       add(stage.times, instruction, times[i], exposed[i]);
     }
-    if (op >= 0 && instruction.phase != Phase::update) {
+    if (op >= 0) {
       OperationReport& operation = result.operations[static_cast<size_t>(op)];
       add(instruction.phase == Phase::forward ? operation.forward : operation.backward, instruction,
           times[i], exposed[i]);

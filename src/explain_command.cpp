@@ -228,7 +228,7 @@ int explain(const ExplainOptions& options) {
                                                   : choose_strategy(options.strategy, subject.deck,
                                                                     subject.graph, subject.mesh);
   const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
-  annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
+  annotate(strategy, step.program, step.plan, step.prediction);
 
   const RepeatedWork repeated =
       repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),

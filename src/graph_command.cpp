@@ -88,10 +88,14 @@ Json operation_json(const Graph& graph, OpId id) {
                      {"input_gradients", texts(rule.input_gradients)}});
   }
   const Tensor& output = graph.tensor(op.output);
+  Json attributes = Json::object();
+  for_each_attribute(op.attributes, [&](std::string_view name, double value) {
+    attributes[std::string(name)] = value;
+  });
   return {{"name", output.name},
           {"kind", spec_of(op.kind).name},
           {"inputs", inputs},
-          {"attributes", op.attributes},
+          {"attributes", attributes},
           {"flops", forward_flops(op.kind, shapes, output.shape, op.attributes)},
           {"rules", rules}};
 }

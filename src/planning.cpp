@@ -141,21 +141,8 @@ Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck
   return step;
 }
 
-OpId operation_of(const Graph& graph, const Instruction& instruction) {
-  // Named like the operation, with suffixes for what is done for it.
-  for (std::string_view name = instruction.name; !name.empty();) {
-    const TensorId found = graph.find(name);
-    if (found >= 0 && graph.tensor(found).producer >= 0) {
-      return graph.tensor(found).producer;
-    }
-    const size_t dot = name.rfind('.');
-    name = name.substr(0, dot == std::string_view::npos ? 0 : dot);
-  }
-  return -1;
-}
-
-void annotate(Strategy& strategy, const Graph& graph, const Program& program,
-              const MemoryPlan& plan, const Prediction& predicted) {
+void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
+              const Prediction& predicted) {
   strategy.stages.clear();
   int stage = -1;
   for (const Instruction& instruction : program.instructions) {
@@ -163,10 +150,9 @@ void annotate(Strategy& strategy, const Graph& graph, const Program& program,
         instruction.stage == stage || is_reshard(instruction.opcode)) {
       continue;
     }
-    const OpId op = operation_of(graph, instruction);
-    if (op >= 0) {
+    if (instruction.op >= 0) {
       stage = instruction.stage;
-      strategy.stages.push_back(op);
+      strategy.stages.push_back(instruction.op);
     }
   }
   strategy.predicted = {.iteration_s = predicted.iteration_s,

@@ -71,10 +71,7 @@ Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck
                   const CostModel& costs);
 
 // Notes the stages and the prediction in the strategy.
-void annotate(Strategy& strategy, const Graph& graph, const Program& program,
-              const MemoryPlan& plan, const Prediction& predicted);
-
-// The operation that an instruction belongs to; -1 for those of buckets of parameters or gradients.
-OpId operation_of(const Graph& graph, const Instruction& instruction);
+void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
+              const Prediction& predicted);
 
 }  // namespace hidup

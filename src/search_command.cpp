@@ -43,7 +43,7 @@ int search(const SearchCommandOptions& options) {
                         best.busy.exposed_comm_s, best.memory_bytes};
   if (!options.strategy_out.empty()) {
     const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
-    annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
+    annotate(strategy, step.program, step.plan, step.prediction);
     write_text_file(options.strategy_out, print_strategy(subject.graph, strategy),
                     options.overwrite);
   }

@@ -140,7 +140,7 @@ class Run {
     });
     if (costs && world_.rank() == 0) {
       prediction_ = simulate(program_, CostModel(*costs));
-      annotate(strategy, *graph, program_, executor->plan(), *prediction_);
+      annotate(strategy, program_, executor->plan(), *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),

@@ -17,16 +17,7 @@ double amount(Opcode opcode, const Work& work) {
 
 // What most of its work is.
 Opcode main_part(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::matmul_bias:
-    case Opcode::matmul_bias_relu:
-    case Opcode::matmul_bias_gelu:
-      return Opcode::matmul;
-    case Opcode::residual_norm:
-      return Opcode::layer_norm;
-    default:
-      return opcode;
-  }
+  return spec_of(opcode).fuses.value_or(opcode);
 }
 
 std::vector<double> logarithms(const std::vector<int64_t>& sizes) {

@@ -26,10 +26,9 @@ constexpr size_t kMostSizes = 16;
 constexpr int64_t kMostRanks = int64_t{1} << 31;
 
 std::optional<Opcode> opcode_of(const std::string& name) {
-  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
-    const auto opcode = static_cast<Opcode>(i);
-    if (name_of(opcode) == name) {
-      return opcode;
+  for (const OpcodeSpec& spec : all_opcodes()) {
+    if (spec.name == name) {
+      return spec.opcode;
     }
   }
   return std::nullopt;

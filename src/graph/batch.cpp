@@ -20,16 +20,14 @@ std::string batch_obstacle(const Graph& graph) {
     const OperationSpec& spec = spec_of(op.kind);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       const bool parameter = graph.tensor(op.inputs[i]).role == Tensor::Role::parameter;
-      const bool weight =
-          spec.inputs[i] == "weight" || spec.inputs[i] == "bias" || spec.inputs[i] == "table";
-      if (parameter != weight) {
+      if (parameter != spec.inputs[i].parameter) {
         return fmt::format("{} has {} {} as {}", graph.tensor(op.output).name,
                            parameter ? "the parameter" : "the activation",
-                           graph.tensor(op.inputs[i]).name, spec.inputs[i]);
+                           graph.tensor(op.inputs[i]).name, spec.inputs[i].name);
       }
     }
     const std::vector<std::string>& dims = graph.tensor(op.output).dims;
-    if (op.kind != OpKind::cross_entropy && (dims.empty() || dims[0] != "batch")) {
+    if (op.output != graph.loss() && (dims.empty() || dims[0] != "batch")) {
       return fmt::format("dimension 0 of {} is not the batch", graph.tensor(op.output).name);
     }
   }

@@ -48,16 +48,10 @@ std::vector<std::string> usual_dims(const Shape& shape) {
   return dims;
 }
 
-// What operation `kind` wants as its input i where its floating inputs are `floating`.
-DType wanted_dtype(OpKind kind, size_t i, DType floating) {
-  const std::vector<bool>& integers = spec_of(kind).integer_inputs;
-  const bool gates = kind == OpKind::combine && i == 2;
-  return !integers.empty() && integers[i] ? DType::i32 : gates ? DType::f32 : floating;
-}
-
-DType output_dtype(OpKind kind, DType floating) {
-  const bool precise = kind == OpKind::gate || kind == OpKind::cross_entropy;
-  return spec_of(kind).integer_output ? DType::i32 : precise ? DType::f32 : floating;
+DType dtype_of(InputSpec::Type type, DType floating) {
+  return type == InputSpec::Type::i32   ? DType::i32
+         : type == InputSpec::Type::f32 ? DType::f32
+                                        : floating;
 }
 
 // Of an experts' buffer; -1 where it is none, which the shape rule reports.
@@ -90,65 +84,68 @@ TensorId Graph::add_parameter(const std::string& name, const Shape& shape, Init 
 
 // Attributes with their defaults, and what an operation shares with the one that made its
 // routing: two capacities would write beyond a buffer.
-Attributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
-                           const Attributes& given) const {
+OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
+                             const OpAttributes& given) const {
   const OperationSpec& spec = spec_of(kind);
-  Attributes attributes = spec.attributes;
+  OpAttributes attributes = std::holds_alternative<NoAttributes>(given) ? spec.attributes : given;
+  check(attributes.index() == spec.attributes.index(), "{} has other attributes", spec.name);
   for (size_t i = 0; i < inputs.size() && i < spec.inputs.size(); ++i) {
-    const OpId producer = tensor(inputs[i]).producer;
-    if (spec.inputs[i] == "counts" && (producer < 0 || op(producer).kind != OpKind::expert_counts ||
-                                       static_cast<int64_t>(op(producer).attributes.at(
-                                           "capacity")) != capacity_of(tensor(inputs[0])))) {
-      fail(ExitCode::usage, "{} does not count the slots of {}", tensor(inputs[i]).name,
-           tensor(inputs[0]).name);
+    if (spec.inputs[i].name == "counts") {
+      check_counts(inputs[i], inputs[0]);
     }
-    if (spec.inputs[i] != "routing") {
+    if (spec.inputs[i].name != "routing") {
       continue;
     }
+    const OpId producer = tensor(inputs[i]).producer;
     if (producer < 0 || op(producer).kind != OpKind::route) {
       fail(ExitCode::usage, "{} is not a routing, the output of a route operation",
            tensor(inputs[i]).name);
     }
-    attributes["capacity"] = op(producer).attributes.at("capacity");
-    if (spec.attributes.contains("experts")) {
-      attributes["experts"] = static_cast<double>(tensor(op(producer).inputs[0]).shape.back());
-    }
-  }
-  for (const auto& [key, value] : given) {
-    check(spec.attributes.contains(key), "{} has no attribute {}", spec.name, key);
-    if (kind != OpKind::route && (key == "capacity" || key == "experts") &&
-        attributes[key] != value) {
-      fail(ExitCode::usage, "{} is {}, but {} in the routing", key, value, attributes[key]);
-    }
-    attributes[key] = value;
+    auto& experts = std::get<ExpertAttributes>(attributes);
+    const auto take = [](std::string_view name, int64_t& own, int64_t routed) {
+      if (own != 0 && own != routed) {
+        fail(ExitCode::usage, "{} is {}, but {} in the routing", name, own, routed);
+      }
+      own = routed;
+    };
+    take("capacity", experts.capacity, op(producer).as<RouteAttributes>().capacity);
+    take("experts", experts.experts, tensor(op(producer).inputs[0]).shape.back());
   }
   return attributes;
 }
 
+void Graph::check_counts(TensorId counts, TensorId buffer) const {
+  const OpId producer = tensor(counts).producer;
+  if (producer < 0 || op(producer).kind != OpKind::expert_counts ||
+      op(producer).as<ExpertAttributes>().capacity != capacity_of(tensor(buffer))) {
+    fail(ExitCode::usage, "{} does not count the slots of {}", tensor(counts).name,
+         tensor(buffer).name);
+  }
+}
+
 TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
-                       const Attributes& attributes) {
+                       const OpAttributes& attributes) {
   const OperationSpec& spec = spec_of(kind);
   Op op{.kind = kind, .inputs = inputs};
   std::vector<Shape> shapes;
-  std::vector<std::vector<std::string>> dims;
   DType floating = DType::i32;
   for (const TensorId input : inputs) {
     floating = is_floating(floating) ? floating : tensor(input).dtype;
     shapes.push_back(tensor(input).shape);
-    dims.push_back(tensor(input).dims);
   }
   Tensor output{.name = name,
-                .dtype = output_dtype(kind, floating),
+                .dtype = dtype_of(spec.output, floating),
                 .producer = static_cast<OpId>(ops_.size())};
   try {
     op.attributes = complete(kind, inputs, attributes);
     output.shape = infer_shape(kind, shapes, op.attributes);
-    output.dims = infer_dims(kind, dims, output.shape, op.attributes);
+    output.dims = infer_dims(kind, tensor(inputs[0]).dims, output.shape, op.attributes);
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const DType wanted = wanted_dtype(kind, i, is_floating(floating) ? floating : DType::f32);
+      const DType wanted =
+          dtype_of(spec.inputs[i].type, is_floating(floating) ? floating : DType::f32);
       if (tensor(inputs[i]).dtype != wanted) {
-        fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i], name_of(wanted),
-             tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
+        fail(ExitCode::usage, "expected {} of {}, found {} of {}", spec.inputs[i].name,
+             name_of(wanted), tensor(inputs[i]).name, name_of(tensor(inputs[i]).dtype));
       }
     }
   } catch (const Error& error) {

@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
+#include "graph/attributes.h"
 
 namespace hidup {
 
@@ -20,6 +21,7 @@ enum class OpKind {
   bias,
   relu,
   gelu,
+  silu,
   dropout,
   add,
   layer_norm,
@@ -57,14 +59,17 @@ struct Tensor {
   bool decay = false;  // parameters only: weight decay applies
 };
 
-// Attributes by name; the operation's spec says which there are and their defaults.
-using Attributes = std::map<std::string, double, std::less<>>;
-
 struct Op {
   OpKind kind = OpKind::add;
   std::vector<TensorId> inputs;
   TensorId output = -1;  // an operation is called like its output
-  Attributes attributes;
+  OpAttributes attributes;
+
+  // `Kind`: those that the operation's record has.
+  template <typename Kind>
+  const Kind& as() const {
+    return std::get<Kind>(attributes);
+  }
 };
 
 class Graph {
@@ -75,11 +80,11 @@ class Graph {
   TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay,
                          DType dtype = DType::f32);
   // Infers the output's type: floating inputs have one type, which the output gets, but for gates
-  // and the loss, which are f32. An operation on a routing takes the attributes that it shares with
-  // the routing's operation from there. Throws Error(usage) naming the operation, the shapes and
-  // what was expected where they do not fit.
+  // and the loss, which are f32. Without attributes it gets its record's defaults; those of the
+  // routing that it reads it takes from there. Throws Error(usage) naming the operation, the shapes
+  // and what was expected where they do not fit.
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
-                  const Attributes& attributes = {});
+                  const OpAttributes& attributes = {});
 
   const std::string& name() const { return name_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
@@ -94,8 +99,9 @@ class Graph {
 
  private:
   TensorId add_tensor(Tensor tensor);
-  Attributes complete(OpKind kind, const std::vector<TensorId>& inputs,
-                      const Attributes& given) const;
+  OpAttributes complete(OpKind kind, const std::vector<TensorId>& inputs,
+                        const OpAttributes& given) const;
+  void check_counts(TensorId counts, TensorId buffer) const;
 
   std::string name_;
   std::vector<Tensor> tensors_;

@@ -1,5 +1,4 @@
-// What every kind of operation is: arity, attributes, shape rule, flops, bytes,
-// and what its backward pass needs.
+// The record of every kind of operation: inputs, attributes, shape rule, flops.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +11,39 @@
 
 namespace hidup {
 
+using DimNames = std::vector<std::string>;
+
+struct InputSpec {
+  // `element`: the floating type of the operation's inputs.
+  enum class Type { element, f32, i32 };
+  std::string_view name;  // its role
+  Type type = Type::element;
+  bool parameter = false;  // a weight, not cut with the batch
+};
+
 struct OperationSpec {
   OpKind kind;
   std::string_view name;
-  std::vector<std::string_view> inputs;   // their roles, for messages
-  std::vector<bool> integer_inputs = {};  // i32 instead of f32; empty: none
-  bool integer_output = false;            // and then without a gradient
-  Attributes attributes;                  // with defaults
-  // The backward pass reads the forward input i, or the forward output.
-  std::vector<bool> backward_needs_input;
-  bool backward_needs_output = false;
-  // The forward pass may write its output over its last activation input.
-  bool in_place = false;
-  // f32 values per row of the output that the forward pass keeps for the backward
-  // pass beside the output (mean and reciprocal deviation, log-sum-exp).
+  std::vector<InputSpec> inputs;
+  InputSpec::Type output = InputSpec::Type::element;  // i32: it has no gradient
+  OpAttributes attributes;                            // with defaults
+  // The output's shape. Throws Error(usage) where the inputs do not fit.
+  Shape (*shape)(std::span<const Shape> inputs, const OpAttributes& attributes);
+  // Names of the output's dimensions; null: those of the first input.
+  DimNames (*dims)(const DimNames& first, const Shape& output,
+                   const OpAttributes& attributes) = nullptr;
+  // Of the forward pass, a multiply-add as two.
+  double (*flops)(std::span<const Shape> inputs, const Shape& output,
+                  const OpAttributes& attributes);
+  // A product: the flops bound its time, and model_flops() counts it.
+  bool product = false;
+  // f32 values that the forward pass keeps for the backward pass beside the output, and their shape
+  // (mean and reciprocal deviation, log-sum-exp): one per row of the first input unless it says
+  // otherwise.
   std::vector<std::string_view> saved;
+  Shape (*saved_shape)(const Shape& first) = nullptr;
+
+  bool integer_output() const { return output == InputSpec::Type::i32; }
 };
 
 const OperationSpec& spec_of(OpKind kind);
@@ -34,20 +51,13 @@ std::span<const OperationSpec> all_operations();
 // Null if no operation has that name.
 const OperationSpec* find_operation(std::string_view name);
 
-// The output's shape. Throws Error(usage) where the inputs do not fit.
-Shape infer_shape(OpKind kind, std::span<const Shape> inputs, const Attributes& attributes);
+// The output's shape. Throws Error(usage) where inputs or attributes do not fit.
+Shape infer_shape(OpKind kind, std::span<const Shape> inputs, const OpAttributes& attributes);
 
-// Names of the output's dimensions, from those of the inputs.
-std::vector<std::string> infer_dims(OpKind kind, std::span<const std::vector<std::string>> inputs,
-                                    const Shape& output, const Attributes& attributes);
+DimNames infer_dims(OpKind kind, const DimNames& first, const Shape& output,
+                    const OpAttributes& attributes);
 
-// Shape of one saved tensor (spec.saved) of an operation with this output.
-Shape saved_shape(OpKind kind, std::span<const Shape> inputs);
-
-// The dimensions of a product's weight: those that are summed over, and the columns.
-struct WeightShape {
-  Shape summed, columns;
-};
-WeightShape weight_shape(const Shape& weight, const Attributes& attributes);
+// Shape of one saved tensor (spec.saved) of an operation whose first input has this shape.
+Shape saved_shape(OpKind kind, const Shape& first);
 
 }  // namespace hidup

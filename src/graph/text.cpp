@@ -1,6 +1,7 @@
 #include "graph/text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -36,9 +37,9 @@ std::string print_init(const Init& init) {
 
 std::string print_attributes(const Op& op) {
   std::string text;
-  for (const auto& [key, value] : op.attributes) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value);
-  }
+  for_each_attribute(op.attributes, [&](std::string_view name, double value) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", name, value);
+  });
   return text.empty() ? "" : fmt::format(" {{{}}}", text);
 }
 
@@ -231,10 +232,33 @@ const OperationSpec& parse_kind(LineParser& line) {
       names.emplace_back(known.name);
     }
     const std::string hint = nearest(name, names);
-    line.error(at, fmt::format("unknown operation {}{}", name,
-                               hint.empty() ? "" : fmt::format("; did you mean {}?", hint)));
+    line.error(at, fmt::format("unknown operation {}{}; there are {}", name,
+                               hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint),
+                               fmt::join(names, ", ")));
   }
   return *spec;
+}
+
+OpAttributes parse_attributes(LineParser& line, const OperationSpec& spec) {
+  OpAttributes attributes = spec.attributes;
+  if (!line.take('{')) {
+    return attributes;
+  }
+  for (bool first = true; !line.take('}'); first = false) {
+    if (!first) {
+      line.expect(',');
+    }
+    const size_t at = line.at();
+    const std::string_view name = line.word("an attribute");
+    line.expect('=');
+    const double value = line.number();
+    try {
+      set_attribute(attributes, name, value);
+    } catch (const Error& error) {
+      line.error(at, fmt::format("{}: {}", spec.name, error.what()));
+    }
+  }
+  return attributes;
 }
 
 void parse_op(LineParser& line, Graph& graph, const std::string& name) {
@@ -247,21 +271,7 @@ void parse_op(LineParser& line, Graph& graph, const std::string& name) {
     }
     inputs.push_back(parse_operand(line, graph));
   }
-  Attributes attributes;
-  if (line.take('{')) {
-    while (!line.take('}')) {
-      if (!attributes.empty()) {
-        line.expect(',');
-      }
-      const size_t at = line.at();
-      const std::string key(line.word("an attribute"));
-      if (!spec.attributes.contains(key)) {
-        line.error(at, fmt::format("{} has no attribute {}", spec.name, key));
-      }
-      line.expect('=');
-      attributes[key] = line.number();
-    }
-  }
+  const OpAttributes attributes = parse_attributes(line, spec);
   const TensorId output = graph.add_op(spec.kind, name, inputs, attributes);
   if (line.take(':')) {
     const size_t at = line.at();

@@ -26,13 +26,13 @@ TensorId BlockBuilder::linear(const std::string& name, TensorId x, const Shape& 
   const TensorId w = graph_.add_parameter(name + ".weight", weight, init.weight, true);
   const TensorId b = graph_.add_parameter(name + ".bias", bias, init.bias, false);
   const TensorId product =
-      graph_.add_op(OpKind::matmul, name, {x, w}, {{"contract", static_cast<double>(contract)}});
+      graph_.add_op(OpKind::matmul, name, {x, w}, MatmulAttributes{.contract = contract});
   return graph_.add_op(OpKind::bias, name + ".biased", {product, b});
 }
 
 TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   const double p = model_.dropout;
-  return p > 0.0 ? graph_.add_op(OpKind::dropout, name, {x}, {{"p", p}}) : x;
+  return p > 0.0 ? graph_.add_op(OpKind::dropout, name, {x}, DropoutAttributes{.p = p}) : x;
 }
 
 TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x) {
@@ -52,7 +52,8 @@ TensorId BlockBuilder::attention(const std::string& name, TensorId x) {
   const int64_t head = model_.hidden / model_.heads;
   const TensorId qkv =
       linear(name + ".qkv", x, {model_.hidden, 3, model_.heads, head}, 1, style_.qkv);
-  const TensorId mixed = graph_.add_op(OpKind::attention, name, {qkv}, {{"causal", 1.0}});
+  const TensorId mixed =
+      graph_.add_op(OpKind::attention, name, {qkv}, AttentionAttributes{.causal = true});
   return linear(name + ".out", mixed, {model_.heads, head, model_.hidden}, 2, style_.out);
 }
 
@@ -76,11 +77,10 @@ TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
   const TensorId router =
       graph_.add_parameter(name + ".router.weight", {model_.hidden, count}, style_.router, true);
   const TensorId logits = graph_.add_op(OpKind::matmul, name + ".router", {x, router});
-  const TensorId routing =
-      graph_.add_op(OpKind::route, name + ".routing", {logits},
-                    {{"capacity", static_cast<double>(capacity_of(model_, choices))},
-                     {"choices", static_cast<double>(choices)},
-                     {"hash", model_.moe.router == "hash" ? 1.0 : 0.0}});
+  const TensorId routing = graph_.add_op(OpKind::route, name + ".routing", {logits},
+                                         RouteAttributes{.capacity = capacity_of(model_, choices),
+                                                         .choices = choices,
+                                                         .hash = model_.moe.router == "hash"});
   const TensorId gates = graph_.add_op(OpKind::gate, name + ".gates", {logits, routing});
   const TensorId counts = graph_.add_op(OpKind::expert_counts, name + ".counts", {routing});
 

@@ -45,8 +45,9 @@ Graph build_bert(const Deck& deck, int64_t vocab) {
   const auto [tokens, targets] = add_batch(graph, deck);
   const TensorId table =
       graph.add_parameter("embedding.weight", {vocab, model.hidden}, uniform(0.1), true);
-  TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table},
-                            {{"scale", std::sqrt(static_cast<double>(model.hidden))}});
+  TensorId x =
+      graph.add_op(OpKind::embedding, "embedding", {tokens, table},
+                   EmbeddingAttributes{.scale = std::sqrt(static_cast<double>(model.hidden))});
   x = graph.add_op(OpKind::positions, "positions", {x});
   x = builder.dropout("embedding.dropout", x);
   for (int64_t layer = 0; layer < model.layers; ++layer) {
@@ -101,7 +102,8 @@ Graph build_gpt(const Deck& deck, int64_t vocab) {
     x = builder.residual(second, x, builder.second_half(layer, second, y));
   }
   x = builder.layer_norm("norm", x);
-  const TensorId logits = graph.add_op(OpKind::matmul, "head", {x, table}, {{"transposed", 1.0}});
+  const TensorId logits =
+      graph.add_op(OpKind::matmul, "head", {x, table}, MatmulAttributes{.transposed = true});
   graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
   return std::move(graph);
 }

@@ -1,173 +1,268 @@
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "core/check.h"
 #include "graph/operation.h"
-#include "program/dtypes.h"
 #include "program/lowering.h"
 
 namespace hidup {
+namespace {
 
-void Lowering::backward(OpId id) {
-  const Op& op = graph_.op(id);
-  if (spec_of(op.kind).integer_output) {
-    return;
-  }
-  phase_ = Phase::backward;
-  const Operands& in = lane().operands[index(id)];
-  const Operands& saved = lane().saved[index(id)];
-  const ValueId dy = output_gradient(id);
-  check(dy >= 0 || op.kind == OpKind::cross_entropy, "{} has no use", graph_.op_name(id));
-  switch (op.kind) {
-    case OpKind::embedding:
-      emit_gradient(id, 1, Opcode::embedding_backward, {in[0], dy});
-      break;
-    case OpKind::matmul:
-      // The input's first: it may have to be sent while the weight's is computed.
-      matmul_input_gradient(id, Opcode::matmul_backward_input, {dy, in[1]});
-      emit_gradient(id, 1, Opcode::matmul_backward_weight, {in[0], dy});
-      break;
-    case OpKind::bias:
-      emit_gradient(id, 1, Opcode::bias_backward, {dy});
-      contribute(id, 0, dy);
-      break;
-    case OpKind::relu:
-      elementwise_gradient(id, Opcode::relu_backward, {copies(op.output)[0], dy}, dy);
-      break;
-    case OpKind::gelu:
-      elementwise_gradient(id, Opcode::gelu_backward, {in[0], dy}, dy);
-      break;
-    case OpKind::dropout:
-      elementwise_gradient(id, Opcode::dropout, {dy}, dy);
-      break;
-    case OpKind::positions:
-      contribute(id, 0, dy);
-      break;
-    case OpKind::add:
-      contribute(id, 0, dy);
-      contribute(id, 1, dy);
-      break;
-    case OpKind::layer_norm:
-      layer_norm_gradient(id, dy);
-      break;
-    case OpKind::attention:
-      emit_gradient(id, 0, Opcode::attention_backward, {in[0], copies(op.output)[0], saved[0], dy});
-      break;
-    case OpKind::cross_entropy:
-      cross_entropy_gradient(id);
-      break;
-    case OpKind::gate:
-      emit_gradient(id, 0, Opcode::gate_backward, {in[0], in[1], dy});
-      break;
-    case OpKind::dispatch:
-      emit_gradient(id, 0, Opcode::dispatch_backward, {in[1], dy});
-      break;
-    case OpKind::expert_matmul:
-      emit_gradient(id, 0, Opcode::expert_matmul_backward_input, {dy, in[1], in[2]});
-      emit_gradient(id, 1, Opcode::expert_matmul_backward_weight, {in[0], dy, in[2]});
-      break;
-    case OpKind::expert_bias:
-      emit_gradient(id, 1, Opcode::expert_bias_backward, {dy, in[2]});
-      contribute(id, 0, dy);
-      break;
-    case OpKind::combine:
-      combine_gradient(id, dy);
-      break;
-    case OpKind::route:
-    case OpKind::expert_counts:
-      break;
-  }
-}
+// Follows the steps that the operations' records declare (OpcodeSpec::backward), last operation
+// first.
+class BackwardPass {
+ public:
+  BackwardPass(const LoweringInput& input, const std::vector<ForwardValues>& forward,
+               ParameterGradients& gradients, ProgramBuilder& builder)
+      : input_(input),
+        graph_(input.graph),
+        forward_(forward),
+        gradients_(gradients),
+        builder_(builder) {}
 
-Instruction& Lowering::emit_gradient(OpId op, size_t input, Opcode opcode, Operands inputs) {
-  const TensorId id = graph_.op(op).inputs[input];
-  const bool f32 = operand_dtypes(opcode).ends_with('f');
-  const bool direct =
-      role(id) == Tensor::Role::parameter && (f32 || graph_.tensor(id).dtype == DType::f32);
-  const Target target =
-      direct ? target_of(op, input) : Target{activation_gradient(op, input, f32), false};
-  Instruction& instruction = emit(opcode, gradient_name(id), std::move(inputs), {target.value});
-  const size_t at = lane().instructions.size() - 1;
-  instruction.accumulate = target.accumulate;
-  instruction.attributes = graph_.op(op).attributes;
-  if (!direct) {
-    contribute(op, input, target.value);
+  void run() {
+    for (int m = 0; m < input_.strategy.microbatches; ++m) {
+      sums_.assign(graph_.tensors().size(), {});
+      int64_t unsent = 0;
+      for (OpId op = input_.op_count() - 1; op >= 0; --op) {
+        const Scope scope{.phase = Phase::backward, .microbatch = m, .op = op};
+        operation(scope);
+        if (input_.is_last(m)) {
+          gradients_.complete(scope, op);
+        }
+        // A bucket ends the stage: it need not wait for the other microbatches' whole pass.
+        unsent += gradients_.bytes_to_send(op);
+        if (unsent >= input_.options.bucket_bytes) {
+          builder_.cut(m);
+          unsent = 0;
+        }
+      }
+    }
   }
-  return lane().instructions[at];
-}
 
-void Lowering::matmul_input_gradient(OpId id, Opcode opcode, Operands inputs) {
-  const Op& op = graph_.op(id);
-  const Layout layout = gradient_layout(ways(id), 0);
-  std::vector<Sum>& sums = lane().gradient[index(op.inputs[0])];
-  const auto sum = std::ranges::find(sums, layout, &Sum::layout);
-  if (sum != sums.end()) {
-    // The product can be added to what is there already, unless that is shared.
-    if (holders_.at(sum->value) == 1) {
-      Instruction& instruction =
-          emit(opcode, gradient_name(op.inputs[0]), std::move(inputs), {sum->value});
-      instruction.accumulate = true;
-      instruction.attributes = op.attributes;
+ private:
+  TensorId input_tensor(const Scope& scope) const {
+    return graph_.op(scope.op).inputs[static_cast<size_t>(scope.input)];
+  }
+  Layout layout_of_gradient(const Scope& scope) const {
+    return gradient_layout(input_.rules(scope.op), static_cast<size_t>(scope.input));
+  }
+  std::string gradient_name(TensorId id) const { return gradients_.name(id); }
+  std::vector<GradientSum>& sums(TensorId id) { return sums_[static_cast<size_t>(id)]; }
+
+  void operation(const Scope& scope) {
+    const Op& op = graph_.op(scope.op);
+    const std::vector<BackwardStep>& steps = forward_of(op.kind).backward;
+    if (spec_of(op.kind).integer_output()) {
       return;
     }
-  }
-  emit_gradient(id, 0, opcode, std::move(inputs));
-}
-
-void Lowering::elementwise_gradient(OpId id, Opcode opcode, Operands inputs, ValueId dy) {
-  const ValueId dx = unshared(dy) ? dy : activation_gradient(id, 0);
-  Instruction& instruction =
-      emit(opcode, gradient_name(graph_.op(id).inputs[0]), std::move(inputs), {dx});
-  instruction.attributes = graph_.op(id).attributes;
-  if (opcode == Opcode::dropout) {
-    instruction.purpose = dropout_purpose(id);
-  }
-  contribute(id, 0, dx);
-}
-
-void Lowering::layer_norm_gradient(OpId id, ValueId dy) {
-  const std::vector<TensorId>& tensors = graph_.op(id).inputs;
-  const Operands& in = lane().operands[index(id)];
-  const Operands& saved = lane().saved[index(id)];
-  // One instruction writes both parameters' gradients, or adds to both.
-  const bool direct = consumers_[index(tensors[1])] == 1 && consumers_[index(tensors[2])] == 1;
-  const ValueId dx = activation_gradient(id, 0);
-  const Target dweight =
-      direct ? target_of(id, 1) : Target{activation_gradient(id, 1, true), false};
-  const Target dbias = direct ? target_of(id, 2) : Target{activation_gradient(id, 2, true), false};
-  emit(Opcode::layer_norm_backward, gradient_name(tensors[0]),
-       {in[0], in[1], saved[0], saved[1], dy}, {dx, dweight.value, dbias.value})
-      .accumulate = dweight.accumulate;
-  for (const auto& [input, target] : {std::pair{size_t{1}, dweight}, {size_t{2}, dbias}}) {
-    if (!direct) {
-      contribute(id, input, target.value);
+    const ValueId dy = output_gradient(scope);
+    check(dy >= 0 || op.output == graph_.loss(), "{} has no use", graph_.op_name(scope.op));
+    for (const BackwardStep& step : steps) {
+      if (step.opcode) {
+        instruction(scope, step, dy);
+      } else {
+        contribute(scope.for_input(step.gradients_of[0]), dy);
+      }
     }
   }
-  contribute(id, 0, dx);
-}
 
-void Lowering::combine_gradient(OpId id, ValueId dy) {
-  const Operands& in = lane().operands[index(id)];
-  const ValueId dbuffer = activation_gradient(id, 0);
-  const ValueId dweights = activation_gradient(id, 2);
-  emit(Opcode::combine_backward, gradient_name(graph_.op(id).inputs[0]), {in[0], in[1], in[2], dy},
-       {dbuffer, dweights})
-      .attributes = graph_.op(id).attributes;
-  contribute(id, 0, dbuffer);
-  contribute(id, 2, dweights);
-}
+  // The gradient of the operation's output, in the layout that its rule wants; each contribution
+  // has been added by now. -1: there is none.
+  ValueId output_gradient(const Scope& scope) {
+    const TensorId id = graph_.op(scope.op).output;
+    const Layout wanted = gradient_of(output_layout(input_.rules(scope.op)));
+    const std::vector<GradientSum> found = std::exchange(sums(id), {});
+    for (const GradientSum& sum : found) {
+      --holders_[sum.value];
+    }
+    ValueId total = -1;
+    for (const GradientSum& sum : found) {
+      const ValueId part =
+          builder_.reshard(scope, sum.value, wanted, gradient_name(id), unshared(sum.value));
+      total = total < 0 ? part : add(scope, total, part, gradient_name(id));
+    }
+    return total;
+  }
 
-void Lowering::cross_entropy_gradient(OpId id) {
-  const TensorId logits = graph_.op(id).inputs[0];
-  const Operands& in = lane().operands[index(id)];
-  // At the logits' last use, their gradient takes their place.
-  const bool overwrite = role(logits) == Tensor::Role::activation &&
-                         consumers_[index(logits)] == 1 && !needed_by_producer(logits);
-  const ValueId dlogits = overwrite ? in[0] : activation_gradient(id, 0);
-  emit(Opcode::cross_entropy_backward, gradient_name(logits),
-       {in[0], in[1], lane().saved[index(id)][0]}, {dlogits})
-      .attributes["scale"] = loss_scale(graph_.op(id));
-  contribute(id, 0, dlogits);
+  // Whether no tensor whose gradient is still to be used shares this value.
+  bool unshared(ValueId value) const {
+    const auto found = holders_.find(value);
+    return found == holders_.end() || found->second == 0;
+  }
+
+  // Out of place where another tensor's gradient still is this very value.
+  ValueId add(const Scope& scope, ValueId a, ValueId b, const std::string& name) {
+    ValueId result = unshared(b) ? b : a;
+    if (!unshared(result)) {
+      Value value = builder_.value(b);
+      value.name = name;
+      result = builder_.add(std::move(value));
+    }
+    builder_.emit(scope, Opcode::add, name + ".add", {a, b}, {result});
+    return result;
+  }
+
+  ValueIds operands(const Scope& scope, const BackwardStep& step, ValueId dy) const {
+    using From = BackwardOperand::From;
+    const ForwardValues& forward = forward_[static_cast<size_t>(scope.microbatch)];
+    const auto op = static_cast<size_t>(scope.op);
+    const auto output = static_cast<size_t>(graph_.op(scope.op).output);
+    ValueIds values;
+    for (const auto& [from, index] : step.operands) {
+      values.push_back(from == From::input    ? forward.operands[op][index]
+                       : from == From::saved  ? forward.saved[op][index]
+                       : from == From::output ? forward.copies[output][0]
+                                              : dy);
+    }
+    return values;
+  }
+
+  // Where an instruction leaves a gradient: in the parameter's sum, added to what an activation's
+  // has already, over an operand, or in a value of its own, which is then contributed.
+  struct Written {
+    ValueId value;
+    bool accumulate = false;
+    bool contributed = false;
+  };
+
+  void instruction(const Scope& scope, const BackwardStep& step, ValueId dy) {
+    const Op& op = graph_.op(scope.op);
+    const OpcodeSpec& spec = spec_of(*step.opcode);
+    const ValueIds inputs = operands(scope, step, dy);
+    std::vector<Written> written;
+    ValueIds outputs;
+    bool accumulate = false;
+    for (size_t k = 0; k < step.gradients_of.size(); ++k) {
+      const Scope of_input = scope.for_input(step.gradients_of[k]);
+      written.push_back(place(of_input, step, spec.signature.outputs.list()[k], inputs));
+      outputs.push_back(written.back().value);
+      accumulate |= written.back().accumulate;
+    }
+    const Scope first = scope.for_input(step.gradients_of[0]);
+    Instruction& emitted =
+        builder_.emit(first, *step.opcode, gradient_name(input_tensor(first)), inputs, outputs);
+    emitted.accumulate = accumulate;
+    emitted.attributes = attributes_of(*step.opcode, op);
+    if (spec.random) {
+      emitted.purpose = input_.random_purpose(scope.op);
+    }
+    if (std::holds_alternative<LossAttributes>(emitted.attributes)) {
+      emitted.attributes = input_.loss_attributes(op);
+    }
+    for (size_t k = 0; k < written.size(); ++k) {
+      if (!written[k].contributed) {
+        contribute(scope.for_input(step.gradients_of[k]), written[k].value);
+      }
+    }
+  }
+
+  Written place(const Scope& scope, const BackwardStep& step, const Operand& output,
+                const ValueIds& inputs) {
+    const TensorId id = input_tensor(scope);
+    const bool f32 = output.type == 'f';
+    // An instruction adds to all its sums or to none, so to several only if it is their only one.
+    const bool alone = std::ranges::all_of(step.gradients_of, [&](size_t i) {
+      const TensorId other = graph_.op(scope.op).inputs[i];
+      return step.gradients_of.size() == 1 || !input_.is_parameter(other) ||
+             input_.consumers_of(other) == 1;
+    });
+    const bool fits = f32 || graph_.tensor(id).dtype == DType::f32;
+    if (input_.is_parameter(id) && alone && fits &&
+        (output.sum || !gradients_.has_summand(scope.op, step_input(scope)))) {
+      const auto [value, accumulate] = gradients_.target(scope.op, step_input(scope));
+      return {value, accumulate, true};
+    }
+    if (const ValueId over = overwritten(scope, step, output, inputs); over >= 0) {
+      return {over};
+    }
+    const auto sum = std::ranges::find(sums(id), layout_of_gradient(scope), &GradientSum::layout);
+    const bool can_add = output.sum && !f32 && sum != sums(id).end() &&
+                         holders_.at(sum->value) == 1 &&
+                         std::ranges::find(inputs, sum->value) == inputs.end();
+    if (can_add) {
+      return {sum->value, true, true};
+    }
+    Value value =
+        input_.value_of(id, gradient_name(id), layout_of_gradient(scope), scope.microbatch);
+    value.dtype = f32 ? DType::f32 : value.dtype;
+    return {builder_.add(std::move(value))};
+  }
+
+  static size_t step_input(const Scope& scope) { return static_cast<size_t>(scope.input); }
+
+  // The operand over which the output is written, at that operand's last use; -1: none.
+  ValueId overwritten(const Scope& scope, const BackwardStep& step, const Operand& output,
+                      const ValueIds& inputs) const {
+    using From = BackwardOperand::From;
+    if (output.over.empty()) {
+      return -1;
+    }
+    const OperandList& taken = spec_of(*step.opcode).signature.inputs;
+    const auto at = static_cast<size_t>(taken.find(output.over[0]));
+    if (step.operands[at].from == From::output_gradient) {
+      return unshared(inputs[at]) ? inputs[at] : -1;
+    }
+    const TensorId id = graph_.op(scope.op).inputs[step.operands[at].index];
+    const bool last = input_.role(id) == Tensor::Role::activation && input_.consumers_of(id) == 1 &&
+                      !input_.needed_by_producer(id);
+    return last ? inputs[at] : -1;
+  }
+
+  // Adds a finished contribution to the gradient of the input.
+  void contribute(const Scope& scope, ValueId value) {
+    const TensorId id = input_tensor(scope);
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.role == Tensor::Role::input || !is_floating(tensor.dtype)) {
+      return;
+    }
+    const std::string name = gradient_name(id);
+    if (input_.is_parameter(id)) {
+      contribute_to_parameter(scope, value, name);
+      return;
+    }
+    value = builder_.convert(scope, value, tensor.dtype, name);
+    const Layout layout = layout_of_gradient(scope);
+    const auto sum = std::ranges::find(sums(id), layout, &GradientSum::layout);
+    if (sum == sums(id).end()) {
+      sums(id).push_back({layout, value});
+    } else {
+      --holders_[sum->value];
+      sum->value = value = add(scope, sum->value, value, name);
+    }
+    ++holders_[value];
+  }
+
+  // Gradients of parameters are summed in f32.
+  void contribute_to_parameter(const Scope& scope, ValueId value, const std::string& name) {
+    const auto [sum, accumulate] = gradients_.target(scope.op, step_input(scope));
+    if (!accumulate && builder_.value(value).dtype != DType::f32) {
+      builder_.convert(scope, value, DType::f32, name, sum);
+      return;
+    }
+    value = builder_.convert(scope, value, DType::f32, name);
+    if (accumulate) {
+      builder_.emit(scope, Opcode::add, name + ".add", {sum, value}, {sum});
+    } else {
+      builder_.emit(scope, Opcode::slice, name, {value}, {sum});
+    }
+  }
+
+  const LoweringInput& input_;
+  const Graph& graph_;
+  const std::vector<ForwardValues>& forward_;
+  ParameterGradients& gradients_;
+  ProgramBuilder& builder_;
+  std::vector<std::vector<GradientSum>> sums_;  // per activation, of the microbatch
+  std::map<ValueId, int> holders_;              // how many sums are this value
+};
+
+}  // namespace
+
+void write_backward(const LoweringInput& input, const std::vector<ForwardValues>& forward,
+                    ParameterGradients& gradients, ProgramBuilder& builder) {
+  BackwardPass(input, forward, gradients, builder).run();
 }
 
 }  // namespace hidup

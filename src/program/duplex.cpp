@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "program/lowering.h"
+#include "program/builder.h"
 
 namespace hidup {
 namespace {
@@ -31,31 +31,30 @@ std::vector<size_t> stages_of(const std::vector<Instruction>& list,
 
 }  // namespace
 
-void Lowering::weave() {
+void ProgramBuilder::weave() {
   std::vector<std::vector<size_t>> begins;
-  for (const Lane& lane : lanes_) {
-    begins.push_back(stages_of(lane.instructions, lane.cuts));
+  for (const List& list : lists_) {
+    begins.push_back(stages_of(list.instructions, list.cuts));
   }
   const size_t stages = begins[0].size() - 1;
   for (size_t stage = 0; stage < stages; ++stage) {
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      const size_t own = begins[l].size() - 1;
+    for (size_t m = 0; m < lists_.size(); ++m) {
+      const size_t own = begins[m].size() - 1;
       check(own == stages || own == 1, "microbatches with {} and {} stages", own, stages);
       if (stage >= own) {
         continue;
       }
-      for (size_t i = begins[l][stage]; i < begins[l][stage + 1]; ++i) {
-        Instruction& instruction = lanes_[l].instructions[i];
+      for (size_t i = begins[m][stage]; i < begins[m][stage + 1]; ++i) {
+        Instruction& instruction = lists_[m].instructions[i];
         instruction.stage = static_cast<int>(stage);
         program_.instructions.push_back(std::move(instruction));
       }
     }
   }
-  for (Lane& lane : lanes_) {
-    lane.instructions.clear();
-    lane.cuts.clear();
+  for (List& list : lists_) {
+    list.instructions.clear();
+    list.cuts.clear();
   }
-  microbatch_ = 0;
 }
 
 }  // namespace hidup

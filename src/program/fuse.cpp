@@ -85,7 +85,7 @@ class Fusion {
       return false;
     }
     const auto dims = [&](ValueId value) { return program_.value(value).shape.size(); };
-    const auto summed = static_cast<size_t>(product.attributes.at("contract"));
+    const auto summed = static_cast<size_t>(product.as<MatmulAttributes>().contract);
     return dims(product.outputs[0]) - dims(bias.inputs[1]) == dims(product.inputs[0]) - summed;
   }
 

@@ -31,7 +31,9 @@ Instruction fused(const Instruction* parts, size_t length) {
   norm.inputs = {parts[0].inputs[length == 3 ? 0 : 1], add.inputs[0], norm.inputs[1],
                  norm.inputs[2]};
   norm.outputs.insert(norm.outputs.begin() + 1, add.outputs[0]);
-  norm.attributes["p"] = length == 3 ? parts[0].attributes.at("p") : 0.0;
+  norm.attributes =
+      ResidualNormAttributes{.epsilon = norm.as<LayerNormAttributes>().epsilon,
+                             .p = length == 3 ? parts[0].as<DropoutAttributes>().p : 0.0};
   norm.purpose = parts[0].purpose;
   return norm;
 }

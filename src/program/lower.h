@@ -9,9 +9,7 @@ namespace hidup {
 struct LoweringOptions {
   int64_t bucket_bytes = int64_t{4} << 20;  // gradients are sent in pieces of at least this
   double clip_norm = 0.0;                   // of the global gradient norm; 0: no clipping
-  // The optimizer's attributes, as the adam instruction has them: beta1, beta2,
-  // epsilon, weight_decay, decoupled (1 for AdamW).
-  Attributes optimizer;
+  AdamAttributes optimizer;
   bool fuse = true;  // what follows directly becomes one instruction (fuse.h)
 };
 

@@ -1,33 +1,134 @@
-// Which instructions operations and reshards become: for lower(), and for who counts their costs
-// without a program.
+// The record of every opcode: operands, what it computes and moves, and how its backward pass goes.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
 #include <vector>
 
-#include "program/program.h"
+#include "core/shape.h"
+#include "graph/graph.h"
+#include "program/attributes.h"
+#include "program/signature.h"
 #include "sharding/reshard.h"
-#include "sharding/strategy.h"
 
 namespace hidup {
 
-Opcode forward_opcode(OpKind kind);
+// What an instruction does; opcodes.cpp has their operands.
+enum class Opcode {
+  embedding,
+  embedding_backward,
+  positions,
+  matmul,
+  matmul_bias,  // these three: fuse_epilogues()
+  matmul_bias_relu,
+  matmul_bias_gelu,
+  matmul_backward_input,
+  matmul_backward_weight,
+  bias,
+  bias_backward,
+  relu,
+  relu_backward,
+  gelu,
+  gelu_backward,
+  silu,
+  silu_backward,
+  dropout,
+  add,
+  layer_norm,
+  residual_norm,  // fuse_residual_norms()
+  layer_norm_backward,
+  attention,
+  attention_backward,
+  cross_entropy,
+  cross_entropy_stats,  // these two: of a part of the classes (cross_entropy.h)
+  cross_entropy_merge,
+  cross_entropy_backward,
+  route,
+  expert_load,
+  gate,
+  gate_backward,
+  expert_counts,
+  dispatch,
+  dispatch_backward,
+  expert_matmul,
+  expert_matmul_backward_input,
+  expert_matmul_backward_weight,
+  expert_bias,
+  expert_bias_backward,
+  combine,
+  combine_backward,
+  // From one layout to another (sharding/reshard.h), along Instruction::axis: values -> values,
+  // then the buffers that the messages need.
+  slice,
+  place,
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  convert,  // to another floating type, rounded
+  squared_norm,
+  clip_scale,
+  adam,
+};
+
+// What an instruction of the backward pass takes from the forward pass.
+struct BackwardOperand {
+  enum class From { input, output, saved, output_gradient };
+  From from = From::input;
+  size_t index = 0;  // of inputs and of saved values
+};
+
+// A step of the backward pass of an operation: an instruction, and the inputs whose gradients it
+// writes, in the order of its outputs. Without an opcode the output's gradient is the input's.
+struct BackwardStep {
+  std::optional<Opcode> opcode;
+  std::vector<BackwardOperand> operands;
+  std::vector<size_t> gradients_of;
+};
+
+struct OpcodeSpec {
+  using Shapes = std::span<const Shape>;
+
+  Opcode opcode;
+  std::string_view name;
+  Signature signature;
+  InstructionAttributes attributes;  // with defaults
+  // Of a rank's parts, a multiply-add as two.
+  double (*flops)(const InstructionAttributes& attributes, Shapes in, Shapes out);
+  // What else its speed depends on; see Work::sizes.
+  std::vector<int64_t> (*sizes)(const InstructionAttributes& attributes, Shapes in, Shapes out);
+  bool product = false;                // its time grows with its flops rather than with its bytes
+  bool one_piece = false;              // several inputs lie in memory one behind the other
+  bool random = false;                 // draws random numbers (Instruction::purpose)
+  std::optional<Opcode> fuses;         // the product or norm of which it is one with what follows
+  std::optional<OpKind> operation;     // the one of which it is the forward pass
+  std::vector<BackwardStep> backward;  // of that operation, in this order
+  std::optional<ReshardKind> reshard;
+};
+
+const OpcodeSpec& spec_of(Opcode opcode);
+std::span<const OpcodeSpec> all_opcodes();
+
+std::string_view name_of(Opcode opcode);
+// Empty for instructions that do not communicate.
+std::string_view collective_of(Opcode opcode);
+// Whether it changes layouts: the communicating ones, slice and place.
+bool is_reshard(Opcode opcode);
+bool is_product(Opcode opcode);
 Opcode opcode_of(ReshardKind kind);
 
-// Whether messages go through buffers, because they do not lie in the values as they are sent.
-struct Packing {
-  bool sent = false;
-  bool received = false;
-};
-// Of a reshard of `several` values together or of one, of that shape, along one axis.
-Packing packing_of(Opcode opcode, bool several, const Shape& shape, const Placement& from,
-                   const Placement& to);
-
-// Where the classes of a cross-entropy are cut, ranks exchange two numbers per target. The layouts
-// of these, f32 [parts, batch, sequence, 2]: as a rank makes them, and as it needs them.
-struct ClassStats {
-  int64_t parts = 1;  // 1: the classes are not cut
-  Layout made, needed;
-};
-ClassStats class_stats(const Graph& graph, OpId op, const OpStrategy& ways, const Mesh& mesh);
+// The record of an operation's forward pass, which has its backward pass.
+const OpcodeSpec& forward_of(OpKind kind);
+// The attributes of an instruction with that opcode which belongs to the operation: the
+// operation's where it takes those, otherwise its defaults.
+InstructionAttributes attributes_of(Opcode opcode, const Op& op);
+// Whether the backward pass of an operation reads its input i, or its output.
+bool backward_needs_input(OpKind kind, size_t input);
+bool backward_needs_output(OpKind kind);
+// The input over which the forward pass may write its output; -1: none.
+int overwritten_input(OpKind kind);
 
 }  // namespace hidup

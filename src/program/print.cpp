@@ -24,9 +24,9 @@ std::string print_values(const Program& program, const std::vector<ValueId>& val
 
 std::string print_attributes(const Instruction& instruction) {
   std::vector<std::string> items;
-  for (const auto& [key, value] : instruction.attributes) {
-    items.push_back(fmt::format("{}={}", key, value));
-  }
+  for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {
+    items.push_back(fmt::format("{}={}", name, value));
+  });
   if (instruction.axis >= 0) {
     items.push_back(fmt::format("axis={}", instruction.axis));
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "program/opcodes.h"
 #include "sharding/placement.h"
 
 namespace hidup {
@@ -20,69 +21,8 @@ inline constexpr int kStreams = 2;
 
 enum class Phase { forward, backward, update };
 
-// What an instruction does. Operands in this order:
-enum class Opcode {
-  embedding,                      // tokens, table -> y
-  embedding_backward,             // tokens, dy -> dtable
-  positions,                      // x -> y
-  matmul,                         // x, weight -> y
-  matmul_bias,                    // x, weight, bias -> y; these three: fuse_epilogues()
-  matmul_bias_relu,               // x, weight, bias -> y
-  matmul_bias_gelu,               // x, weight, bias -> y, gelu's input
-  matmul_backward_input,          // dy, weight -> dx
-  matmul_backward_weight,         // x, dy -> dweight
-  bias,                           // x, bias -> y
-  bias_backward,                  // dy -> dbias
-  relu,                           // x -> y
-  relu_backward,                  // y, dy -> dx
-  gelu,                           // x -> y
-  gelu_backward,                  // x, dy -> dx
-  dropout,                        // x -> y, and dy -> dx with the same mask
-  add,                            // a, b -> y
-  layer_norm,                     // x, weight, bias -> y, mean, rstd
-  residual_norm,                  // branch, residual, weight, bias -> y, their sum, mean, rstd
-  layer_norm_backward,            // x, weight, mean, rstd, dy -> dx, dweight, dbias
-  attention,                      // qkv -> y, lse
-  attention_backward,             // qkv, y, lse, dy -> dqkv
-  cross_entropy,                  // logits, targets -> loss, lse
-  cross_entropy_stats,            // logits, targets -> stats, of a part of the classes
-  cross_entropy_merge,            // stats of all parts -> loss, lse
-  cross_entropy_backward,         // logits, targets, lse -> dlogits
-  route,                          // logits -> routing
-  expert_load,                    // routing -> load
-  gate,                           // logits, routing -> weights
-  gate_backward,                  // logits, routing, dweights -> dlogits
-  expert_counts,                  // routing -> counts
-  dispatch,                       // x, routing -> buffer
-  dispatch_backward,              // routing, dbuffer -> dx
-  expert_matmul,                  // x, weight, counts -> y
-  expert_matmul_backward_input,   // dy, weight, counts -> dx
-  expert_matmul_backward_weight,  // x, dy, counts -> dweight
-  expert_bias,                    // x, bias, counts -> y
-  expert_bias_backward,           // dy, counts -> dbias
-  combine,                        // buffer, routing, weights -> y
-  combine_backward,               // buffer, routing, weights, dy -> dbuffer, dweights
-  // From one layout to another (sharding/reshard.h), along Instruction::axis:
-  // values -> values, then the buffers that the messages need.
-  slice,
-  place,
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  convert,       // values -> the same of another floating type, rounded
-  squared_norm,  // gradients -> sum of squares
-  clip_scale,    // sum of squares -> norm, scale
-  adam,          // per parameter: parameter (f32), gradient, m, v; then scale -> parameters, m, v
-};
-std::string_view name_of(Opcode opcode);
 std::string_view name_of(StreamKind stream);
 std::string_view name_of(Phase phase);
-// Empty for instructions that do not communicate.
-std::string_view collective_of(Opcode opcode);
-// Whether it changes layouts: the communicating ones, slice and place.
-bool is_reshard(Opcode opcode);
 
 using ValueId = int32_t;
 
@@ -99,9 +39,10 @@ struct Value {
   BatchPart batch = {};
   // A buffer for messages instead: as large as the parts of these values together.
   std::vector<ValueId> holds = {};
-  Init init;               // parameters
-  ValueId master_of = -1;  // optimizer state that is a parameter of 16 bits in f32: of which
-  bool decay = false;      // parameters: weight decay applies
+  Init init;                 // parameters
+  ValueId gradient_of = -1;  // gradients: of which parameter
+  ValueId master_of = -1;    // optimizer state that is a parameter of 16 bits in f32: of which
+  bool decay = false;        // parameters: weight decay applies
 
   // Keeps its memory from step to step.
   bool persistent() const { return role != Role::activation; }
@@ -115,16 +56,25 @@ struct Instruction {
   int microbatch = -1;  // -1: belongs to none
   int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
+  OpId op = -1;         // of the graph; -1: belongs to none
+  int input = -1;       // of that operation: whose layout or whose gradient it makes
+  int bucket = -1;      // of parameters (forward and update) or gradients (backward): its number
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place
   bool accumulate = false;       // adds to its outputs instead of overwriting them; see adds_to()
   std::string purpose;           // dropout: names its stream of random numbers
-  Attributes attributes;
+  InstructionAttributes attributes;  // of the kind that the opcode's record has
   // Instructions of the other stream that must be done before; each is an event
   // that its stream records and this one waits for.
   std::vector<int> waits;
   double flops = 0.0;  // of rank 0
   double bytes = 0.0;  // of rank 0: moved, or communicated
+
+  // `Kind`: those of the opcode's record.
+  template <typename Kind>
+  const Kind& as() const {
+    return std::get<Kind>(attributes);
+  }
 };
 
 // Whether the instruction adds to that output: one that accumulates does so to sums (gradients of
@@ -147,5 +97,8 @@ struct Program {
   Shape local_shape(ValueId id, int64_t rank) const;
   int64_t local_bytes(ValueId id, int64_t rank) const;
 };
+
+// The floating type T of an instruction: that of its operands of 16 bits, f32 where it has none.
+DType element_dtype(const Program& program, const Instruction& instruction);
 
 }  // namespace hidup

@@ -6,110 +6,136 @@
 #include "program/lowering.h"
 
 namespace hidup {
+namespace {
 
-void Lowering::update() {
-  phase_ = Phase::update;
-  common_ = true;
-  const ValueId squared = squared_norm();
-  program_.gradient_norm = add_scalar("gradient_norm", Value::Role::result, replicated());
-  const ValueId scale = add_scalar("gradient_scale", Value::Role::activation, replicated());
-  emit(Opcode::clip_scale, "gradient_norm", {squared}, {program_.gradient_norm, scale})
-      .attributes["max_norm"] = options_.clip_norm;
-  for (const GradientGroup& group : groups_) {
-    for (const std::vector<TensorId>& bucket : group.buckets) {
-      update_bucket(group, bucket, scale);
-    }
-  }
-}
+using Bucket = ParameterGradients::Bucket;
 
-// Over all parameters: of a sharded gradient every rank has a part of the squares, of a
-// replicated one all of them.
-ValueId Lowering::squared_norm() {
-  std::vector<std::pair<Layout, ValueId>> sums;
-  for (const GradientGroup& group : groups_) {
-    Layout layout = group.total;
-    for (Placement& placement : layout) {
-      placement = placement.is_shard() ? Placement::partial() : Placement::replicate();
-    }
-    auto sum = std::ranges::find(sums, layout, &std::pair<Layout, ValueId>::first);
-    const bool accumulate = sum != sums.end();
-    if (!accumulate) {
-      sum = sums.insert(sums.end(), {layout, add_scalar("gradient_norm.squared",
-                                                        Value::Role::activation, layout)});
-    }
-    Operands totals;
-    for (const TensorId member : group.members) {
-      totals.push_back(gradients_.at(member).total);
-    }
-    emit(Opcode::squared_norm, "gradient_norm.squared", totals, {sum->second}).accumulate =
-        accumulate;
-  }
-  ValueId squared = -1;
-  for (const auto& [layout, sum] : sums) {
-    const ValueId whole = reshard(sum, replicated(), "gradient_norm", true);
-    squared = squared < 0 ? whole : add(squared, whole, "gradient_norm");
-  }
-  return squared;
-}
+class UpdatePass {
+ public:
+  UpdatePass(const LoweringInput& input, const Parameters& parameters,
+             const ParameterGradients& gradients, ProgramBuilder& builder)
+      : input_(input), parameters_(parameters), gradients_(gradients), builder_(builder) {}
 
-// In the layout of the optimizer's state; where parameters are stored in another one, on a
-// copy that goes back. Parameters of 16 bits are rounded from their masters, which lie there.
-void Lowering::update_bucket(const GradientGroup& group, const std::vector<TensorId>& bucket,
-                             ValueId scale) {
-  const std::string name = fmt::format("parameters.{}", buckets_++);
-  Operands stored;
-  for (const TensorId parameter : bucket) {
-    stored.push_back(copies(parameter)[0]);
+  void run() {
+    Program& program = builder_.program();
+    const ValueId squared = squared_norm();
+    program.gradient_norm = add_scalar("gradient_norm", Value::Role::result, builder_.replicated());
+    const ValueId scale =
+        add_scalar("gradient_scale", Value::Role::activation, builder_.replicated());
+    builder_
+        .emit(kScope, Opcode::clip_scale, "gradient_norm", {squared},
+              {program.gradient_norm, scale})
+        .attributes = ClipAttributes{input_.options.clip_norm};
+    Scope scope = kScope;
+    scope.bucket = gradients_.bucket_count();  // numbered on
+    for (const ParameterGradients::Group& group : gradients_.groups()) {
+      for (const Bucket& bucket : group.buckets) {
+        update(scope, group, bucket, scale);
+        ++scope.bucket;
+      }
+    }
   }
-  const bool rounds = masters_.contains(bucket[0]);
-  Operands parts;
-  if (rounds) {
+
+ private:
+  static constexpr Scope kScope{.phase = Phase::update, .common = true};
+
+  ValueId add_scalar(const std::string& name, Value::Role role, const Layout& layout) {
+    return builder_.add({.name = name, .role = role, .shape = {}, .layout = layout});
+  }
+
+  // Over all parameters: of a sharded gradient every rank has a part of the squares, of a
+  // replicated one all of them.
+  ValueId squared_norm() {
+    std::vector<std::pair<Layout, ValueId>> sums;
+    for (const ParameterGradients::Group& group : gradients_.groups()) {
+      Layout layout = group.total;
+      for (Placement& placement : layout) {
+        placement = placement.is_shard() ? Placement::partial() : Placement::replicate();
+      }
+      auto sum = std::ranges::find(sums, layout, &std::pair<Layout, ValueId>::first);
+      const bool accumulate = sum != sums.end();
+      if (!accumulate) {
+        sum = sums.insert(sums.end(), {layout, add_scalar("gradient_norm.squared",
+                                                          Value::Role::activation, layout)});
+      }
+      ValueIds totals;
+      for (const TensorId member : group.members) {
+        totals.push_back(gradients_.total(member));
+      }
+      builder_.emit(kScope, Opcode::squared_norm, "gradient_norm.squared", totals, {sum->second})
+          .accumulate = accumulate;
+    }
+    ValueId squared = -1;
+    for (const auto& [layout, sum] : sums) {
+      const ValueId whole =
+          builder_.reshard(kScope, sum, builder_.replicated(), "gradient_norm", true);
+      if (squared >= 0) {
+        builder_.emit(kScope, Opcode::add, "gradient_norm.add", {squared, whole}, {whole});
+      }
+      squared = whole;
+    }
+    return squared;
+  }
+
+  // In the layout of the optimizer's state; where parameters are stored in another one, on a copy
+  // that goes back. Parameters of 16 bits are rounded from their masters, which lie there.
+  void update(const Scope& scope, const ParameterGradients::Group& group, const Bucket& bucket,
+              ValueId scale) {
+    const std::string name = fmt::format("parameters.{}", scope.bucket);
+    ValueIds stored;
+    ValueIds masters;
     for (const TensorId parameter : bucket) {
-      parts.push_back(masters_.at(parameter));
+      stored.push_back(parameters_.stored(parameter));
+      masters.push_back(parameters_.master(parameter));
     }
-  } else {
-    parts = reshard_all(stored, group.total, name, false);
+    const bool rounds = masters[0] >= 0;
+    ValueIds parts = rounds ? masters : builder_.reshard(scope, stored, group.total, name, false);
+    ValueIds inputs;
+    ValueIds outputs;
+    for (size_t p = 0; p < bucket.size(); ++p) {
+      const auto& [m, v] = parameters_.moments(bucket[p]);
+      inputs.insert(inputs.end(), {parts[p], gradients_.total(bucket[p]), m, v});
+      outputs.insert(outputs.end(), {parts[p], m, v});
+    }
+    inputs.push_back(scale);
+    AdamAttributes attributes = input_.options.optimizer;
+    // In f16 the scaled loss may have been too large.
+    attributes.skips = input_.graph.tensor(bucket[0]).dtype == DType::f16;
+    builder_.emit(scope, Opcode::adam, name + ".update", inputs, outputs).attributes = attributes;
+    if (rounds) {
+      parts = round_masters(scope, group, stored, masters, name);
+    }
+    builder_.reshard(scope, parts, group.storage, name, false, stored);
   }
-  Operands inputs;
-  Operands outputs;
-  for (size_t p = 0; p < bucket.size(); ++p) {
-    const Operands& moments = moments_.at(bucket[p]);
-    inputs.insert(inputs.end(), {parts[p], gradients_.at(bucket[p]).total, moments[0], moments[1]});
-    outputs.insert(outputs.end(), {parts[p], moments[0], moments[1]});
-  }
-  inputs.push_back(scale);
-  Attributes attributes = options_.optimizer;
-  if (graph_.tensor(bucket[0]).dtype == DType::f16) {
-    attributes["skips"] = 1.0;  // the scaled loss may have been too large
-  }
-  emit(Opcode::adam, name + ".update", inputs, outputs).attributes = std::move(attributes);
-  if (rounds) {
-    parts = round_masters(group, bucket, name);
-  }
-  reshard_all(parts, group.storage, name, false, stored);
-}
 
-// Where the optimizer's state has the layout of the storage, that is all.
-Lowering::Operands Lowering::round_masters(const GradientGroup& group,
-                                           const std::vector<TensorId>& bucket,
-                                           const std::string& name) {
-  Operands masters;
-  Operands rounded;
-  for (const TensorId parameter : bucket) {
-    masters.push_back(masters_.at(parameter));
-    const ValueId stored = copies(parameter)[0];
-    if (group.total == group.storage) {
-      rounded.push_back(stored);
-      continue;
+  // Where the optimizer's state has the layout of the storage, that is all.
+  ValueIds round_masters(const Scope& scope, const ParameterGradients::Group& group,
+                         const ValueIds& stored, const ValueIds& masters, const std::string& name) {
+    ValueIds rounded = stored;
+    if (group.total != group.storage) {
+      for (ValueId& value : rounded) {
+        Value part = builder_.value(value);
+        part.name += ".part";
+        part.role = Value::Role::activation;
+        part.layout = group.total;
+        value = builder_.add(std::move(part));
+      }
     }
-    Value part = program_.value(stored);
-    part.name += ".part";
-    part.role = Value::Role::activation;
-    part.layout = group.total;
-    rounded.push_back(add_value(std::move(part)));
+    builder_.emit(scope, Opcode::convert, name + ".convert", masters, rounded);
+    return rounded;
   }
-  emit(Opcode::convert, name + ".convert", masters, rounded);
-  return rounded;
+
+  const LoweringInput& input_;
+  const Parameters& parameters_;
+  const ParameterGradients& gradients_;
+  ProgramBuilder& builder_;
+};
+
+}  // namespace
+
+void write_update(const LoweringInput& input, const Parameters& parameters,
+                  const ParameterGradients& gradients, ProgramBuilder& builder) {
+  UpdatePass(input, parameters, gradients, builder).run();
 }
 
 }  // namespace hidup

@@ -7,9 +7,9 @@
 
 #include "core/check.h"
 #include "program/access.h"
-#include "program/dtypes.h"
 #include "program/print.h"
 #include "program/verify_memory.h"
+#include "program/verify_operands.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
@@ -27,10 +27,7 @@ class Verifier {
       check_inside(v);
     }
     verify_memory(program_, plan_, accesses_, before_);
-    check_collectives();
-    for (const Instruction& each : program_.instructions) {
-      check_dtypes(program_, each);
-    }
+    check_instructions();
   }
 
  private:
@@ -68,8 +65,9 @@ class Verifier {
           "{} lies outside the arena", program_.values[v].name);
   }
 
-  void check_collectives() const {
+  void check_instructions() const {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
+      verify_operands(program_, instruction(i));
       const bool collective = !collective_of(instruction(i).opcode).empty();
       if (collective != (instruction(i).stream == StreamKind::comm)) {
         fail(ExitCode::internal, "{} is on the wrong stream", describe(i));
@@ -77,7 +75,7 @@ class Verifier {
       if (is_reshard(instruction(i).opcode)) {
         check_layouts(i);
       }
-      if (instruction(i).opcode == Opcode::all_reduce) {
+      if (spec_of(instruction(i).opcode).one_piece) {
         check_one_piece(i);
       }
     }

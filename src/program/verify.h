@@ -19,9 +19,10 @@ namespace hidup {
 //   the list, whatever the timing of the streams;
 // - no value's memory is written by another between its first and its last use, and
 //   every value lies inside the arena;
-// - what changes layouts does so by the placements of its values, sums of several values
-//   work on one piece of memory, and collectives are on the communication stream;
-// - the operands of every instruction have the element types that it takes (dtypes.h).
+// - what changes layouts does so by the placements of its values, what works on several values as
+//   one piece of memory (OpcodeSpec::one_piece) has them there, and collectives are on the
+//   communication stream;
+// - the operands of every instruction are those that its opcode takes (verify_operands.h).
 void verify(const Program& program, const MemoryPlan& plan);
 
 // Throws Error(internal) naming the first difference unless all ranks issue the

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "program/program.h"
+#include "program/sizes.h"
 
 namespace hidup {
 
@@ -16,7 +17,7 @@ namespace hidup {
 struct Work {
   double flops = 0.0;
   double bytes = 0.0;
-  std::vector<int64_t> sizes;
+  Sizes sizes;
   DType dtype = DType::f32;
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
@@ -28,9 +29,6 @@ struct AlikeInstructions {
   std::vector<int> first;   // per number: the first such instruction
 };
 AlikeInstructions alike_instructions(const Program& program, int64_t rank);
-
-// Whether the time of the instruction grows with its flops (a product) rather than its bytes.
-bool is_product(Opcode opcode);
 
 // Fills Instruction::flops and bytes with those of rank 0.
 void estimate_work(Program& program);

@@ -152,7 +152,12 @@ class Messages {
   std::vector<int64_t> peers_;
 };
 
-Launch bind_all_reduce(const Operands& at, Communicator& group) {
+Communicator& group_along(const Operands& at) {
+  return at.binding().groups.axis(static_cast<size_t>(at.instruction().axis));
+}
+
+Launch all_reduce(const Operands& at) {
+  Communicator& group = group_along(at);
   const Instruction& instruction = at.instruction();
   const Span sum = span_of(at, instruction.outputs);
   const bool in_place = instruction.inputs == instruction.outputs;
@@ -166,10 +171,11 @@ Launch bind_all_reduce(const Operands& at, Communicator& group) {
 }
 
 // Of the first rank's values, which is the only one that has any.
-Launch bind_broadcast(const Operands& at, Communicator& group) {
+Launch broadcast(const Operands& at) {
+  Communicator& group = group_along(at);
   const Messages messages(at);
   const size_t values = at.instruction().inputs.size();
-  const bool buffered = at.flag("unpacks");
+  const bool buffered = at.attributes<ReshardAttributes>().unpacks;
   std::byte* data = output(at, buffered ? values : 0);
   const std::vector<int64_t> counts = messages.receive_counts();
   const std::vector<Copy> pack = messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
@@ -182,12 +188,13 @@ Launch bind_broadcast(const Operands& at, Communicator& group) {
   };
 }
 
-Launch bind_exchange(const Operands& at, Communicator& group) {
+Launch exchange(const Operands& at) {
+  Communicator& group = group_along(at);
   const Messages messages(at);
   const Opcode opcode = at.instruction().opcode;
   const size_t values = at.instruction().inputs.size();
-  const bool packs = at.flag("packs");
-  const bool unpacks = at.flag("unpacks");
+  const bool packs = at.attributes<ReshardAttributes>().packs;
+  const bool unpacks = at.attributes<ReshardAttributes>().unpacks;
   std::byte* to_pack = packs ? output(at, values) : nullptr;
   const std::byte* send = packs ? to_pack : input(at, 0);
   std::byte* receive = output(at, unpacks ? values + (packs ? 1 : 0) : 0);
@@ -212,7 +219,7 @@ Launch bind_exchange(const Operands& at, Communicator& group) {
   };
 }
 
-Launch bind_place(const Operands& at) {
+Launch place(const Operands& at) {
   const Copy copy = copy_common(at);
   const auto axis = static_cast<size_t>(at.instruction().axis);
   const Binding& binding = at.binding();
@@ -227,23 +234,22 @@ Launch bind_place(const Operands& at) {
   };
 }
 
+Launch slice(const Operands& at) {
+  return [copy = copy_common(at)](Stream& stream) {
+    kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
+  };
+}
+
 }  // namespace
 
-Launch bind_reshard(const Operands& at) {
-  const Opcode opcode = at.instruction().opcode;
-  if (opcode == Opcode::slice) {
-    return [copy = copy_common(at)](Stream& stream) {
-      kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
-    };
-  }
-  if (opcode == Opcode::place) {
-    return bind_place(at);
-  }
-  Communicator& group = at.binding().groups.axis(static_cast<size_t>(at.instruction().axis));
-  if (opcode == Opcode::all_reduce) {
-    return bind_all_reduce(at, group);
-  }
-  return opcode == Opcode::broadcast ? bind_broadcast(at, group) : bind_exchange(at, group);
+std::vector<LaunchRow> reshard_launches() {
+  return {{Opcode::slice, slice},
+          {Opcode::place, place},
+          {Opcode::all_reduce, all_reduce},
+          {Opcode::all_gather, exchange},
+          {Opcode::reduce_scatter, exchange},
+          {Opcode::all_to_all, exchange},
+          {Opcode::broadcast, broadcast}};
 }
 
 }  // namespace hidup

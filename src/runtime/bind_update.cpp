@@ -1,13 +1,16 @@
+// The norm of the gradients, the optimizer, and rounding.
+#include <type_traits>
 #include <vector>
 
 #include "kernels/adam.h"
+#include "kernels/convert.h"
 #include "kernels/norm.h"
 #include "runtime/operands.h"
 
 namespace hidup {
 namespace {
 
-Launch bind_squared_norm(const Operands& at) {
+Launch squared_norm(const Operands& at) {
   const Span gradients = span_of(at, at.instruction().inputs);
   const auto* data = reinterpret_cast<const float*>(gradients.data);
   return [=, sum = at.out(0), accumulate = at.instruction().accumulate](Stream& stream) {
@@ -15,15 +18,15 @@ Launch bind_squared_norm(const Operands& at) {
   };
 }
 
-Launch bind_clip_scale(const Operands& at) {
-  const float max_norm = at.attribute("max_norm");
+Launch clip_scale(const Operands& at) {
+  const auto max_norm = static_cast<float>(at.attributes<ClipAttributes>().max_norm);
   return [=, squared = at.in(0), norm = at.out(0), scale = at.out(1),
           state = at.binding().state](Stream& stream) {
     kernels::clip_scale(stream, squared, max_norm, norm, scale, state);
   };
 }
 
-Launch bind_adam(const Operands& at) {
+Launch adam(const Operands& at) {
   const size_t count = at.instruction().inputs.size() / 4;
   std::vector<kernels::AdamPart> parts;
   for (size_t p = 0; p < count; ++p) {
@@ -34,28 +37,56 @@ Launch bind_adam(const Operands& at) {
                      .n = elements(at.in_shape(4 * p)),
                      .decays = at.binding().program.value(at.instruction().inputs[4 * p]).decay});
   }
-  const kernels::AdamOptions options{.beta1 = at.attribute("beta1"),
-                                     .beta2 = at.attribute("beta2"),
-                                     .epsilon = at.attribute("epsilon"),
-                                     .weight_decay = at.attribute("weight_decay"),
-                                     .decoupled = at.attribute("decoupled") != 0.0F,
-                                     .skips = at.flag("skips")};
+  const auto& attributes = at.attributes<AdamAttributes>();
+  const kernels::AdamOptions options{.beta1 = static_cast<float>(attributes.beta1),
+                                     .beta2 = static_cast<float>(attributes.beta2),
+                                     .epsilon = static_cast<float>(attributes.epsilon),
+                                     .weight_decay = static_cast<float>(attributes.weight_decay),
+                                     .decoupled = attributes.decoupled,
+                                     .skips = attributes.skips};
   return [parts, options, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
     kernels::adam_update(stream, parts, options, state, scale);
   };
 }
 
+template <typename From, typename To>
+Launch convert_parts(const Operands& at) {
+  struct Part {
+    const From* from;
+    To* to;
+    int64_t n;
+  };
+  std::vector<Part> parts;
+  for (size_t p = 0; p < at.instruction().inputs.size(); ++p) {
+    parts.push_back({at.in_as<From>(p), at.out_as<To>(p), elements(at.in_shape(p))});
+  }
+  return [parts](Stream& stream) {
+    for (const Part& part : parts) {
+      kernels::convert(stream, part.from, part.to, part.n);
+    }
+  };
+}
+
+// From masters to parameters, or from gradients of parameters that other operations read as well.
+template <typename Element>
+Launch convert(const Operands& at) {
+  const bool rounds = at.binding().program.value(at.instruction().inputs[0]).dtype == DType::f32;
+  return rounds ? convert_parts<float, Element>(at) : convert_parts<Element, float>(at);
+}
+
 }  // namespace
 
-Launch bind_update(const Operands& at) {
-  switch (at.instruction().opcode) {
-    case Opcode::squared_norm:
-      return bind_squared_norm(at);
-    case Opcode::clip_scale:
-      return bind_clip_scale(at);
-    default:
-      return bind_adam(at);
+template <typename T>
+std::vector<LaunchRow> update_launches() {
+  std::vector<LaunchRow> rows = {
+      {Opcode::squared_norm, squared_norm}, {Opcode::clip_scale, clip_scale}, {Opcode::adam, adam}};
+  if constexpr (!std::is_same_v<T, float>) {
+    rows.push_back({Opcode::convert, convert<T>});
   }
+  return rows;
 }
+template std::vector<LaunchRow> update_launches<float>();
+template std::vector<LaunchRow> update_launches<BFloat16>();
+template std::vector<LaunchRow> update_launches<Float16>();
 
 }  // namespace hidup

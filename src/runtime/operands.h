@@ -1,9 +1,11 @@
 // Operands of one instruction on this rank; for the sources of this folder only.
 #pragma once
 
+#include <functional>
 #include <string_view>
+#include <vector>
 
-#include "core/check.h"
+#include "core/random.h"
 #include "runtime/bind.h"
 
 namespace hidup {
@@ -15,7 +17,7 @@ class Operands {
   Operands(const Instruction& instruction, const Binding& binding)
       : instruction_(instruction), binding_(binding) {}
 
-  // What the instruction takes as f32, as T of operand_dtypes(), and as i32.
+  // What the instruction takes as f32, as its floating type, and as i32.
   float* in(size_t i) const { return pointer<float>(instruction_.inputs.at(i)); }
   float* out(size_t i) const { return pointer<float>(instruction_.outputs.at(i)); }
   template <typename Element>
@@ -33,14 +35,14 @@ class Operands {
   Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
   Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
   Region region(ValueId id, int64_t rank) const { return binding_.program.region(id, rank); }
-  float attribute(std::string_view name) const {
-    const auto found = instruction_.attributes.find(name);
-    check(found != instruction_.attributes.end(), "{} has no attribute {}", instruction_.name,
-          name);
-    return static_cast<float>(found->second);
+  // Of the kind that the opcode's record has.
+  template <typename Kind>
+  const Kind& attributes() const {
+    return instruction_.as<Kind>();
   }
-  int64_t integer(std::string_view name) const { return static_cast<int64_t>(attribute(name)); }
-  bool flag(std::string_view name) const { return instruction_.attributes.contains(name); }
+  // Of the random numbers that the instruction draws.
+  uint64_t random_key() const { return random_stream(binding_.seed, instruction_.purpose).key; }
+  bool accumulate() const { return instruction_.accumulate; }
   const Instruction& instruction() const { return instruction_; }
   const Binding& binding() const { return binding_; }
 
@@ -62,11 +64,18 @@ struct Span {
 };
 Span span_of(const Operands& at, const std::vector<ValueId>& values);
 
-// `Element`: T of operand_dtypes().
+// What launches the instructions of an opcode.
+struct LaunchRow {
+  Opcode opcode;
+  Launch (*launch)(const Operands& at);
+};
+// All opcodes; with `Element` as the floating type T of their signatures.
 template <typename Element>
-Launch bind_experts(const Operands& at);
-Launch bind_reshard(const Operands& at);
-// The norm of the gradients, and the optimizer.
-Launch bind_update(const Operands& at);
+std::vector<LaunchRow> dense_launches();
+template <typename Element>
+std::vector<LaunchRow> expert_launches();
+template <typename Element>
+std::vector<LaunchRow> update_launches();
+std::vector<LaunchRow> reshard_launches();
 
 }  // namespace hidup

@@ -92,13 +92,12 @@ class Builder {
   void find_kept_and_owners() {
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       const Op& self = graph_.op(op);
-      const OperationSpec& spec = spec_of(self.kind);
-      if (spec.backward_needs_output) {
+      if (backward_needs_output(self.kind)) {
         kept_[index(self.output)] = true;
       }
       for (size_t i = 0; i < self.inputs.size(); ++i) {
         const TensorId id = self.inputs[i];
-        if (i < spec.backward_needs_input.size() && spec.backward_needs_input[i]) {
+        if (backward_needs_input(self.kind, i)) {
           kept_[index(id)] = true;
         }
         if (graph_.tensor(id).role == Tensor::Role::parameter) {
@@ -133,9 +132,7 @@ class Builder {
     const Op& self = graph_.op(op);
     Key key;
     key.add(self.kind);
-    for (const auto& [name, value] : self.attributes) {
-      key.add(value);
-    }
+    for_each_attribute(self.attributes, [&](std::string_view, double value) { key.add(value); });
     for (const TensorId input : self.inputs) {
       key.add(graph_.tensor(input), true);
       key.add(owner_[index(input)] == op);
@@ -178,7 +175,7 @@ class Builder {
       for (size_t i = 0; i < self.inputs.size(); ++i) {
         if (is_activation(self.inputs[i])) {
           const bool gives = is_floating(graph_.tensor(self.inputs[i]).dtype) &&
-                             !spec_of(self.kind).integer_output;
+                             !spec_of(self.kind).integer_output();
           base.inputs.push_back({layout_number(input_layout(ways, i)),
                                  gives ? layout_number(gradient_layout(ways, i)) : -1});
         }

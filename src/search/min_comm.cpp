@@ -6,6 +6,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/roofline.h"
+#include "graph/operation.h"
 #include "search/additive.h"
 #include "search/build_problem.h"
 
@@ -32,16 +33,12 @@ double bytes(const Choice& choice) {
   return choice.persistent_bytes + choice.saved_bytes;
 }
 
-bool is_product(OpKind kind) {
-  return kind == OpKind::matmul || kind == OpKind::expert_matmul || kind == OpKind::attention;
-}
-
 // Drops the ways in which the first rank computes the whole product, unless there are no others.
 void divide_products(const Graph& graph, BuiltProblem& built) {
   std::vector<bool> done(built.problem.kinds.size());
   for (size_t op = 0; op < graph.ops().size(); ++op) {
     const auto kind = static_cast<size_t>(built.problem.ops[op].kind);
-    if (done[kind] || !is_product(graph.ops()[op].kind)) {
+    if (done[kind] || !spec_of(graph.ops()[op].kind).product) {
       continue;
     }
     done[kind] = true;

@@ -120,7 +120,7 @@ class TensorParallel {
   // within a head.
   std::string columns_rule(const Op& op) const {
     const size_t leading = graph_.tensor(op.inputs[0]).shape.size() -
-                           static_cast<size_t>(op.attributes.at("contract"));
+                           static_cast<size_t>(op.as<MatmulAttributes>().contract);
     const size_t columns = graph_.tensor(op.output).shape.size() - leading;
     return columns == 1 ? "column" : fmt::format("column({})", columns - 2);
   }

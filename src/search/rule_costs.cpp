@@ -5,7 +5,8 @@
 
 #include "core/check.h"
 #include "graph/operation.h"
-#include "program/opcodes.h"
+#include "program/class_stats.h"
+#include "program/packing.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -25,19 +26,16 @@ class RuleCosts::Sketch {
       in_.push_back(add(op_.inputs[i], input_layout(ways, i)));
     }
     out_ = add(op_.output, output_layout(ways));
-    std::vector<Shape> shapes;
-    for (const TensorId input : op_.inputs) {
-      shapes.push_back(rules.graph_.tensor(input).shape);
-    }
     for (size_t s = 0; s < spec_of(op_.kind).saved.size(); ++s) {
-      saved_.push_back(add(split(saved_shape(op_.kind, shapes)), DType::f32, saved_layout(ways)));
+      const Shape& first = rules.graph_.tensor(op_.inputs[0]).shape;
+      saved_.push_back(add(split(saved_shape(op_.kind, first)), DType::f32, saved_layout(ways)));
     }
   }
 
   Choice costs() {
     Choice choice;
     choice.forward_compute_s = forward();
-    if (!spec_of(op_.kind).integer_output) {
+    if (!spec_of(op_.kind).integer_output()) {
       choice.backward_compute_s = backward();
     }
     for (const ValueId saved : saved_) {
@@ -74,8 +72,10 @@ class RuleCosts::Sketch {
   }
 
   double seconds(Opcode opcode, const Values& inputs, const Values& outputs) {
-    const Instruction instruction{
-        .opcode = opcode, .inputs = inputs, .outputs = outputs, .attributes = op_.attributes};
+    const Instruction instruction{.opcode = opcode,
+                                  .inputs = inputs,
+                                  .outputs = outputs,
+                                  .attributes = attributes_of(opcode, op_)};
     return rules_.costs_.operation(opcode, work_of(program_, instruction, kRank)) +
            rules_.costs_.launch_s();
   }
@@ -86,7 +86,7 @@ class RuleCosts::Sketch {
     if (op_.kind == OpKind::cross_entropy) {
       return cross_entropy(outputs);
     }
-    return seconds(forward_opcode(op_.kind), in_, outputs);
+    return seconds(forward_of(op_.kind).opcode, in_, outputs);
   }
 
   double cross_entropy(const Values& outputs) {
@@ -105,49 +105,29 @@ class RuleCosts::Sketch {
 
   double backward() {
     const ValueId dy = add(op_.output, gradient_of(output_layout(ways_)));
-    const auto gradient_s = [&](size_t input, Opcode opcode, const Values& inputs) {
-      return seconds(opcode, inputs, {gradient(input)});
-    };
-    switch (op_.kind) {
-      case OpKind::embedding:
-        return gradient_s(1, Opcode::embedding_backward, {in_[0], dy});
-      case OpKind::matmul:
-        return gradient_s(0, Opcode::matmul_backward_input, {dy, in_[1]}) +
-               gradient_s(1, Opcode::matmul_backward_weight, {in_[0], dy});
-      case OpKind::bias:
-        return gradient_s(1, Opcode::bias_backward, {dy});
-      case OpKind::relu:
-        return gradient_s(0, Opcode::relu_backward, {out_, dy});
-      case OpKind::gelu:
-        return gradient_s(0, Opcode::gelu_backward, {in_[0], dy});
-      case OpKind::dropout:
-        return gradient_s(0, Opcode::dropout, {dy});
-      case OpKind::layer_norm:
-        return seconds(Opcode::layer_norm_backward, {in_[0], in_[1], saved_[0], saved_[1], dy},
-                       {gradient(0), gradient(1), gradient(2)});
-      case OpKind::attention:
-        return gradient_s(0, Opcode::attention_backward, {in_[0], out_, saved_[0], dy});
-      case OpKind::cross_entropy:
-        return gradient_s(0, Opcode::cross_entropy_backward, {in_[0], in_[1], saved_[0]});
-      case OpKind::gate:
-        return gradient_s(0, Opcode::gate_backward, {in_[0], in_[1], dy});
-      case OpKind::dispatch:
-        return gradient_s(0, Opcode::dispatch_backward, {in_[1], dy});
-      case OpKind::expert_matmul:
-        return gradient_s(0, Opcode::expert_matmul_backward_input, {dy, in_[1], in_[2]}) +
-               gradient_s(1, Opcode::expert_matmul_backward_weight, {in_[0], dy, in_[2]});
-      case OpKind::expert_bias:
-        return gradient_s(1, Opcode::expert_bias_backward, {dy, in_[2]});
-      case OpKind::combine:
-        return seconds(Opcode::combine_backward, {in_[0], in_[1], in_[2], dy},
-                       {gradient(0), gradient(2)});
-      case OpKind::positions:
-      case OpKind::add:
-      case OpKind::route:
-      case OpKind::expert_counts:
-        break;
+    double total_s = 0.0;
+    for (const BackwardStep& step : forward_of(op_.kind).backward) {
+      if (step.opcode) {
+        total_s += instruction_s(step, dy);
+      }
     }
-    return 0.0;
+    return total_s;
+  }
+
+  double instruction_s(const BackwardStep& step, ValueId dy) {
+    using From = BackwardOperand::From;
+    Values inputs;
+    for (const auto& [from, index] : step.operands) {
+      inputs.push_back(from == From::input    ? in_[index]
+                       : from == From::saved  ? saved_[index]
+                       : from == From::output ? out_
+                                              : dy);
+    }
+    Values outputs;
+    for (const size_t input : step.gradients_of) {
+      outputs.push_back(gradient(input));
+    }
+    return seconds(*step.opcode, inputs, outputs);
   }
 
   const RuleCosts& rules_;
@@ -257,7 +237,10 @@ void RuleCosts::add_parameter(const OpStrategy& ways, size_t input, const Parame
                                    value(stored.optimizer_state, tensor.dtype)}};
   const auto seconds = [&](Opcode opcode, const std::vector<ValueId>& in,
                            const std::vector<ValueId>& out) {
-    const Instruction instruction{.opcode = opcode, .inputs = in, .outputs = out};
+    const Instruction instruction{.opcode = opcode,
+                                  .inputs = in,
+                                  .outputs = out,
+                                  .attributes = spec_of(opcode).attributes};
     return costs_.operation(opcode, work_of(program, instruction, kRank));
   };
   choice.step_s +=

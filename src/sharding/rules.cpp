@@ -33,6 +33,7 @@ class RuleMaker {
       case OpKind::positions:
       case OpKind::relu:
       case OpKind::gelu:
+      case OpKind::silu:
         element_by_element();
         break;
       case OpKind::dropout:
@@ -115,11 +116,12 @@ class RuleMaker {
   }
 
   void matmul() {
-    const auto contract = static_cast<size_t>(op_.attributes.at("contract"));
+    const auto& matmul = op_.as<MatmulAttributes>();
+    const auto contract = static_cast<size_t>(matmul.contract);
     const size_t leading = dims(0) - contract;
-    const bool transposed = op_.attributes.at("transposed") != 0.0;
-    const size_t first_row = transposed ? dims(1) - contract : 0;  // of the weight's dimensions
-    const size_t first_column = transposed ? 0 : contract;
+    const size_t first_row =
+        matmul.transposed ? dims(1) - contract : 0;  // of the weight's dimensions
+    const size_t first_column = matmul.transposed ? 0 : contract;
     for (size_t d = 0; d < leading; ++d) {
       add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum});
     }

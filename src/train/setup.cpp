@@ -119,11 +119,11 @@ LoweringOptions lowering_options(const Deck& deck) {
   const TrainDeck& train = deck.train;
   return {.bucket_bytes = train.bucket_bytes,
           .clip_norm = train.clip_norm,
-          .optimizer = {{"beta1", train.beta1},
-                        {"beta2", train.beta2},
-                        {"epsilon", train.epsilon},
-                        {"weight_decay", train.weight_decay},
-                        {"decoupled", train.optimizer == "adamw" ? 1.0 : 0.0}}};
+          .optimizer = {.beta1 = train.beta1,
+                        .beta2 = train.beta2,
+                        .decoupled = train.optimizer == "adamw",
+                        .epsilon = train.epsilon,
+                        .weight_decay = train.weight_decay}};
 }
 
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {

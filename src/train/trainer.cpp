@@ -167,8 +167,7 @@ void Trainer::dump_gradients(float loss_scale) {
     std::vector<float> mine = executor_.read(id);
     std::ranges::for_each(mine, [=](float& element) { element /= loss_scale; });
     data.push_back(assemble(world_, program, id, mine));
-    const std::string& name = value.name;
-    tensors.push_back({.name = name.substr(0, name.rfind(".gradient")),
+    tensors.push_back({.name = program.value(value.gradient_of).name,
                        .shape = value.shape,
                        .data = data.back().data()});
   }

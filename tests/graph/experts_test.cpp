@@ -55,7 +55,8 @@ TEST(Experts, TakeAttributesOfTheRouting) {
       "buffer.b = dispatch(x, routing.b)\n"
       "y.b = combine(buffer.b, routing.b, gates.b)\n");
   for (const char* name : {"gates.b", "counts.b", "buffer.b", "y.b"}) {
-    EXPECT_EQ(op_of(graph, name).attributes, (Attributes{{"capacity", 2.0}, {"experts", 3.0}}))
+    EXPECT_EQ(op_of(graph, name).as<ExpertAttributes>(),
+              (ExpertAttributes{.capacity = 2, .experts = 3}))
         << name;
   }
   EXPECT_EQ(graph.tensor(graph.find("buffer.b")).shape, (Shape{5, 3, 2, 8}));
@@ -181,12 +182,12 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Shapes, WrongExperts,
     testing::Values(
-        WrongUse{"a = route(logits)\n", "a: expected a capacity of at least 1, found 0"},
+        WrongUse{"a = route(logits)\n",
+                 "a: expected capacity to be a whole number from 1 to 1000000000, found 0"},
         WrongUse{"a = route(logits) {capacity=1.5}\n",
-                 "expected a capacity of at least 1, found 1.5"},
+                 "expected capacity to be a whole number from 1 to 1000000000, found 1.5"},
         WrongUse{"a = route(logits) {capacity=1, choices=3}\n",
-                 "expected choices of 1 or 2, found 3"},
-        WrongUse{"a = route(logits) {capacity=1, choices=4}\n", "logits[batch, sequence, experts]"},
+                 "expected choices to be 1 or 2, found 3"},
         WrongUse{"a = route(up.bias) {capacity=1}\n", "logits[batch, sequence, experts]"},
         WrongUse{"a = dispatch(table, routing)\n", "x[batch, sequence, width] and routing"},
         WrongUse{"parameter w : f32[3, 9, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
@@ -202,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"a = combine(back, routing, x)\n", "weights like it"},
         WrongUse{"a = expert_counts(routing, x)\n", "expert_counts takes 1 input(s), found 2"},
         WrongUse{"a = expert_counts(routing) {choices=1}\n",
-                 "expert_counts has no attribute choices"}));
+                 "expert_counts: there is no attribute choices; there are capacity, experts"}));
 
 }  // namespace
 }  // namespace hidup

@@ -35,7 +35,7 @@ TEST(GraphText, TypesDefaultsAndCommentsAreOptional) {
       "c = dropout(b)\n",
       "g");
   EXPECT_EQ(graph.tensor(graph.find("c")).shape, (Shape{2, 3}));
-  EXPECT_EQ(graph.op(1).attributes.at("p"), 0.0);
+  EXPECT_EQ(graph.op(1).as<DropoutAttributes>().p, 0.0);
 }
 
 TEST(GraphText, HashFollowsTheText) {
@@ -89,11 +89,16 @@ INSTANTIATE_TEST_SUITE_P(
         WrongText{"graph g\nparameter w : f32[2] = gauss\n", "g:2:24: expected zeros, ones"},
         WrongText{"graph g\nparameter w : i32[2] = ones\n",
                   "g:2:15: a parameter is f32, bf16 or f16"},
-        WrongText{"graph g\ninput a : f32[2]\nb = relo(a)\n", "did you mean relu?"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relo(a)\n",
+                  "unknown operation relo (did you mean relu?); there are embedding, positions"},
         WrongText{"graph g\ninput abc : f32[2]\nb = relu(abd)\n", "did you mean abc?"},
         WrongText{"graph g\ninput a : f32[2]\nb = relu(a, a)\n", "g:3:1: b: relu takes 1 input(s)"},
         WrongText{"graph g\ninput a : f32[2]\nb = relu(a) : f32[3]\n", "g:3:15: b is f32[2]"},
-        WrongText{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n", "relu has no attribute p"},
+        WrongText{"graph g\ninput a : f32[2]\nb = relu(a) {p=1}\n",
+                  "g:3:14: relu: there is no attribute p, and no other"},
+        WrongText{"graph g\ninput a : f32[2]\nb = matmul(a, a) {contrakt=2}\n",
+                  "g:3:19: matmul: there is no attribute contrakt (did you mean contract?); there "
+                  "are contract, transposed"},
         WrongText{"graph g\ninput a : f32[2]\nb = relu(a) x\n", "expected the end of the line"},
         WrongText{"graph g\ninput a : f32[2]\nb relu(a)\n", "expected input, parameter or NAME ="},
         WrongText{"graph g\nparameter w : f32[2] = uniform(0)\n",
@@ -104,21 +109,23 @@ INSTANTIATE_TEST_SUITE_P(
                   "g:2:31: expected a standard deviation from 1e-30"},
         WrongText{"graph g\ninput a : i32[2]\nparameter w : f32[2, 2] = ones\n"
                   "b = embedding(a, w) {scale=1e300}\n",
-                  "g:4:1: b: expected scale from 1e-30 to 1e30, found 1e+300"},
-        WrongText{"graph g\ninput a : f32[2]\nb = dropout(a) {p=0.99999999999}\n",
-                  "g:3:1: b: expected p of 0 or from 1e-06 to 0.999, found 0.99999999999"},
+                  "g:4:22: embedding: expected scale to be from 1e-30 to 1e+30, found 1e+300"},
+        WrongText{
+            "graph g\ninput a : f32[2]\nb = dropout(a) {p=0.99999999999}\n",
+            "g:3:17: dropout: expected p to be 0 or from 1e-06 to 0.999, found 0.99999999999"},
         WrongText{"graph g\nparameter w : f32[2] = normal\n", "g:2:30: expected '('"},
         WrongText{"graph g\nparameter w : f32[2] = uniform(inf)\n", "g:2:32: expected a number"},
         WrongText{"graph g\ninput a : f32[2]\nb = dropout(a) {p=1}\n",
-                  "g:3:1: b: expected p of 0 or from 1e-06 to 0.999, found 1"},
+                  "g:3:17: dropout: expected p to be 0 or from 1e-06 to 0.999, found 1"},
         WrongText{"graph g\ninput a : f32[2]\nb = layer_norm(a, a, a) {epsilon=0}\n",
-                  "g:3:1: b: expected epsilon from 1e-30 to 1, found 0"},
+                  "g:3:26: layer_norm: expected epsilon to be from 1e-30 to 1, found 0"},
         WrongText{"graph g\ninput a : f32[2, 3, 3, 1, 4]\nb = attention(a) {causal=2}\n",
-                  "g:3:1: b: expected causal 0 or 1, found 2"},
+                  "g:3:19: attention: expected causal to be 0 or 1, found 2"},
         WrongText{"graph g\ninput a : f32[2, 3]\nb = matmul(a, a) {transposed=0.5}\n",
-                  "g:3:1: b: expected transposed 0 or 1, found 0.5"},
+                  "g:3:19: matmul: expected transposed to be 0 or 1, found 0.5"},
         WrongText{"graph g\ninput a : f32[2, 2]\nb = matmul(a, a) {contract=0.5}\n",
-                  "g:3:1: b: expected contract to be a whole number from 1, found 0.5"}));
+                  "g:3:19: matmul: expected contract to be a whole number from 1 to 1000000000, "
+                  "found 0.5"}));
 
 TEST(GraphText, QuotesAtMostPartOfALine) {
   const std::string name(1000000, 'x');

@@ -121,9 +121,8 @@ const Op& routing_of(const Graph& graph) {
 TEST(Transformer, CapacityIsRoundedUpAndLimited) {
   const auto capacity = [](const std::string& router, double factor) {
     const Graph graph = build_model(deck_of(1, moe_of(router, factor)), 31);
-    const double slots = routing_of(graph).attributes.at("capacity");
-    EXPECT_EQ(graph.tensor(graph.find("layers.0.moe.dispatch")).shape,
-              (Shape{5, 5, static_cast<int64_t>(slots), 12}));
+    const int64_t slots = routing_of(graph).as<RouteAttributes>().capacity;
+    EXPECT_EQ(graph.tensor(graph.find("layers.0.moe.dispatch")).shape, (Shape{5, 5, slots, 12}));
     return slots;
   };
   // Of 7 tokens and 5 experts.
@@ -139,15 +138,15 @@ TEST(Transformer, CapacityIsRoundedUpAndLimited) {
 }
 
 TEST(Transformer, RoutersChooseOneOrTwo) {
-  const auto attribute = [](const std::string& router, const char* name) {
-    return routing_of(build_model(deck_of(1, moe_of(router, 1.0)), 31)).attributes.at(name);
+  const auto routing = [](const std::string& router) {
+    return routing_of(build_model(deck_of(1, moe_of(router, 1.0)), 31)).as<RouteAttributes>();
   };
-  EXPECT_EQ(attribute("top1", "choices"), 1.0);
-  EXPECT_EQ(attribute("top2", "choices"), 2.0);
-  EXPECT_EQ(attribute("hash", "choices"), 1.0);
-  EXPECT_EQ(attribute("top1", "hash"), 0.0);
-  EXPECT_EQ(attribute("top2", "hash"), 0.0);
-  EXPECT_EQ(attribute("hash", "hash"), 1.0);
+  EXPECT_EQ(routing("top1").choices, 1);
+  EXPECT_EQ(routing("top2").choices, 2);
+  EXPECT_EQ(routing("hash").choices, 1);
+  EXPECT_FALSE(routing("top1").hash);
+  EXPECT_FALSE(routing("top2").hash);
+  EXPECT_TRUE(routing("hash").hash);
 }
 
 // The order of a block: experts between the router and the residual connection.

@@ -50,7 +50,7 @@ loss = cross_entropy(y, targets)
   EXPECT_EQ(norm.outputs,
             (std::vector<ValueId>{find_opcode(program, Opcode::cross_entropy).inputs[0],
                                   backward.inputs[0], backward.inputs[2], backward.inputs[3]}));
-  EXPECT_EQ(norm.attributes.at("p"), 0.25);
+  EXPECT_EQ(norm.as<ResidualNormAttributes>().p, 0.25);
   EXPECT_EQ(norm.purpose,
             find_opcode(program, Opcode::dropout).purpose);  // that of the backward pass
   EXPECT_EQ(norm.purpose, "dropout/d");
@@ -63,7 +63,7 @@ TEST(FuseResidual, SumAndNorm) {
   const Instruction& norm = find_opcode(program, Opcode::residual_norm);
   EXPECT_EQ(norm.inputs[0], find_opcode(program, Opcode::matmul).outputs[0]);
   EXPECT_EQ(norm.inputs[1], find_opcode(program, Opcode::embedding).outputs[0]);
-  EXPECT_EQ(norm.attributes.at("p"), 0.0);
+  EXPECT_EQ(norm.as<ResidualNormAttributes>().p, 0.0);
 }
 
 // The sum goes on, as in models that normalize before a branch.

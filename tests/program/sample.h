@@ -23,13 +23,11 @@ inline Deck sample_deck(int64_t layers = 2) {
 }
 
 inline LoweringOptions sample_options(int64_t bucket_bytes) {
-  return {.bucket_bytes = bucket_bytes,
-          .clip_norm = 1.0,
-          .optimizer = {{"beta1", 0.9},
-                        {"beta2", 0.999},
-                        {"epsilon", 1e-8},
-                        {"weight_decay", 0.1},
-                        {"decoupled", 1.0}}};
+  return {
+      .bucket_bytes = bucket_bytes,
+      .clip_norm = 1.0,
+      .optimizer = {
+          .beta1 = 0.9, .beta2 = 0.999, .decoupled = true, .epsilon = 1e-8, .weight_decay = 0.1}};
 }
 
 inline Program sample_program(int64_t ranks, int64_t bucket_bytes = 2048, int64_t layers = 2) {

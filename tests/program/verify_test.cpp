@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/check.h"
-#include "program/dtypes.h"
 #include "program/print.h"
+#include "program/verify_operands.h"
 #include "sample.h"
 
 namespace hidup {
@@ -143,13 +143,69 @@ TEST_F(Verify, RefusesAScatteredBucket) {
   expect_refused(program_, plan_, "does not lie behind");
 }
 
-// One operand after the other of an instruction of every kind has another type.
-TEST(VerifyTypes, RefusesAnyOtherType) {
+TEST_F(Verify, RefusesGradientsInPieces) {
+  // The norm runs over them as one piece of memory.
+  Instruction& norm = find(Opcode::squared_norm);
+  ASSERT_GT(norm.inputs.size(), 1U);
+  std::swap(norm.inputs[0], norm.inputs[1]);
+  expect_refused(program_, plan_, "does not lie behind");
+}
+
+TEST_F(Verify, RefusesToAddWhereNothingIsSummed) {
+  find(Opcode::residual_norm).accumulate = true;
+  expect_refused(program_, plan_, "cannot accumulate");
+}
+
+TEST_F(Verify, RefusesOtherAttributes) {
+  find(Opcode::embedding).attributes = MatmulAttributes{};
+  expect_refused(program_, plan_, "attributes of another kind");
+}
+
+TEST_F(Verify, RefusesToOverwriteAnInput) {
+  Instruction& norm = find(Opcode::residual_norm);
+  norm.outputs[0] = norm.inputs[0];
+  EXPECT_THROW(verify_operands(program_, norm), Error);
+}
+
+// A program with nearly all opcodes.
+Program experts_program(DType dtype) {
   Deck deck = sample_deck(1);
   deck.model.moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
-  const Graph graph = with_precision(build_model(deck, 31), DType::bf16);
-  Program program =
-      lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
+  const Graph graph = with_precision(build_model(deck, 31), dtype);
+  return lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
+}
+
+// One operand less, and one more, of an instruction of every kind.
+TEST(VerifyOperands, RefusesAnyOtherNumber) {
+  const Program program = experts_program(DType::bf16);
+  std::set<Opcode> seen;
+  for (const Instruction& instruction : program.instructions) {
+    if (!seen.insert(instruction.opcode).second) {
+      continue;
+    }
+    ASSERT_NO_THROW(verify_operands(program, instruction));
+    const Opcode opcode = instruction.opcode;
+    for (auto operands : {&Instruction::inputs, &Instruction::outputs}) {
+      const bool any_number = is_reshard(opcode) || opcode == Opcode::convert ||
+                              (opcode == Opcode::squared_norm && operands == &Instruction::inputs);
+      const auto expect_refused = [&](size_t count) {
+        Instruction other = instruction;
+        (other.*operands).resize(count, (instruction.*operands)[0]);
+        EXPECT_THROW(verify_operands(program, other), Error) << name_of(opcode) << " of " << count;
+      };
+      expect_refused(0);
+      if (!any_number) {
+        expect_refused((instruction.*operands).size() - 1);
+        expect_refused((instruction.*operands).size() + 1);
+      }
+    }
+  }
+  EXPECT_GT(seen.size(), 30U);
+}
+
+// One operand after the other of an instruction of every kind has another type.
+TEST(VerifyTypes, RefusesAnyOtherType) {
+  Program program = experts_program(DType::bf16);
   const MemoryPlan plan = plan_memory(program, 0);
   ASSERT_NO_THROW(verify(program, plan));
   std::set<Opcode> seen;
@@ -164,7 +220,7 @@ TEST(VerifyTypes, RefusesAnyOtherType) {
       const DType right = dtype;
       const auto expect_wrong = [&](DType wrong) {
         dtype = wrong;
-        EXPECT_THROW(check_dtypes(program, instruction), Error)
+        EXPECT_THROW(verify_operands(program, instruction), Error)
             << name_of(instruction.opcode) << " with " << program.value(operand).name << " as "
             << name_of(wrong);
         EXPECT_THROW(verify(program, plan), Error);

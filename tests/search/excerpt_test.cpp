@@ -68,12 +68,12 @@ TEST(Excerpts, LeaveOutOnlyBlocksThatNobodyElseReads) {
   for (int block = 0; block < 400; ++block) {
     const std::string name = "blocks." + std::to_string(block);
     const TensorId weight = graph.add_parameter(name + ".weight", {32, 32}, {}, true);
-    const TensorId y = graph.add_op(OpKind::matmul, name, {x, weight}, {{"contract", 1.0}});
+    const TensorId y = graph.add_op(OpKind::matmul, name, {x, weight});
     const TensorId z = graph.add_op(OpKind::relu, name + ".relu", {y});
     x = graph.add_op(OpKind::add, name + ".sum", {z, block == 200 ? first : x});
   }
   const TensorId head = graph.add_parameter("head", {32, 100}, {}, true);
-  const TensorId logits = graph.add_op(OpKind::matmul, "logits", {x, head}, {{"contract", 1.0}});
+  const TensorId logits = graph.add_op(OpKind::matmul, "logits", {x, head});
   const TensorId targets = graph.add_input("targets", DType::i32, {8, 16});
   graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
   const std::vector<Excerpt> excerpts = excerpts_of(graph, signatures(graph));

@@ -1,0 +1,125 @@
+// What an operation is told beside its inputs: a struct per set of attributes.
+//
+// each() shows every attribute with its name and its range, in the order of the names. Printing,
+// parsing and comparing go through it, so an attribute is written once.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "core/limits.h"
+
+namespace hidup {
+
+// The values that kernels can compute with.
+struct AttributeRange {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool or_zero = false;
+  bool whole = false;
+};
+inline constexpr AttributeRange kFlag{0.0, 1.0, false, true};
+inline constexpr AttributeRange kCount{1.0, 1e9, false, true};
+inline constexpr AttributeRange kPositive{1e-30, 1e30};  // in single precision, too
+
+struct NoAttributes {
+  bool operator==(const NoAttributes&) const = default;
+  static void each(auto& /*self*/, auto /*visit*/) {}
+};
+
+struct EmbeddingAttributes {
+  double scale = 1.0;  // of the table's rows
+
+  bool operator==(const EmbeddingAttributes&) const = default;
+  static void each(auto& self, auto visit) { visit("scale", self.scale, kPositive); }
+};
+
+struct MatmulAttributes {
+  int64_t contract = 1;     // dimensions that are summed over
+  bool transposed = false;  // the weight is [.., k] instead of [k, ..]
+
+  bool operator==(const MatmulAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("contract", self.contract, kCount);
+    visit("transposed", self.transposed, kFlag);
+  }
+};
+
+struct DropoutAttributes {
+  double p = 0.0;  // of an element to become 0
+
+  bool operator==(const DropoutAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("p", self.p, AttributeRange{kMinDropout, kMaxDropout, true});
+  }
+};
+
+struct LayerNormAttributes {
+  double epsilon = 1e-5;  // added to the variance
+
+  bool operator==(const LayerNormAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("epsilon", self.epsilon, AttributeRange{1e-30, 1.0});
+  }
+};
+
+struct AttentionAttributes {
+  bool causal = true;  // a position sees itself and those before it
+
+  bool operator==(const AttentionAttributes&) const = default;
+  static void each(auto& self, auto visit) { visit("causal", self.causal, kFlag); }
+};
+
+struct RouteAttributes {
+  int64_t capacity = 0;  // slots of an expert per sequence
+  int64_t choices = 1;   // experts per token
+  bool hash = false;     // by the token's position instead of the logits
+
+  bool operator==(const RouteAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("capacity", self.capacity, kCount);
+    visit("choices", self.choices, AttributeRange{1.0, 2.0, false, true});
+    visit("hash", self.hash, kFlag);
+  }
+};
+
+// Of the routing that an operation reads: Graph::add_op() fills them in. 0: not given.
+struct ExpertAttributes {
+  int64_t capacity = 0;
+  int64_t experts = 0;
+
+  bool operator==(const ExpertAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("capacity", self.capacity, kCount);
+    visit("experts", self.experts, kCount);
+  }
+};
+
+using OpAttributes =
+    std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
+                 LayerNormAttributes, AttentionAttributes, RouteAttributes, ExpertAttributes>;
+
+// Calls visit(name, value as a double) for every attribute of a variant of such structs.
+template <typename Variant>
+void for_each_attribute(const Variant& attributes, auto visit) {
+  std::visit(
+      [&](const auto& held) {
+        std::decay_t<decltype(held)>::each(
+            held, [&](std::string_view name, const auto& value, const AttributeRange&) {
+              visit(name, static_cast<double>(value));
+            });
+      },
+      attributes);
+}
+
+// Throws Error(usage) with the attributes that there are, or with the values that it takes.
+void set_attribute(OpAttributes& attributes, std::string_view name, double value);
+
+// Throws Error(usage) naming an attribute that is out of its range.
+void check_attributes(const OpAttributes& attributes);
+
+}  // namespace hidup

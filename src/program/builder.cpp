@@ -1,0 +1,66 @@
+#include "program/builder.h"
+
+#include <utility>
+
+namespace hidup {
+
+ProgramBuilder::ProgramBuilder(std::string name, Mesh mesh, int microbatches)
+    : lists_(static_cast<size_t>(microbatches)) {
+  program_.name = std::move(name);
+  program_.mesh = std::move(mesh);
+}
+
+void ProgramBuilder::reserve(size_t values, size_t instructions) {
+  program_.values.reserve(values * lists_.size());
+  program_.instructions.reserve(instructions * lists_.size());
+  for (List& list : lists_) {
+    list.instructions.reserve(instructions);
+  }
+}
+
+ValueId ProgramBuilder::add(Value value) {
+  program_.values.push_back(std::move(value));
+  return static_cast<ValueId>(program_.values.size()) - 1;
+}
+
+Instruction& ProgramBuilder::emit(const Scope& scope, Opcode opcode, const std::string& name,
+                                  ValueIds inputs, ValueIds outputs) {
+  Instruction instruction{
+      .opcode = opcode,
+      .name = name,
+      .stream = collective_of(opcode).empty() ? StreamKind::compute : StreamKind::comm,
+      .phase = scope.phase,
+      .microbatch = scope.common ? -1 : scope.microbatch,
+      .op = scope.op,
+      .input = scope.input,
+      .bucket = scope.bucket,
+      .inputs = std::move(inputs),
+      .outputs = std::move(outputs),
+      .attributes = spec_of(opcode).attributes};
+  std::vector<Instruction>& list = lists_[static_cast<size_t>(scope.microbatch)].instructions;
+  list.push_back(std::move(instruction));
+  return list.back();
+}
+
+ValueId ProgramBuilder::convert(const Scope& scope, ValueId value, DType dtype,
+                                const std::string& name, ValueId into) {
+  if (program_.value(value).dtype == dtype) {
+    return value;
+  }
+  if (into < 0) {
+    Value result = program_.value(value);
+    result.name = name;
+    result.dtype = dtype;
+    result.role = Value::Role::activation;
+    into = add(std::move(result));
+  }
+  emit(scope, Opcode::convert, name + ".convert", {value}, {into});
+  return into;
+}
+
+void ProgramBuilder::cut(int microbatch) {
+  List& list = lists_[static_cast<size_t>(microbatch)];
+  list.cuts.push_back(list.instructions.size());
+}
+
+}  // namespace hidup

@@ -1,0 +1,85 @@
+// Values and instructions while lower() writes them; for the passes of this folder only.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "program/program.h"
+
+namespace hidup {
+
+using ValueIds = std::vector<ValueId>;
+
+// What an instruction belongs to.
+struct Scope {
+  Phase phase = Phase::forward;
+  int microbatch = 0;   // in whose list it is written
+  bool common = false;  // it belongs to no microbatch
+  OpId op = -1;
+  int input = -1;
+  int bucket = -1;
+
+  Scope in_common() const {
+    Scope scope = *this;
+    scope.common = true;
+    return scope;
+  }
+  Scope for_input(size_t i) const {
+    Scope scope = *this;
+    scope.input = static_cast<int>(i);
+    return scope;
+  }
+};
+
+// Every microbatch has a list of its own; weave() puts them into the program.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(std::string name, Mesh mesh, int microbatches);
+
+  // For values and instructions that one microbatch is expected to have: lists do not move then.
+  void reserve(size_t values, size_t instructions);
+
+  Value& value(ValueId id) { return program_.values.at(static_cast<size_t>(id)); }
+  const Value& value(ValueId id) const { return program_.value(id); }
+  const Mesh& mesh() const { return program_.mesh; }
+  Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
+  Program& program() { return program_; }
+  Program take() { return std::move(program_); }
+
+  ValueId add(Value value);
+  // With the attributes that its opcode has by default.
+  Instruction& emit(const Scope& scope, Opcode opcode, const std::string& name, ValueIds inputs,
+                    ValueIds outputs);
+
+  // Brings values of one layout to another: themselves, or new ones, or `into` where that is given.
+  // One instruction where all of them communicate. `overwrite`: nobody needs the old ones any more.
+  ValueIds reshard(const Scope& scope, const ValueIds& from, const Layout& to,
+                   const std::string& name, bool overwrite, const ValueIds& into = {});
+  ValueId reshard(const Scope& scope, ValueId from, const Layout& to, const std::string& name,
+                  bool overwrite);
+  // The value itself where it has that type, otherwise a rounded one in `into`, or in a new value.
+  ValueId convert(const Scope& scope, ValueId value, DType dtype, const std::string& name,
+                  ValueId into = -1);
+
+  // A stage of the microbatch ends behind what has been written.
+  void cut(int microbatch);
+  // Moves the lists into the program: stage by stage, in each stage one microbatch after the other,
+  // so that one computes while another communicates (duplex.cpp).
+  void weave();
+
+ private:
+  // What one microbatch's part of a pass is.
+  struct List {
+    std::vector<Instruction> instructions;
+    std::vector<size_t> cuts;  // rising
+  };
+
+  void emit_reshard(const Scope& scope, Opcode opcode, size_t axis, const std::string& name,
+                    const ValueIds& inputs, ValueIds outputs);
+  bool one_piece(const ValueIds& values) const;
+
+  Program program_;
+  std::vector<List> lists_;  // per microbatch
+};
+
+}  // namespace hidup

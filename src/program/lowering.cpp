@@ -1,0 +1,85 @@
+#include "program/lowering.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace hidup {
+namespace {
+
+// On an axis of one rank all placements are the same; replicate does not communicate.
+Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
+  for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
+    if (strategy.mesh[axis].size > 1) {
+      continue;
+    }
+    for (size_t op = 0; op < strategy.ops.size(); ++op) {
+      strategy.ops[op].rules[axis] = replicate_rule(graph, static_cast<OpId>(op));
+    }
+    for (ParameterStrategy& parameter : strategy.parameters) {
+      parameter.storage[axis] = parameter.optimizer_state[axis] = Placement::replicate();
+    }
+  }
+  return strategy;
+}
+
+}  // namespace
+
+LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how)
+    : graph(model),
+      strategy(without_lone_ranks(model, chosen)),
+      options(how),
+      consumers(model.tensors().size()),
+      wanted(model.tensors().size()),
+      storage(model.tensors().size()) {
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    storage[static_cast<size_t>(parameter.tensor)] = &parameter;
+  }
+  for (OpId op = 0; op < op_count(); ++op) {
+    const std::vector<TensorId>& inputs = graph.op(op).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto id = static_cast<size_t>(inputs[i]);
+      ++consumers[id];
+      const Layout layout = input_layout(rules(op), i);
+      if (std::ranges::find(wanted[id], layout) == wanted[id].end()) {
+        wanted[id].push_back(layout);
+      }
+    }
+  }
+}
+
+bool LoweringInput::needed_by_producer(TensorId activation) const {
+  return backward_needs_output(graph.op(graph.tensor(activation).producer).kind);
+}
+
+void LoweringInput::split(Value& value, int dim, int microbatch) const {
+  if (strategy.microbatches == 1) {
+    return;
+  }
+  auto& extent = value.shape[static_cast<size_t>(dim)];
+  const auto offsets = balanced_offsets(extent, strategy.microbatches);
+  const auto part = static_cast<size_t>(microbatch);
+  value.batch = {dim, offsets[part], extent};
+  extent = offsets[part + 1] - offsets[part];
+}
+
+Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layout,
+                              int microbatch) const {
+  const Tensor& tensor = graph.tensor(id);
+  Value value{
+      .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
+  if (!is_parameter(id) && !tensor.shape.empty()) {
+    split(value, 0, microbatch);
+  }
+  return value;
+}
+
+LossAttributes LoweringInput::loss_attributes(const Op& op) const {
+  return {.scale = 1.0 / static_cast<double>(elements(graph.tensor(op.inputs[1]).shape))};
+}
+
+std::string LoweringInput::random_purpose(OpId op) const {
+  return fmt::format("{}/{}", forward_of(graph.op(op).kind).name, graph.op_name(op));
+}
+
+}  // namespace hidup

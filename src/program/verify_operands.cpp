@@ -1,0 +1,115 @@
+#include "program/verify_operands.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+class OperandCheck {
+ public:
+  OperandCheck(const Program& program, const Instruction& instruction)
+      : program_(program),
+        instruction_(instruction),
+        spec_(spec_of(instruction.opcode)),
+        element_(element_dtype(program, instruction)) {}
+
+  void run() const {
+    const Instruction& i = instruction_;
+    check(i.attributes.index() == spec_.attributes.index(), "{} {} has attributes of another kind",
+          spec_.name, i.name);
+    check_count(i.inputs, i.inputs.size(), spec_.signature.inputs);
+    const size_t written = i.outputs.size() - buffers();
+    check_count(i.outputs, written, spec_.signature.outputs);
+    bool sums = false;
+    for (size_t k = 0; k < written; ++k) {
+      const Operand& output = spec_.signature.outputs.at(k, written);
+      check_in_place(i.outputs[k], output);
+      sums |= output.sum;
+    }
+    check(sums || !i.accumulate, "{} {} cannot accumulate", spec_.name, i.name);
+    if (spec_.reshard) {
+      check_reshard();
+    } else if (i.opcode == Opcode::convert) {
+      check_convert();
+    }
+  }
+
+ private:
+  // Outputs that are buffers for messages, behind the values.
+  size_t buffers() const {
+    return static_cast<size_t>(std::ranges::count_if(
+        instruction_.outputs, [&](ValueId id) { return !program_.value(id).holds.empty(); }));
+  }
+
+  void check_count(const std::vector<ValueId>& values, size_t count,
+                   const OperandList& wanted) const {
+    check(wanted.takes(count), "{} {} has {} operands where it takes {}", spec_.name,
+          instruction_.name, count, wanted.text());
+    for (size_t k = 0; k < count; ++k) {
+      const char type = wanted.at(k, count).type;
+      if (type == 'i' || type == 'f' || type == 'T') {
+        expect(values[k], type == 'i' ? DType::i32 : type == 'f' ? DType::f32 : element_);
+      }
+    }
+  }
+
+  // Where an output is an input, too, that is one which it may be.
+  void check_in_place(ValueId id, const Operand& output) const {
+    const std::vector<ValueId>& inputs = instruction_.inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      const std::string_view name = spec_.signature.inputs.at(k, inputs.size()).name;
+      check(inputs[k] != id || std::ranges::find(output.over, name) != output.over.end(),
+            "{} {} writes {} over its input {}", spec_.name, instruction_.name,
+            program_.value(id).name, name);
+    }
+  }
+
+  // All operands have one type, which sums can be made of.
+  void check_reshard() const {
+    const DType dtype = program_.value(instruction_.inputs[0]).dtype;
+    const bool sums =
+        spec_.reshard == ReshardKind::all_reduce || spec_.reshard == ReshardKind::reduce_scatter;
+    check(!sums || is_floating(dtype), "{} {} sums integers", spec_.name, instruction_.name);
+    for (const auto* values : {&instruction_.inputs, &instruction_.outputs}) {
+      for (const ValueId value : *values) {
+        expect(value, dtype);
+      }
+    }
+  }
+
+  void check_convert() const {
+    const Instruction& i = instruction_;
+    check(i.inputs.size() == i.outputs.size(), "{} has other numbers of inputs and outputs",
+          i.name);
+    const DType from = program_.value(i.inputs[0]).dtype;
+    const DType to = program_.value(i.outputs[0]).dtype;
+    check(from != to && is_floating(from) && is_floating(to) &&
+              (from == DType::f32 || to == DType::f32),
+          "{} converts {} to {}", i.name, name_of(from), name_of(to));
+    for (size_t k = 0; k < i.inputs.size(); ++k) {
+      expect(i.inputs[k], from);
+      expect(i.outputs[k], to);
+    }
+  }
+
+  void expect(ValueId id, DType wanted) const {
+    const Value& value = program_.value(id);
+    check(value.dtype == wanted, "{} {} takes {} as {}, but it is {}", spec_.name,
+          instruction_.name, value.name, name_of(wanted), name_of(value.dtype));
+  }
+
+  const Program& program_;
+  const Instruction& instruction_;
+  const OpcodeSpec& spec_;
+  DType element_;
+};
+
+}  // namespace
+
+void verify_operands(const Program& program, const Instruction& instruction) {
+  OperandCheck(program, instruction).run();
+}
+
+}  // namespace hidup

@@ -1,0 +1,355 @@
+// The operations of a dense transformer.
+#include "graph/flops.h"
+#include "kernels/add.h"
+#include "kernels/attention.h"
+#include "kernels/bias.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dropout.h"
+#include "kernels/embedding.h"
+#include "kernels/gelu.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/positions.h"
+#include "kernels/relu.h"
+#include "kernels/residual_norm.h"
+#include "kernels/silu.h"
+#include "runtime/operands.h"
+
+namespace hidup {
+namespace {
+
+// A tensor as rows of the shape `row`: how many, and how wide.
+struct Rows {
+  int64_t count = 1;
+  int64_t width = 1;
+};
+Rows rows_of(const Shape& shape, const Shape& row) {
+  const int64_t width = elements(row);
+  return {width == 0 ? 0 : elements(shape) / width, width};
+}
+
+kernels::EmbeddingSize embedding_size(const Operands& at, const Region& table) {
+  return {elements(at.in_shape(0)), table.extent[0], table.extent[1], table.start[0]};
+}
+
+template <typename Element>
+Launch embedding(const Operands& at) {
+  return [tokens = at.in_integers(0), table = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          size = embedding_size(at, at.in_region(1)),
+          scale = static_cast<float>(at.attributes<EmbeddingAttributes>().scale)](Stream& stream) {
+    kernels::embedding_forward<Element>(stream, tokens, table, y, size, scale);
+  };
+}
+
+template <typename Element>
+Launch embedding_backward(const Operands& at) {
+  const kernels::EmbeddingBackward<Element> args{
+      .tokens = at.in_integers(0),
+      .dy = at.in_as<Element>(1),
+      .dtable = at.out(0),
+      .size = embedding_size(at, at.out_region(0)),
+      .scale = static_cast<float>(at.attributes<EmbeddingAttributes>().scale),
+      .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::embedding_backward(stream, args); };
+}
+
+// Of x and weight, whose shapes may be those of other operands.
+MatmulExtents extents(const Operands& at, const Shape& x, const Shape& weight) {
+  return matmul_extents(x, weight, at.attributes<MatmulAttributes>());
+}
+// The weight is [n, k].
+bool transposed(const Operands& at) {
+  return at.attributes<MatmulAttributes>().transposed;
+}
+
+template <typename Element>
+Launch matmul(const Operands& at) {
+  const MatmulExtents e = extents(at, at.in_shape(0), at.in_shape(1));
+  return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          size = kernels::MatmulShape{.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at)}](
+             Stream& stream) { kernels::matmul(stream, x, weight, y, size, false); };
+}
+
+template <typename Element>  // dx[m, k] = dy[m, n] w[k, n]^T
+Launch matmul_backward_input(const Operands& at) {
+  const MatmulExtents e = extents(at, at.out_shape(0), at.in_shape(1));
+  return [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), dx = at.out_as<Element>(0),
+          size = kernels::MatmulShape{.m = e.m, .n = e.k, .k = e.n, .transpose_b = !transposed(at)},
+          accumulate = at.accumulate()](Stream& stream) {
+    kernels::matmul(stream, dy, weight, dx, size, accumulate);
+  };
+}
+
+template <typename Element>  // dw[k, n] = x[m, k]^T dy[m, n], or dw[n, k] = dy[m, n]^T x[m, k]
+Launch matmul_backward_weight(const Operands& at) {
+  const MatmulExtents e = extents(at, at.in_shape(0), at.out_shape(0));
+  const bool swapped = transposed(at);
+  return
+      [a = at.in_as<Element>(swapped ? 1 : 0), b = at.in_as<Element>(swapped ? 0 : 1),
+       dw = at.out(0),
+       size =
+           kernels::MatmulShape{
+               .m = swapped ? e.n : e.k, .n = swapped ? e.k : e.n, .k = e.m, .transpose_a = true},
+       accumulate = at.accumulate()](Stream& stream) {
+        kernels::matmul(stream, a, b, dw, size, accumulate);
+      };
+}
+
+template <typename Element>
+Launch biased_product(const Operands& at, const kernels::Epilogue<Element>& epilogue) {
+  const MatmulExtents e = extents(at, at.in_shape(0), at.in_shape(1));
+  return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          size = kernels::MatmulShape{.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at)},
+          epilogue](Stream& stream) { kernels::matmul_bias(stream, x, weight, y, size, epilogue); };
+}
+
+template <typename Element>
+Launch matmul_bias(const Operands& at) {
+  return biased_product<Element>(at, {.bias = at.in_as<Element>(2)});
+}
+template <typename Element>
+Launch matmul_bias_relu(const Operands& at) {
+  return biased_product<Element>(
+      at, {.bias = at.in_as<Element>(2), .activation = kernels::Activation::relu});
+}
+template <typename Element>
+Launch matmul_bias_gelu(const Operands& at) {
+  return biased_product<Element>(at, {.bias = at.in_as<Element>(2),
+                                      .activation = kernels::Activation::gelu,
+                                      .input = at.out_as<Element>(1)});
+}
+
+template <typename Element>
+Launch bias(const Operands& at) {
+  return [x = at.in_as<Element>(0), b = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          rows = rows_of(at.in_shape(0), at.in_shape(1))](Stream& stream) {
+    kernels::bias_forward(stream, x, b, y, rows.count, rows.width);
+  };
+}
+
+template <typename Element>
+Launch bias_backward(const Operands& at) {
+  return
+      [dy = at.in_as<Element>(0), db = at.out(0), rows = rows_of(at.in_shape(0), at.out_shape(0)),
+       accumulate = at.accumulate()](Stream& stream) {
+        kernels::bias_backward(stream, dy, db, rows.count, rows.width, accumulate);
+      };
+}
+
+template <typename Element>
+Launch layer_norm(const Operands& at) {
+  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
+  const kernels::LayerNormForward<Element> args{
+      .x = at.in_as<Element>(0),
+      .gamma = at.in_as<Element>(1),
+      .beta = at.in_as<Element>(2),
+      .y = at.out_as<Element>(0),
+      .mean = at.out(1),
+      .rstd = at.out(2),
+      .rows = rows.count,
+      .n = rows.width,
+      .eps = static_cast<float>(at.attributes<LayerNormAttributes>().epsilon)};
+  return [args](Stream& stream) { kernels::layer_norm_forward(stream, args); };
+}
+
+template <typename Element>
+Launch layer_norm_backward(const Operands& at) {
+  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
+  const kernels::LayerNormBackward<Element> args{.x = at.in_as<Element>(0),
+                                                 .gamma = at.in_as<Element>(1),
+                                                 .mean = at.in(2),
+                                                 .rstd = at.in(3),
+                                                 .dy = at.in_as<Element>(4),
+                                                 .dx = at.out_as<Element>(0),
+                                                 .dgamma = at.out(1),
+                                                 .dbeta = at.out(2),
+                                                 .rows = rows.count,
+                                                 .n = rows.width,
+                                                 .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::layer_norm_backward(stream, args); };
+}
+
+kernels::DropoutMask mask_of(const Operands& at, double p) {
+  return {.region = at.in_region(0),
+          .p = static_cast<float>(p),
+          .key = at.random_key(),
+          .state = at.binding().state};
+}
+
+template <typename Element>
+Launch residual_norm(const Operands& at) {
+  const auto& attributes = at.attributes<ResidualNormAttributes>();
+  const Rows rows = rows_of(at.in_shape(0), at.in_shape(2));
+  const kernels::ResidualNorm<Element> args{.branch = at.in_as<Element>(0),
+                                            .residual = at.in_as<Element>(1),
+                                            .dropout = mask_of(at, attributes.p),
+                                            .gamma = at.in_as<Element>(2),
+                                            .beta = at.in_as<Element>(3),
+                                            .sum = at.out_as<Element>(1),
+                                            .y = at.out_as<Element>(0),
+                                            .mean = at.out(2),
+                                            .rstd = at.out(3),
+                                            .rows = rows.count,
+                                            .n = rows.width,
+                                            .eps = static_cast<float>(attributes.epsilon)};
+  return [args](Stream& stream) { kernels::residual_norm(stream, args); };
+}
+
+kernels::AttentionSize attention_size(const Shape& qkv) {
+  return {qkv[0], qkv[1], qkv[3], qkv[4]};
+}
+
+template <typename Element>
+Launch attention(const Operands& at) {
+  return [qkv = at.in_as<Element>(0), y = at.out_as<Element>(0), lse = at.out(1),
+          size = attention_size(at.in_shape(0)),
+          causal = at.attributes<AttentionAttributes>().causal](Stream& stream) {
+    kernels::attention_forward(stream, qkv, y, lse, size, causal);
+  };
+}
+
+template <typename Element>
+Launch attention_backward(const Operands& at) {
+  const kernels::AttentionBackward<Element> args{
+      .qkv = at.in_as<Element>(0),
+      .y = at.in_as<Element>(1),
+      .lse = at.in(2),
+      .dy = at.in_as<Element>(3),
+      .dqkv = at.out_as<Element>(0),
+      .size = attention_size(at.in_shape(0)),
+      .causal = at.attributes<AttentionAttributes>().causal};
+  return [args](Stream& stream) { kernels::attention_backward(stream, args); };
+}
+
+float loss_scale(const Operands& at) {
+  return static_cast<float>(at.attributes<LossAttributes>().scale);
+}
+// The classes that this rank has: how many, and the first.
+Rows rows_of_logits(const Operands& at) {
+  const Region logits = at.in_region(0);
+  return {elements(at.in_shape(1)), logits.extent[logits.dims - 1]};
+}
+int64_t first_class(const Operands& at) {
+  const Region logits = at.in_region(0);
+  return logits.start[logits.dims - 1];
+}
+
+template <typename Element>
+Launch cross_entropy(const Operands& at) {
+  const Rows rows = rows_of_logits(at);
+  const kernels::CrossEntropyForward<Element> args{.logits = at.in_as<Element>(0),
+                                                   .targets = at.in_integers(1),
+                                                   .lse = at.out(1),
+                                                   .loss = at.out(0),
+                                                   .rows = rows.count,
+                                                   .vocab = rows.width,
+                                                   .scale = loss_scale(at),
+                                                   .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::cross_entropy_forward(stream, args); };
+}
+
+template <typename Element>
+Launch cross_entropy_stats(const Operands& at) {
+  const Rows rows = rows_of_logits(at);
+  const kernels::CrossEntropyStats<Element> args{.logits = at.in_as<Element>(0),
+                                                 .targets = at.in_integers(1),
+                                                 .stats = at.out(0),
+                                                 .rows = rows.count,
+                                                 .columns = rows.width,
+                                                 .first = first_class(at)};
+  return [args](Stream& stream) { kernels::cross_entropy_stats(stream, args); };
+}
+
+Launch cross_entropy_merge(const Operands& at) {
+  const kernels::CrossEntropyMerge args{.stats = at.in(0),
+                                        .lse = at.out(1),
+                                        .loss = at.out(0),
+                                        .parts = at.in_shape(0)[0],
+                                        .rows = elements(at.out_shape(1)),
+                                        .scale = loss_scale(at),
+                                        .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::cross_entropy_merge(stream, args); };
+}
+
+template <typename Element>
+Launch cross_entropy_backward(const Operands& at) {
+  const Rows rows = rows_of_logits(at);
+  const kernels::CrossEntropyBackward<Element> args{.logits = at.in_as<Element>(0),
+                                                    .targets = at.in_integers(1),
+                                                    .lse = at.in(2),
+                                                    .dlogits = at.out_as<Element>(0),
+                                                    .rows = rows.count,
+                                                    .columns = rows.width,
+                                                    .first = first_class(at),
+                                                    .scale = loss_scale(at),
+                                                    .state = at.binding().state};
+  return [args](Stream& stream) { kernels::cross_entropy_backward(stream, args); };
+}
+
+template <typename Element>
+Launch positions(const Operands& at) {
+  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0), region = at.in_region(0)](
+             Stream& stream) { kernels::positions_forward(stream, x, y, region); };
+}
+
+template <typename Element>
+Launch dropout(const Operands& at) {
+  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0),
+          mask = mask_of(at, at.attributes<DropoutAttributes>().p)](Stream& stream) {
+    kernels::dropout(stream, x, y, mask);
+  };
+}
+
+// Element by element: y = kernel(x), and y = kernel(a, b).
+template <typename Element, void (*kKernel)(Stream&, const Element*, Element*, int64_t)>
+Launch unary(const Operands& at) {
+  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0),
+          n = elements(at.in_shape(0))](Stream& stream) { kKernel(stream, x, y, n); };
+}
+template <typename Element,
+          void (*kKernel)(Stream&, const Element*, const Element*, Element*, int64_t)>
+Launch binary(const Operands& at) {
+  return [a = at.in_as<Element>(0), b = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          n = elements(at.in_shape(0))](Stream& stream) { kKernel(stream, a, b, y, n); };
+}
+
+}  // namespace
+
+template <typename T>
+std::vector<LaunchRow> dense_launches() {
+  return {
+      {Opcode::embedding, embedding<T>},
+      {Opcode::embedding_backward, embedding_backward<T>},
+      {Opcode::positions, positions<T>},
+      {Opcode::matmul, matmul<T>},
+      {Opcode::matmul_bias, matmul_bias<T>},
+      {Opcode::matmul_bias_relu, matmul_bias_relu<T>},
+      {Opcode::matmul_bias_gelu, matmul_bias_gelu<T>},
+      {Opcode::matmul_backward_input, matmul_backward_input<T>},
+      {Opcode::matmul_backward_weight, matmul_backward_weight<T>},
+      {Opcode::bias, bias<T>},
+      {Opcode::bias_backward, bias_backward<T>},
+      {Opcode::relu, unary<T, kernels::relu_forward<T>>},
+      {Opcode::relu_backward, binary<T, kernels::relu_backward<T>>},
+      {Opcode::gelu, unary<T, kernels::gelu_forward<T>>},
+      {Opcode::gelu_backward, binary<T, kernels::gelu_backward<T>>},
+      {Opcode::silu, unary<T, kernels::silu_forward<T>>},
+      {Opcode::silu_backward, binary<T, kernels::silu_backward<T>>},
+      {Opcode::dropout, dropout<T>},
+      {Opcode::add, binary<T, kernels::add_forward<T>>},
+      {Opcode::layer_norm, layer_norm<T>},
+      {Opcode::residual_norm, residual_norm<T>},
+      {Opcode::layer_norm_backward, layer_norm_backward<T>},
+      {Opcode::attention, attention<T>},
+      {Opcode::attention_backward, attention_backward<T>},
+      {Opcode::cross_entropy, cross_entropy<T>},
+      {Opcode::cross_entropy_stats, cross_entropy_stats<T>},
+      {Opcode::cross_entropy_merge, cross_entropy_merge},
+      {Opcode::cross_entropy_backward, cross_entropy_backward<T>},
+  };
+}
+template std::vector<LaunchRow> dense_launches<float>();
+template std::vector<LaunchRow> dense_launches<BFloat16>();
+template std::vector<LaunchRow> dense_launches<Float16>();
+
+}  // namespace hidup
