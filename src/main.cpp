@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "commands.h"
+#include "commands/commands.h"
 #include "core/check.h"
 #include "core/failure.h"
 #include "core/log.h"

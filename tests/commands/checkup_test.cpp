@@ -1,4 +1,4 @@
-#include "train/checkup.h"
+#include "commands/checkup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

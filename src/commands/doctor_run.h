@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/mpi_session.h"
-#include "commands.h"
+#include "commands/commands.h"
 #include "deck/deck.h"
 
 namespace hidup {

@@ -1,13 +1,13 @@
 #include <fmt/core.h>
 
-#include "commands.h"
+#include "app/planning.h"
+#include "commands/commands.h"
 #include "core/check.h"
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "deck/deck.h"
 #include "io/output_path.h"
-#include "planning.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/verify.h"
@@ -25,7 +25,7 @@ int validate(const ValidateOptions& options) {
   }
   check_strategy_choice(options.strategy);
   const auto [deck, mesh, data, graph] =
-      open_subject(options.deck, options.cluster, options.overrides, options.ranks);
+      read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
                   files_read(options.deck, options.cluster, deck, options.strategy),
                   options.overwrite);

@@ -1,6 +1,7 @@
-#include "train/collective.h"
+#include "comm/collective.h"
 
 #include <algorithm>
+#include <span>
 
 #include "core/failure.h"
 
@@ -19,6 +20,14 @@ void collectively(Communicator& world, const std::function<void()>& work) {
     const bool reports = first - codes.begin() == world.rank();
     throw CollectiveError(static_cast<ExitCode>(*first), reports ? mine.message : "");
   }
+}
+
+std::vector<std::string> gather_texts(Communicator& world, std::string_view mine) {
+  std::vector<std::string> texts;
+  for (const std::vector<std::byte>& bytes : world.gather(std::as_bytes(std::span(mine)))) {
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return texts;
 }
 
 }  // namespace hidup

@@ -1,8 +1,10 @@
-// Errors that all ranks know of together.
+// What all ranks do together on the host.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "core/check.h"
@@ -20,5 +22,8 @@ class CollectiveError : public Error {
 // CollectiveError with the lowest such rank's code (core/failure.h), and that rank has its
 // message.
 void collectively(Communicator& world, const std::function<void()>& work);
+
+// Every rank's text in the order of ranks on rank 0; nothing on the others.
+std::vector<std::string> gather_texts(Communicator& world, std::string_view mine);
 
 }  // namespace hidup

@@ -5,30 +5,30 @@
 #include <optional>
 #include <utility>
 
+#include "app/costs.h"
+#include "app/job.h"
+#include "app/planning.h"
+#include "app/profiling.h"
+#include "comm/clock.h"
+#include "comm/collective.h"
 #include "comm/heartbeat.h"
 #include "comm/mpi_session.h"
-#include "commands.h"
+#include "commands/commands.h"
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "cost/simulate.h"
-#include "costs.h"
 #include "graph/flops.h"
 #include "graph/text.h"
 #include "io/output_path.h"
 #include "io/resources.h"
-#include "job.h"
 #include "kernels/library.h"
-#include "planning.h"
-#include "profiling.h"
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
 #include "search/repeated_work.h"
 #include "train/assemble.h"
-#include "train/clock.h"
-#include "train/collective.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -249,9 +249,7 @@ class Run {
     if (data_.unigram_entropy >= 0.0) {
       header.run.unigram_entropy = data_.unigram_entropy;
     }
-    for (const auto& bytes : world_.gather(std::as_bytes(std::span(mpi_.host())))) {
-      header.run.hostnames.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
+    header.run.hostnames = gather_texts(world_, mpi_.host());
     header.inputs = {.model_deck = decks_.model.text,
                      .cluster_deck = decks_.cluster.text,
                      .resolved = resolved_yaml(decks_.deck, DeckFile::model) +

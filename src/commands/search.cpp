@@ -2,15 +2,15 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
-#include "commands.h"
+#include "app/costs.h"
+#include "app/explain.h"
+#include "app/plan_report.h"
+#include "commands/commands.h"
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
-#include "costs.h"
 #include "device/device.h"
-#include "explain.h"
 #include "io/output_path.h"
-#include "plan_report.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -26,15 +26,15 @@ int64_t peak_rss_bytes() {
 
 int search(const SearchCommandOptions& options) {
   const double began = monotonic_seconds();
-  const Subject subject =
-      open_subject(options.deck, options.cluster, options.overrides, options.ranks);
+  const PlanningInput input =
+      read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
-                  files_read(options.deck, options.cluster, subject.deck, "", options.hints),
+                  files_read(options.deck, options.cluster, input.deck, "", options.hints),
                   options.overwrite);
-  const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
+  const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
-  SearchOutcome found = search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints,
-                                   options.baselines);
+  SearchOutcome found =
+      search_for(input.deck, input.graph, input.mesh, costs, options.hints, options.baselines);
   const double seconds = monotonic_seconds() - began;
 
   Strategy& strategy = found.strategy;
@@ -42,21 +42,20 @@ int search(const SearchCommandOptions& options) {
   strategy.predicted = {best.seconds, best.busy.compute_s, best.busy.comm_s,
                         best.busy.exposed_comm_s, best.memory_bytes};
   if (!options.strategy_out.empty()) {
-    const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
-    annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
-    write_text_file(options.strategy_out, print_strategy(subject.graph, strategy),
-                    options.overwrite);
+    const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+    annotate(strategy, input.graph, step.program, step.plan, step.prediction);
+    write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
   }
   std::vector<Candidate> baselines;
   if (options.baselines) {
-    baselines = best_of_each_name(found, subject, costs);
+    baselines = best_of_each_name(found, input, costs);
   }
   const RepeatedWork repeated =
-      repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),
-                    subject.deck.cluster.device_memory.value_or(0));
+      repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
+                    input.deck.cluster.device_memory.value_or(0));
   if (options.json) {
     Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};
-    json.update(plan_json(subject, strategy, repeated));
+    json.update(plan_json(input, strategy, repeated));
     json.update({{"objective_s", found.objective_s},
                  {"lower_bound_s", found.lower_bound_s},
                  {"gap", found.gap}});
@@ -66,7 +65,7 @@ int search(const SearchCommandOptions& options) {
     results::print("{}\n", json.dump(2));
     return 0;
   }
-  print_plan(subject, strategy, profile, describe(repeated, subject.mesh, options.hints.empty()));
+  print_plan(input, strategy, profile, describe(repeated, input.mesh, options.hints.empty()));
   results::print(
       "search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
       found.lower_bound_s > 0.0

@@ -8,6 +8,9 @@
 #include <optional>
 #include <system_error>
 
+#include "app/costs.h"
+#include "app/profiling.h"
+#include "comm/collective.h"
 #include "comm/patient_yield.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -15,11 +18,8 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "cost/profile_check.h"
-#include "costs.h"
 #include "graph/text.h"
-#include "profiling.h"
 #include "runtime/profiler.h"
-#include "train/collective.h"
 
 namespace hidup {
 namespace {
@@ -92,9 +92,9 @@ bool keep(const Profile& profile, const std::string& file) {
 }
 
 // Collective. None where no strategy that is timed fits in the memory: another may.
-std::optional<Profile> measure_if_it_fits(const ProfileSubject& subject) {
+std::optional<Profile> measure_if_it_fits(const ProfilingInput& input) {
   try {
-    return measure_profile(subject, ProfileEffort::brief);
+    return measure_profile(input, ProfileEffort::brief);
   } catch (const CollectiveError& error) {
     if (error.code() != ExitCode::out_of_memory) {
       throw;
@@ -105,33 +105,33 @@ std::optional<Profile> measure_if_it_fits(const ProfileSubject& subject) {
 }
 
 // Collective. By how much a message may be late that nothing else delays.
-double least_delay(const ProfileSubject& subject) {
+double least_delay(const ProfilingInput& input) {
   constexpr double kLaunch = 5e-6;  // of a kernel
-  return subject.communication.groups->through_host()
-             ? std::ranges::max(all_gather_value(subject.world, nap_s()))
+  return input.communication.groups->through_host()
+             ? std::ranges::max(all_gather_value(input.world, nap_s()))
              : kLaunch;
 }
 
 // Collective. Messages that take other times now than the profile says; empty where it holds. What
 // looks off is looked at again: it may have met other work on the machine.
-std::string drift_of(const Profile& profile, const ProfileSubject& subject) {
+std::string drift_of(const Profile& profile, const ProfilingInput& input) {
   constexpr double kSeconds = 0.04;  // of a look
   constexpr int kLooks = 3;
-  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(subject)};
+  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(input)};
   constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
-  const int64_t memory = std::ranges::min(all_gather_value(subject.world, subject.device.memory()));
+  const int64_t memory = std::ranges::min(all_gather_value(input.world, input.device.memory()));
   std::vector<Probe> probes =
       probes_of(profile, kSeconds, static_cast<double>(std::min(memory / 4, kLargest)));
   std::vector<std::string> drifts;
   for (int look = 0; look < kLooks && !probes.empty(); ++look) {
     const std::vector<ProbeTimes> now =
-        time_probes(subject.device, *subject.communication.groups, subject.world, probes);
+        time_probes(input.device, *input.communication.groups, input.world, probes);
     std::vector<Probe> off;
     drifts.clear();
     for (size_t i = 0; i < probes.size(); ++i) {
       if (is_off(probes[i], now[i], tolerance)) {
         off.push_back(probes[i]);
-        drifts.push_back(describe(probes[i], now[i], subject.mesh));
+        drifts.push_back(describe(probes[i], now[i], input.mesh));
       }
     }
     probes = std::move(off);
@@ -141,17 +141,17 @@ std::string drift_of(const Profile& profile, const ProfileSubject& subject) {
 
 // Collective. The text of the profile that cluster.profile names, on all ranks. Throws
 // CollectiveError(file) or CollectiveError(usage).
-Profile named_profile(const ProfileSubject& subject, const ProfileKey& key) {
-  const std::string& file = subject.deck.cluster.profile;
+Profile named_profile(const ProfilingInput& input, const ProfileKey& key) {
+  const std::string& file = input.deck.cluster.profile;
   std::string text;
-  collectively(subject.world, [&] {
-    if (subject.world.rank() == 0) {
-      text = fitting(file, key, subject.deck);
+  collectively(input.world, [&] {
+    if (input.world.rank() == 0) {
+      text = fitting(file, key, input.deck);
     }
   });
-  Profile profile = parse_profile(subject.world.broadcast(text), file);
+  Profile profile = parse_profile(input.world.broadcast(text), file);
   log::info("profile: {}", file);
-  if (const std::string drift = drift_of(profile, subject); !drift.empty()) {
+  if (const std::string drift = drift_of(profile, input); !drift.empty()) {
     log::warning("cluster.profile: {} may mislead: {}", file, drift);
   }
   return profile;
@@ -159,21 +159,21 @@ Profile named_profile(const ProfileSubject& subject, const ProfileKey& key) {
 
 // Collective. The profile that is kept in the file, on all ranks, where there is one that still
 // holds.
-std::optional<Profile> kept_profile(const ProfileSubject& subject, const ProfileKey& key,
+std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKey& key,
                                     const std::string& file) {
   std::string text;
-  collectively(subject.world, [&] {
-    if (subject.world.rank() == 0 && is_there(file)) {
+  collectively(input.world, [&] {
+    if (input.world.rank() == 0 && is_there(file)) {
       text = kept(file, key);
     }
   });
-  text = subject.world.broadcast(text);
+  text = input.world.broadcast(text);
   if (text.empty()) {
     return std::nullopt;
   }
   const double began = monotonic_seconds();
   Profile profile = parse_profile(text, file);
-  const std::string drift = drift_of(profile, subject);
+  const std::string drift = drift_of(profile, input);
   if (!drift.empty()) {
     log::info("profile: {} is measured again: {}", file, drift);
     return std::nullopt;
@@ -184,22 +184,22 @@ std::optional<Profile> kept_profile(const ProfileSubject& subject, const Profile
 
 }  // namespace
 
-std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
-  const std::string& choice = subject.deck.cluster.profile;
+std::optional<Profile> obtain_profile(const ProfilingInput& input) {
+  const std::string& choice = input.deck.cluster.profile;
   if (choice.empty()) {
     return std::nullopt;
   }
-  const ProfileKey key = profile_key(subject);
+  const ProfileKey key = profile_key(input);
   if (choice != "auto") {
-    return named_profile(subject, key);
+    return named_profile(input, key);
   }
-  const bool first = subject.world.rank() == 0;
-  const std::string file = first ? cached_file(key, subject.graph) : "";
-  if (std::optional<Profile> profile = kept_profile(subject, key, file)) {
+  const bool first = input.world.rank() == 0;
+  const std::string file = first ? cached_file(key, input.graph) : "";
+  if (std::optional<Profile> profile = kept_profile(input, key, file)) {
     return profile;
   }
   const double began = monotonic_seconds();
-  const std::optional<Profile> profile = measure_if_it_fits(subject);
+  const std::optional<Profile> profile = measure_if_it_fits(input);
   if (!profile) {
     return std::nullopt;
   }
@@ -209,7 +209,7 @@ std::optional<Profile> obtain_profile(const ProfileSubject& subject) {
     log::info("profile: measured in {:.1f} s{}", seconds, is_kept ? ", kept in " + file : "");
   }
   // As later runs will read it.
-  return parse_profile(subject.world.broadcast(print_profile(*profile)), "profile");
+  return parse_profile(input.world.broadcast(print_profile(*profile)), "profile");
 }
 
 }  // namespace hidup

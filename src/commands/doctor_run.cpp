@@ -1,4 +1,4 @@
-#include "doctor_run.h"
+#include "commands/doctor_run.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,15 +12,15 @@
 #include <optional>
 #include <sstream>
 
+#include "app/costs.h"
+#include "app/job.h"
+#include "app/planning.h"
+#include "comm/collective.h"
 #include "core/units.h"
 #include "cost/profile.h"
-#include "costs.h"
 #include "io/output_path.h"
-#include "job.h"
-#include "planning.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
-#include "train/collective.h"
 
 namespace hidup {
 namespace {
@@ -77,10 +77,9 @@ class Inspection {
       done = false;
     }
     if (!done) {
-      const auto messages = world_.gather(std::as_bytes(std::span(mine)));
+      const std::vector<std::string> messages = gather_texts(world_, mine);
       for (size_t rank = 0; rank < messages.size(); ++rank) {
-        std::istringstream lines(std::string(reinterpret_cast<const char*>(messages[rank].data()),
-                                             messages[rank].size()));
+        std::istringstream lines(messages[rank]);
         for (std::string line; std::getline(lines, line);) {
           found_.findings.push_back(rank == 0 ? line : fmt::format("rank {}: {}", rank, line));
         }

@@ -1,4 +1,4 @@
-#include "train/checkup.h"
+#include "commands/checkup.h"
 
 #include <fmt/format.h>
 

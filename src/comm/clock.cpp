@@ -1,4 +1,4 @@
-#include "train/clock.h"
+#include "comm/clock.h"
 
 #include <algorithm>
 #include <vector>

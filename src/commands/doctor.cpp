@@ -8,17 +8,18 @@
 #include <fstream>
 #include <iterator>
 
+#include "app/job.h"
+#include "comm/collective.h"
 #include "comm/nccl_communicator.h"
-#include "commands.h"
+#include "commands/checkup.h"
+#include "commands/commands.h"
+#include "commands/doctor_run.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "device/device.h"
-#include "doctor_run.h"
 #include "io/resources.h"
-#include "job.h"
 #include "kernels/library.h"
-#include "train/checkup.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -88,21 +89,12 @@ RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
   return place;
 }
 
-// Every rank's text, on rank 0.
-std::vector<std::string> gather(Communicator& world, const std::string& mine) {
-  std::vector<std::string> texts;
-  for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return texts;
-}
-
 // Every rank's place, on rank 0.
 std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
-  const std::vector<std::string> hosts = gather(world, mine.host);
-  const std::vector<std::string> devices = gather(world, mine.device);
-  const std::vector<std::string> obstacles = gather(world, mine.device_obstacle);
-  const std::vector<std::string> programs = gather(world, mine.program);
+  const std::vector<std::string> hosts = gather_texts(world, mine.host);
+  const std::vector<std::string> devices = gather_texts(world, mine.device);
+  const std::vector<std::string> obstacles = gather_texts(world, mine.device_obstacle);
+  const std::vector<std::string> programs = gather_texts(world, mine.program);
   const std::vector<std::vector<std::byte>> cores =
       world.gather(std::as_bytes(std::span(mine.cores)));
   const std::vector<int64_t> memory = all_gather_value(world, mine.memory);

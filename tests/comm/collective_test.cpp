@@ -1,4 +1,4 @@
-#include "train/collective.h"
+#include "comm/collective.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

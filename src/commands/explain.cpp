@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <string>
 
-#include "commands.h"
+#include "app/costs.h"
+#include "app/explain.h"
+#include "app/plan_report.h"
+#include "commands/commands.h"
 #include "core/results.h"
 #include "core/units.h"
-#include "costs.h"
-#include "explain.h"
-#include "plan_report.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -111,18 +111,18 @@ void print_rows(const std::string& title, const std::vector<Row>& rows, bool tim
 
 class Printout {
  public:
-  Printout(const Subject& subject, const Strategy& strategy, const Forecast& step)
-      : subject_(subject),
+  Printout(const PlanningInput& input, const Strategy& strategy, const Forecast& step)
+      : input_(input),
         strategy_(strategy),
         step_(step),
-        explanation_(explain_step(subject.graph, step)) {}
+        explanation_(explain_step(input.graph, step)) {}
 
   void print() const {
     std::vector<Row> rows;
     for (const StageReport& stage : explanation_.stages) {
       add_row(rows,
               {std::string(name_of(stage.phase)),
-               stage.first < 0 ? "-" : pattern_of(subject_.graph.op_name(stage.first))},
+               stage.first < 0 ? "-" : pattern_of(input_.graph.op_name(stage.first))},
               stage.times);
     }
     for (const BucketReport& bucket : explanation_.buckets) {
@@ -137,15 +137,15 @@ class Printout {
       both.comm_s += operation.backward.comm_s;
       both.exposed_s += operation.backward.exposed_s;
       add_row(rows,
-              {pattern_of(subject_.graph.op_name(operation.op)), rules_of_op(op),
-               placements_of(op, subject_.graph.op(operation.op).inputs.size())},
+              {pattern_of(input_.graph.op_name(operation.op)), rules_of_op(op),
+               placements_of(op, input_.graph.op(operation.op).inputs.size())},
               both);
     }
     print_rows("operations, both passes: rule, placements", rows, true);
     rows.clear();
     for (const ParameterStrategy& parameter : strategy_.parameters) {
       add_row(rows,
-              {pattern_of(subject_.graph.tensor(parameter.tensor).name),
+              {pattern_of(input_.graph.tensor(parameter.tensor).name),
                print_layout(parameter.storage), print_layout(parameter.optimizer_state)},
               {});
     }
@@ -157,10 +157,10 @@ class Printout {
     for (const OperationReport& operation : explanation_.operations) {
       const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
       Json inputs = Json::array();
-      for (size_t i = 0; i < subject_.graph.op(operation.op).inputs.size(); ++i) {
+      for (size_t i = 0; i < input_.graph.op(operation.op).inputs.size(); ++i) {
         inputs.push_back(print_layout(input_layout(op, i)));
       }
-      operations.push_back({{"op", subject_.graph.op_name(operation.op)},
+      operations.push_back({{"op", input_.graph.op_name(operation.op)},
                             {"rule", rules_of_op(op)},
                             {"inputs", inputs},
                             {"output", print_layout(output_layout(op))},
@@ -170,7 +170,7 @@ class Printout {
     Json stages = Json::array();
     for (const StageReport& stage : explanation_.stages) {
       stages.push_back({{"phase", name_of(stage.phase)},
-                        {"first", stage.first < 0 ? "" : subject_.graph.op_name(stage.first)},
+                        {"first", stage.first < 0 ? "" : input_.graph.op_name(stage.first)},
                         {"times", json_of(stage.times)}});
     }
     Json buckets = Json::array();
@@ -179,7 +179,7 @@ class Printout {
     }
     Json parameters = Json::array();
     for (const ParameterStrategy& parameter : strategy_.parameters) {
-      parameters.push_back({{"name", subject_.graph.tensor(parameter.tensor).name},
+      parameters.push_back({{"name", input_.graph.tensor(parameter.tensor).name},
                             {"storage", print_layout(parameter.storage)},
                             {"optimizer_state", print_layout(parameter.optimizer_state)}});
     }
@@ -208,7 +208,7 @@ class Printout {
     return events;
   }
 
-  const Subject& subject_;
+  const PlanningInput& input_;
   const Strategy& strategy_;
   const Forecast& step_;
   Explanation explanation_;
@@ -218,25 +218,25 @@ class Printout {
 
 int explain(const ExplainOptions& options) {
   check_strategy_choice(options.strategy);
-  const Subject subject =
-      open_subject(options.deck, options.cluster, options.overrides, options.ranks);
-  const Profile profile = costs_without_ranks(subject.deck, subject.mesh);
+  const PlanningInput input =
+      read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
+  const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
   const SearchOutcome found =
-      search_for(subject.deck, subject.graph, subject.mesh, costs, options.hints, true);
-  Strategy strategy = options.strategy == kSearch ? found.strategy
-                                                  : choose_strategy(options.strategy, subject.deck,
-                                                                    subject.graph, subject.mesh);
-  const Forecast step = forecast(subject.graph, strategy, subject.deck, costs);
-  annotate(strategy, subject.graph, step.program, step.plan, step.prediction);
+      search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
+  Strategy strategy = options.strategy == kSearch
+                          ? found.strategy
+                          : choose_strategy(options.strategy, input.deck, input.graph, input.mesh);
+  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  annotate(strategy, input.graph, step.program, step.plan, step.prediction);
 
   const RepeatedWork repeated =
-      repeated_work(subject.graph, strategy, costs, lowering_options(subject.deck),
-                    subject.deck.cluster.device_memory.value_or(0));
-  const Printout report(subject, strategy, step);
-  const std::vector<Candidate> candidates = best_of_each_name(found, subject, costs);
+      repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
+                    input.deck.cluster.device_memory.value_or(0));
+  const Printout report(input, strategy, step);
+  const std::vector<Candidate> candidates = best_of_each_name(found, input, costs);
   if (options.json) {
-    Json json = plan_json(subject, strategy, repeated);
+    Json json = plan_json(input, strategy, repeated);
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
     json.update(report.json());
@@ -244,7 +244,7 @@ int explain(const ExplainOptions& options) {
     return 0;
   }
   const bool chosen = options.strategy == kSearch && options.hints.empty();
-  print_plan(subject, strategy, profile, describe(repeated, subject.mesh, chosen));
+  print_plan(input, strategy, profile, describe(repeated, input.mesh, chosen));
   results::print("          {}\n", describe(step.plan));
   report.print();
   results::print("\ncandidates\n");

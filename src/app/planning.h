@@ -33,7 +33,7 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
                                   const std::string& hints = "");
 
 // What commands that start no ranks work on.
-struct Subject {
+struct PlanningInput {
   Deck deck;
   Mesh mesh;
   std::string data;  // a line for people
@@ -42,8 +42,9 @@ struct Subject {
 
 // Reads the decks (`cluster` may be empty) and opens the data. Without `ranks` there are as many as
 // the mesh has, where an axis of size auto is one rank. Throws Error(usage) or Error(file).
-Subject open_subject(const std::string& model, const std::string& cluster,
-                     const std::vector<std::string>& overrides, std::optional<int64_t> ranks);
+PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
+                                  const std::vector<std::string>& overrides,
+                                  std::optional<int64_t> ranks);
 
 inline constexpr const char* kSearch = "search";  // as a choice of strategy
 

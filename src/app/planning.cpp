@@ -1,4 +1,4 @@
-#include "planning.h"
+#include "app/planning.h"
 
 #include <algorithm>
 #include <utility>
@@ -84,8 +84,9 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
   return files;
 }
 
-Subject open_subject(const std::string& model, const std::string& cluster,
-                     const std::vector<std::string>& overrides, std::optional<int64_t> ranks) {
+PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
+                                  const std::vector<std::string>& overrides,
+                                  std::optional<int64_t> ranks) {
   const DeckSource model_text = read_deck_file(model);
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides);

@@ -1,4 +1,4 @@
-#include "explain.h"
+#include "app/explain.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -86,7 +86,7 @@ std::string why_slower(const Candidate& loser, const Candidate& best) {
   return fmt::format("{}", fmt::join(reasons, ", "));
 }
 
-std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Subject& subject,
+std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
                                          const CostModel& costs) {
   std::vector<Candidate> best;
   const auto known = [&](std::string_view name) {
@@ -101,9 +101,9 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Subje
     if (known(named.name)) {
       continue;
     }
-    Candidate candidate{.strategy = named_strategy(named.name, subject.graph, subject.mesh)};
+    Candidate candidate{.strategy = named_strategy(named.name, input.graph, input.mesh)};
     candidate.strategy.microbatches = found.strategy.microbatches;
-    const Forecast step = forecast(subject.graph, candidate.strategy, subject.deck, costs);
+    const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
     candidate.seconds = step.prediction.iteration_s;
     candidate.busy = step.prediction.busy;
     candidate.memory_bytes = step.plan.bytes;

@@ -4,16 +4,16 @@
 #include <memory>
 #include <optional>
 
-#include "commands.h"
+#include "app/job.h"
+#include "app/planning.h"
+#include "app/profiling.h"
+#include "comm/collective.h"
+#include "commands/commands.h"
 #include "core/log.h"
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "io/output_path.h"
-#include "job.h"
-#include "planning.h"
-#include "profiling.h"
-#include "train/collective.h"
 
 namespace hidup {
 namespace {

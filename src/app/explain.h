@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planning.h"
+#include "app/planning.h"
 #include "search/search.h"
 
 namespace hidup {
@@ -45,7 +45,7 @@ Explanation explain_step(const Graph& graph, const Forecast& step);
 
 // The fastest candidate of every named strategy, and of the search's own, fastest first and those
 // that do not fit last; names that the search left out are predicted here.
-std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Subject& subject,
+std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
                                          const CostModel& costs);
 
 // In a few words, what makes a step of `loser` longer than one of `best`.

@@ -1,4 +1,4 @@
-#include "costs.h"
+#include "app/costs.h"
 
 #include <fmt/format.h>
 

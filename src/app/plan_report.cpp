@@ -1,19 +1,19 @@
-#include "plan_report.h"
+#include "app/plan_report.h"
 
 #include <fmt/core.h>
 
+#include "app/explain.h"
 #include "core/results.h"
 #include "core/units.h"
-#include "explain.h"
 #include "train/report.h"
 
 namespace hidup {
 
-void print_plan(const Subject& subject, const Strategy& strategy, const Profile& costs,
+void print_plan(const PlanningInput& input, const Strategy& strategy, const Profile& costs,
                 const std::string& repeated) {
   const PredictedStep& step = strategy.predicted.value();
-  results::print("model     {}, {} parameters, on {} rank(s)\n", subject.graph.name(),
-                 format_count(subject.graph.parameter_count()), ranks_of(subject.mesh));
+  results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
+                 format_count(input.graph.parameter_count()), ranks_of(input.mesh));
   results::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
   results::print("costs     of {}\n", costs.key.device);
   results::print("predicted {}\n",
@@ -52,18 +52,18 @@ void print_candidates(const std::vector<Candidate>& candidates) {
   }
 }
 
-Json plan_json(const Subject& subject, const Strategy& strategy, const RepeatedWork& repeated) {
+Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated) {
   const PredictedStep& step = strategy.predicted.value();
-  return {{"model", subject.graph.name()},
+  return {{"model", input.graph.name()},
           {"strategy", strategy.name},
-          {"strategy_hash", fmt::format("{:016x}", strategy_hash(subject.graph, strategy))},
+          {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
           {"predicted_iteration_s", step.iteration_s},
           {"predicted_compute_s", step.compute_s},
           {"predicted_comm_s", step.comm_s},
           {"predicted_exposed_comm_s", step.exposed_comm_s},
           {"predicted_peak_bytes", step.peak_bytes},
-          {"layers", subject.deck.model.layers},
-          {"ranks", ranks_of(subject.mesh)},
+          {"layers", input.deck.model.layers},
+          {"ranks", ranks_of(input.mesh)},
           {"useful_ranks", repeated.useful_ranks},
           {"microbatches", strategy.microbatches}};
 }

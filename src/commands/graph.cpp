@@ -5,14 +5,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "commands.h"
+#include "app/planning.h"
+#include "commands/commands.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "deck/deck.h"
 #include "graph/flops.h"
 #include "graph/operation.h"
 #include "graph/text.h"
-#include "planning.h"
 #include "sharding/rules.h"
 #include "train/setup.h"
 

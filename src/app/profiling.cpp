@@ -1,21 +1,21 @@
-#include "profiling.h"
+#include "app/profiling.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "app/job.h"
+#include "comm/clock.h"
+#include "comm/collective.h"
 #include "core/check.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "graph/batch.h"
-#include "job.h"
 #include "kernels/library.h"
 #include "program/memory.h"
 #include "runtime/executor.h"
 #include "runtime/profiler.h"
 #include "search/named.h"
-#include "train/clock.h"
-#include "train/collective.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 
@@ -73,11 +73,11 @@ Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
 
 class Measurement {
  public:
-  Measurement(const ProfileSubject& subject, ProfileEffort effort)
-      : subject_(subject), thorough_(effort == ProfileEffort::thorough) {}
+  Measurement(const ProfilingInput& input, ProfileEffort effort)
+      : input_(input), thorough_(effort == ProfileEffort::thorough) {}
 
   Profile run(const std::vector<Case>& cases) {
-    Profile profile{.key = profile_key(subject_), .model = subject_.graph.name()};
+    Profile profile{.key = profile_key(input_), .model = input_.graph.name()};
     const double began = monotonic_seconds();
     for (const Case& which : cases) {
       time_case(which);
@@ -92,16 +92,15 @@ class Measurement {
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
-    profile.collectives =
-        time_collectives(subject_.device, *subject_.communication.groups, subject_.mesh,
-                         subject_.world, subject_.threads, limits());
+    profile.collectives = time_collectives(input_.device, *input_.communication.groups, input_.mesh,
+                                           input_.world, input_.threads, limits());
     return profile;
   }
 
  private:
   static constexpr double kBriefSeconds = 10.0;
 
-  double agreed(double mine) const { return all_gather_value(subject_.world, mine)[0]; }
+  double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
 
   MessageLimits limits() const {
     constexpr double kMebibyte = 1 << 20;
@@ -119,15 +118,14 @@ class Measurement {
 
   void time_program(const Case& which, bool fuse) {
     const Program program =
-        make_program(subject_.graph, strategy_of(which, subject_.graph, subject_.mesh),
-                     subject_.deck, subject_.world, fuse);
-    const int64_t rank = subject_.world.rank();
+        make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
+                     input_.world, fuse);
+    const int64_t rank = input_.world.rank();
     std::optional<Executor> executor;
     try {
-      collectively(subject_.world, [&] {
-        executor.emplace(program, plan_memory(program, rank), subject_.device, rank,
-                         *subject_.communication.groups, subject_.threads,
-                         subject_.deck.train.seed);
+      collectively(input_.world, [&] {
+        executor.emplace(program, plan_memory(program, rank), input_.device, rank,
+                         *input_.communication.groups, input_.threads, input_.deck.train.seed);
       });
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {
@@ -142,7 +140,7 @@ class Measurement {
       }
     }
     StepInputs inputs;
-    fill_inputs(program, rank, subject_.batches, 0, inputs);
+    fill_inputs(program, rank, input_.batches, 0, inputs);
     operations_.run(*executor, rank, inputs, thorough_ ? 5 : 3);
     if (fuse) {
       time_overlapped(*executor);
@@ -151,7 +149,7 @@ class Measurement {
 
   // What lies between the instructions of a step and between steps.
   void time_overlapped(Executor& executor) {
-    Deck deck = subject_.deck;
+    Deck deck = input_.deck;
     deck.train.steps = thorough_ ? 6 : 4;
     deck.train.timeline_every = 0;
     const auto look = [&](const Iteration& iteration) {
@@ -166,11 +164,11 @@ class Measurement {
         overheads_.push_back(iteration.wall_s - (last - first));
       }
     };
-    Trainer trainer(deck, subject_.batches, executor, subject_.world, 0.0, {.on_step = look});
+    Trainer trainer(deck, input_.batches, executor, input_.world, 0.0, {.on_step = look});
     trainer.run();
   }
 
-  const ProfileSubject& subject_;
+  const ProfilingInput& input_;
   bool thorough_;
   OperationTimer operations_;
   Gaps gaps_;
@@ -181,23 +179,19 @@ class Measurement {
 
 }  // namespace
 
-ProfileKey profile_key(const ProfileSubject& subject) {
-  std::vector<std::string> hosts;
-  for (const auto& bytes : subject.world.gather(std::as_bytes(std::span(subject.host)))) {
-    hosts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
+ProfileKey profile_key(const ProfilingInput& input) {
   std::vector<std::string> seen;
   ProfileKey key{
       .build = fmt::format("{} {}{}", program_version(), git_commit(),
                            git_dirty() ? " with changes" : ""),
-      .device = fmt::format("{}, {} thread(s){}", subject.device.name(), subject.threads,
-                            subject.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
+      .device = fmt::format("{}, {} thread(s){}", input.device.name(), input.threads,
+                            input.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
       .libraries = {mpi_library_version(), kernels::matmul_library_version()},
-      .mesh = subject.mesh};
-  for (const std::string& library : subject.communication.libraries()) {
+      .mesh = input.mesh};
+  for (const std::string& library : input.communication.libraries()) {
     key.libraries.push_back(library);
   }
-  for (const std::string& host : hosts) {
+  for (const std::string& host : gather_texts(input.world, input.host)) {
     auto found = std::ranges::find(seen, host);
     if (found == seen.end()) {
       found = seen.insert(seen.end(), host);
@@ -207,8 +201,8 @@ ProfileKey profile_key(const ProfileSubject& subject) {
   return key;
 }
 
-Profile measure_profile(const ProfileSubject& subject, ProfileEffort effort) {
-  return Measurement(subject, effort).run(cases_of(effort, subject.graph, subject.mesh));
+Profile measure_profile(const ProfilingInput& input, ProfileEffort effort) {
+  return Measurement(input, effort).run(cases_of(effort, input.graph, input.mesh));
 }
 
 }  // namespace hidup

@@ -1,9 +1,12 @@
-#include "job.h"
+#include "app/job.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "app/costs.h"
+#include "app/planning.h"
+#include "comm/collective.h"
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
 #include "core/failure.h"
@@ -11,14 +14,11 @@
 #include "core/results.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
-#include "costs.h"
 #include "device/device.h"
-#include "planning.h"
 #include "program/lower.h"
 #include "program/print.h"
 #include "program/verify.h"
 #include "sharding/read_strategy.h"
-#include "train/collective.h"
 
 namespace hidup {
 
@@ -100,11 +100,7 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
   std::string shared;
   if (has_nccl() && wanted != "mpi") {
     const std::string mine = fmt::format("{} on {}", device.description(), mpi.host());
-    std::vector<std::string> gpus;
-    for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
-      gpus.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
-    shared = world.broadcast(shared_gpu(gpus));
+    shared = world.broadcast(shared_gpu(gather_texts(world, mine)));
   }
   if (wanted == "nccl" && !shared.empty()) {
     fail_at(deck, "cluster.comm.backend",
@@ -197,11 +193,7 @@ Program make_program(const Graph& graph, const Strategy& strategy, const Deck& d
   LoweringOptions options = lowering_options(deck);
   options.fuse = fuse;
   Program program = lower(graph, strategy, options);
-  const std::string mine = print_collectives(program);
-  std::vector<std::string> all;
-  for (const auto& bytes : world.gather(std::as_bytes(std::span(mine)))) {
-    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
+  const std::vector<std::string> all = gather_texts(world, print_collectives(program));
   collectively(world, [&] { verify_ranks_agree(all); });
   return program;
 }
