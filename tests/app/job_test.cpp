@@ -87,7 +87,7 @@ class LoadStrategy : public testing::Test {
   }
 
   SmallDecks decks_;
-  PlanningInput input_ = decks_.read({"cluster.device.memory=auto"}, 4);
+  PlanningInput input_ = decks_.read({"model.layers=1", "cluster.device.memory=auto"}, 4);
   std::optional<Profile> costs_ = costs_of(input_.deck, input_.mesh, std::nullopt);
 };
 

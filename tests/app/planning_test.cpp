@@ -143,7 +143,8 @@ TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
 
 TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
   const SmallDecks decks;
-  const PlanningInput input = decks.read({"cluster.device.memory=1MiB", "train.batch=512"});
+  const PlanningInput input =
+      decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=512"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   EXPECT_EQ(
       error_of([&] { search_for(input.deck, input.graph, input.mesh, costs, "", false); }).first,
