@@ -3,8 +3,9 @@
 
 A rank is a process, each of its streams a thread, an instruction's run an event whose category is
 its phase. The predicted step, if there is one, is a process of its own that begins with the first
-step written. Flops, bytes and their rates are those of one rank. Works on finished files and on
-those that are still being written. Prints the trace's name. Needs h5py, numpy and pandas.
+step written. Flops, bytes and their rates are those of one rank. Works on finished files, on those
+that are still being written, and on what `hidup explain --json` prints. Prints the trace's name.
+Needs h5py, numpy and pandas.
 """
 
 import argparse
@@ -45,9 +46,10 @@ def details(event):
     if event["collective"]:
         values["collective"] = event["collective"]
     for amount, rate in (("flops", "GFLOP/s"), ("bytes", "GB/s")):
-        values[amount] = event[amount]
-        if seconds > 0 and event[amount] > 0:
-            values[rate] = event[amount] / seconds / 1e9
+        if amount in event:  # plans have none
+            values[amount] = event[amount]
+            if seconds > 0 and event[amount] > 0:
+                values[rate] = event[amount] / seconds / 1e9
     return values
 
 
@@ -60,31 +62,51 @@ def complete_event(event):
             "args": details(event)}
 
 
-def write_trace(output, path, steps):
-    """Writes the events step by step, one in a line."""
+def complete_events(rows):
+    return [complete_event(row) for row in rows.to_dict("records")]
+
+
+def run_events(path, attributes, steps):
+    """Lists of trace events of a run: one of each step, for files that are larger than memory."""
+    prediction = hidup_timings.read_prediction(path)
+    ranks = range(int(attributes["world_size"]))
+    yield metadata_events(attributes, ranks if prediction is None else [PREDICTED, *ranks])
+    for step in steps:
+        rows = hidup_timings.read_timeline(path, step)
+        if step == steps[0] and prediction is not None:
+            prediction[["start_s", "end_s"]] += rows["start_s"].min()
+            yield complete_events(prediction)
+        yield complete_events(rows)
+
+
+def write_trace(output, about, lists):
+    """Writes the events of the lists, one in a line. `about`: what was run, a dictionary."""
+    with open(output, "w", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n'
+                   '"traceEvents": [')
+        separator = "\n"
+        for events in lists:
+            for event in events:
+                file.write(separator + json.dumps(event, allow_nan=False))
+                separator = ",\n"
+        file.write("\n]}\n")
+
+
+def write_run(output, path, ranges):
+    steps = chosen_steps(path, ranges)
     attributes = hidup_timings.read_attributes(path)
     about = {name: str(attributes[name]) for name in
              ("model", "program_version", "git_commit", "started_at", "command_line", "device")
              if name in attributes}
     about["strategy"] = str(hidup_timings.read_strategy(path)["name"])
-    with open(output, "w", encoding="utf-8") as file:
-        file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n'
-                   '"traceEvents": [')
-        prediction = hidup_timings.read_prediction(path)
-        ranks = range(int(attributes["world_size"]))
-        events = metadata_events(attributes, ranks if prediction is None else [PREDICTED, *ranks])
-        separator = "\n"
-        for step in steps:
-            rows = hidup_timings.read_timeline(path, step)
-            if step == steps[0] and prediction is not None:
-                prediction[["start_s", "end_s"]] += rows["start_s"].min()
-                events += map(complete_event, prediction.to_dict("records"))
-            events += map(complete_event, rows.to_dict("records"))
-            for event in events:
-                file.write(separator + json.dumps(event, allow_nan=False))
-                separator = ",\n"
-            events = []
-        file.write("\n]}\n")
+    write_trace(output, about, run_events(path, attributes, steps))
+
+
+def write_plan(output, path):
+    plan, events = hidup_timings.read_plan(path)
+    about = {name: str(plan[name]) for name in ("model", "strategy") if name in plan}
+    write_trace(output, about, [metadata_events({"hostnames": []}, [PREDICTED]),
+                                complete_events(events)])
 
 
 def step_ranges(text):
@@ -114,14 +136,19 @@ def chosen_steps(path, ranges):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="timing file (HDF5) of a run")
+    parser.add_argument("file", help="timing file (HDF5) of a run, or a plan (JSON)")
     parser.add_argument("--steps", type=step_ranges, metavar="1-3,7",
-                        help="default: all that have a timeline")
+                        help="of a run; default: all that have a timeline")
     parser.add_argument("-o", "--output",
                         help="name of the trace; default: beside the file, -trace.json")
     arguments = parser.parse_args()
     output = arguments.output or os.path.splitext(arguments.file)[0] + "-trace.json"
-    write_trace(output, arguments.file, chosen_steps(arguments.file, arguments.steps))
+    if not hidup_timings.is_plan(arguments.file):
+        write_run(output, arguments.file, arguments.steps)
+    elif arguments.steps is None:
+        write_plan(output, arguments.file)
+    else:
+        parser.error("--steps: a plan has one step, without a number")
     print(output)
     return 0
 

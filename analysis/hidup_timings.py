@@ -126,6 +126,18 @@ def read_prediction(path):
     return events.sort_values(["start_s", "instruction"], ignore_index=True)
 
 
+def is_plan(path):
+    """Whether the file is meant to hold what `hidup explain --json` prints: by its name, or by its
+    first character."""
+    if path.endswith(".json"):
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except OSError:
+        return False  # who reads it says why
+
+
 def read_plan(path):
     """What `hidup explain --json` printed to a file: its object, and the predicted timeline as
     read_prediction() has that of a run."""
@@ -198,8 +210,8 @@ def busy_times(events):
 
     Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
     to the last one's end; idle_s, the part of it in which nothing ran; overlap = (compute + comm
-    - wall) / min(compute, comm): 1 if the shorter stream hides behind the other, 0 if streams
-    take turns, below 0 where idle time outweighs what is hidden, NaN if a stream was never busy.
+    - wall) / min(compute, comm): 1 if the shorter stream hides behind the other, 0 if nothing is
+    hidden, NaN if a stream was never busy.
     """
     rows = {}
     for rank, of_rank in events.groupby("rank"):
@@ -210,9 +222,11 @@ def busy_times(events):
                               exposed_intervals(of_rank)))
         wall = of_rank["end_s"].max() - of_rank["start_s"].min()
         shorter = min(compute, comm)
+        # Idle time is in wall, too: where it outweighs what is hidden the quotient is below 0.
+        overlap = max(0.0, (compute + comm - wall) / shorter) if shorter > 0 else numpy.nan
         rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
                       "wall_s": wall, "idle_s": wall - compute - exposed,
-                      "overlap": (compute + comm - wall) / shorter if shorter > 0 else numpy.nan}
+                      "overlap": overlap}
     return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("rank")
 
 

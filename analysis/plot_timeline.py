@@ -224,7 +224,7 @@ def draw(panels, heading):
         draw_panel(axes, panel, count)
     columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
     figure.text(0.985, 0.12 / height, "overlap ratio = (compute + communication − wall) / "
-                "min(compute, communication)", ha="right", fontsize=8)
+                "min(compute, communication), at least 0", ha="right", fontsize=8)
     figure.legend(handles=legend_entries(panels, count), loc="upper left", ncols=8,
                   bbox_to_anchor=(0.085, 1 - 0.42 / height), fontsize=8.5, borderpad=0,
                   handlelength=1.4, columnspacing=1.4)
@@ -250,7 +250,7 @@ def predicted_panels(path):
 
 def panels_and_heading(path, step, ranks):
     """Of a run's timing file, or of a plan."""
-    if path.endswith(".json"):
+    if hidup_timings.is_plan(path):
         plan, events = hidup_timings.read_plan(path)
         return (panels_of(events, {-1: "predicted"}),
                 f"{plan['model']}, {plan['strategy']} on {plan['ranks']} ranks: a step, predicted")

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "commands.h"
+#include "commands/commands.h"
 #include "core/check.h"
 #include "core/failure.h"
 #include "core/log.h"
@@ -35,7 +35,8 @@ constexpr const char* kStrategyOrSearch =
 
 constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 
-constexpr const char* kOverride = "Override a deck's key: section.key=value";
+constexpr const char* kOverride =
+    "Override a deck's key: section.key=value, or cluster.mesh.AXIS.key=value";
 constexpr const char* kOverwrite = "Replace existing output files";
 constexpr const char* kStrategyOut =
     "Write the strategy to this file (YAML), to read, edit and train with";

@@ -43,4 +43,10 @@ BusyTimes busy_times(const Program& program, std::span<const Interval> times) {
   return busy;
 }
 
+double overlap_ratio(const BusyTimes& busy, double wall_s) {
+  const double shorter = std::min(busy.compute_s, busy.comm_s);
+  // The wall has idle time as well: where that outweighs what is hidden the quotient is below 0.
+  return shorter > 0.0 ? std::max(0.0, (busy.compute_s + busy.comm_s - wall_s) / shorter) : 0.0;
+}
+
 }  // namespace hidup

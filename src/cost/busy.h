@@ -25,4 +25,8 @@ struct BusyTimes {
 std::vector<double> exposed_times(const Program& program, std::span<const Interval> times);
 BusyTimes busy_times(const Program& program, std::span<const Interval> times);
 
+// (compute + communication - wall) / the shorter of the two (HiDup, SoCC'22): 1 where the shorter
+// one is hidden wholly, 0 where nothing is. 0 where a stream was never busy.
+double overlap_ratio(const BusyTimes& busy, double wall_s);
+
 }  // namespace hidup

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 
+#include "core/check.h"
 #include "core/text.h"
 #include "deck/keys.h"
 
@@ -88,13 +90,58 @@ std::string explain_unknown(std::string_view name) {
   }
   for (const Key& key : keys()) {
     if (key.name != name && belongs_to(name, key.name) && is_group(key.name + "[]")) {
-      return fmt::format("{} is a list: set all of it, as in {}={}", key.name, key.name,
-                         key.fallback);
+      return fmt::format(
+          "{} is a list: set all of it, as in {}={}, or a key of one of its items, "
+          "as in {}.ranks.size=4",
+          key.name, key.name, key.fallback, key.name);
     }
   }
   const std::string meant = similar_name(name);
   return fmt::format("unknown key {}{}", shown(name),
                      meant.empty() ? "" : fmt::format(": did you mean {}?", meant));
+}
+
+namespace {
+
+constexpr std::string_view kMesh = "cluster.mesh.";
+
+// ": did you mean gpu? There are node, gpu"
+std::string meant_of(const std::string& word, const std::vector<std::string>& known) {
+  const std::string meant = nearest(word, known);
+  return fmt::format(": {} {}",
+                     meant.empty() ? "there are" : "did you mean " + meant + "? There are",
+                     fmt::join(known, ", "));
+}
+
+}  // namespace
+
+bool is_axis_key(std::string_view name) {
+  return name.starts_with(kMesh);
+}
+
+AxisKey find_axis_key(std::string_view name, const std::vector<MeshAxis>& axes) {
+  const std::string_view rest = name.substr(kMesh.size());
+  const size_t dot = std::min(rest.find('.'), rest.size());
+  const std::string axis(rest.substr(0, dot));
+  const std::string key(rest.substr(std::min(dot + 1, rest.size())));
+  std::vector<std::string> names;
+  std::ranges::transform(axes, std::back_inserter(names), &MeshAxis::name);
+  const auto found = std::ranges::find(names, axis);
+  if (found == names.end()) {
+    fail(ExitCode::usage, "{}: cluster.mesh has no axis {}{}", shown(name), shown(axis),
+         meant_of(axis, names));
+  }
+  const std::vector<std::string> known = children_of("cluster.mesh[]");
+  if (key.empty()) {
+    fail(ExitCode::usage, "{} is an axis: set one of its keys {}", shown(name),
+         fmt::join(known, ", "));
+  }
+  if (std::ranges::find(known, key) == known.end()) {
+    fail(ExitCode::usage, "{}: an axis has no key {}{}", shown(name), shown(key),
+         meant_of(key, known));
+  }
+  const auto item = static_cast<size_t>(found - names.begin());
+  return {fmt::format("cluster.mesh[{}].{}", item, key), item};
 }
 
 }  // namespace hidup

@@ -2,9 +2,12 @@
 // second item of a list, whose record is named "list[].key".
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "deck/deck.h"
 
 namespace hidup {
 
@@ -34,5 +37,18 @@ std::string similar_name(std::string_view name);
 
 // What is wrong with a name that is no key as a whole, in an override.
 std::string explain_unknown(std::string_view name);
+
+// A key of one mesh axis.
+struct AxisKey {
+  std::string name;  // "cluster.mesh[1].size"
+  size_t item = 0;   // 1
+};
+
+// Whether an override names a key of one axis, as "cluster.mesh.gpu.size" does.
+bool is_axis_key(std::string_view name);
+
+// That key, where `axes` has an axis of that name. Throws Error(usage) where there is no such axis,
+// or no such key.
+AxisKey find_axis_key(std::string_view name, const std::vector<MeshAxis>& axes);
 
 }  // namespace hidup

@@ -63,15 +63,24 @@ class DeckReader {
     if (equals == std::string::npos || equals == 0) {
       return report(here(), "expected section.key=value");
     }
-    const std::string name = assignment.substr(0, equals);
-    const Key* key = find_key(name);
-    if (key == nullptr || name.find('[') != std::string::npos) {
+    AxisKey at{assignment.substr(0, equals)};
+    const std::string& name = at.name;
+    if (is_axis_key(name)) {
+      if (places_.is_refused("cluster.mesh")) {
+        return;  // the axes are not known
+      }
+      try {
+        at = find_axis_key(name, deck_.cluster.mesh);
+      } catch (const Error& error) {
+        return report(here(), error.what());
+      }
+    } else if (find_key(name) == nullptr || name.find('[') != std::string::npos) {
       return report(here(), explain_unknown(name));
     }
     places_.start_override(file_of(section_of(name)).value(), here());
     const YamlNode value = parse(assignment.substr(equals + 1));
     if (value.kind != YamlNode::Kind::refused) {
-      read_value(*key, name, value, 0, here());
+      read_value(*find_key(record_name(name)), name, value, at.item, here());
     } else {
       places_.refuse(name);
     }

@@ -60,7 +60,8 @@ A model deck needs no more than this:
 - Quantities carry their unit: `32GiB`, `9.71Gbps`, `30us`.
 - `auto` lets the program choose, where the tables below allow it.
 - `--set section.key=value` overrides a key of either deck; the value is YAML, and the last one of
-  a key holds. A list is set as a whole: `--set 'cluster.mesh=[{name: ranks, size: 4}]'`.
+  a key holds. A list is set as a whole: `--set 'cluster.mesh=[{name: ranks, size: 4}]'`; a key of
+  one axis of the mesh by the axis's name: `--set cluster.mesh.ranks.bandwidth=10Gbps`.
 - Relative paths start in the folder of the deck, in `--set` in the working directory.
 - What is unknown, misspelt, given twice, out of range or contradictory is an error with file, line
   and column, and the program ends with exit code 2. `hidup validate` does only this check.

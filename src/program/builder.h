@@ -19,11 +19,6 @@ struct Scope {
   int input = -1;
   int bucket = -1;
 
-  Scope in_common() const {
-    Scope scope = *this;
-    scope.common = true;
-    return scope;
-  }
   Scope for_input(size_t i) const {
     Scope scope = *this;
     scope.input = static_cast<int>(i);

@@ -124,10 +124,16 @@ class ForwardPass {
         held, [&](ValueId v) { return reshards_locally(builder_.value(v).layout, wanted); });
     const ValueId from = nearby == held.end() ? held[0] : *nearby;
     const bool parameter = input_.is_parameter(id);
+    Scope of_tensor = scope;
+    if (!parameter) {  // what leads an activation elsewhere belongs to the operation that made it
+      of_tensor.op = graph_.tensor(id).producer;
+      of_tensor.input = -1;
+    }
+    of_tensor.common = parameter;
     const bool overwrite = !parameter && input_.wanted[static_cast<size_t>(id)].size() == 1 &&
                            !input_.needed_by_producer(id);
-    const ValueId value = builder_.reshard(parameter ? scope.in_common() : scope, from, wanted,
-                                           graph_.tensor(id).name, overwrite);
+    const ValueId value =
+        builder_.reshard(of_tensor, from, wanted, graph_.tensor(id).name, overwrite);
     if (value != from) {
       held.push_back(value);
     }

@@ -97,17 +97,16 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
     results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
                    unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
   }
-  const double compute = busy_.compute_s / steps;
-  const double comm = busy_.comm_s / steps;
+  const BusyTimes busy = {busy_.compute_s / steps, busy_.comm_s / steps,
+                          busy_.exposed_comm_s / steps};
   results::print(
       "time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
-      format_seconds(compute), format_seconds(comm), format_seconds(busy_.exposed_comm_s / steps));
-  if (comm > 0.0) {
-    // HiDup (SoCC'22): 1 where the shorter of the two is hidden wholly, 0 where they take turns;
-    // below that where steps take longer than both.
+      format_seconds(busy.compute_s), format_seconds(busy.comm_s),
+      format_seconds(busy.exposed_comm_s));
+  if (busy.comm_s > 0.0) {
     results::print(
         "        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
-        100.0 * (compute + comm - wall) / std::min(compute, comm));
+        100.0 * overlap_ratio(busy, wall));
   }
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);

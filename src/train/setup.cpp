@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "comm/collective.h"
 #include "comm/patient_yield.h"
 #include "core/text.h"
 #include "core/units.h"
-#include "train/collective.h"
 
 namespace hidup {
 namespace {
@@ -95,11 +95,7 @@ void check_same_data(Communicator& world, const Dataset& data) {
     return;
   }
   const auto rank = static_cast<size_t>(other - hashes.begin());
-  const std::string own = print_files(data.files);
-  std::vector<std::string> files;
-  for (const auto& bytes : world.gather(std::as_bytes(std::span(own)))) {
-    files.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
+  const std::vector<std::string> files = gather_texts(world, print_files(data.files));
   throw CollectiveError(
       ExitCode::file, world.rank() == 0
                           ? fmt::format("data.path holds other data on rank {} than on rank 0: {}",

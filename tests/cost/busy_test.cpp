@@ -38,5 +38,16 @@ TEST(BusyTimes, WithoutCommunication) {
   EXPECT_DOUBLE_EQ(busy.exposed_comm_s, 0.0);
 }
 
+TEST(OverlapRatio, IsWhatTheShorterStreamHides) {
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 4.5), 0.75);
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 2.0, .comm_s = 4.0}, 4.0), 1.0);
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 6.0), 0.0);
+}
+
+TEST(OverlapRatio, IsNeverBelowZero) {
+  EXPECT_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 9.0), 0.0) << "idle time";
+  EXPECT_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 0.0}, 5.0), 0.0);
+}
+
 }  // namespace
 }  // namespace hidup

@@ -160,6 +160,27 @@ TEST(Decks, TellWhereTheirKeysStand) {
   EXPECT_EQ(place_of(sectionless, "cluster.device.flops"), "c.yaml:1:1");
 }
 
+TEST(Decks, AnOverrideOfOneAxis) {
+  const Deck deck = parse(kModel, kCluster,
+                          {"cluster.mesh.gpu.bandwidth=1GB/s", "cluster.mesh.gpu.size=8",
+                           "cluster.mesh.node.latency=2s", "cluster.mesh.gpu.bandwidth=2GB/s"});
+  ASSERT_EQ(deck.cluster.mesh.size(), 2);
+  const MeshAxis& node = deck.cluster.mesh[0];
+  const MeshAxis& gpu = deck.cluster.mesh[1];
+  EXPECT_EQ(gpu.bandwidth, 2e9) << "the last one holds";
+  EXPECT_EQ(gpu.size, 8);
+  EXPECT_EQ(gpu.latency, std::nullopt);
+  EXPECT_EQ(node.latency, 2.0);
+  EXPECT_EQ(node.bandwidth, std::nullopt);
+  EXPECT_EQ(node.size, 2);
+  EXPECT_EQ(place_of(deck, "cluster.mesh[1].size"), "--set cluster.mesh.gpu.size=8");
+  EXPECT_EQ(parse(kModel, "{}", {"cluster.mesh.ranks.size=4"}).cluster.mesh[0].size, 4)
+      << "the default mesh has one axis";
+  const Deck renamed =
+      parse(kModel, kCluster, {"cluster.mesh=[{name: host, size: 2}]", "cluster.mesh.host.size=3"});
+  EXPECT_EQ(renamed.cluster.mesh[0].size, 3) << "the axes are those of an earlier override";
+}
+
 TEST(Decks, ThatWereNotReadHaveNoPlaces) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   EXPECT_EQ(place_of(parse_decks(&model, nullptr, {}), "cluster.mesh"), "");

@@ -166,20 +166,47 @@ TEST(WrongDecks, Overrides) {
   EXPECT_EQ(set("model={layers: 3}"),
             "--set model={layers: 3}: model is not a key but a group of them: family, graph, "
             "layers, hidden, ffn, heads, sequence, vocab, dropout, precision, moe");
-  EXPECT_EQ(set("cluster.mesh.size=3"),
-            "--set cluster.mesh.size=3: cluster.mesh is a list: set all of it, as in "
-            "cluster.mesh=[{name: ranks, size: auto}]");
   EXPECT_EQ(set("cluster.mesh[0].size=3"),
             "--set cluster.mesh[0].size=3: cluster.mesh is a list: set all of it, as in "
-            "cluster.mesh=[{name: ranks, size: auto}]");
+            "cluster.mesh=[{name: ranks, size: auto}], or a key of one of its items, as in "
+            "cluster.mesh.ranks.size=4");
   EXPECT_EQ(set("cluster.mesh[].size=3"),
             "--set cluster.mesh[].size=3: cluster.mesh is a list: set all of it, as in "
-            "cluster.mesh=[{name: ranks, size: auto}]");
+            "cluster.mesh=[{name: ranks, size: auto}], or a key of one of its items, as in "
+            "cluster.mesh.ranks.size=4");
   EXPECT_EQ(
       set("cluster.mesh=[{name: a, size: 2, size: 3}]"),
       "--set cluster.mesh=[{name: a, size: 2, size: 3}]: cluster.mesh[0].size is given twice");
   EXPECT_EQ(set("model.hidden=130"),
             "--set model.hidden=130: model.hidden 130 = 4 heads x 32 + 2: take 128 or 132");
+}
+
+TEST(WrongDecks, OverridesOfOneAxis) {
+  const auto set = [](const std::string& assignment, const std::string& cluster = kCluster) {
+    return problems_of(kModel, cluster, {assignment});
+  };
+  EXPECT_EQ(set("cluster.mesh.nod.size=3"),
+            "--set cluster.mesh.nod.size=3: cluster.mesh.nod.size: cluster.mesh has no axis nod: "
+            "did you mean node? There are node, gpu");
+  EXPECT_EQ(set("cluster.mesh.size=3"),
+            "--set cluster.mesh.size=3: cluster.mesh.size: cluster.mesh has no axis size: "
+            "there are node, gpu");
+  EXPECT_EQ(
+      set("cluster.mesh.node.bandwith=1Gbps"),
+      "--set cluster.mesh.node.bandwith=1Gbps: cluster.mesh.node.bandwith: an axis has no key "
+      "bandwith: did you mean bandwidth? There are name, size, bandwidth, latency");
+  EXPECT_EQ(
+      set("cluster.mesh.node=3"),
+      "--set cluster.mesh.node=3: cluster.mesh.node is an axis: set one of its keys name, size, "
+      "bandwidth, latency");
+  EXPECT_EQ(set("cluster.mesh.node.size=0"),
+            "--set cluster.mesh.node.size=0: cluster.mesh[0].size: expected an integer from 1 to "
+            "1000000, or auto, found 0");
+  EXPECT_EQ(set("cluster.mesh.node.size=auto"),
+            "c.yaml:6:13: the axes node and gpu both have the size auto: only one may");
+  EXPECT_EQ(set("cluster.mesh.node.size=3", "cluster: {mesh: 3}"),
+            "c.yaml:1:17: cluster.mesh: expected a list of axes, found 3")
+      << "and nothing of its axes";
 }
 
 }  // namespace

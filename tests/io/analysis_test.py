@@ -103,8 +103,29 @@ class Run(unittest.TestCase):
         with open(os.path.join(self.folder, "run.png"), "rb") as picture:
             self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
 
-    def test_losses_equal_themselves(self):
-        self.assertEqual(script("compare_runs.py", "losses", self.path, self.path).returncode, 0)
+    def compare_losses(self, factors, *options):
+        """The script's verdict on this run and one whose losses are these times as large, by step."""
+        path = os.path.join(self.folder, "other.h5")
+        with hidup_timings.open_file(self.path) as killed, h5py.File(path, "w") as file:
+            for group in ("iterations", "ranks"):
+                killed.copy(group, file)
+            for step, factor in factors.items():
+                file["iterations/loss"][step - 1] *= factor
+        return script("compare_runs.py", "losses", self.path, path, *options)
+
+    def test_losses_up_to_rounding_are_equal(self):
+        self.assertEqual(self.compare_losses({}).returncode, 0)
+        self.assertEqual(self.compare_losses({7: 1 + 1.9e-5}).returncode, 0)
+        other = self.compare_losses({7: 1 + 2.1e-5})
+        self.assertEqual(other.returncode, 1)
+        self.assertIn("2.100e-05  step 7\n", other.stdout)
+        self.assertEqual(self.compare_losses({7: 1.1}, "--rtol", "0.2").returncode, 0)
+
+    def test_rounding_that_later_steps_amplified(self):
+        late = {21: 1.1, 90: 1.5}
+        self.assertEqual(self.compare_losses(late).returncode, 0)
+        self.assertIn("20 compared", self.compare_losses(late).stdout)
+        self.assertEqual(self.compare_losses(late, "--steps", "21").returncode, 1)
 
     def test_missing_and_bad_files(self):
         bad = os.path.join(self.folder, "bad.h5")
@@ -135,6 +156,8 @@ class Gradients(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn("1.000e-03  b\n", result.stdout)
         result = self.compare({"b": [10, 0]}, {"b": [10, 0.01]}, "--rtol", "0.002")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        result = self.compare({"b": [10, 0]}, {"b": [10, 0.0009]})
         self.assertEqual(result.returncode, 0, result.stdout)
 
     def test_differences_that_are_no_numbers(self):

@@ -22,6 +22,7 @@ from scripts import script  # noqa: E402
 
 BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
         "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.2, 0.0]}
+SCRIPTS = ("plot_timeline.py", "export_trace.py")
 EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
 
 
@@ -79,6 +80,13 @@ class Reading(FolderTest):
         numpy.testing.assert_allclose(busy[["compute_s", "comm_s", "exposed_comm_s", "idle_s"]],
                                       [0.002, 0, 0, 0], atol=1e-10)
         self.assertTrue(numpy.isnan(busy["overlap"]))
+
+    def test_overlap_is_never_below_zero(self):
+        # Busy for 1 + 1 ms of 12: the rest is idle.
+        two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
+        write(self.path, program=two, times=[[(0, 1), (11, 12)]], events_of_last=2).close()
+        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
+        self.assertEqual(busy["overlap"], 0.0)
 
     def test_overlap_where_computation_is_shorter(self):
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
@@ -238,18 +246,23 @@ class Pictures(FolderTest):
 
 
 class Plans(FolderTest):
-    """Pictures of what `hidup explain --json` prints."""
+    """Pictures and traces of what `hidup explain --json` prints."""
 
-    def write_plan(self, plan):
-        self.path = self.in_folder("plan.json")
+    def write_plan(self, plan, name="plan.json"):
+        self.path = self.in_folder(name)
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(plan if isinstance(plan, str) else json.dumps(plan))
 
-    def test_the_predicted_timeline_is_drawn(self):
-        timeline = [{**{name: column[i] for name, column in PROGRAM.items()},
+    def write_sample(self, name="plan.json"):
+        columns = ("name", "stream", "microbatch", "phase", "collective")
+        timeline = [{**{column: PROGRAM[column][i] for column in columns},
                      "start_s": SECOND * start, "end_s": SECOND * end}
                     for i, (start, end) in enumerate(TIMES[0])]
-        self.write_plan({"model": "tiny", "strategy": "search", "ranks": 4, "timeline": timeline})
+        self.write_plan({"model": "tiny", "strategy": "search", "ranks": 4, "timeline": timeline},
+                        name)
+
+    def test_the_predicted_timeline_is_drawn(self):
+        self.write_sample()
         (panel,), heading = plot_timeline.panels_and_heading(self.path, None, None)
         self.assertEqual(heading, "tiny, search on 4 ranks: a step, predicted")
         self.assertEqual(panel.label, "predicted")
@@ -259,13 +272,45 @@ class Plans(FolderTest):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertGreater(os.path.getsize(result.stdout.strip()), 10_000)
 
+    def test_the_predicted_timeline_is_exported(self):
+        self.write_sample()
+        result = script("export_trace.py", self.path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout, self.in_folder("plan-trace.json") + "\n")
+        with open(self.in_folder("plan-trace.json"), encoding="utf-8") as file:
+            trace = json.load(file)
+        self.assertEqual(trace["otherData"], {"model": "tiny", "strategy": "search"})
+        names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"]
+                 if e["name"] == "process_name"}
+        self.assertEqual(names, {-1: "predicted"})
+        events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+        self.assertEqual([(e["ts"], e["dur"]) for e in events],
+                         [(1000 * start, 1000 * (end - start)) for start, end in TIMES[0]])
+        self.assertEqual(events[2], {
+            "ph": "X", "name": "layers.0.ffn.up.all_to_all", "cat": "forward", "pid": -1, "tid": 1,
+            "ts": 12_000, "dur": 3000,
+            "args": {"instruction": 2, "microbatch": 1, "collective": "all_to_all"}})
+
+    def test_a_plan_is_known_by_its_content(self):
+        self.write_sample("plan")
+        for name in SCRIPTS:
+            result = script(name, self.path)
+            self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_plan_has_no_numbered_steps(self):
+        self.write_sample()
+        result = script("export_trace.py", self.path, "--steps", "1")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--steps: a plan has one step", result.stderr)
+
     def test_files_that_are_not_plans(self):
         for text in ("", "{", "[]", "{}", '{"timeline": 3}', '{"timeline": [{"name": "x"}]}'):
             self.write_plan(text)
-            result = script("plot_timeline.py", self.path)
-            self.assertEqual((result.returncode, result.stdout), (6, ""), text)
-            self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
-            self.assertEqual(os.listdir(self.folder), ["plan.json"])
+            for name in SCRIPTS:
+                result = script(name, self.path)
+                self.assertEqual((result.returncode, result.stdout), (6, ""), text)
+                self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
+                self.assertEqual(os.listdir(self.folder), ["plan.json"])
 
 
 class Traces(FolderTest):
@@ -325,8 +370,6 @@ class Traces(FolderTest):
 
 
 class Failures(FolderTest):
-    SCRIPTS = ("plot_timeline.py", "export_trace.py")
-
     def assert_fails(self, code, *texts, scripts=SCRIPTS, arguments=()):
         before = sorted(os.listdir(self.folder))
         for name in scripts:
@@ -375,7 +418,7 @@ class Failures(FolderTest):
                                  ("plot_timeline.py", "-o", self.in_folder("x.foo")),
                                  ("export_trace.py", "--steps", "1-")):
             self.assert_fails(2, arguments[-1], scripts=(name,), arguments=arguments)
-        for name in self.SCRIPTS:
+        for name in SCRIPTS:
             self.assertEqual(script(name, "--help").returncode, 0)
             self.assert_fails(6, scripts=(name,), arguments=("-o", self.in_folder("none/x.png")))
 

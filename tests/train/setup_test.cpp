@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "comm/collective.h"
 #include "fake_ranks/fake_ranks.h"
-#include "train/collective.h"
 
 namespace hidup {
 namespace {

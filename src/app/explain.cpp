@@ -1,0 +1,120 @@
+#include "app/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/units.h"
+#include "search/named.h"
+
+namespace hidup {
+namespace {
+
+void add(PassTimes& times, const Instruction& instruction, const Interval& ran, double exposed_s) {
+  const double seconds = ran.end_s - ran.start_s;
+  (instruction.stream == StreamKind::compute ? times.compute_s : times.comm_s) += seconds;
+  times.exposed_s += exposed_s;
+}
+
+// What belongs to no operation: "gradients all_reduce".
+std::string bucket_name(const Instruction& instruction) {
+  const char* of = instruction.bucket < 0                 ? "gradient_norm"
+                   : instruction.phase == Phase::backward ? "gradients"
+                                                          : "parameters";
+  return fmt::format("{} {}", of, name_of(instruction.opcode));
+}
+
+}  // namespace
+
+Explanation explain_step(const Graph& graph, const Forecast& step) {
+  const std::vector<Interval>& times = step.prediction.instructions;
+  const std::vector<double> exposed = exposed_times(step.program, times);
+  Explanation result;
+  result.operations.resize(graph.ops().size());
+  for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
+    result.operations[static_cast<size_t>(id)].op = id;
+  }
+  std::map<std::pair<Phase, int>, size_t> stages;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Instruction& instruction = step.program.instructions[i];
+    const OpId op = instruction.op;
+    if (instruction.phase != Phase::update && instruction.microbatch >= 0) {
+      const auto [at, added] =
+          stages.try_emplace({instruction.phase, instruction.stage}, result.stages.size());
+      if (added) {
+        result.stages.push_back({.phase = instruction.phase});
+      }
+      StageReport& stage = result.stages[at->second];
+      if (stage.first < 0 && !is_reshard(instruction.opcode)) {
+        stage.first = op;
+      }
+      add(stage.times, instruction, times[i], exposed[i]);
+    }
+    if (op >= 0) {
+      OperationReport& operation = result.operations[static_cast<size_t>(op)];
+      add(instruction.phase == Phase::forward ? operation.forward : operation.backward, instruction,
+          times[i], exposed[i]);
+      continue;
+    }
+    const std::string name = bucket_name(instruction);
+    auto bucket = std::ranges::find(result.buckets, name, &BucketReport::name);
+    if (bucket == result.buckets.end()) {
+      bucket = result.buckets.insert(bucket, {.name = name});
+    }
+    add(bucket->times, instruction, times[i], exposed[i]);
+  }
+  return result;
+}
+
+std::string why_slower(const Candidate& loser, const Candidate& best) {
+  const double compute = loser.busy.compute_s - best.busy.compute_s;
+  const double exposed = loser.busy.exposed_comm_s - best.busy.exposed_comm_s;
+  const double comm = loser.busy.comm_s - best.busy.comm_s;
+  std::vector<std::string> reasons;
+  if (exposed > 0.0 && exposed >= 0.2 * compute) {
+    reasons.push_back(fmt::format("{} more exposed communication ({} {})", format_seconds(exposed),
+                                  format_seconds(std::abs(comm)),
+                                  comm >= 0.0 ? "more in all" : "less in all"));
+  }
+  if (compute > 0.0 && compute >= 0.2 * exposed) {
+    reasons.push_back(fmt::format("{} more computation", format_seconds(compute)));
+  }
+  if (reasons.empty()) {
+    return "streams wait for each other longer";
+  }
+  return fmt::format("{}", fmt::join(reasons, ", "));
+}
+
+std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
+                                         const CostModel& costs) {
+  std::vector<Candidate> best;
+  const auto known = [&](std::string_view name) {
+    return std::ranges::any_of(best, [&](const Candidate& c) { return c.strategy.name == name; });
+  };
+  for (const Candidate& candidate : found.candidates) {  // fastest first
+    if (!known(candidate.strategy.name)) {
+      best.push_back(candidate);
+    }
+  }
+  for (const NamedStrategy& named : named_strategies()) {
+    if (known(named.name)) {
+      continue;
+    }
+    Candidate candidate{.strategy = named_strategy(named.name, input.graph, input.mesh)};
+    candidate.strategy.microbatches = found.strategy.microbatches;
+    const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
+    candidate.seconds = step.prediction.iteration_s;
+    candidate.busy = step.prediction.busy;
+    candidate.memory_bytes = step.plan.bytes;
+    best.push_back(std::move(candidate));
+  }
+  std::ranges::stable_sort(best, {}, [](const Candidate& candidate) {
+    return std::pair(!candidate.feasible, candidate.seconds);
+  });
+  return best;
+}
+
+}  // namespace hidup

@@ -1,0 +1,231 @@
+#include "app/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/costs.h"
+#include "app/planning.h"
+#include "comm/collective.h"
+#include "comm/nccl_communicator.h"
+#include "core/check.h"
+#include "core/failure.h"
+#include "core/log.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "cost/cost_model.h"
+#include "device/device.h"
+#include "program/lower.h"
+#include "program/print.h"
+#include "program/verify.h"
+#include "sharding/read_strategy.h"
+
+namespace hidup {
+
+Decks load_decks(const std::string& model, const std::string& cluster,
+                 const std::vector<std::string>& overrides, Communicator& world) {
+  Decks decks;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      decks.model = model.empty() ? DeckSource{} : read_deck_file(model);
+      decks.cluster = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
+    }
+  });
+  for (DeckSource* source : {&decks.model, &decks.cluster}) {
+    for (std::string* text : {&source->name, &source->text, &source->folder}) {
+      *text = world.broadcast(*text);
+    }
+  }
+  collectively(world, [&] {
+    decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
+                             cluster.empty() ? nullptr : &decks.cluster, overrides);
+    decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
+  });
+  decks.graph = world.broadcast(decks.graph);
+  return decks;
+}
+
+Dataset load_data(Deck& deck, Communicator& world) {
+  Dataset data;
+  collectively(world, [&] { data = open_data(deck); });
+  check_same_data(world, data);
+  deck.model.vocab = data.vocab;
+  return data;
+}
+
+DeviceOptions own_device(const MpiSession& mpi) {
+  return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
+}
+
+DeviceOptions device_options(const Deck& deck, const MpiSession& mpi) {
+  DeviceOptions options = own_device(mpi);
+  options.kind = deck.cluster.device_kind;
+  options.memory = deck.cluster.device_memory.value_or(0);
+  return options;
+}
+
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
+  std::unique_ptr<Device> device;
+  collectively(mpi.world(), [&] { device = make_device(device_options(deck, mpi)); });
+  return device;
+}
+
+namespace {
+
+// The ranks that use each GPU, by where it is.
+std::string shared_gpu(const std::vector<std::string>& gpus) {
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto other =
+        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
+    if (other != gpus.end()) {
+      return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
+                         gpus[rank]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
+  Communicator& world = mpi.world();
+  const std::string& wanted = deck.cluster.comm_backend;
+  if (wanted == "nccl" && !has_nccl()) {
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but this binary was built for {} ranks, "
+                        "without NCCL",
+                        device_kind()),
+            ExitCode::unavailable);
+  }
+  std::string shared;
+  if (has_nccl() && wanted != "mpi") {
+    const std::string mine = fmt::format("{} on {}", device.description(), mpi.host());
+    shared = world.broadcast(shared_gpu(gather_texts(world, mine)));
+  }
+  if (wanted == "nccl" && !shared.empty()) {
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank "
+                        "per GPU, or take mpi",
+                        shared),
+            ExitCode::unavailable);
+  }
+  const bool takes_nccl = has_nccl() && wanted != "mpi" && shared.empty();
+  log::info("collectives: {}", takes_nccl       ? "nccl"
+                               : shared.empty() ? "mpi"
+                                                : "mpi, because " + shared);
+  return takes_nccl ? "nccl" : "mpi";
+}
+
+std::vector<std::string> Communication::libraries() const {
+  std::vector<std::string> all;
+  if (backend == "nccl") {
+    for (const LibraryVersion& library : nccl_libraries()) {
+      all.push_back(library.name + " " + library.loaded);
+    }
+  }
+  return all;
+}
+
+void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, const Device& device,
+                        Communication& opened) {
+  const ClusterDeck& cluster = deck.cluster;
+  Communicator& world = mpi.world();
+  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
+  if (opened.backend == "mpi") {
+    opened.groups.emplace(world, mesh);
+    return;
+  }
+  opened.watchdog.emplace(cluster.collective_timeout_s);
+  const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
+                            .register_buffers = cluster.register_buffers == "on"};
+  collectively(world, [&] {
+    opened.groups.emplace(world, mesh,
+                          [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+                            return make_nccl_communicator(std::move(group), axis, world.rank(),
+                                                          options, *opened.watchdog);
+                          });
+  });
+}
+
+namespace {
+
+LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
+  if (!basis.costs) {
+    fail_for_missing_rate(deck, mesh,
+                          "--strategy search rests on it, or on cluster.profile; or name a "
+                          "strategy");
+  }
+  deck.cluster.device_memory = basis.memory;
+  const double began = monotonic_seconds();
+  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*basis.costs), basis.hints, false);
+  const double seconds = monotonic_seconds() - began;
+  log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
+            format_seconds(found.seconds), format_seconds(seconds));
+  return {std::move(found.strategy), seconds};
+}
+
+}  // namespace
+
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const SearchBasis& basis, Communicator& world) {
+  LoadedStrategy loaded;
+  std::string text;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      loaded = choice == kSearch ? search(deck, graph, mesh, basis)
+                                 : LoadedStrategy{choose_strategy(choice, deck, graph, mesh)};
+      text = print_strategy(graph, loaded.strategy);
+    }
+  });
+  text = world.broadcast(text);
+  Strategy& strategy = loaded.strategy;
+  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
+  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
+  collectively(world, [&] {
+    check(std::ranges::count(hashes, hashes[0]) == world.size(),
+          "the ranks have different strategies");
+  });
+  return loaded;
+}
+
+Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                     Communicator& world, bool fuse) {
+  LoweringOptions options = lowering_options(deck);
+  options.fuse = fuse;
+  Program program = lower(graph, strategy, options);
+  const std::vector<std::string> all = gather_texts(world, print_collectives(program));
+  collectively(world, [&] { verify_ranks_agree(all); });
+  return program;
+}
+
+namespace {
+
+constexpr double kEndAfterFailure = 5.0;  // seconds: all ranks are at the same place
+
+}  // namespace
+
+int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work) {
+  std::optional<MpiSession> mpi;
+  try {
+    mpi.emplace(argc, argv);
+  } catch (...) {
+    const Failure failure = current_failure();
+    if (failure.message.empty()) {  // another rank says it
+      return static_cast<int>(failure.code);
+    }
+    abort_all_ranks(failure.code, failure.message);
+  }
+  try {
+    work(*mpi);
+    collectively(mpi->world(), results::finish);
+    return 0;
+  } catch (const CollectiveError& error) {
+    if (*error.what() != '\0') {
+      log::error(error.what());
+    }
+    mpi->end_within(kEndAfterFailure);
+    return static_cast<int>(error.code());
+  }
+}
+
+}  // namespace hidup

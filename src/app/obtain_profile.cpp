@@ -1,0 +1,215 @@
+// The profile of a run: a file's, one that is kept from an earlier run, or a new one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "app/costs.h"
+#include "app/profiling.h"
+#include "comm/collective.h"
+#include "comm/patient_yield.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/new_file.h"
+#include "core/text.h"
+#include "core/units.h"
+#include "cost/profile_check.h"
+#include "graph/text.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where the profile of this key and graph is kept; empty where the user has no such folder.
+std::string cached_file(const ProfileKey& key, const Graph& graph) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  fs::path folder;
+  if (cache != nullptr && *cache != '\0') {
+    folder = cache;
+  } else if (home != nullptr && *home != '\0') {
+    folder = fs::path(home) / ".cache";
+  } else {
+    return "";
+  }
+  const uint64_t hash = hash_of(print_profile({.key = key}) + fmt::format("{}", graph_hash(graph)));
+  return folder / "hidup" / fmt::format("profile-{:016x}.yaml", hash);
+}
+
+bool is_there(const std::string& file) {
+  std::error_code ignored;
+  return fs::exists(file, ignored);
+}
+
+// The text of a profile for this key. Throws Error(file), or Error(usage) with the place of
+// cluster.profile in the deck.
+std::string fitting(const std::string& file, const ProfileKey& key, const Deck& deck) {
+  std::string text = read_profile_file(file);
+  const std::string mismatch = profile_mismatch(parse_profile(text, file).key, key);
+  if (!mismatch.empty()) {
+    fail_at(deck, "cluster.profile",
+            fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
+  }
+  return text;
+}
+
+// The same of a file that this program keeps for itself: empty where it is of no use.
+std::string kept(const std::string& file, const ProfileKey& key) {
+  try {
+    std::string text = fitting(file, key, Deck{});
+    const std::string wrong = implausible_number(parse_profile(text, file));
+    if (!wrong.empty()) {
+      fail(ExitCode::file, "{} has {}", file, wrong);
+    }
+    return text;
+  } catch (const Error& error) {
+    log::warning("the profile is measured anew: {}", error.what());
+    return "";
+  }
+}
+
+// A profile is a convenience: where it cannot be kept, that is told, and no more. Whether it is
+// kept.
+bool keep(const Profile& profile, const std::string& file) {
+  if (file.empty()) {
+    log::warning("the profile is not kept: neither XDG_CACHE_HOME nor HOME is set");
+    return false;
+  }
+  try {
+    fs::create_directories(fs::path(file).parent_path());
+    write_text_file(file, print_profile(profile), true);
+    return true;
+  } catch (const std::exception& error) {
+    log::warning("the profile is not kept: {}", error.what());
+    return false;
+  }
+}
+
+// Collective. None where no strategy that is timed fits in the memory: another may.
+std::optional<Profile> measure_if_it_fits(const ProfilingInput& input) {
+  try {
+    return measure_profile(input, ProfileEffort::brief);
+  } catch (const CollectiveError& error) {
+    if (error.code() != ExitCode::out_of_memory) {
+      throw;
+    }
+    log::warning("no profile is measured: no strategy that would be timed fits in the memory");
+    return std::nullopt;
+  }
+}
+
+// Collective. By how much a message may be late that nothing else delays.
+double least_delay(const ProfilingInput& input) {
+  constexpr double kLaunch = 5e-6;  // of a kernel
+  return input.communication.groups->through_host()
+             ? std::ranges::max(all_gather_value(input.world, nap_s()))
+             : kLaunch;
+}
+
+// Collective. Messages that take other times now than the profile says; empty where it holds. What
+// looks off is looked at again: it may have met other work on the machine.
+std::string drift_of(const Profile& profile, const ProfilingInput& input) {
+  constexpr double kSeconds = 0.04;  // of a look
+  constexpr int kLooks = 3;
+  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(input)};
+  constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
+  const int64_t memory = std::ranges::min(all_gather_value(input.world, input.device.memory()));
+  std::vector<Probe> probes =
+      probes_of(profile, kSeconds, static_cast<double>(std::min(memory / 4, kLargest)));
+  std::vector<std::string> drifts;
+  for (int look = 0; look < kLooks && !probes.empty(); ++look) {
+    const std::vector<ProbeTimes> now =
+        time_probes(input.device, *input.communication.groups, input.world, probes);
+    std::vector<Probe> off;
+    drifts.clear();
+    for (size_t i = 0; i < probes.size(); ++i) {
+      if (is_off(probes[i], now[i], tolerance)) {
+        off.push_back(probes[i]);
+        drifts.push_back(describe(probes[i], now[i], input.mesh));
+      }
+    }
+    probes = std::move(off);
+  }
+  return fmt::format("{}", fmt::join(drifts, "; "));
+}
+
+// Collective. The text of the profile that cluster.profile names, on all ranks. Throws
+// CollectiveError(file) or CollectiveError(usage).
+Profile named_profile(const ProfilingInput& input, const ProfileKey& key) {
+  const std::string& file = input.deck.cluster.profile;
+  std::string text;
+  collectively(input.world, [&] {
+    if (input.world.rank() == 0) {
+      text = fitting(file, key, input.deck);
+    }
+  });
+  Profile profile = parse_profile(input.world.broadcast(text), file);
+  log::info("profile: {}", file);
+  if (const std::string drift = drift_of(profile, input); !drift.empty()) {
+    log::warning("cluster.profile: {} may mislead: {}", file, drift);
+  }
+  return profile;
+}
+
+// Collective. The profile that is kept in the file, on all ranks, where there is one that still
+// holds.
+std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKey& key,
+                                    const std::string& file) {
+  std::string text;
+  collectively(input.world, [&] {
+    if (input.world.rank() == 0 && is_there(file)) {
+      text = kept(file, key);
+    }
+  });
+  text = input.world.broadcast(text);
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  const double began = monotonic_seconds();
+  Profile profile = parse_profile(text, file);
+  const std::string drift = drift_of(profile, input);
+  if (!drift.empty()) {
+    log::info("profile: {} is measured again: {}", file, drift);
+    return std::nullopt;
+  }
+  log::info("profile: {}, looked at in {}", file, format_seconds(monotonic_seconds() - began));
+  return profile;
+}
+
+}  // namespace
+
+std::optional<Profile> obtain_profile(const ProfilingInput& input) {
+  const std::string& choice = input.deck.cluster.profile;
+  if (choice.empty()) {
+    return std::nullopt;
+  }
+  const ProfileKey key = profile_key(input);
+  if (choice != "auto") {
+    return named_profile(input, key);
+  }
+  const bool first = input.world.rank() == 0;
+  const std::string file = first ? cached_file(key, input.graph) : "";
+  if (std::optional<Profile> profile = kept_profile(input, key, file)) {
+    return profile;
+  }
+  const double began = monotonic_seconds();
+  const std::optional<Profile> profile = measure_if_it_fits(input);
+  if (!profile) {
+    return std::nullopt;
+  }
+  if (first) {
+    const double seconds = monotonic_seconds() - began;
+    const bool is_kept = keep(*profile, file);
+    log::info("profile: measured in {:.1f} s{}", seconds, is_kept ? ", kept in " + file : "");
+  }
+  // As later runs will read it.
+  return parse_profile(input.world.broadcast(print_profile(*profile)), "profile");
+}
+
+}  // namespace hidup

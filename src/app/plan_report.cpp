@@ -1,0 +1,88 @@
+#include "app/plan_report.h"
+
+#include <fmt/core.h>
+
+#include "app/explain.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "train/report.h"
+
+namespace hidup {
+
+void print_plan(const PlanningInput& input, const Strategy& strategy, const Profile& costs,
+                const std::string& repeated) {
+  const PredictedStep& step = strategy.predicted.value();
+  results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
+                 format_count(input.graph.parameter_count()), ranks_of(input.mesh));
+  results::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
+  results::print("costs     of {}\n", costs.key.device);
+  results::print("predicted {}\n",
+                 describe({.iteration_s = step.iteration_s,
+                           .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
+  results::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
+  if (!repeated.empty()) {
+    results::print("repeated  {}\n", repeated);
+  }
+}
+
+namespace {
+
+// "+12.3 %", "15.0 times"
+std::string compared(double seconds, double best) {
+  const double ratio = seconds / best;
+  return ratio < 2.0 ? fmt::format("{:+.1f} %", 100.0 * (ratio - 1.0))
+                     : fmt::format("{:.1f} times", ratio);
+}
+
+}  // namespace
+
+void print_candidates(const std::vector<Candidate>& candidates) {
+  for (const Candidate& candidate : candidates) {
+    const std::string label = fmt::format("{}, {} microbatch(es)", candidate.strategy.name,
+                                          candidate.strategy.microbatches);
+    const Candidate& best = candidates.front();
+    if (!candidate.feasible) {
+      results::print("  {:<30} {}\n", label, candidate.reason);
+    } else if (candidate.seconds <= best.seconds) {
+      results::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
+    } else {
+      results::print("  {:<30} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
+                     compared(candidate.seconds, best.seconds), why_slower(candidate, best));
+    }
+  }
+}
+
+Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated) {
+  const PredictedStep& step = strategy.predicted.value();
+  return {{"model", input.graph.name()},
+          {"strategy", strategy.name},
+          {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
+          {"predicted_iteration_s", step.iteration_s},
+          {"predicted_compute_s", step.compute_s},
+          {"predicted_comm_s", step.comm_s},
+          {"predicted_exposed_comm_s", step.exposed_comm_s},
+          {"predicted_peak_bytes", step.peak_bytes},
+          {"layers", input.deck.model.layers},
+          {"ranks", ranks_of(input.mesh)},
+          {"useful_ranks", repeated.useful_ranks},
+          {"microbatches", strategy.microbatches}};
+}
+
+Json candidates_json(const std::vector<Candidate>& candidates) {
+  Json json = Json::object();
+  for (const Candidate& candidate : candidates) {
+    json[candidate.strategy.name] = {{"feasible", candidate.feasible},
+                                     {"reason", candidate.feasible && &candidate != &candidates[0]
+                                                    ? why_slower(candidate, candidates[0])
+                                                    : candidate.reason},
+                                     {"microbatches", candidate.strategy.microbatches},
+                                     {"predicted_iteration_s", candidate.seconds},
+                                     {"predicted_compute_s", candidate.busy.compute_s},
+                                     {"predicted_comm_s", candidate.busy.comm_s},
+                                     {"predicted_exposed_comm_s", candidate.busy.exposed_comm_s},
+                                     {"predicted_peak_bytes", candidate.memory_bytes}};
+  }
+  return json;
+}
+
+}  // namespace hidup

@@ -1,0 +1,166 @@
+#include "app/planning.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/limits.h"
+#include "graph/batch.h"
+#include "models/graph_file.h"
+#include "models/transformer.h"
+#include "program/lower.h"
+#include "search/named.h"
+#include "sharding/hints.h"
+#include "sharding/read_strategy.h"
+#include "train/setup.h"
+#include "train/tokens.h"
+
+namespace hidup {
+namespace {
+
+// 10,000 layers need about 25 MiB.
+constexpr int64_t kStrategyBytes = 32 << 20;
+
+// No strategy's name has a dot or a slash.
+bool looks_like_file(const std::string& text) {
+  return text.find_first_of("./") != std::string::npos;
+}
+
+// train.microbatches, where the deck has them. Throws Error(usage) where the graph cannot.
+std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
+  const std::optional<int64_t> wanted = deck.train.microbatches;
+  const std::string obstacle = wanted.value_or(1) > 1 ? batch_obstacle(graph) : "";
+  if (!obstacle.empty()) {
+    fail_at(deck, "train.microbatches",
+            "train.microbatches: the batch of this graph cannot be split: " + obstacle);
+  }
+  return wanted ? std::optional(static_cast<int>(*wanted)) : std::nullopt;
+}
+
+// Of model.precision.
+DType element_type(const std::string& precision) {
+  return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
+}
+
+// What is wrong with a graph of the deck's sizes gets the deck's place.
+Graph build_family(const Deck& deck, int64_t vocab) {
+  try {
+    return build_model(deck, vocab);
+  } catch (const Error& error) {
+    fail_at(deck, "model", error.what(), error.code());
+  }
+}
+
+}  // namespace
+
+std::string read_strategy_file(const std::string& file, std::string_view what) {
+  return read_text_file(file, what, kStrategyBytes);
+}
+
+std::string graph_text(const Deck& deck) {
+  return deck.model.graph.empty() ? "" : read_text_file(deck.model.graph, "graph");
+}
+
+Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
+  Graph graph = deck.model.graph.empty() ? build_family(deck, vocab)
+                                         : read_graph(text, deck.model.graph, deck, vocab);
+  return with_precision(std::move(graph), element_type(deck.model.precision));
+}
+
+std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
+                                  const Deck& deck, const std::string& choice,
+                                  const std::string& hints) {
+  const std::string& profile = deck.cluster.profile;
+  std::vector<NamedFile> files = {{"the model deck", model},
+                                  {"the cluster deck", cluster},
+                                  {"the graph", deck.model.graph},
+                                  {"the profile", profile == "auto" ? "" : profile},
+                                  {"the strategy", looks_like_file(choice) ? choice : ""},
+                                  {"the hints", hints}};
+  for (const std::string& path : expand_paths(deck.data.path)) {
+    files.push_back({"the data", path});
+  }
+  return files;
+}
+
+PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
+                                  const std::vector<std::string>& overrides,
+                                  std::optional<int64_t> ranks) {
+  const DeckSource model_text = read_deck_file(model);
+  const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
+  Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides);
+  if (ranks && (*ranks < 1 || *ranks > kMaxRanks)) {
+    fail(ExitCode::usage, "--ranks {}: expected a number from 1 to {}", *ranks, kMaxRanks);
+  }
+  int64_t all = 1;
+  for (const MeshAxis& axis : deck.cluster.mesh) {
+    all *= axis.size.value_or(1);
+  }
+  Mesh mesh = mesh_of(deck, check_ranks(deck, ranks.value_or(all)));
+  const Dataset data = open_data(deck);
+  deck.model.vocab = data.vocab;
+  Graph graph = make_graph(deck, graph_text(deck), data.vocab);
+  return {std::move(deck), std::move(mesh), data.description, std::move(graph)};
+}
+
+void check_strategy_choice(const std::string& name_or_file) {
+  if (name_or_file != kSearch && !looks_like_file(name_or_file)) {
+    check_strategy_name(name_or_file);
+  }
+}
+
+Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
+                         const Mesh& mesh) {
+  Strategy strategy =
+      looks_like_file(name_or_file)
+          ? parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file)
+          : named_strategy(name_or_file, graph, mesh);
+  strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
+  return strategy;
+}
+
+SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                         const CostModel& costs, const std::string& hints, bool baselines) {
+  SearchOptions options{.memory_limit = deck.cluster.device_memory.value_or(0),
+                        .lowering = lowering_options(deck),
+                        .baselines = baselines};
+  if (!hints.empty()) {
+    options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);
+  }
+  if (const std::optional<int> wanted = wanted_microbatches(deck, graph)) {
+    options.microbatches = {*wanted};
+  }
+  return search_strategy(graph, mesh, costs, options);
+}
+
+Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                  const CostModel& costs) {
+  Forecast step{.program = lower(graph, strategy, lowering_options(deck))};
+  step.plan = plan_memory(step.program, 0);
+  step.prediction = simulate(step.program, costs);
+  return step;
+}
+
+void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
+              const Prediction& predicted) {
+  strategy.stages.clear();
+  int stage = -1;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase != Phase::forward || instruction.microbatch != 0 ||
+        instruction.stage == stage || is_reshard(instruction.opcode)) {
+      continue;
+    }
+    if (instruction.op >= 0) {
+      stage = instruction.stage;
+      strategy.stages.push_back(instruction.op);
+    }
+  }
+  strategy.predicted = {.iteration_s = predicted.iteration_s,
+                        .compute_s = predicted.busy.compute_s,
+                        .comm_s = predicted.busy.comm_s,
+                        .exposed_comm_s = predicted.busy.exposed_comm_s,
+                        .peak_bytes = plan.bytes};
+}
+
+}  // namespace hidup

@@ -1,0 +1,78 @@
+// What the subcommands share: the graph, the strategy that a person asked for, and what is
+// predicted of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cost/simulate.h"
+#include "deck/deck.h"
+#include "io/output_path.h"
+#include "program/memory.h"
+#include "search/search.h"
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// The text of a strategy or of hints (`what`). Throws Error(file).
+std::string read_strategy_file(const std::string& file, std::string_view what);
+
+// The text of the deck's model.graph; empty where a family is built. Throws Error(file).
+std::string graph_text(const Deck& deck);
+
+// The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
+Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
+
+// The files that a command reads: the decks and what they name. With `choice`, of a strategy, and
+// `hints`, those where they are files. For prepare_outputs().
+std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
+                                  const Deck& deck, const std::string& choice = "",
+                                  const std::string& hints = "");
+
+// What commands that start no ranks work on.
+struct PlanningInput {
+  Deck deck;
+  Mesh mesh;
+  std::string data;  // a line for people
+  Graph graph;
+};
+
+// Reads the decks (`cluster` may be empty) and opens the data. Without `ranks` there are as many as
+// the mesh has, where an axis of size auto is one rank. Throws Error(usage) or Error(file).
+PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
+                                  const std::vector<std::string>& overrides,
+                                  std::optional<int64_t> ranks);
+
+inline constexpr const char* kSearch = "search";  // as a choice of strategy
+
+// Throws Error(usage) where it is neither "search", nor a known name, nor looks like a file (a dot
+// or a slash).
+void check_strategy_choice(const std::string& name_or_file);
+
+// The strategy of a file, or the named one for this graph and mesh, with train.microbatches
+// where the deck has them. Throws Error(file) or Error(usage).
+Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
+                         const Mesh& mesh);
+
+// The search that the decks ask for. `hints`: a file (sharding/hints.h), or empty; `baselines`: see
+// SearchOptions. Throws as read_hints() and search_strategy() do, and Error(file).
+SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                         const CostModel& costs, const std::string& hints, bool baselines);
+
+// A step before it runs.
+struct Forecast {
+  Program program;
+  MemoryPlan plan;  // of the first rank, which has the largest parts
+  Prediction prediction;
+};
+Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                  const CostModel& costs);
+
+// Notes the stages and the prediction in the strategy.
+void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
+              const Prediction& predicted);
+
+}  // namespace hidup

@@ -1,0 +1,208 @@
+#include "app/profiling.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/job.h"
+#include "comm/clock.h"
+#include "comm/collective.h"
+#include "core/check.h"
+#include "core/text.h"
+#include "core/version.h"
+#include "graph/batch.h"
+#include "kernels/library.h"
+#include "program/memory.h"
+#include "runtime/executor.h"
+#include "runtime/profiler.h"
+#include "search/named.h"
+#include "train/inputs.h"
+#include "train/trainer.h"
+
+namespace hidup {
+namespace {
+
+struct Case {
+  std::string strategy;  // a name, or "replicate": every rank computes everything
+  int microbatches = 1;
+};
+
+std::vector<Case> cases_of(ProfileEffort effort, const Graph& graph, const Mesh& mesh) {
+  const bool one_rank = ranks_of(mesh) == 1;
+  const bool splits = batch_obstacle(graph).empty();
+  if (effort == ProfileEffort::brief) {
+    std::vector<Case> cases = {{"dp", 1}};
+    if (splits) {
+      cases.push_back({"dp", 2});
+    }
+    if (!one_rank) {
+      for (const char* name : {"megatron", "ep-deepspeed", "fsdp"}) {
+        cases.push_back({name, splits ? 2 : 1});
+      }
+    }
+    return cases;
+  }
+  std::vector<Case> cases;
+  for (const int microbatches : {1, 2, 4}) {
+    if (microbatches > 1 && !splits) {
+      break;
+    }
+    if (one_rank) {
+      cases.push_back({"dp", microbatches});
+      continue;
+    }
+    cases.push_back({"replicate", microbatches});
+    for (const NamedStrategy& named : named_strategies()) {
+      cases.push_back({std::string(named.name), microbatches});
+    }
+  }
+  return cases;
+}
+
+Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
+  Strategy strategy =
+      named_strategy(which.strategy == "replicate" ? "dp" : which.strategy, graph, mesh);
+  if (which.strategy == "replicate") {
+    for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
+      strategy.ops[static_cast<size_t>(op)].rules.assign(mesh.size(), replicate_rule(graph, op));
+    }
+  }
+  strategy.microbatches = which.microbatches;
+  return strategy;
+}
+
+class Measurement {
+ public:
+  Measurement(const ProfilingInput& input, ProfileEffort effort)
+      : input_(input), thorough_(effort == ProfileEffort::thorough) {}
+
+  Profile run(const std::vector<Case>& cases) {
+    Profile profile{.key = profile_key(input_), .model = input_.graph.name()};
+    const double began = monotonic_seconds();
+    for (const Case& which : cases) {
+      time_case(which);
+      if (!thorough_ && agreed(monotonic_seconds() - began) > kBriefSeconds) {
+        break;
+      }
+    }
+    profile.operations = operations_.times();
+    if (profile.operations.empty()) {
+      throw CollectiveError(ExitCode::out_of_memory, too_large_);
+    }
+    profile.launch_s = median(gaps_.launch_s);
+    profile.signal_s = median(gaps_.signal_s);
+    profile.overhead_s = median(overheads_);
+    profile.collectives = time_collectives(input_.device, *input_.communication.groups, input_.mesh,
+                                           input_.world, input_.threads, limits());
+    return profile;
+  }
+
+ private:
+  static constexpr double kBriefSeconds = 10.0;
+
+  double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
+
+  MessageLimits limits() const {
+    constexpr double kMebibyte = 1 << 20;
+    return {.bytes = std::clamp(largest_message_, kMebibyte, (thorough_ ? 64 : 16) * kMebibyte),
+            .seconds = thorough_ ? 0.5 : 0.05,
+            .repetitions = thorough_ ? 9 : 5};
+  }
+
+  // Also without fused products: of those the simulation wants the times, but the search charges
+  // every operation by itself.
+  void time_case(const Case& which) {
+    time_program(which, true);
+    time_program(which, false);
+  }
+
+  void time_program(const Case& which, bool fuse) {
+    const Program program =
+        make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
+                     input_.world, fuse);
+    const int64_t rank = input_.world.rank();
+    std::optional<Executor> executor;
+    try {
+      collectively(input_.world, [&] {
+        executor.emplace(program, plan_memory(program, rank), input_.device, rank,
+                         *input_.communication.groups, input_.threads, input_.deck.train.seed);
+      });
+    } catch (const CollectiveError& error) {
+      if (error.code() != ExitCode::out_of_memory) {
+        throw;
+      }
+      too_large_ = error.what();
+      return;  // a strategy that does not fit is not one that can run
+    }
+    for (const Instruction& instruction : program.instructions) {
+      if (!collective_of(instruction.opcode).empty()) {
+        largest_message_ = std::max(largest_message_, instruction.bytes);
+      }
+    }
+    StepInputs inputs;
+    fill_inputs(program, rank, input_.batches, 0, inputs);
+    operations_.run(*executor, rank, inputs, thorough_ ? 5 : 3);
+    if (fuse) {
+      time_overlapped(*executor);
+    }
+  }
+
+  // What lies between the instructions of a step and between steps.
+  void time_overlapped(Executor& executor) {
+    Deck deck = input_.deck;
+    deck.train.steps = thorough_ ? 6 : 4;
+    deck.train.timeline_every = 0;
+    const auto look = [&](const Iteration& iteration) {
+      if (iteration.step > 1) {
+        gaps_.add(executor.program(), executor.times());
+        double first = executor.times()[0].start_s;
+        double last = first;
+        for (const Interval& time : executor.times()) {
+          first = std::min(first, time.start_s);
+          last = std::max(last, time.end_s);
+        }
+        overheads_.push_back(iteration.wall_s - (last - first));
+      }
+    };
+    Trainer trainer(deck, input_.batches, executor, input_.world, 0.0, {.on_step = look});
+    trainer.run();
+  }
+
+  const ProfilingInput& input_;
+  bool thorough_;
+  OperationTimer operations_;
+  Gaps gaps_;
+  std::vector<double> overheads_;
+  double largest_message_ = 0.0;
+  std::string too_large_;  // of the last strategy that did not fit; on one rank
+};
+
+}  // namespace
+
+ProfileKey profile_key(const ProfilingInput& input) {
+  std::vector<std::string> seen;
+  ProfileKey key{
+      .build = fmt::format("{} {}{}", program_version(), git_commit(),
+                           git_dirty() ? " with changes" : ""),
+      .device = fmt::format("{}, {} thread(s){}", input.device.name(), input.threads,
+                            input.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
+      .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+      .mesh = input.mesh};
+  for (const std::string& library : input.communication.libraries()) {
+    key.libraries.push_back(library);
+  }
+  for (const std::string& host : gather_texts(input.world, input.host)) {
+    auto found = std::ranges::find(seen, host);
+    if (found == seen.end()) {
+      found = seen.insert(seen.end(), host);
+    }
+    key.hosts.push_back(found - seen.begin());
+  }
+  return key;
+}
+
+Profile measure_profile(const ProfilingInput& input, ProfileEffort effort) {
+  return Measurement(input, effort).run(cases_of(effort, input.graph, input.mesh));
+}
+
+}  // namespace hidup

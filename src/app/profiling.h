@@ -1,0 +1,49 @@
+// Where a run's profile comes from: measured, read from a file, or kept from an earlier run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "app/job.h"
+#include "comm/communicator.h"
+#include "cost/profile.h"
+#include "deck/deck.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "train/setup.h"
+
+namespace hidup {
+
+// What a profile is measured with; all of it outlives the measurement.
+struct ProfilingInput {
+  const Deck& deck;
+  const Graph& graph;
+  const Batches& batches;
+  const Mesh& mesh;
+  Communicator& world;
+  const std::string& host;  // this rank's
+  const Communication& communication;
+  Device& device;
+  int threads;
+};
+
+// thorough: all named strategies with 1, 2 and 4 microbatches. brief: a few of them, within some
+// seconds; for what `train` measures by itself.
+enum class ProfileEffort { brief, thorough };
+
+// Collective. What a profile for this run must have been measured with.
+ProfileKey profile_key(const ProfilingInput& input);
+
+// Collective: runs steps of the model under several strategies, the instructions in turn, then
+// collectives of all sizes. Throws CollectiveError(out_of_memory) where no strategy fits.
+Profile measure_profile(const ProfilingInput& input, ProfileEffort effort);
+
+// Collective: the profile that cluster.profile asks for, on all ranks; none where it is none.
+// auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/)
+// for this key and model, measured and put there where there is none; none where nothing that would
+// be timed fits in the memory.
+// Throws CollectiveError(usage) where a file does not fit, (file) where it cannot be read.
+std::optional<Profile> obtain_profile(const ProfilingInput& input);
+
+}  // namespace hidup

@@ -1,0 +1,199 @@
+// hidup doctor: what the program stands on, where its ranks are, and what looks wrong there.
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "app/job.h"
+#include "comm/collective.h"
+#include "comm/nccl_communicator.h"
+#include "commands/checkup.h"
+#include "commands/commands.h"
+#include "commands/doctor_run.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "core/version.h"
+#include "device/device.h"
+#include "io/resources.h"
+#include "kernels/library.h"
+#include "train/setup.h"
+
+namespace hidup {
+namespace {
+
+// Of a library that does not tell its version: that of its file, as loaded ("libx.so.0.7.0").
+std::string version_of_file(const std::string& name) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t path = line.find('/');
+    if (path != std::string::npos && line.find("/" + name + ".so") != std::string::npos) {
+      const std::string file = std::filesystem::path(line.substr(path)).filename();
+      const size_t end = file.find(".so.");
+      return end == std::string::npos ? "" : file.substr(end + 4);
+    }
+  }
+  return "";
+}
+
+std::vector<LibraryVersion> libraries() {
+  std::vector<LibraryVersion> all = device_libraries();
+  all.push_back(kernels::matmul_library());
+  for (const LibraryVersion& library : nccl_libraries()) {
+    all.push_back(library);
+  }
+  all.push_back(mpi_library());
+  all.push_back(hdf5_library());
+  all.push_back({"yaml-cpp", HIDUP_YAML_CPP_VERSION, version_of_file("libyaml-cpp")});
+  return all;
+}
+
+std::string program_text(const std::vector<LibraryVersion>& all) {
+  std::string text = fmt::format("hidup {} ({}{})", program_version(), git_commit(),
+                                 git_dirty() ? ", with changes" : "");
+  for (const LibraryVersion& library : all) {
+    text += fmt::format(", {} {}", library.name, library.loaded);
+  }
+  return text;
+}
+
+std::vector<int> own_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) {
+      cores.push_back(core);
+    }
+  }
+  return cores;
+}
+
+RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
+                    const std::vector<LibraryVersion>& all) {
+  RankPlace place{.host = mpi.host(), .cores = own_cores(), .program = program_text(all)};
+  place.physical_cores = count_physical_cores(place.cores);
+  place.threads = compute_threads(run.deck, mpi.world(), mpi.host());
+  try {
+    const std::unique_ptr<Device> device =
+        make_device(run.has_cluster ? device_options(run.deck, mpi) : own_device(mpi));
+    place.device = device->description();
+    place.memory = device->memory();
+  } catch (const Error& error) {
+    place.device_obstacle = error.what();
+  }
+  return place;
+}
+
+// Every rank's place, on rank 0.
+std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
+  const std::vector<std::string> hosts = gather_texts(world, mine.host);
+  const std::vector<std::string> devices = gather_texts(world, mine.device);
+  const std::vector<std::string> obstacles = gather_texts(world, mine.device_obstacle);
+  const std::vector<std::string> programs = gather_texts(world, mine.program);
+  const std::vector<std::vector<std::byte>> cores =
+      world.gather(std::as_bytes(std::span(mine.cores)));
+  const std::vector<int64_t> memory = all_gather_value(world, mine.memory);
+  const std::vector<int> physical = all_gather_value(world, mine.physical_cores);
+  const std::vector<int> threads = all_gather_value(world, mine.threads);
+  std::vector<RankPlace> places;
+  for (size_t r = 0; r < hosts.size(); ++r) {
+    RankPlace& place = places.emplace_back(RankPlace{
+        hosts[r], devices[r], obstacles[r], memory[r], {}, physical[r], threads[r], programs[r]});
+    place.cores.resize(cores[r].size() / sizeof(int));
+    std::ranges::copy(cores[r], std::as_writable_bytes(std::span(place.cores)).begin());
+  }
+  return places;
+}
+
+void print_libraries(const std::vector<LibraryVersion>& all) {
+  results::print("\n{:<14}  {:<10}  {}\n", "library", "compiled", "loaded");
+  for (const LibraryVersion& library : all) {
+    results::print("{:<14}  {:<10}  {}\n", library.name, library.compiled,
+                   library.loaded.empty() ? "none" : library.loaded);
+  }
+}
+
+void print_places(const std::vector<RankPlace>& places) {
+  const auto width = [&](const char* title, auto text) {
+    size_t widest = std::string_view(title).size();
+    for (const RankPlace& place : places) {
+      widest = std::max(widest, text(place).size());
+    }
+    return widest;
+  };
+  const auto device = [](const RankPlace& p) { return p.device.empty() ? "none" : p.device; };
+  const size_t host_width = width("host", [](const RankPlace& p) { return p.host; });
+  const size_t device_width = width("device", device);
+  results::print("\n{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {}\n", "rank", "host", host_width,
+                 "device", device_width, "memory", "threads", "cores");
+  for (size_t r = 0; r < places.size(); ++r) {
+    const RankPlace& place = places[r];
+    results::print("{:>4}  {:<{}}  {:<{}}  {:>10}  {:>7}  {} ({})\n", r, place.host, host_width,
+                   device(place), device_width, format_bytes(place.memory), place.threads,
+                   place.cores.size(), format_numbers(place.cores));
+  }
+}
+
+// What Open MPI's mpirun tells its ranks about the job, and nobody sets.
+bool is_bookkeeping(const std::string& variable) {
+  constexpr std::array kOfMpirun = {"OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_orte_",
+                                    "OMPI_MCA_shmem_"};
+  return (variable.starts_with("OMPI_") && !variable.starts_with("OMPI_MCA_")) ||
+         std::ranges::any_of(kOfMpirun,
+                             [&](const char* prefix) { return variable.starts_with(prefix); });
+}
+
+void print_environment() {
+  results::print("\nenvironment of rank 0\n");
+  for (const std::string& variable : run_environment()) {
+    if (!is_bookkeeping(variable)) {
+      results::print("  {}\n", variable);
+    }
+  }
+}
+
+void print_run(const std::vector<std::string>& facts) {
+  if (!facts.empty()) {
+    results::print("\nthe run\n");
+  }
+  for (const std::string& fact : facts) {
+    results::print("  {}\n", fact);
+  }
+}
+
+void print_findings(const std::vector<std::string>& findings) {
+  results::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
+  for (const std::string& finding : findings) {
+    results::print("  {}\n", finding);
+  }
+}
+
+}  // namespace
+
+int doctor(const TrainOptions& options, int* argc, char*** argv) {
+  return run_job(argc, argv, [&](MpiSession& mpi) {
+    const std::vector<LibraryVersion> all = libraries();
+    const RunCheckup run = check_run(options, mpi);
+    const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
+    if (mpi.world().rank() != 0) {
+      return;
+    }
+    results::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
+                   git_commit(), git_dirty() ? ", with changes" : "", device_kind());
+    print_libraries(all);
+    print_places(places);
+    print_run(run.facts);
+    print_environment();
+    std::vector<std::string> findings = run.findings;
+    std::ranges::copy(what_looks_wrong(places, all, device_kind() == "cuda"),
+                      std::back_inserter(findings));
+    print_findings(findings);
+  });
+}
+
+}  // namespace hidup

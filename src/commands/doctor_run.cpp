@@ -1,0 +1,268 @@
+#include "commands/doctor_run.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <sstream>
+
+#include "app/costs.h"
+#include "app/job.h"
+#include "app/planning.h"
+#include "comm/collective.h"
+#include "core/units.h"
+#include "cost/profile.h"
+#include "io/output_path.h"
+#include "program/lower.h"
+#include "sharding/hints.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Throws Error(file) where a file cannot be created there, also in folders that are not there yet.
+void check_writable(const std::string& path) {
+  std::error_code error;
+  fs::path folder = fs::absolute(path, error).parent_path();
+  while (!folder.empty() && folder != folder.root_path() && !fs::exists(folder, error)) {
+    folder = folder.parent_path();
+  }
+  if (!fs::is_directory(folder, error)) {
+    fail(ExitCode::file, "{}: {} is not a folder", path, folder.string());
+  }
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail(ExitCode::file, "{}: cannot write in the folder {}: {}", path, folder.string(),
+         std::strerror(errno));
+  }
+}
+
+// The steps of `train` up to the first that costs time. What fails is a finding, and what rests on
+// it is left out.
+class Inspection {
+ public:
+  Inspection(const TrainOptions& options, MpiSession& mpi)
+      : options_(options), mpi_(mpi), world_(mpi.world()) {}
+
+  RunCheckup run() {
+    if (!options_.deck.empty() || !options_.cluster.empty()) {
+      read_decks();
+    }
+    if (read_) {
+      inspect_cluster();
+      inspect_model();
+    }
+    if (!with_graph_) {
+      inspect_names();
+    }
+    inspect_outputs();
+    return std::move(found_);
+  }
+
+ private:
+  // Whether the collective work went well on all ranks.
+  bool attempt(const std::function<void()>& work) {
+    std::string mine;
+    bool done = true;
+    try {
+      work();
+    } catch (const CollectiveError& error) {
+      mine = error.what();
+      done = false;
+    }
+    if (!done) {
+      const std::vector<std::string> messages = gather_texts(world_, mine);
+      for (size_t rank = 0; rank < messages.size(); ++rank) {
+        std::istringstream lines(messages[rank]);
+        for (std::string line; std::getline(lines, line);) {
+          found_.findings.push_back(rank == 0 ? line : fmt::format("rank {}: {}", rank, line));
+        }
+      }
+    }
+    return done;
+  }
+
+  // The same of work that rank 0 does; all ranks know how it went. `fact`: what it is about.
+  bool alone(const std::string& fact, const std::function<void()>& work) {
+    const bool done = attempt([&] {
+      collectively(world_, [&] {
+        if (world_.rank() == 0) {
+          work();
+        }
+      });
+    });
+    if (done && !fact.empty()) {
+      found_.facts.push_back(fact);
+    }
+    return done;
+  }
+
+  void fact(const std::string& name, const std::string& text) {
+    found_.facts.push_back(fmt::format("{:<12}  {}", name, text));
+  }
+
+  void read_decks() {
+    read_ = attempt([&] {
+      decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
+      found_.deck = decks_.deck;
+    });
+    found_.has_cluster = read_ && !options_.cluster.empty();
+  }
+
+  void inspect_cluster() {
+    if (options_.cluster.empty()) {
+      return;
+    }
+    fact("cluster deck", options_.cluster);
+    const bool fits = attempt([&] {
+      collectively(world_,
+                   [&] { mesh_ = mesh_of(decks_.deck, check_ranks(decks_.deck, world_.size())); });
+    });
+    if (fits) {
+      std::string text;
+      for (const Mesh::value_type& axis : *mesh_) {
+        text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
+      }
+      fact("mesh", text);
+    }
+    choose_communication();
+    const std::string& profile = decks_.deck.cluster.profile;
+    if (!profile.empty() && profile != "auto") {
+      alone(fmt::format("{:<12}  {}", "profile", profile),
+            [&] { parse_profile(read_profile_file(profile), profile); });
+    }
+  }
+
+  // Where a rank has no device its place says so.
+  void choose_communication() {
+    std::unique_ptr<Device> device;
+    try {
+      device = make_device(device_options(decks_.deck, mpi_));
+    } catch (const Error&) {
+    }
+    const std::vector<char> all = all_gather_value(world_, static_cast<char>(device != nullptr));
+    if (std::ranges::count(all, 0) > 0) {
+      return;
+    }
+    memory_ = std::ranges::min(all_gather_value(world_, device->memory()));
+    std::string backend;
+    if (attempt([&] {
+          collectively(world_, [&] { backend = choose_backend(decks_.deck, mpi_, *device); });
+        })) {
+      fact("collectives", backend);
+    }
+  }
+
+  void inspect_model() {
+    if (options_.deck.empty()) {
+      return;
+    }
+    fact("model deck", options_.deck);
+    std::optional<Dataset> data;
+    if (!attempt([&] { data = load_data(decks_.deck, world_); })) {
+      return;
+    }
+    fact("data", data->description);
+    std::optional<Graph> graph;
+    const bool built = attempt([&] {
+      collectively(world_, [&] {
+        graph.emplace(make_graph(decks_.deck, decks_.graph, decks_.deck.model.vocab.value()));
+      });
+    });
+    if (built) {
+      fact("model",
+           fmt::format("{}, {} parameters", graph->name(), format_count(graph->parameter_count())));
+      inspect_strategy(*graph);
+    }
+  }
+
+  void inspect_strategy(const Graph& graph) {
+    if (!mesh_) {
+      return;
+    }
+    with_graph_ = true;
+    if (!options_.hints.empty()) {
+      alone(fmt::format("{:<12}  {}", "hints", options_.hints), [&] {
+        read_hints(graph, *mesh_, read_strategy_file(options_.hints, "hints"), options_.hints);
+      });
+    }
+    if (options_.strategy == kSearch) {
+      fact("strategy", "searched for when the run starts");
+      return;
+    }
+    MemoryPlan plan;
+    const bool fits = alone("", [&] {
+      check_strategy_choice(options_.strategy);
+      const Strategy strategy = choose_strategy(options_.strategy, decks_.deck, graph, *mesh_);
+      plan = plan_memory(lower(graph, strategy, lowering_options(decks_.deck)), 0);
+      if (memory_ && plan.bytes > *memory_) {
+        fail(ExitCode::out_of_memory, "the plan of strategy {} needs {}, the device has {}",
+             options_.strategy, format_bytes(plan.bytes), format_bytes(*memory_));
+      }
+    });
+    if (fits) {
+      fact("strategy", fmt::format("{}, {} a rank", options_.strategy, format_bytes(plan.bytes)));
+    }
+  }
+
+  // What can be said of the strategy and the hints without a graph.
+  void inspect_names() {
+    alone("", [&] { check_strategy_choice(options_.strategy); });
+    alone("", [&] {
+      if (!options_.hints.empty()) {
+        read_strategy_file(options_.hints, "hints");
+      }
+    });
+  }
+
+  void inspect_outputs() {
+    if (world_.rank() != 0) {
+      return;
+    }
+    std::vector<NamedFile> outputs;
+    if (!options_.out.empty()) {
+      outputs.push_back({"--out", options_.out});
+    } else if (!options_.deck.empty()) {
+      outputs.push_back({"--out", "out/" + fs::path(options_.deck).stem().string() + "-TIME.h5"});
+    }
+    if (!options_.dump_gradients.empty()) {
+      outputs.push_back({"--dump-gradients", options_.dump_gradients});
+    }
+    std::vector<NamedFile> others =
+        files_read(options_.deck, options_.cluster, decks_.deck, options_.strategy, options_.hints);
+    for (const NamedFile& output : outputs) {
+      try {
+        check_outputs({output}, others, options_.overwrite);
+        check_writable(output.path);
+        fact(output.name.substr(2), output.path);
+      } catch (const Error& error) {
+        found_.findings.emplace_back(error.what());
+      }
+      others.push_back(output);
+    }
+  }
+
+  const TrainOptions& options_;
+  MpiSession& mpi_;
+  Communicator& world_;
+  RunCheckup found_;
+  Decks decks_;
+  bool read_ = false;
+  std::optional<Mesh> mesh_;
+  std::optional<int64_t> memory_;  // the least of all ranks
+  bool with_graph_ = false;        // strategy and hints were inspected with it
+};
+
+}  // namespace
+
+RunCheckup check_run(const TrainOptions& options, MpiSession& mpi) {
+  return Inspection(options, mpi).run();
+}
+
+}  // namespace hidup

@@ -1,0 +1,270 @@
+// hidup explain: what a strategy does, where its step's time goes, and why others lose to it.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+
+#include "app/costs.h"
+#include "app/explain.h"
+#include "app/plan_report.h"
+#include "commands/commands.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "graph/operation.h"
+#include "train/setup.h"
+
+namespace hidup {
+namespace {
+
+std::string rules_of_op(const OpStrategy& op) {
+  std::vector<std::string> names;
+  for (const Rule& rule : op.rules) {
+    names.push_back(rule.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string placements_of(const OpStrategy& op, size_t inputs) {
+  std::string text;
+  for (size_t i = 0; i < inputs; ++i) {
+    text += print_layout(input_layout(op, i)) + " ";
+  }
+  return text + "-> " + print_layout(output_layout(op));
+}
+
+Json json_of(const PassTimes& times) {
+  return {{"compute_s", times.compute_s},
+          {"comm_s", times.comm_s},
+          {"exposed_comm_s", times.exposed_s}};
+}
+
+Json memory_json(const MemoryPlan& plan) {
+  return {{"parameters_bytes", plan.parameter_bytes},
+          {"gradients_bytes", plan.gradient_bytes},
+          {"optimizer_bytes", plan.optimizer_bytes},
+          {"activations_bytes", plan.activation_bytes},
+          {"inputs_and_results_bytes", plan.bytes - plan.parameter_bytes - plan.gradient_bytes -
+                                           plan.optimizer_bytes - plan.activation_bytes}};
+}
+
+// "layers.3.ffn.up" -> "layers.*.ffn.up": alike in every block.
+std::string pattern_of(const std::string& name) {
+  std::string pattern;
+  size_t begin = 0;
+  while (begin <= name.size()) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    pattern += (begin == 0 ? "" : ".") + (number ? "*" : part);
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+// Rows of the same text but for times, which are added up.
+struct Row {
+  std::vector<std::string> texts;
+  int count = 0;
+  PassTimes times;
+};
+
+void add_row(std::vector<Row>& rows, std::vector<std::string> texts, const PassTimes& times) {
+  auto row = std::ranges::find(rows, texts, &Row::texts);
+  if (row == rows.end()) {
+    row = rows.insert(row, {.texts = std::move(texts)});
+  }
+  ++row->count;
+  row->times.compute_s += times.compute_s;
+  row->times.comm_s += times.comm_s;
+  row->times.exposed_s += times.exposed_s;
+}
+
+std::string seconds_or_nothing(double seconds) {
+  return seconds > 0.0 ? format_seconds(seconds) : "-";
+}
+
+void print_rows(const std::string& title, const std::vector<Row>& rows, bool timed) {
+  std::vector<size_t> widths(rows.empty() ? 0 : rows[0].texts.size(), 0);
+  for (const Row& row : rows) {
+    for (size_t i = 0; i < widths.size(); ++i) {
+      widths[i] = std::max(widths[i], row.texts[i].size());
+    }
+  }
+  size_t width = 7;
+  for (const size_t w : widths) {
+    width += w + 2;
+  }
+  results::print("\n{:<{}}{}\n", title, width, timed ? "  compute  communication    exposed" : "");
+  for (const Row& row : rows) {
+    std::string line = fmt::format("{:>5}  ", fmt::format("{}x", row.count));
+    for (size_t i = 0; i < widths.size(); ++i) {
+      line += fmt::format("{:<{}}  ", row.texts[i], widths[i]);
+    }
+    if (timed) {
+      line += fmt::format("{:>9} {:>14} {:>10}", seconds_or_nothing(row.times.compute_s),
+                          seconds_or_nothing(row.times.comm_s),
+                          seconds_or_nothing(row.times.exposed_s));
+    }
+    results::print("{}\n", line.substr(0, line.find_last_not_of(' ') + 1));
+  }
+}
+
+class Printout {
+ public:
+  Printout(const PlanningInput& input, const Strategy& strategy, const Forecast& step)
+      : input_(input),
+        strategy_(strategy),
+        step_(step),
+        explanation_(explain_step(input.graph, step)) {}
+
+  void print() const {
+    std::vector<Row> rows;
+    for (const StageReport& stage : explanation_.stages) {
+      add_row(rows,
+              {std::string(name_of(stage.phase)),
+               stage.first < 0 ? "-" : pattern_of(input_.graph.op_name(stage.first))},
+              stage.times);
+    }
+    for (const BucketReport& bucket : explanation_.buckets) {
+      add_row(rows, {"", bucket.name}, bucket.times);
+    }
+    print_rows("stages, by their first operation; buckets", rows, true);
+    rows.clear();
+    for (const OperationReport& operation : explanation_.operations) {
+      const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
+      PassTimes both = operation.forward;
+      both.compute_s += operation.backward.compute_s;
+      both.comm_s += operation.backward.comm_s;
+      both.exposed_s += operation.backward.exposed_s;
+      add_row(rows,
+              {pattern_of(input_.graph.op_name(operation.op)), rules_of_op(op),
+               placements_of(op, input_.graph.op(operation.op).inputs.size())},
+              both);
+    }
+    print_rows("operations, both passes: rule, placements", rows, true);
+    rows.clear();
+    for (const ParameterStrategy& parameter : strategy_.parameters) {
+      add_row(rows,
+              {pattern_of(input_.graph.tensor(parameter.tensor).name),
+               print_layout(parameter.storage), print_layout(parameter.optimizer_state)},
+              {});
+    }
+    print_rows("parameters: storage, optimizer state", rows, false);
+  }
+
+  Json json() const {
+    Json operations = Json::array();
+    for (const OperationReport& operation : explanation_.operations) {
+      const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
+      Json inputs = Json::array();
+      for (size_t i = 0; i < input_.graph.op(operation.op).inputs.size(); ++i) {
+        inputs.push_back(print_layout(input_layout(op, i)));
+      }
+      operations.push_back({{"op", input_.graph.op_name(operation.op)},
+                            {"rule", rules_of_op(op)},
+                            {"inputs", inputs},
+                            {"output", print_layout(output_layout(op))},
+                            {"forward", json_of(operation.forward)},
+                            {"backward", json_of(operation.backward)}});
+    }
+    Json stages = Json::array();
+    for (const StageReport& stage : explanation_.stages) {
+      stages.push_back({{"phase", name_of(stage.phase)},
+                        {"first", stage.first < 0 ? "" : input_.graph.op_name(stage.first)},
+                        {"times", json_of(stage.times)}});
+    }
+    Json buckets = Json::array();
+    for (const BucketReport& bucket : explanation_.buckets) {
+      buckets.push_back({{"name", bucket.name}, {"times", json_of(bucket.times)}});
+    }
+    Json parameters = Json::array();
+    for (const ParameterStrategy& parameter : strategy_.parameters) {
+      parameters.push_back({{"name", input_.graph.tensor(parameter.tensor).name},
+                            {"storage", print_layout(parameter.storage)},
+                            {"optimizer_state", print_layout(parameter.optimizer_state)}});
+    }
+    return {{"stages", stages},
+            {"buckets", buckets},
+            {"operations", operations},
+            {"parameters", parameters},
+            {"timeline", timeline()}};
+  }
+
+ private:
+  // Null where it belongs to no operation, or makes no layout and no gradient of one input.
+  Json operation(const Instruction& instruction) const {
+    return instruction.op < 0 ? Json() : Json(input_.graph.op_name(instruction.op));
+  }
+  Json input(const Instruction& instruction) const {
+    if (instruction.op < 0 || instruction.input < 0) {
+      return {};
+    }
+    const OperationSpec& spec = spec_of(input_.graph.op(instruction.op).kind);
+    return spec.inputs[static_cast<size_t>(instruction.input)].name;
+  }
+
+  // Columns like those of /program and /timeline of a timing file.
+  Json timeline() const {
+    Json events = Json::array();
+    for (size_t i = 0; i < step_.program.instructions.size(); ++i) {
+      const Instruction& instruction = step_.program.instructions[i];
+      const Interval& ran = step_.prediction.instructions[i];
+      events.push_back({{"name", instruction.name},
+                        {"operation", operation(instruction)},
+                        {"input", input(instruction)},
+                        {"stream", name_of(instruction.stream)},
+                        {"microbatch", instruction.microbatch},
+                        {"phase", name_of(instruction.phase)},
+                        {"collective", collective_of(instruction.opcode)},
+                        {"start_s", ran.start_s},
+                        {"end_s", ran.end_s}});
+    }
+    return events;
+  }
+
+  const PlanningInput& input_;
+  const Strategy& strategy_;
+  const Forecast& step_;
+  Explanation explanation_;
+};
+
+}  // namespace
+
+int explain(const ExplainOptions& options) {
+  check_strategy_choice(options.strategy);
+  const PlanningInput input =
+      read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
+  const Profile profile = costs_without_ranks(input.deck, input.mesh);
+  const CostModel costs(profile);
+  const SearchOutcome found =
+      search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
+  Strategy strategy = options.strategy == kSearch
+                          ? found.strategy
+                          : choose_strategy(options.strategy, input.deck, input.graph, input.mesh);
+  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  annotate(strategy, step.program, step.plan, step.prediction);
+
+  const RepeatedWork repeated =
+      repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
+                    input.deck.cluster.device_memory.value_or(0));
+  const Printout report(input, strategy, step);
+  const std::vector<Candidate> candidates = best_of_each_name(found, input, costs);
+  if (options.json) {
+    Json json = plan_json(input, strategy, repeated);
+    json["memory"] = memory_json(step.plan);
+    json["candidates"] = candidates_json(candidates);
+    json.update(report.json());
+    results::print("{}\n", json.dump(2));
+    return 0;
+  }
+  const bool chosen = options.strategy == kSearch && options.hints.empty();
+  print_plan(input, strategy, profile, describe(repeated, input.mesh, chosen));
+  results::print("          {}\n", describe(step.plan));
+  report.print();
+  results::print("\ncandidates\n");
+  print_candidates(candidates);
+  return 0;
+}
+
+}  // namespace hidup

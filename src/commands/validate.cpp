@@ -1,0 +1,54 @@
+#include <fmt/core.h>
+
+#include "app/planning.h"
+#include "commands/commands.h"
+#include "core/check.h"
+#include "core/new_file.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "deck/deck.h"
+#include "io/output_path.h"
+#include "program/lower.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "train/setup.h"
+
+namespace hidup {
+
+int validate(const ValidateOptions& options) {
+  if (options.keys) {
+    results::print("{}", reference_markdown());
+    return 0;
+  }
+  if (options.deck.empty()) {
+    fail(ExitCode::usage, "validate needs a model deck (or --keys)");
+  }
+  check_strategy_choice(options.strategy);
+  const auto [deck, mesh, data, graph] =
+      read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
+  prepare_outputs({{"--strategy-out", options.strategy_out}},
+                  files_read(options.deck, options.cluster, deck, options.strategy),
+                  options.overwrite);
+  const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
+  const Program program = lower(graph, strategy, lowering_options(deck));
+  const MemoryPlan plan = plan_memory(program, 0);
+  verify(program, plan);
+  if (!options.strategy_out.empty()) {
+    write_text_file(options.strategy_out, print_strategy(graph, strategy), options.overwrite);
+  }
+  results::print("{}: valid\n", options.deck);
+  if (!options.cluster.empty()) {
+    results::print("{}: valid\n", options.cluster);
+  }
+  results::print("data    {}\n", data);
+  results::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
+                 format_count(graph.parameter_count()), format_count(*deck.model.vocab));
+  results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
+                 strategy.name);
+  if (!options.strategy_out.empty()) {
+    results::print("file    {}\n", options.strategy_out);
+  }
+  return 0;
+}
+
+}  // namespace hidup

@@ -1,0 +1,147 @@
+#include "app/explain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/costs.h"
+#include "search/named.h"
+#include "small_decks.h"
+
+namespace hidup {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+
+class Explained : public testing::Test {
+ protected:
+  explicit Explained(const std::vector<std::string>& overrides = {"train.microbatches=2"})
+      : input_(SmallDecks().read(overrides)),
+        costs_(costs_without_ranks(input_.deck, input_.mesh)) {}
+
+  Forecast step_of(const std::string& strategy) const {
+    return forecast(input_.graph, choose_strategy(strategy, input_.deck, input_.graph, input_.mesh),
+                    input_.deck, costs_);
+  }
+
+  PlanningInput input_;
+  CostModel costs_;
+};
+
+void add(PassTimes& sum, const PassTimes& times) {
+  sum.compute_s += times.compute_s;
+  sum.comm_s += times.comm_s;
+  sum.exposed_s += times.exposed_s;
+}
+
+std::vector<std::string> names_of(const std::vector<BucketReport>& buckets) {
+  std::vector<std::string> names;
+  for (const BucketReport& bucket : buckets) {
+    names.push_back(bucket.name);
+  }
+  return names;
+}
+
+// Every second of a step belongs to one operation or bucket, whatever the strategy.
+TEST_F(Explained, OperationsAndBucketsAreTheWholeStep) {
+  for (const char* strategy : {"dp", "fsdp", "megatron", "megatron-sp", "ps"}) {
+    const Forecast step = step_of(strategy);
+    const Explanation found = explain_step(input_.graph, step);
+    ASSERT_EQ(found.operations.size(), input_.graph.ops().size());
+    PassTimes sum;
+    for (OpId op = 0; op < static_cast<OpId>(found.operations.size()); ++op) {
+      const OperationReport& operation = found.operations[static_cast<size_t>(op)];
+      EXPECT_EQ(operation.op, op);
+      add(sum, operation.forward);
+      add(sum, operation.backward);
+    }
+    for (const BucketReport& bucket : found.buckets) {
+      add(sum, bucket.times);
+    }
+    const BusyTimes& busy = step.prediction.busy;
+    EXPECT_NEAR(sum.compute_s, busy.compute_s, 1e-9) << strategy;
+    EXPECT_NEAR(sum.comm_s, busy.comm_s, 1e-9) << strategy;
+    EXPECT_NEAR(sum.exposed_s, busy.exposed_comm_s, 1e-9) << strategy;
+  }
+}
+
+TEST_F(Explained, BucketsAreWhatBelongsToNoOperation) {
+  const auto buckets = [&](const std::string& strategy) {
+    return names_of(explain_step(input_.graph, step_of(strategy)).buckets);
+  };
+  EXPECT_THAT(buckets("dp"), Contains("gradients all_reduce"));
+  EXPECT_THAT(buckets("fsdp"), Contains("gradients reduce_scatter"));
+  EXPECT_THAT(buckets("fsdp"), Contains("parameters all_gather"));
+}
+
+TEST_F(Explained, CommunicationIsThatOfTheOperationWhoseOutputIsSent) {
+  const Explanation found = explain_step(input_.graph, step_of("megatron"));
+  std::vector<std::string> forward;
+  for (const OperationReport& operation : found.operations) {
+    if (operation.forward.comm_s > 0.0) {
+      forward.push_back(input_.graph.op_name(operation.op));
+    }
+  }
+  EXPECT_THAT(forward, ElementsAre("embedding", "layers.0.attention.out", "layers.0.ffn.down",
+                                   "layers.1.attention.out", "layers.1.ffn.down", "loss"));
+}
+
+TEST_F(Explained, StagesAreThoseOfBothPasses) {
+  const Explanation found = explain_step(input_.graph, step_of("dp"));
+  ASSERT_EQ(found.stages.size(), 2) << "nothing is sent inside of a pass";
+  EXPECT_EQ(found.stages[0].phase, Phase::forward);
+  EXPECT_EQ(found.stages[1].phase, Phase::backward);
+  EXPECT_EQ(found.stages[0].first, 0);
+  EXPECT_EQ(input_.graph.op_name(found.stages[1].first), "loss");
+}
+
+Candidate candidate(double compute_s, double comm_s, double exposed_s) {
+  return {.busy = {compute_s, comm_s, exposed_s}};
+}
+
+TEST(WhySlower, NamesWhatIsLonger) {
+  const Candidate best = candidate(1.0, 2.0, 0.5);
+  EXPECT_EQ(why_slower(candidate(1.5, 2.0, 0.5), best), "500.00 ms more computation");
+  EXPECT_EQ(why_slower(candidate(1.0, 3.0, 1.0), best),
+            "500.00 ms more exposed communication (1.00 s more in all)");
+  EXPECT_EQ(why_slower(candidate(1.0, 1.5, 1.0), best),
+            "500.00 ms more exposed communication (500.00 ms less in all)");
+  EXPECT_EQ(
+      why_slower(candidate(1.3, 3.0, 1.0), best),
+      "500.00 ms more exposed communication (1.00 s more in all), 300.00 ms more computation");
+  EXPECT_EQ(why_slower(candidate(1.01, 3.0, 1.0), best),
+            "500.00 ms more exposed communication (1.00 s more in all)")
+      << "what is small beside that is left out";
+  EXPECT_EQ(why_slower(candidate(0.9, 2.0, 0.5), best), "streams wait for each other longer");
+}
+
+TEST_F(Explained, TheBestOfEveryName) {
+  SearchOutcome found;
+  found.strategy.microbatches = 2;
+  const auto add_candidate = [&](const std::string& name, double seconds, bool feasible) {
+    found.candidates.push_back({.strategy = {.name = name}, .seconds = seconds});
+    found.candidates.back().feasible = feasible;
+  };
+  add_candidate("search", 1e-6, true);  // faster than any step
+  add_candidate("dp", 2e-6, true);
+  add_candidate("dp", 3e-6, true);
+  add_candidate("fsdp", 1e-7, false);
+  const std::vector<Candidate> best = best_of_each_name(found, input_, costs_);
+  ASSERT_EQ(best.size(), named_strategies().size() + 1);
+  EXPECT_EQ(best[0].strategy.name, "search");
+  EXPECT_EQ(best[1].strategy.name, "dp");
+  EXPECT_EQ(best[1].seconds, 2e-6);
+  EXPECT_EQ(best.back().strategy.name, "fsdp") << "who does not fit is last";
+  const auto megatron = std::ranges::find_if(
+      best, [](const Candidate& each) { return each.strategy.name == "megatron"; });
+  ASSERT_NE(megatron, best.end());
+
+  EXPECT_EQ(megatron->strategy.microbatches, 2);
+  EXPECT_EQ(megatron->seconds, step_of("megatron").prediction.iteration_s);
+  EXPECT_EQ(megatron->memory_bytes, step_of("megatron").plan.bytes);
+}
+
+}  // namespace
+}  // namespace hidup

@@ -1,0 +1,109 @@
+#include "app/plan_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "small_decks.h"
+
+namespace hidup {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Strategy predicted_strategy(const PlanningInput& input) {
+  Strategy strategy = choose_strategy("fsdp", input.deck, input.graph, input.mesh);
+  strategy.microbatches = 2;
+  strategy.predicted = {.iteration_s = 0.5,
+                        .compute_s = 0.25,
+                        .comm_s = 0.125,
+                        .exposed_comm_s = 0.0625,
+                        .peak_bytes = int64_t{3} << 20};
+  return strategy;
+}
+
+TEST(PlanJson, HasWhatProgramsReadOfAPlan) {
+  const PlanningInput input = SmallDecks().read();
+  const Strategy strategy = predicted_strategy(input);
+  const Json expected = {
+      {"model", "bert"},
+      {"strategy", "fsdp"},
+      {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
+      {"predicted_iteration_s", 0.5},
+      {"predicted_compute_s", 0.25},
+      {"predicted_comm_s", 0.125},
+      {"predicted_exposed_comm_s", 0.0625},
+      {"predicted_peak_bytes", 3 << 20},
+      {"layers", 2},
+      {"ranks", 4},
+      {"useful_ranks", 1},
+      {"microbatches", 2}};
+  EXPECT_EQ(plan_json(input, strategy, {.useful_ranks = 1}).dump(2), expected.dump(2));
+}
+
+// A fast one, slower ones and one that does not fit, as a search finds them.
+std::vector<Candidate> sample_candidates() {
+  std::vector<Candidate> candidates;
+  const auto add = [&](const char* name, double seconds, const BusyTimes& busy) {
+    candidates.push_back({.strategy = {.name = name, .microbatches = 2},
+                          .seconds = seconds,
+                          .busy = busy,
+                          .memory_bytes = 1000});
+  };
+  add("search", 1.0, {0.75, 0.5, 0.25});
+  add("dp", 1.125, {0.875, 0.5, 0.25});
+  add("ps", 3.5, {0.75, 3.0, 2.75});
+  add("fsdp", 0.5, {});
+  candidates.back().feasible = false;
+  candidates.back().reason = "needs 2 GiB of 1 GiB per rank";
+  return candidates;
+}
+
+TEST(CandidatesJson, HasTheReasonOfEveryLoser) {
+  const Json json = candidates_json(sample_candidates());
+  EXPECT_EQ(json.size(), 4);
+  EXPECT_EQ(json["search"]["reason"], "");
+  EXPECT_EQ(json["search"]["feasible"], true);
+  EXPECT_EQ(json["dp"]["reason"], "125.00 ms more computation");
+  EXPECT_EQ(json["dp"]["predicted_iteration_s"], 1.125);
+  EXPECT_EQ(json["dp"]["predicted_compute_s"], 0.875);
+  EXPECT_EQ(json["dp"]["predicted_comm_s"], 0.5);
+  EXPECT_EQ(json["dp"]["predicted_exposed_comm_s"], 0.25);
+  EXPECT_EQ(json["dp"]["predicted_peak_bytes"], 1000);
+  EXPECT_EQ(json["dp"]["microbatches"], 2);
+  EXPECT_EQ(json["fsdp"]["feasible"], false);
+  EXPECT_EQ(json["fsdp"]["reason"], "needs 2 GiB of 1 GiB per rank");
+}
+
+TEST(PrintCandidates, ComparesWithTheFirst) {
+  testing::internal::CaptureStdout();
+  print_candidates(sample_candidates());
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "  search, 2 microbatch(es)          1.00 s\n"
+            "  dp, 2 microbatch(es)              1.12 s  +12.5 %: 125.00 ms more computation\n"
+            "  ps, 2 microbatch(es)              3.50 s  3.5 times: 2.50 s more exposed "
+            "communication (2.50 s more in all)\n"
+            "  fsdp, 2 microbatch(es)         needs 2 GiB of 1 GiB per rank\n");
+}
+
+TEST(PrintPlan, SaysWhatTheTimesRestOn) {
+  const PlanningInput input = SmallDecks().read();
+  Profile costs;
+  costs.key.device = "a machine";
+  const auto printed = [&](const std::string& repeated) {
+    testing::internal::CaptureStdout();
+    print_plan(input, predicted_strategy(input), costs, repeated);
+    return testing::internal::GetCapturedStdout();
+  };
+  const std::string text = printed("");
+  for (const char* line :
+       {"on 4 rank(s)\n", "strategy  fsdp, 2 microbatch(es)\n", "costs     of a machine\n",
+        "predicted 500.00 ms per step: ", "memory    3.00 MiB per rank\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("repeated")));
+  EXPECT_THAT(printed("much of it"), HasSubstr("repeated  much of it\n"));
+}
+
+}  // namespace
+}  // namespace hidup

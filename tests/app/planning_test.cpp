@@ -1,0 +1,178 @@
+#include "app/planning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/costs.h"
+#include "small_decks.h"
+
+namespace hidup {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+TEST(StrategyChoice, IsSearchOrANameOrAFile) {
+  for (const char* choice : {"search", "dp", "megatron-sp", "mine.yaml", "folder/mine"}) {
+    EXPECT_NO_THROW(check_strategy_choice(choice)) << choice;
+  }
+  EXPECT_THAT(error_of([] { check_strategy_choice("megatorn"); }),
+              Pair(ExitCode::usage, HasSubstr("megatron")));
+}
+
+TEST(ChooseStrategy, ByNameOrFromAFile) {
+  const SmallDecks decks;
+  const auto [deck, mesh, data, graph] = decks.read();
+  const Strategy named = choose_strategy("fsdp", deck, graph, mesh);
+  EXPECT_EQ(named.name, "fsdp");
+  const std::string file = decks.folder.write("mine.yaml", print_strategy(graph, named));
+  EXPECT_EQ(strategy_hash(graph, choose_strategy(file, deck, graph, mesh)),
+            strategy_hash(graph, named));
+  const std::string missing = decks.folder / "none.yaml";
+  EXPECT_THAT(error_of([&] { choose_strategy(missing, deck, graph, mesh); }),
+              Pair(ExitCode::file, HasSubstr(missing)));
+}
+
+TEST(ChooseStrategy, TheDecksMicrobatchesWin) {
+  const SmallDecks decks;
+  const PlanningInput input = decks.read();
+  Strategy strategy = choose_strategy("dp", input.deck, input.graph, input.mesh);
+  strategy.microbatches = 4;
+  const std::string file = decks.folder.write("mine.yaml", print_strategy(input.graph, strategy));
+  const auto microbatches = [&](const std::vector<std::string>& overrides) {
+    return choose_strategy(file, decks.read(overrides).deck, input.graph, input.mesh).microbatches;
+  };
+  EXPECT_EQ(microbatches({}), 4);
+  EXPECT_EQ(microbatches({"train.microbatches=2"}), 2);
+  EXPECT_EQ(microbatches({"train.microbatches=auto"}), 4);
+}
+
+TEST(ChooseStrategy, RefusesMicrobatchesOfABatchThatCannotBeSplit) {
+  const SmallDecks decks;
+  const std::string graph = decks.folder.write(
+      "graph.txt",
+      "graph own\ninput tokens : i32[8, 8]\ninput targets : i32[8, 8]\n"
+      "parameter table : f32[50, 50] = ones\nparameter p : f32[8, 8, 50] = zeros\n"
+      "x = embedding(tokens, table)\ny = add(x, p)\nloss = cross_entropy(y, targets)\n");
+  const std::string model = decks.folder.write(
+      "own.yaml",
+      "model: {graph: graph.txt, sequence: 8, vocab: 50}\ndata: {kind: synthetic}\n"
+      "train: {batch: 8, steps: 1}\n");
+  const auto choose = [&](const std::string& microbatches) {
+    const PlanningInput input =
+        read_planning_input(model, "", {"train.microbatches=" + microbatches}, std::nullopt);
+    return choose_strategy("dp", input.deck, input.graph, input.mesh).microbatches;
+  };
+  EXPECT_EQ(choose("1"), 1);
+  EXPECT_THAT(error_of([&] { choose("2"); }),
+              Pair(ExitCode::usage, HasSubstr("--set train.microbatches=2: train.microbatches: the "
+                                              "batch of this graph cannot be split: y has the")));
+}
+
+std::vector<std::string> names_of(const std::vector<NamedFile>& files) {
+  std::vector<std::string> names;
+  for (const NamedFile& file : files) {
+    if (!file.path.empty()) {
+      names.push_back(file.name + " " + file.path);
+    }
+  }
+  return names;
+}
+
+TEST(FilesRead, AreTheDecksAndWhatTheyName) {
+  Deck deck;
+  deck.cluster.profile = "auto";
+  EXPECT_THAT(names_of(files_read("m.yaml", "", deck)), ElementsAre("the model deck m.yaml"));
+  EXPECT_THAT(names_of(files_read("m.yaml", "c.yaml", deck, "megatron")),
+              ElementsAre("the model deck m.yaml", "the cluster deck c.yaml"))
+      << "a name is no file";
+  const TemporaryFolder folder;
+  const std::string a = folder.write("a.txt", "a");
+  const std::string b = folder.write("b.txt", "b");
+  deck.cluster.profile = "/p.yaml";
+  deck.model.graph = "/g.txt";
+  deck.data.path = {folder / "*.txt"};
+  EXPECT_THAT(names_of(files_read("m.yaml", "c.yaml", deck, "s.yaml", "h.yaml")),
+              ElementsAre("the model deck m.yaml", "the cluster deck c.yaml", "the graph /g.txt",
+                          "the profile /p.yaml", "the strategy s.yaml", "the hints h.yaml",
+                          "the data " + a, "the data " + b));
+}
+
+TEST(PlanningInput, HasTheRanksThatWereAskedForOrThoseOfTheMesh) {
+  const SmallDecks decks;
+  const auto ranks = [&](const std::string& mesh, std::optional<int64_t> wanted) {
+    return ranks_of(decks.read({"cluster.mesh=" + mesh}, wanted).mesh);
+  };
+  EXPECT_EQ(ranks("[{name: node, size: 2}, {name: gpu, size: 4}]", std::nullopt), 8);
+  EXPECT_EQ(ranks("[{name: node, size: auto}, {name: gpu, size: 4}]", std::nullopt), 4);
+  EXPECT_EQ(ranks("[{name: node, size: auto}, {name: gpu, size: 4}]", 12), 12);
+  EXPECT_EQ(error_of([&] { ranks("[{name: gpu, size: 4}]", 3); }).first, ExitCode::usage);
+  for (const int64_t wrong : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
+    EXPECT_THAT(error_of([&] { ranks("[{name: gpu, size: auto}]", wrong); }),
+                Pair(ExitCode::usage, HasSubstr("--ranks")));
+  }
+}
+
+TEST(PlanningInput, TakesTheVocabularyFromTheData) {
+  const SmallDecks decks;
+  decks.folder.write("corpus.txt", "abcdefghij" + std::string(200, 'k'));
+  const PlanningInput input = decks.read(
+      {"data.kind=text", "data.path=" + decks.folder / "corpus.txt", "model.vocab=auto"});
+  EXPECT_EQ(input.deck.model.vocab, 256) << "one for every byte";
+  EXPECT_EQ(input.graph.tensor(input.graph.find("embedding.weight")).shape[0], 256);
+}
+
+TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
+  const SmallDecks decks;
+  const PlanningInput input = decks.read({"train.microbatches=2"});
+  const CostModel costs(costs_without_ranks(input.deck, input.mesh));
+  const std::string hints = decks.folder.write(
+      "hints.yaml", "format_version: 1\noperations:\n  - {op: \"*\", rule: [replicate]}\n");
+  const auto search = [&](const std::string& file) {
+    return search_for(input.deck, input.graph, input.mesh, costs, file, false).strategy;
+  };
+  const Strategy free = search("");
+  EXPECT_EQ(free.microbatches, 2);
+  const auto replicates = [](const OpStrategy& op) { return op.rules[0].name == "replicate"; };
+  EXPECT_FALSE(std::ranges::all_of(free.ops, replicates));
+  EXPECT_TRUE(std::ranges::all_of(search(hints).ops, replicates));
+}
+
+TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
+  const SmallDecks decks;
+  const PlanningInput input =
+      decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=512"});
+  const CostModel costs(costs_without_ranks(input.deck, input.mesh));
+  EXPECT_EQ(
+      error_of([&] { search_for(input.deck, input.graph, input.mesh, costs, "", false); }).first,
+      ExitCode::infeasible);
+}
+
+TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
+  const SmallDecks decks;
+  const PlanningInput input = decks.read({"train.microbatches=2"});
+  const CostModel costs(costs_without_ranks(input.deck, input.mesh));
+  Strategy strategy = choose_strategy("megatron", input.deck, input.graph, input.mesh);
+  strategy.stages = {7};  // an earlier note
+  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  annotate(strategy, step.program, step.plan, step.prediction);
+  EXPECT_EQ(strategy.predicted->iteration_s, step.prediction.iteration_s);
+  EXPECT_EQ(strategy.predicted->compute_s, step.prediction.busy.compute_s);
+  EXPECT_EQ(strategy.predicted->comm_s, step.prediction.busy.comm_s);
+  EXPECT_EQ(strategy.predicted->exposed_comm_s, step.prediction.busy.exposed_comm_s);
+  EXPECT_EQ(strategy.predicted->peak_bytes, step.plan.bytes);
+  // Stages begin behind the messages: of the embedding, of the heads' and of the columns' sums.
+  std::vector<std::string> stages;
+  for (const OpId op : strategy.stages) {
+    stages.push_back(input.graph.op_name(op));
+  }
+  EXPECT_THAT(stages, ElementsAre("embedding", "positions", "layers.0.attention.out.biased",
+                                  "layers.0.ffn.down.biased", "layers.1.attention.out.biased",
+                                  "layers.1.ffn.down.biased", "loss"));
+}
+
+}  // namespace
+}  // namespace hidup
