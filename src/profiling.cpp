@@ -13,7 +13,7 @@
 #include "program/memory.h"
 #include "runtime/executor.h"
 #include "runtime/profiler.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "train/clock.h"
 #include "train/collective.h"
 #include "train/inputs.h"

@@ -1,6 +1,6 @@
 // What a named strategy makes of a model: its collectives, and what every rank holds. The numbers
 // are those of the papers that named.h names.
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
