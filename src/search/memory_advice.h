@@ -7,9 +7,10 @@
 
 namespace hidup {
 
-// How many searches the advice may take, for graphs of that many operations: 0 where the advice
-// would take minutes, else from 4 to 20. `operations`: those that are lowered and simulated.
-// `microbatches`: the largest number that is tried.
+// How many searches the advice may make: from 20 for small programs down to 0, which means no
+// advice, for programs so large that it would take minutes. `operations`: those that a search
+// lowers and simulates, of the reduced graphs if the graph is deep. `microbatches`: the largest
+// number tried.
 int64_t advice_searches(int64_t operations, int64_t microbatches);
 
 // Throws Error(infeasible) with what `least` lacks and its largest tensors. With

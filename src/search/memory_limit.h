@@ -34,11 +34,12 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
 
 struct LeastMemoryStrategy {
   Strategy strategy;
-  std::vector<ReducedGraph> reduced;  // of a deep graph: what the bytes are estimated by
+  std::vector<ReducedGraph> reduced;  // by which the bytes are estimated; empty: they are exact
   int64_t bytes = 0;                  // of the rank that needs most, of all that the program keeps
 };
 
-// The one of visit_small_strategies() that needs the least memory.
+// The one of visit_small_strategies() that needs the least memory. Its bytes are planned for the
+// whole graph where an estimate is too near the memory limit to tell whether it fits.
 LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
                                           const CostModel& costs, const SearchOptions& options);
 

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "program/memory.h"
+#include "search/memory_advice.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
 
@@ -38,7 +39,7 @@ int64_t number_behind(const std::string& message, const std::string& text) {
   return std::regex_search(message, match, std::regex(text + "(\\d+)")) ? std::stoll(match[1]) : -1;
 }
 
-TEST(MemoryLimit, TheMostFrugalNeedsNoMoreThanAnyNamedStrategy) {
+TEST(MemoryLimit, TheLeastIsNoMoreThanAnyNamedStrategyNeeds) {
   for (const int64_t experts : {0, 4}) {
     const Setting setting = small_setting(experts);
     const Graph graph = setting.graph();
@@ -52,6 +53,39 @@ TEST(MemoryLimit, TheMostFrugalNeedsNoMoreThanAnyNamedStrategy) {
       EXPECT_LE(least.bytes, bytes(named_strategy(named.name, graph, setting.mesh)));
     }
   }
+}
+
+// Planning a deep graph as a whole takes minutes for 1,000 layers.
+TEST(MemoryLimit, DeepGraphsAreSizedByReducedOnes) {
+  Setting setting = small_setting();
+  setting.deck = small_deck(30);
+  const Graph graph = setting.graph();
+  const LeastMemoryStrategy least =
+      least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
+  ASSERT_FALSE(least.reduced.empty());
+  const auto planned = static_cast<double>(
+      plan_memory(lower(graph, least.strategy, setting.options.lowering), 0).bytes);
+  EXPECT_NEAR(static_cast<double>(least.bytes), planned, 0.005 * planned);
+
+  // Near the limit the whole is planned.
+  setting.options.memory_limit = least.bytes - 1;
+  const LeastMemoryStrategy exact =
+      least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
+  EXPECT_TRUE(exact.reduced.empty());
+  EXPECT_EQ(static_cast<double>(exact.bytes), planned);
+
+  setting.options.memory_limit = least.bytes * 9 / 10;
+  setting.options.advice = false;
+  EXPECT_NE(message_of(setting), "");
+}
+
+TEST(MemoryLimit, TheLargerTheProgramTheFewerSearchesForAdvice) {
+  EXPECT_EQ(advice_searches(0, 1), 20);
+  EXPECT_EQ(advice_searches(1000, 1), 20);
+  EXPECT_EQ(advice_searches(1000, 4), 5);
+  EXPECT_EQ(advice_searches(4000, 1), 5);
+  EXPECT_EQ(advice_searches(5000, 4), 1);
+  EXPECT_EQ(advice_searches(5001, 4), 0);
 }
 
 TEST(MemoryLimit, WhatJustFitsIsFound) {
@@ -125,7 +159,7 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message_of(larger), "");
 }
 
-// By what a run does: a search may find a strategy where no least one fits.
+// By what a run does: a search may find a strategy where no other fits.
 TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
     Setting setting = small_setting();

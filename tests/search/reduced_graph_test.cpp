@@ -1,4 +1,4 @@
-// Deep graphs by shorter ones, against the whole.
+// Reduced graphs against the whole graph.
 #include "search/reduced_graph.h"
 
 #include <gtest/gtest.h>
@@ -26,14 +26,14 @@ std::vector<uint64_t> signatures(const Graph& graph) {
   return signatures_of(build_problem(graph, kFour, simple_costs(), {}).problem);
 }
 
-TEST(Excerpts, ShallowGraphsAreTakenWhole) {
+TEST(ReducedGraphs, ShallowGraphsAreTakenWhole) {
   for (const int64_t layers : {1, 4, 8}) {
     EXPECT_TRUE(reduced_graphs_of(deep_model(layers, 4), signatures(deep_model(layers, 4))).empty())
         << layers;
   }
 }
 
-TEST(Excerpts, AreGraphsWithFewerBlocks) {
+TEST(ReducedGraphs, AreGraphsWithFewerBlocks) {
   const Graph graph = deep_model(40, 4);
   const std::vector<ReducedGraph> reduced_graphs = reduced_graphs_of(graph, signatures(graph));
   ASSERT_EQ(reduced_graphs.size(), 2U);
@@ -57,9 +57,9 @@ TEST(Excerpts, AreGraphsWithFewerBlocks) {
   EXPECT_NEAR(parameters, static_cast<double>(graph.parameter_count()), 1e-3);
 }
 
-// A residual connection over many blocks: these are not alike, and none may be left out in a way
-// that its reader would notice.
-TEST(Excerpts, LeaveOutOnlyBlocksThatNobodyElseReads) {
+// A residual connection over many blocks: the block that it ends in differs from the others, and no
+// block may be removed that it reads.
+TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   Graph graph("skips");
   const TensorId tokens = graph.add_input("tokens", DType::i32, {8, 16});
   const TensorId table = graph.add_parameter("table", {100, 32}, {}, false);
@@ -88,9 +88,10 @@ TEST(Excerpts, LeaveOutOnlyBlocksThatNobodyElseReads) {
 
 class DeepStrategies : public testing::TestWithParam<std::string_view> {};
 
-// What extrapolation is off by here: half a percent of the time, one of the memory. (Where buckets
-// end does not repeat with the blocks: fsdp with a batch of 32 is 1.8 % above its memory.)
-TEST_P(DeepStrategies, AreSimulatedByExcerpts) {
+// The error of the extrapolation here: half a percent of the time, one percent of the memory. (The
+// ends of buckets do not repeat with the blocks: fsdp with a batch of 32 is 1.8 % above its
+// memory.)
+TEST_P(DeepStrategies, AreSimulatedByReducedGraphs) {
   for (const int64_t experts : {0, 4}) {
     const Graph graph = deep_model(40, experts);
     const std::vector<ReducedGraph> reduced_graphs = reduced_graphs_of(graph, signatures(graph));
