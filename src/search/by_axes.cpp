@@ -115,7 +115,7 @@ class AxesSearch {
     }
   }
 
-  // Every rank computes everything, except for what the hints say.
+  // Every rank computes everything, except where the hints ask for another rule.
   Strategy replicated() const {
     Strategy strategy{.mesh = mesh_};
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kTensors = 5;  // the largest, which a message names
 
 // How far the changes go that are tried.
-constexpr int64_t kMostRanks = 64;     // times as many
+constexpr int64_t kMostRanks = 64;     // times the given number; enough for any cluster of today
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
 constexpr int kMostBatches = 8;        // searches for the largest batch
 

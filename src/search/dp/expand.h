@@ -41,7 +41,7 @@ class Expander {
   Expander(const Problem& problem, const SweepOptions& options);
 
   Front first() const;
-  // The plans of the operations up to this one, from those of the operations before it.
+  // From the partial plans before the operation to the partial plans that include it.
   Front expand(size_t op, const Front& before);
 
   // Whether a message was not hidden in the pass since the last call of forget_exposed().

@@ -15,8 +15,8 @@ namespace hidup {
 // A live tensor.
 struct TensorStatus {
   int layout = 0;  // in which its operation wrote it
-  // The layouts to which the tensor, and its gradient, have been brought already; only those that
-  // a later reader may require.
+  // The layouts to which the tensor, and its gradient, have been brought already, as far as a later
+  // reader may require them.
   LayoutSet forward, backward;
 };
 using StatusId = uint16_t;

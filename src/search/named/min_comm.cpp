@@ -12,7 +12,7 @@
 namespace hidup {
 namespace {
 
-// A machine on which a message takes a second per byte that a rank sends, and computation one per
+// Costs that count: a message takes a second per byte that a rank sends, computation a second per
 // flop (of a product) or byte.
 CostModel counter(const Mesh& mesh) {
   const std::vector<LinkRates> links(mesh.size(), {.bandwidth = 1.0, .latency_s = 0.0});
@@ -36,7 +36,7 @@ bool is_product(OpKind kind) {
   return kind == OpKind::matmul || kind == OpKind::expert_matmul || kind == OpKind::attention;
 }
 
-// Drops the ways in which the first rank computes the whole product, unless there are no others.
+// Drops the choices by which the first rank computes a whole product, unless there are no others.
 void divide_products(const Graph& graph, BuiltProblem& built) {
   std::vector<bool> done(built.problem.kinds.size());
   for (size_t op = 0; op < graph.ops().size(); ++op) {
@@ -62,7 +62,7 @@ void divide_products(const Graph& graph, BuiltProblem& built) {
   }
 }
 
-// The most that all operations together can count for.
+// An upper bound of the sum over all operations.
 double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
   double sum = 0.0;
   for (size_t op = 0; op < problem.ops.size(); ++op) {
@@ -81,7 +81,8 @@ Strategy least_communication(const Graph& graph, const Mesh& mesh) {
   BuiltProblem built =
       build_problem(graph, mesh, counter(mesh), {.same_rules = true, .shard_storage = false});
   divide_products(graph, built);
-  // Volumes differ by a byte at least: what decides between equal ones must stay below that.
+  // Volumes are whole bytes. Work and memory decide between equal volumes only: each is scaled to
+  // add up to about this part of a byte.
   constexpr double kShare = 0.1;
   const double per_work = kShare / largest_sum(built.problem, work);
   const double per_byte = kShare / largest_sum(built.problem, bytes);

@@ -42,8 +42,8 @@ bool is_experts_buffer(const Graph& graph, TensorId id) {
   return dims.size() == 4 && dims[1] == "expert";
 }
 
-// Between dispatch and combine every rank has its experts, and all sequences; both of
-// these work on the rank's own sequences.
+// Between dispatch and combine every rank computes its experts for all sequences. Dispatch and
+// combine themselves work on the rank's own sequences.
 std::vector<std::string> expert_parallel(const Graph& graph) {
   std::vector<std::string> rules;
   for (const Op& op : graph.ops()) {
@@ -67,7 +67,7 @@ std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy)
       }
     }
   }
-  for (Layout& layout : layouts) {  // of parameters that nobody reads
+  for (Layout& layout : layouts) {  // of parameters that no operation reads
     layout.resize(strategy.mesh.size(), Placement::replicate());
   }
   return layouts;
@@ -80,7 +80,7 @@ Layout sharded_layout(Shape rest, const Mesh& mesh) {
     const Placement shard = storage_shard(rest, axis.size);
     layout.push_back(shard);
     auto& extent = rest[static_cast<size_t>(shard.dim)];
-    extent = (extent + axis.size - 1) / axis.size;  // what the next axis cuts
+    extent = (extent + axis.size - 1) / axis.size;  // the largest part, which the next axis cuts
   }
   return layout;
 }
@@ -154,7 +154,7 @@ constexpr std::array kStrategies = {
               return uniform(graph, mesh, {.rules = expert_parallel(graph)});
             },
     },
-    // The same, with the gradients of what is replicated in one all-reduce after the backward pass.
+    // The same, but all gradients of replicated parameters are all-reduced after the backward pass.
     NamedStrategy{
         .name = "ep-fastmoe",
         .doc = "experts parallel over data parallel, as FastMoE",

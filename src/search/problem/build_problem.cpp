@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// Text that is equal where what was added to it is.
+// A text that is equal if and only if the same was added to it.
 class Key {
  public:
   template <typename Number>
@@ -257,7 +257,8 @@ class Builder {
       }
       if (placement.is_shard()) {
         auto& extent = rest[index(placement.dim)];
-        extent = (extent + mesh_[axis].size - 1) / mesh_[axis].size;  // what the next axis cuts
+        extent = (extent + mesh_[axis].size - 1) /
+                 mesh_[axis].size;  // the largest part, which the next axis cuts
       }
     }
     return any;

@@ -18,7 +18,7 @@ struct BuildOptions {
   double memory_limit = std::numeric_limits<double>::infinity();
   bool same_rules = false;       // an operation has the same rule on all axes
   bool shard_storage = true;     // parameters may be stored in more parts than they are used in
-  const Hints* hints = nullptr;  // what is decided already
+  const Hints* hints = nullptr;  // restrict the choices
 };
 
 // What a choice of the problem stands for: the operation's rules, and where its parameters are

@@ -1,4 +1,4 @@
-// The search for a strategy as plain data, and what it minimizes.
+// The search for a strategy as plain data, and its objective.
 //
 // Every operation has several choices. A choice says in which layout it requires each activation
 // that it reads, in which layout it leaves the gradients of these, and in which it writes its

@@ -15,7 +15,7 @@ constexpr int64_t kRank = 0;  // the parts of the first rank are the largest
 
 }  // namespace
 
-// A program of what a single operation needs.
+// The program of a single operation.
 class RuleCosts::Sketch {
  public:
   Sketch(const RuleCosts& rules, OpId op, const OpStrategy& op_strategy)

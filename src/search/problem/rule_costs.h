@@ -35,7 +35,7 @@ class RuleCosts {
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
   Choice operation(OpId op, const OpStrategy& op_strategy) const;
-  // Adds what it costs that the operation's input `input`, a parameter, is stored so.
+  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts.
   void add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
                      Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
