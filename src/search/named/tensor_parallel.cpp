@@ -27,6 +27,7 @@ class TensorParallel {
 
   std::vector<std::string> rules() {
     std::vector<std::string> rules;
+    rules.reserve(graph_.ops().size());
     for (OpId id = 0; id < static_cast<OpId>(graph_.ops().size()); ++id) {
       rules.push_back(rule_of(id));
     }
