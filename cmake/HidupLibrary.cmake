@@ -20,21 +20,22 @@ if(HIDUP_SANITIZE)
   target_link_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE})
 endif()
 
-# hidup_library(NAME [DIR folder] SOURCES ... [LINKS hidup targets] [PRIVATE other targets])
+# hidup_library(NAME SOURCES ... [LINKS hidup targets] [PRIVATE other targets])
 #
-# One folder is one target. Its headers are reached as "NAME/x.h" through an
-# include directory that holds nothing but this folder, and that only targets
-# which link it see: an include the folder order forbids does not build.
+# One folder is one target, hidup_NAME. NAME may be a path (search/dp); the target's name then has
+# an underscore for each slash. Headers are reached as "NAME/x.h" through an include directory that
+# holds nothing but this folder, and that only targets which link it see: an include that the folder
+# order forbids does not build.
 function(hidup_library NAME)
-  cmake_parse_arguments(ARG "" "DIR" "SOURCES;LINKS;PRIVATE" ${ARGN})
-  if(NOT ARG_DIR)
-    set(ARG_DIR ${CMAKE_CURRENT_SOURCE_DIR})
-  endif()
-  add_library(hidup_${NAME} STATIC ${ARG_SOURCES})
-  set(view ${PROJECT_BINARY_DIR}/include/${NAME})
-  file(MAKE_DIRECTORY ${view})
-  file(CREATE_LINK ${ARG_DIR} ${view}/${NAME} SYMBOLIC)
-  target_include_directories(hidup_${NAME} PUBLIC ${view})
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE" ${ARGN})
+  string(REPLACE "/" "_" target ${NAME})
+  add_library(hidup_${target} STATIC ${ARG_SOURCES})
+  set(view ${PROJECT_BINARY_DIR}/include/${target})
+  cmake_path(GET NAME PARENT_PATH parent)
+  file(MAKE_DIRECTORY ${view}/${parent})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${view}/${NAME} SYMBOLIC)
+  target_include_directories(hidup_${target} PUBLIC ${view})
+  list(TRANSFORM ARG_LINKS REPLACE "/" "_")
   list(TRANSFORM ARG_LINKS PREPEND hidup_)
-  target_link_libraries(hidup_${NAME} PUBLIC ${ARG_LINKS} PRIVATE hidup_options ${ARG_PRIVATE})
+  target_link_libraries(hidup_${target} PUBLIC ${ARG_LINKS} PRIVATE hidup_options ${ARG_PRIVATE})
 endfunction()

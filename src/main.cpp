@@ -14,6 +14,7 @@
 #include "core/results.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "search/named/named_strategies.h"
 
 namespace {
 
@@ -25,13 +26,12 @@ constexpr const char* kExitCodes =
     "library\n"
     "not available; 70 internal error.";
 
-constexpr const char* kStrategies =
-    "How to shard: a strategy file (YAML), or dp, zero1, fsdp, ep-deepspeed, ep-fastmoe, megatron, "
-    "megatron-sp, ps or min-comm";
+const std::string kStrategies =
+    "How to shard: a strategy file (YAML), or " + hidup::strategy_names();
 
-constexpr const char* kStrategyOrSearch =
-    "How to shard: search for the fastest way; or a strategy file (YAML), or dp, zero1, fsdp, "
-    "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or min-comm";
+const std::string kStrategyOrSearch =
+    "How to shard: search for the fastest way; or a strategy file (YAML), or " +
+    hidup::strategy_names();
 
 constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 
@@ -72,6 +72,7 @@ void add_hints(CLI::App& command, std::string& hints) {
 // What train and doctor take.
 void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
   command.add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  command.footer(hidup::strategies_help());
   add_hints(command, options.hints);
   command.add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
   command.add_flag("--overwrite", options.overwrite, kOverwrite);
@@ -116,6 +117,7 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
       "Say what a strategy does, where its step's time goes, and why others lose to it", options);
   add_cluster(*explain, options.cluster);
   explain->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  explain->footer(hidup::strategies_help());
   explain->add_option("--ranks", options.ranks, kRanks);
   add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
@@ -129,6 +131,7 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
   validate->add_option("--cluster", options.cluster, "Cluster deck");
   validate->add_option("--ranks", options.ranks, kRanks);
   validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
+  validate->footer(hidup::strategies_help());
   validate->add_option("--strategy-out", options.strategy_out, kStrategyOut);
   validate->add_flag("--overwrite", options.overwrite, kOverwrite);
   validate->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);

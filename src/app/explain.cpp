@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/units.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 
 namespace hidup {
 namespace {

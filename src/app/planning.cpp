@@ -10,7 +10,7 @@
 #include "models/graph_file.h"
 #include "models/transformer.h"
 #include "program/lower.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"

@@ -15,7 +15,7 @@
 #include "program/memory.h"
 #include "runtime/executor.h"
 #include "runtime/profiler.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <utility>
 
-#include "search/additive.h"
-#include "search/ways.h"
+#include "search/dp/additive.h"
+#include "search/problem/op_strategies.h"
 
 namespace hidup {
 namespace {
@@ -21,7 +21,7 @@ class AxesSearch {
   AxesSearch(const Graph& graph, const Mesh& mesh, const CostModel& costs,
              const BuildOptions& build, const DynamicOptions& effort)
       : graph_(graph), mesh_(mesh), costs_(costs), build_(build), effort_(effort) {
-    effort_.bounds = 0;  // those of an axis alone say nothing about the mesh
+    effort_.bounds = 0;  // a bound for one axis is none for the mesh
     if (build.hints != nullptr) {
       hints_ = *build.hints;
     }
@@ -34,7 +34,7 @@ class AxesSearch {
     build_.same_rules = false;
     keep(alike);
     keep(descend(alike));
-    keep(descend({without_work(), kNever}));
+    keep(descend({replicated(), kNever}));
     std::ranges::stable_sort(result_.found, {}, &FoundStrategy::objective_s);
     result_.lower_bound = least_computation();
     return std::move(result_);
@@ -43,10 +43,11 @@ class AxesSearch {
  private:
   static constexpr double kNever = std::numeric_limits<double>::infinity();
 
-  // Axis by axis from a strategy, innermost (the fastest links) first, until no axis gains.
+  // Improves the strategy axis by axis, innermost (the fastest links) first, until no axis
+  // improves.
   FoundStrategy descend(FoundStrategy best) {
     FoundStrategy now = best;
-    size_t idle = 0;  // axes in a row that gained nothing
+    size_t idle = 0;  // axes in a row that did not improve
     for (int round = 0; round < kMostRounds && idle < axes_in_use(mesh_); ++round) {
       for (size_t axis = mesh_.size(); axis-- > 0 && idle < axes_in_use(mesh_);) {
         if (mesh_[axis].size == 1) {
@@ -54,13 +55,13 @@ class AxesSearch {
         }
         const auto built =
             try_build_problem(graph_, mesh_, costs_, build_with(all_but(axis, now.strategy)));
-        if (!built) {  // the other axes' rules differ too much from operation to operation
+        if (!built) {  // the rules of the other axes lead to too many layouts
           ++idle;
           continue;
         }
         now = best_of(*built);
         const bool gained = now.objective_s < best.objective_s * (1.0 - kBetter);
-        // This axis itself gains nothing more until another one does.
+        // Another search of this axis gains nothing before another axis changes.
         idle = gained ? 1 : idle + 1;
         if (now.objective_s < best.objective_s) {
           best = now;
@@ -70,7 +71,7 @@ class AxesSearch {
     return best.objective_s < kNever ? best : now;
   }
 
-  // The rules of the strategy on the other axes, what the person asks for on this one.
+  // The rules of the strategy on the other axes, the given hints on this one.
   Hints all_but(size_t free, const Strategy& strategy) const {
     Hints hints = hints_;
     for (size_t op = 0; op < strategy.ops.size(); ++op) {
@@ -89,8 +90,8 @@ class AxesSearch {
     return build;
   }
 
-  // The best one; where nothing fits in the memory that which needs least of it, for another axis
-  // may help.
+  // The best strategy. If none fits in the memory, the one that needs least: another axis may make
+  // it fit.
   FoundStrategy best_of(const BuiltProblem& built) {
     if (kinds_.empty()) {
       for (const SearchOp& op : built.problem.ops) {
@@ -99,7 +100,7 @@ class AxesSearch {
     }
     const DynamicResult solved = solve(built.problem, effort_);
     if (solved.plans.empty()) {
-      return {to_strategy(graph_, mesh_, built, most_frugal_plan(built.problem)), kNever};
+      return {to_strategy(graph_, mesh_, built, least_memory_plan(built.problem)), kNever};
     }
     return {to_strategy(graph_, mesh_, built, solved.plans[0].plan), solved.plans[0].cost.seconds};
   }
@@ -114,21 +115,22 @@ class AxesSearch {
     }
   }
 
-  // Every rank computes everything, but for what the hints say.
-  Strategy without_work() const {
+  // Every rank computes everything, except where the hints ask for another rule.
+  Strategy replicated() const {
     Strategy strategy{.mesh = mesh_};
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       const Rule replicate = replicate_rule(graph_, op);
-      OpStrategy ways;
+      OpStrategy op_strategy;
       for (const std::optional<Rule>& hint : *hints_.of_operation(op)) {
-        ways.rules.push_back(hint.value_or(replicate));
+        op_strategy.rules.push_back(hint.value_or(replicate));
       }
-      strategy.ops.push_back(std::move(ways));
+      strategy.ops.push_back(std::move(op_strategy));
     }
     return strategy;
   }
 
-  // Of every operation for itself; one that can be computed in too many ways counts for nothing.
+  // The sum over the operations of the least time of each. An operation that can be divided in too
+  // many ways counts as 0.
   double least_computation() const {
     const RuleCosts rules(graph_, mesh_, costs_, build_.microbatches, build_.bucket_bytes);
     std::map<int, double> least;  // per kind
@@ -137,9 +139,9 @@ class AxesSearch {
       const auto [at, is_new] = least.try_emplace(kinds_[op], kNever);
       if (is_new) {
         const auto id = static_cast<OpId>(op);
-        for (const OpStrategy& ways :
+        for (const OpStrategy& op_strategy :
              divisions_of(graph_, id, mesh_, hints_.of_operation(id), kMostDivisions)) {
-          const Choice choice = rules.operation(id, ways);
+          const Choice choice = rules.operation(id, op_strategy);
           at->second = std::min(at->second, choice.forward_compute_s + choice.backward_compute_s);
         }
         at->second = at->second == kNever ? 0.0 : at->second;
@@ -154,8 +156,8 @@ class AxesSearch {
   const CostModel& costs_;
   BuildOptions build_;
   DynamicOptions effort_;
-  Hints hints_;             // of the person
-  std::vector<int> kinds_;  // per operation: those of a kind are alike, and so are their hints
+  Hints hints_;             // as given
+  std::vector<int> kinds_;  // per operation; operations of a kind have equal hints
   AxesResult result_;
 };
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "search/build_problem.h"
-#include "search/dynamic.h"
+#include "search/dp/dynamic.h"
+#include "search/problem/build_problem.h"
 
 namespace hidup {
 
@@ -17,16 +17,16 @@ struct FoundStrategy {
 };
 
 struct AxesResult {
-  std::vector<FoundStrategy> found;  // best first, different; none that fits in the memory: empty
-  double lower_bound = 0.0;          // of all strategies on the mesh: their computation
+  std::vector<FoundStrategy> found;  // best first, all different; empty: none fits in the memory
+  double lower_bound = 0.0;          // of every strategy on the mesh: the least computation
 };
 
-// A rule per axis and operation has too many combinations, and states of the dynamic programming
-// more still. So one axis is searched at a time, with the rules of the others as they are, until no
-// axis finds better (coordinate descent), from two beginnings: the best strategy with the same
-// rules on all axes, and all axes but one left without work. What is found is no worse than these,
-// but not proved to be near the best. An axis for which the rules of the others differ so much from
-// operation to operation that there are too many layouts (kMostLayouts) stays as it is.
+// Coordinate descent: one axis is searched at a time, with the rules of the others fixed, until no
+// axis improves. (All combinations of rules on all axes are too many for the dynamic programming.)
+// It starts from two strategies: the best one with the same rule on all axes, and the one that
+// replicates all work. The result is no worse than the first start, but there is no proof that it
+// is near the best. An axis is not changed if the rules of the other axes lead to more than
+// kMostLayouts layouts.
 AxesResult search_by_axes(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                           const BuildOptions& build, const DynamicOptions& effort);
 

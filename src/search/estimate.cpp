@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "program/memory.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 
 namespace hidup {
 namespace {
 
-// Whether the choice stores the parameters, which the operation is the first to use, alike.
+// Whether the choice stores its parameters as the strategy does.
 bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
   for (size_t p = 0; p < meaning.inputs.size(); ++p) {
     const TensorId id = op.inputs[meaning.inputs[p]];
@@ -27,26 +27,26 @@ bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& st
 
 }  // namespace
 
-StrategyParts parts_of(const Graph& graph, const std::vector<Excerpt>& excerpts,
+StrategyParts parts_of(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                        const Strategy& strategy) {
   StrategyParts result;
-  for (const Excerpt& excerpt : excerpts) {
-    result.parts.push_back({&excerpt.graph, excerpt_of(strategy, excerpt), excerpt.weight});
+  for (const ReducedGraph& shallow : reduced) {
+    result.parts.push_back({&shallow.graph, restricted_to(strategy, shallow), shallow.weight});
   }
-  if (excerpts.empty()) {
+  if (reduced.empty()) {
     result.parts.push_back({&graph, strategy});
   }
   return result;
 }
 
-StrategyParts named_parts(const Graph& graph, const std::vector<Excerpt>& excerpts,
+StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                           std::string_view name, const Mesh& mesh, int microbatches) {
   StrategyParts result;
-  for (const Excerpt& excerpt : excerpts) {
+  for (const ReducedGraph& shallow : reduced) {
     result.parts.push_back(
-        {&excerpt.graph, named_strategy(name, excerpt.graph, mesh), excerpt.weight});
+        {&shallow.graph, named_strategy(name, shallow.graph, mesh), shallow.weight});
   }
-  if (excerpts.empty()) {
+  if (reduced.empty()) {
     result.parts.push_back({&graph, named_strategy(name, graph, mesh)});
   }
   for (StrategyParts::Part& part : result.parts) {
@@ -85,7 +85,7 @@ std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& pr
     const auto kind = static_cast<size_t>(problem.ops[op].kind);
     const std::vector<ChoiceMeaning>& meanings = built.meanings[kind];
     const auto computes_so = [&](const ChoiceMeaning& meaning) {
-      return meaning.ways.rules == strategy.ops[op].rules;
+      return meaning.op_strategy.rules == strategy.ops[op].rules;
     };
     const auto is_it = [&](const ChoiceMeaning& meaning) {
       return computes_so(meaning) && stores_alike(graph.ops()[op], meaning, strategy);

@@ -1,4 +1,4 @@
-// What the simulation and the memory planner say of a strategy, and what the objective does.
+// The simulated time, the planned memory and the objective of a strategy.
 #pragma once
 
 #include <cstdint>
@@ -8,35 +8,36 @@
 
 #include "cost/simulate.h"
 #include "program/lower.h"
-#include "search/build_problem.h"
-#include "search/excerpt.h"
+#include "search/problem/build_problem.h"
+#include "search/reduced_graph.h"
 
 namespace hidup {
 
-// A strategy, or what of it stands for the whole.
+// A strategy of a graph; or its parts on reduced graphs, which represent a deep graph.
 struct StrategyParts {
   struct Part {
     const Graph* graph = nullptr;
     Strategy strategy;
-    double weight = 1.0;  // excerpt.h
+    double weight = 1.0;  // ReducedGraph::weight
   };
   std::vector<Part> parts;
 };
 
-// `excerpts`: empty, or of the graph; they have to outlive the result.
-StrategyParts parts_of(const Graph& graph, const std::vector<Excerpt>& excerpts,
+// `reduced`: reduced_graphs_of() the graph; if empty, the only part is the graph itself. It has to
+// outlive the result.
+StrategyParts parts_of(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                        const Strategy& strategy);
-StrategyParts named_parts(const Graph& graph, const std::vector<Excerpt>& excerpts,
+StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                           std::string_view name, const Mesh& mesh, int microbatches);
 
-// Prediction::instructions is left empty.
+// The weighted sum over the parts. Prediction::instructions stays empty.
 Prediction simulated(const StrategyParts& parts, const CostModel& costs,
                      const LoweringOptions& lowering);
-// Bytes of the first rank, which has the largest parts.
+// Bytes of the first rank, which has the largest shards.
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
 
-// The choices by which a problem of the graph computes as the strategy does; none where it does not
-// have them. Parameters that it cannot store so are stored as they are used.
+// The choices that stand for the strategy; none where the problem lacks one. A parameter that no
+// choice stores as the strategy does is taken to be stored as it is used.
 std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& problem,
                                            const BuiltProblem& built, const Strategy& strategy);
 

@@ -1,9 +1,11 @@
-// Where memory is short: the strategy that needs least, and what would help where that is too much.
+// The strategy that needs the least memory, where memory is short.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "search/estimate.h"
 #include "search/search.h"
 
 namespace hidup {
@@ -12,22 +14,33 @@ namespace hidup {
 // Throws Error(usage) where the hints ask for more than the batch has.
 std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& options);
 
-struct FrugalStrategy {
-  Strategy strategy;
-  int64_t bytes = 0;  // of the rank that needs most, of all that the program keeps
+// The number of sequences in the batch; 1 where the batch cannot be split.
+int64_t splittable_batch(const Graph& graph);
+
+// A strategy that may need little memory, and what it needs.
+struct SmallStrategy {
+  const StrategyParts& parts;
+  const std::vector<ReducedGraph>& reduced;  // the graphs of the parts; empty: the graph itself
+  const Strategy* whole = nullptr;           // null: the named strategy, of parts[0]'s name
+  int64_t bytes = 0;                         // planned_bytes() of the parts
 };
 
-// Of the strategies that keep least (parameters, optimizer state, what the backward pass needs) and
-// the named ones, as far as they keep the hints, that which needs the least memory.
-FrugalStrategy most_frugal_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                                    const SearchOptions& options);
+// For each number of microbatches: the strategy that is estimated to keep the fewest bytes
+// (parameters, gradients, optimizer state, what the backward pass needs), and the named strategies,
+// as far as they keep the hints. Ends when visit() returns true.
+void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                            const SearchOptions& options,
+                            const std::function<bool(const SmallStrategy&)>& visit);
 
-// Throws Error(infeasible): how much is missing, the largest tensors of the strategy, and, if
-// advice is asked for, what would do: no hints, the largest batch and its time per sequence, more
-// microbatches (up to 16), more ranks (up to 64 times). It takes frugal strategies for some 20
-// batches at most (it halves), and a search where they do not fit: up to 10 for batches, 6 for
-// ranks, 4 for microbatches, one without the hints; for large programs 4 in all.
-[[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                                  const SearchOptions& options, const FrugalStrategy& frugal);
+struct LeastMemoryStrategy {
+  Strategy strategy;
+  std::vector<ReducedGraph> reduced;  // by which the bytes are estimated; empty: they are exact
+  int64_t bytes = 0;                  // of the rank that needs most, of all that the program keeps
+};
+
+// The one of visit_small_strategies() that needs the least memory. Its bytes are planned for the
+// whole graph where an estimate is too near the memory limit to tell whether it fits.
+LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
+                                          const CostModel& costs, const SearchOptions& options);
 
 }  // namespace hidup

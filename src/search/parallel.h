@@ -11,8 +11,8 @@
 
 namespace hidup {
 
-// work(0), ..., work(count - 1), on up to `threads` threads: on as many as the system gives. Throws
-// what the first that fails throws.
+// Calls work(0), ..., work(count - 1) on up to `threads` threads, or fewer if the system starts no
+// more. If calls throw, it throws the first of their exceptions.
 template <typename Work>
 void in_parallel(size_t count, size_t threads, const Work& work) {
   std::atomic<size_t> next = 0;

@@ -14,8 +14,8 @@
 namespace hidup {
 namespace {
 
-// Computation is longer by this part of itself than if the ranks shared all of it: a named strategy
-// repeats norms, gates and the like, which is far less.
+// An axis is reported if computation takes longer by this part than with all of it shared. Norms,
+// gates and the like, which named strategies repeat, are far less.
 constexpr double kMuch = 0.25;
 constexpr double kSameStep = 1.01;  // times as long
 
@@ -89,7 +89,7 @@ std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, con
 RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const CostModel& costs,
                            const LoweringOptions& lowering, int64_t memory_limit) {
   RepeatedWork work{.operations = static_cast<int64_t>(graph.ops().size())};
-  Strategy least = strategy;  // with one rank along every axis that adds nothing
+  Strategy least = strategy;  // with one rank along every axis that does not help
   for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
     RepeatedAxis repeated = repeated_along(graph, strategy, axis);
     const auto others = static_cast<double>(strategy.mesh[axis].size - 1);

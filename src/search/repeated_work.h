@@ -1,4 +1,4 @@
-// Work that several ranks do alike, because sharing it would cost more than it saves.
+// Redundant work: several ranks compute the same, because sharing would cost more than it saves.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace hidup {
 
-// By the ranks along an axis.
+// The work that all ranks along an axis repeat.
 struct RepeatedAxis {
   size_t axis = 0;
-  int64_t operations = 0;   // that none of them shares with the others
-  double flops_part = 0.0;  // of the forward pass, that these operations have
+  int64_t operations = 0;   // computed by every rank in full
+  double flops_part = 0.0;  // the part of the forward pass's flops in these operations
   double step_s = 0.0;      // predicted, with one rank along the axis instead
-  int64_t bytes = 0;        // that such a rank needs,
-  bool fits = true;         // and has
+  int64_t bytes = 0;        // that a rank needs then
+  bool fits = true;         // whether these bytes are within the memory limit
 };
 
 struct RepeatedWork {
   int64_t operations = 0;          // of the graph
   double step_s = 0.0;             // predicted, of the strategy itself
   std::vector<RepeatedAxis> axes;  // where it makes computation longer by a quarter or more
-  // With so many ranks a step is predicted to take the same time, within 1 %: one along each of
-  // those axes that add nothing, where its memory suffices.
+  // The number of ranks with which a step is predicted to take the same time, within 1 %: one rank
+  // along each of those axes that do not help, if the memory suffices.
   int64_t useful_ranks = 0;
 };
 
@@ -34,8 +34,8 @@ struct RepeatedWork {
 RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const CostModel& costs,
                            const LoweringOptions& lowering, int64_t memory_limit);
 
-// A line for people; empty where no axis repeats much. `chosen`: by a search, which was free to
-// have the ranks share it.
+// One line of text; empty where no axis repeats much. `chosen`: the strategy comes from a search
+// that was free to share the work.
 std::string describe(const RepeatedWork& work, const Mesh& mesh, bool chosen);
 
 }  // namespace hidup

@@ -7,20 +7,22 @@
 #include <utility>
 
 #include "core/units.h"
-#include "search/build_problem.h"
 #include "search/by_axes.h"
+#include "search/dp/improve.h"
+#include "search/dp/repeats.h"
 #include "search/estimate.h"
-#include "search/improve.h"
+#include "search/memory_advice.h"
 #include "search/memory_limit.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "search/parallel.h"
-#include "search/repeats.h"
+#include "search/problem/build_problem.h"
 
 namespace hidup {
 namespace {
 
-// The simulation never takes a step to be so much shorter than the objective does: a named strategy
-// whose objective is longer by more than this cannot win.
+// A named strategy whose objective exceeds the best simulated time by more than this factor is not
+// simulated unless all are asked for. The simulation took up to 9 % less than the objective
+// (tests/bench/README.md).
 constexpr double kOptimism = 1.1;
 
 class Search {
@@ -36,7 +38,7 @@ class Search {
     if (one_axis()) {
       in_parallel(solutions_.size(), options_.threads, [&](size_t s) { build(solutions_[s]); });
       signatures_ = signatures_of(solutions_[0].built.problem);
-      excerpts_ = excerpts_of(graph_, signatures_);
+      reduced_ = reduced_graphs_of(graph_, signatures_);
     }
     in_parallel(solutions_.size() + 1, options_.threads, [&](size_t s) {
       if (s < solutions_.size()) {
@@ -56,21 +58,21 @@ class Search {
   }
 
  private:
-  // Of one number of microbatches.
+  // What the dynamic programming finds for one number of microbatches.
   struct Solution {
     int microbatches = 1;
     BuiltProblem built;
     DynamicResult found;
     AxesResult by_axes;  // instead, on a mesh of several axes
   };
-  // A candidate, and what is simulated of it.
+  // A candidate, and the graphs that are simulated for it.
   struct Entry {
     Candidate candidate;
-    std::vector<Excerpt> excerpts;  // of its own
+    std::vector<ReducedGraph> reduced;  // of its own
     StrategyParts parts;
-    const Solution* solution = nullptr;  // and the plan of it; none: a named strategy
+    const Solution* solution = nullptr;  // of the plan; null: not from a plan
     const FoundPlan* plan = nullptr;
-    Strategy by_axes;  // the strategy instead
+    Strategy whole;  // neither a plan nor a named strategy
   };
   bool one_axis() const { return axes_in_use(mesh_) <= 1; }
 
@@ -97,7 +99,7 @@ class Search {
 
   void prepare_named() {
     for (const NamedStrategy& named : named_strategies()) {
-      named_.push_back(named_parts(graph_, excerpts_, named.name, mesh_, 1));
+      named_.push_back(named_parts(graph_, reduced_, named.name, mesh_, 1));
     }
   }
 
@@ -134,10 +136,10 @@ class Search {
           add_plan(*each.solution, *each.plan);
         } else {
           Entry& entry = entries_.emplace_back();
-          entry.by_axes = each.by_axes->strategy;
-          entry.parts = parts_of(graph_, {}, entry.by_axes);
+          entry.whole = each.by_axes->strategy;
+          entry.parts = parts_of(graph_, {}, entry.whole);
           entry.candidate.objective_s = each.seconds;
-          check_hints(entry, entry.by_axes);
+          check_hints(entry, entry.whole);
         }
       }
     }
@@ -152,22 +154,17 @@ class Search {
   }
 
   void add_plan(const Solution& solution, const FoundPlan& found) {
-    // Blocks are equal for this plan where they are computed alike.
-    std::vector<uint64_t> signatures = signatures_;
-    for (size_t op = 0; op < signatures.size(); ++op) {
-      signatures[op] = combined(signatures[op], static_cast<uint64_t>(found.plan.choices[op]));
-    }
     Entry& entry = entries_.emplace_back();
-    entry.excerpts = excerpts_of(graph_, signatures);
+    entry.reduced = reduced_graphs_of(graph_, signatures_, found.plan.choices);
     const Strategy strategy = to_strategy(graph_, mesh_, solution.built, found.plan);
-    entry.parts = parts_of(graph_, entry.excerpts, strategy);
-    entry.candidate = {.approximate = !entry.excerpts.empty(), .objective_s = found.cost.seconds};
+    entry.parts = parts_of(graph_, entry.reduced, strategy);
+    entry.candidate = {.approximate = !entry.reduced.empty(), .objective_s = found.cost.seconds};
     check_hints(entry, strategy);
     entry.solution = &solution;
     entry.plan = &found;
   }
 
-  // The objective cannot tell plans apart that are nearly as good; the simulation can.
+  // The simulation can tell plans apart for which the objective is nearly equal.
   void add_variations() {
     if (entries_.empty() || options_.variations == 0) {
       return;
@@ -175,7 +172,7 @@ class Search {
     const auto best = std::ranges::min_element(
         entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
     if (best->candidate.approximate || best->plan == nullptr) {
-      return;  // too many operations
+      return;  // too many operations to simulate more
     }
     const Solution& solution = *best->solution;
     variations_ = variations(solution.built.problem, best->plan->plan, options_.variations);
@@ -192,7 +189,7 @@ class Search {
       best = std::min(best, entry.candidate.seconds);
     }
     for (const StrategyParts& parts : named_) {
-      Strategy whole;  // as far as hints have to be kept
+      Strategy whole;  // only needed where there are hints
       if (!options_.hints.empty()) {
         whole = named_strategy(parts.parts[0].strategy.name, graph_, mesh_);
       }
@@ -202,7 +199,7 @@ class Search {
           continue;
         }
         Entry& entry = entries_.emplace_back();
-        entry.candidate = {.approximate = !excerpts_.empty(), .objective_s = objective};
+        entry.candidate = {.approximate = !reduced_.empty(), .objective_s = objective};
         entry.parts = parts;
         for (StrategyParts::Part& part : entry.parts.parts) {
           part.strategy.microbatches = solution.microbatches;
@@ -222,7 +219,7 @@ class Search {
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const StrategyParts::Part& part = parts.parts[p];
       const Problem& whole = solution.built.problem;
-      const Problem problem = excerpts_.empty() ? whole : excerpt_of(whole, excerpts_[p]);
+      const Problem problem = reduced_.empty() ? whole : restricted_to(whole, reduced_[p]);
       const auto choices = choices_of(*part.graph, problem, solution.built, part.strategy);
       if (!choices) {
         return 0.0;
@@ -277,16 +274,18 @@ class Search {
     }
   }
 
-  // The search estimates memory: what it found too large may fit.
-  void add_most_frugal() {
-    FrugalStrategy frugal = most_frugal_strategy(graph_, mesh_, costs_, options_);
-    if (frugal.bytes > options_.memory_limit) {
-      fail_infeasible(graph_, mesh_, costs_, options_, frugal);
+  // The dynamic programming estimates memory: a strategy that seems too large to it may fit.
+  void add_least_memory() {
+    LeastMemoryStrategy least = least_memory_strategy(graph_, mesh_, costs_, options_);
+    if (least.bytes > options_.memory_limit) {
+      fail_infeasible(graph_, mesh_, costs_, options_, least);
     }
     const size_t first = entries_.size();
     Entry& entry = entries_.emplace_back();
-    entry.by_axes = std::move(frugal.strategy);
-    entry.parts = parts_of(graph_, {}, entry.by_axes);
+    entry.reduced = std::move(least.reduced);
+    entry.whole = std::move(least.strategy);
+    entry.parts = parts_of(graph_, entry.reduced, entry.whole);
+    entry.candidate.approximate = !entry.reduced.empty();
     simulate_from(first);
     plan_memory(entry);
   }
@@ -295,11 +294,11 @@ class Search {
     if (entry.plan != nullptr) {
       return to_strategy(graph_, mesh_, entry.solution->built, entry.plan->plan);
     }
-    if (!entry.by_axes.ops.empty()) {
-      return entry.by_axes;
+    if (!entry.whole.ops.empty()) {
+      return entry.whole;
     }
     const Strategy& part = entry.parts.parts[0].strategy;
-    Strategy strategy = excerpts_.empty() ? part : named_strategy(part.name, graph_, mesh_);
+    Strategy strategy = reduced_.empty() ? part : named_strategy(part.name, graph_, mesh_);
     strategy.microbatches = part.microbatches;
     return strategy;
   }
@@ -311,7 +310,7 @@ class Search {
   void finish() {
     const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
     if (std::ranges::none_of(entries_, feasible)) {
-      add_most_frugal();
+      add_least_memory();
     }
     rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
     for (Entry& entry : entries_) {
@@ -322,7 +321,7 @@ class Search {
     }
     outcome_.strategy = outcome_.candidates[0].strategy;
     outcome_.seconds = outcome_.candidates[0].seconds;
-    if (outcome_.objective_s == 0.0) {  // no plan fits by its own estimate of memory
+    if (outcome_.objective_s == 0.0) {  // by the estimated bytes no plan fits
       outcome_.objective_s = outcome_.seconds;
     }
     const double bound = outcome_.lower_bound_s;
@@ -335,11 +334,11 @@ class Search {
   const SearchOptions& options_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
-  std::vector<Excerpt> excerpts_;     // in which all blocks are equal
-  std::vector<StrategyParts> named_;  // of one microbatch
+  std::vector<ReducedGraph> reduced_;  // of named strategies: all blocks are equal
+  std::vector<StrategyParts> named_;   // of one microbatch
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
-  size_t plans_ = 0;  // entries; named strategies are behind them
+  size_t plans_ = 0;  // entries that are no named strategies; they come first
   SearchOutcome outcome_;
 };
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "app/costs.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "small_decks.h"
 
 namespace hidup {

@@ -10,7 +10,7 @@
 #include "app/planning.h"
 #include "comm/collective.h"
 #include "fake_ranks/fake_ranks.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "small_decks.h"
 
 namespace hidup {

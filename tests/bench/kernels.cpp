@@ -36,7 +36,7 @@
 #include "program/work.h"
 #include "runtime/bind.h"
 #include "runtime/profiler.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "train/inputs.h"
 #include "train/setup.h"
 

@@ -5,7 +5,7 @@
 
 #include "models/transformer.h"
 #include "program/lower.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 
 namespace hidup {
 

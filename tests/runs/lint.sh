@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Checks the sources, those not committed yet included: lint.sh format|shell|tidy|tidy-cuda BUILD
-# format: clang-format. shell: shellcheck. tidy: clang-tidy, with the compile commands
+# Checks the sources, those not committed yet included: lint.sh format|shell|operations|tidy|tidy-cuda
+# BUILD
+# format: clang-format. shell: shellcheck. operations: the files that name an operation are those in
+# operations.txt. tidy: clang-tidy, with the compile commands
 # of the build folder BUILD; minutes. tidy-cuda: the same of what needs CUDA, with those of a build
 # on the shim.
 set -euo pipefail
@@ -29,6 +31,14 @@ tidy() {
 case $kind in
   format) sources '*.h' '*.cpp' '*.cu' | xargs -0 clang-format --dry-run -Werror ;;
   shell) sources '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck --external-sources ;;
+  operations)
+    diff <(sed '/^#/d; /^$/d; s/ .*//' tests/runs/operations.txt | sort) \
+      <(sources 'src/*' 'kernels/*' | xargs -0 grep -lE '\b(OpKind|Opcode)::[a-z]|using enum' | sort) ||
+      {
+        echo "lint.sh: these files differ from tests/runs/operations.txt: an operation belongs in its record" >&2
+        exit 1
+      }
+    ;;
   tidy)
     # What needs CUDA has no compile commands in this build.
     sources 'src/*.cpp' 'kernels/*.cpp' ':!src/device/cuda_*' ':!src/comm/nccl_*' \
@@ -36,7 +46,7 @@ case $kind in
     ;;
   tidy-cuda) sources 'src/device/cuda_*.cpp' 'src/comm/nccl_*.cpp' 'kernels/*_cuda.cpp' | tidy ;;
   *)
-    echo "lint.sh: unknown kind '$kind' (known: format, shell, tidy, tidy-cuda)" >&2
+    echo "lint.sh: unknown kind '$kind' (known: format, shell, operations, tidy, tidy-cuda)" >&2
     exit 2
     ;;
 esac

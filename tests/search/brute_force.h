@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 
 namespace hidup {
 

@@ -10,8 +10,8 @@
 #include "graph/text.h"
 #include "program/memory.h"
 #include "program/verify.h"
-#include "search/named.h"
-#include "search/ways.h"
+#include "search/named/named_strategies.h"
+#include "search/problem/op_strategies.h"
 #include "setting.h"
 
 namespace hidup {
@@ -177,13 +177,13 @@ TEST(ByAxes, DivisionsStandForAllWays) {
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const auto least = [&](const std::vector<OpStrategy>& all) {
       double seconds = std::numeric_limits<double>::infinity();
-      for (const OpStrategy& ways : all) {
-        const Choice choice = rules.operation(op, ways);
+      for (const OpStrategy& op_strategy : all) {
+        const Choice choice = rules.operation(op, op_strategy);
         seconds = std::min(seconds, choice.forward_compute_s + choice.backward_compute_s);
       }
       return seconds;
     };
-    const auto all = ways_of(graph, op, setting.mesh, nullptr, false);
+    const auto all = op_strategies_of(graph, op, setting.mesh, nullptr, false);
     const auto different = divisions_of(graph, op, setting.mesh, nullptr, all.size());
     EXPECT_LT(different.size(), all.size());
     EXPECT_DOUBLE_EQ(least(different), least(all));

@@ -1,5 +1,5 @@
 // The dynamic programming against trying all plans, and what must hold of it on larger problems.
-#include "search/dynamic.h"
+#include "search/dp/dynamic.h"
 
 #include <gtest/gtest.h>
 

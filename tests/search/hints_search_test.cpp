@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "setting.h"
 
 namespace hidup {

@@ -10,14 +10,15 @@
 #include "core/check.h"
 #include "core/units.h"
 #include "program/memory.h"
-#include "search/named.h"
+#include "search/memory_advice.h"
+#include "search/named/named_strategies.h"
 #include "setting.h"
 
 namespace hidup {
 namespace {
 
-int64_t most_frugal_bytes(const Setting& setting) {
-  return most_frugal_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options)
+int64_t least_memory_bytes(const Setting& setting) {
+  return least_memory_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options)
       .bytes;
 }
 
@@ -38,20 +39,53 @@ int64_t number_behind(const std::string& message, const std::string& text) {
   return std::regex_search(message, match, std::regex(text + "(\\d+)")) ? std::stoll(match[1]) : -1;
 }
 
-TEST(MemoryLimit, TheMostFrugalNeedsNoMoreThanAnyNamedStrategy) {
+TEST(MemoryLimit, TheLeastIsNoMoreThanAnyNamedStrategyNeeds) {
   for (const int64_t experts : {0, 4}) {
     const Setting setting = small_setting(experts);
     const Graph graph = setting.graph();
-    const FrugalStrategy frugal =
-        most_frugal_strategy(graph, setting.mesh, setting.costs(), setting.options);
+    const LeastMemoryStrategy least =
+        least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
     const auto bytes = [&](const Strategy& strategy) {
       return plan_memory(lower(graph, strategy, setting.options.lowering), 0).bytes;
     };
-    EXPECT_EQ(frugal.bytes, bytes(frugal.strategy));
+    EXPECT_EQ(least.bytes, bytes(least.strategy));
     for (const NamedStrategy& named : named_strategies()) {
-      EXPECT_LE(frugal.bytes, bytes(named_strategy(named.name, graph, setting.mesh)));
+      EXPECT_LE(least.bytes, bytes(named_strategy(named.name, graph, setting.mesh)));
     }
   }
+}
+
+// Planning a deep graph as a whole takes minutes for 1,000 layers.
+TEST(MemoryLimit, DeepGraphsAreSizedByReducedOnes) {
+  Setting setting = small_setting();
+  setting.deck = small_deck(30);
+  const Graph graph = setting.graph();
+  const LeastMemoryStrategy least =
+      least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
+  ASSERT_FALSE(least.reduced.empty());
+  const auto planned = static_cast<double>(
+      plan_memory(lower(graph, least.strategy, setting.options.lowering), 0).bytes);
+  EXPECT_NEAR(static_cast<double>(least.bytes), planned, 0.005 * planned);
+
+  // Near the limit the whole is planned.
+  setting.options.memory_limit = least.bytes - 1;
+  const LeastMemoryStrategy exact =
+      least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
+  EXPECT_TRUE(exact.reduced.empty());
+  EXPECT_EQ(static_cast<double>(exact.bytes), planned);
+
+  setting.options.memory_limit = least.bytes * 9 / 10;
+  setting.options.advice = false;
+  EXPECT_NE(message_of(setting), "");
+}
+
+TEST(MemoryLimit, TheLargerTheProgramTheFewerSearchesForAdvice) {
+  EXPECT_EQ(advice_searches(0, 1), 20);
+  EXPECT_EQ(advice_searches(1000, 1), 20);
+  EXPECT_EQ(advice_searches(1000, 4), 5);
+  EXPECT_EQ(advice_searches(4000, 1), 5);
+  EXPECT_EQ(advice_searches(5000, 4), 1);
+  EXPECT_EQ(advice_searches(5001, 4), 0);
 }
 
 TEST(MemoryLimit, WhatJustFitsIsFound) {
@@ -59,7 +93,7 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
     Setting setting = small_setting();
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
-    setting.options.memory_limit = most_frugal_bytes(setting);
+    setting.options.memory_limit = least_memory_bytes(setting);
     const SearchOutcome outcome = setting.search();
     EXPECT_LE(outcome.candidates[0].memory_bytes, setting.options.memory_limit);
     EXPECT_GE(outcome.gap, 0.0);
@@ -98,10 +132,10 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
 
 TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   Setting setting = small_setting();
-  const int64_t needed = most_frugal_bytes(setting);
+  const int64_t needed = least_memory_bytes(setting);
   Setting smaller = setting;
   smaller.deck.train.batch = setting.deck.train.batch / 4;
-  setting.options.memory_limit = most_frugal_bytes(smaller);
+  setting.options.memory_limit = least_memory_bytes(smaller);
   const std::string message = message_of(setting);
   EXPECT_NE(message.find(fmt::format("no strategy fits in {} per rank",
                                      format_bytes(setting.options.memory_limit))),
@@ -125,7 +159,7 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message_of(larger), "");
 }
 
-// By what a run does: a search may find a strategy where no frugal one fits.
+// By what a run does: a search may find a strategy where no other fits.
 TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
     Setting setting = small_setting();
@@ -133,7 +167,7 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
     setting.options.microbatches = {1, 2};
     setting.deck.train.batch = 9;
-    setting.options.memory_limit = most_frugal_bytes(setting);
+    setting.options.memory_limit = least_memory_bytes(setting);
     setting.deck.train.batch = 48;
     const std::string message = message_of(setting);
     const int64_t batch = number_behind(message, "train.batch ");
@@ -167,7 +201,7 @@ TEST(MemoryLimit, TheErrorSaysThatNothingWouldDo) {
 
 TEST(MemoryLimit, HintsMayBeWhyNothingFits) {
   Setting setting = small_setting();
-  setting.options.memory_limit = most_frugal_bytes(setting) + 100'000;
+  setting.options.memory_limit = least_memory_bytes(setting) + 100'000;
   EXPECT_EQ(message_of(setting), "");
   setting.options.hints =
       read_hints(setting.graph(), setting.mesh,

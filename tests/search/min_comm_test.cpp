@@ -10,7 +10,7 @@
 
 #include "graph/text.h"
 #include "program/work.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "setting.h"
 
 namespace hidup {

@@ -1,6 +1,6 @@
 // What a named strategy makes of a model: its collectives, and what every rank holds. The numbers
-// are those of the papers that named.h names.
-#include "search/named.h"
+// are those of the papers that NamedStrategy::source names.
+#include "search/named/named_strategies.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -373,7 +373,19 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
   }
   for (const NamedStrategy& named : named_strategies()) {
     EXPECT_NO_THROW(check_strategy_name(named.name));
+  }
+}
+
+TEST(NamedStrategies, AreAllInTheHelp) {
+  EXPECT_EQ(strategy_names(),
+            "dp, zero1, fsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or min-comm");
+  const std::string help = strategies_help();
+  for (const NamedStrategy& named : named_strategies()) {
+    EXPECT_NE(help.find(fmt::format("\n  {:<13} {} ({})", named.name, named.doc, named.source)),
+              std::string::npos)
+        << help;
     EXPECT_FALSE(named.doc.empty());
+    EXPECT_FALSE(named.source.empty());
   }
 }
 

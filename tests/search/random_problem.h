@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "search/problem.h"
+#include "search/problem/problem.h"
 
 namespace hidup {
 

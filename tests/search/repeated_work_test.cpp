@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "setting.h"
 
 namespace hidup {

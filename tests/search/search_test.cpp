@@ -11,7 +11,7 @@
 #include "program/verify.h"
 #include "program/work.h"
 #include "search/estimate.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "setting.h"
 
 namespace hidup {
@@ -131,7 +131,7 @@ TEST(Search, FindsTheSameWithLessEffort) {
   }
 }
 
-// The search of a deep graph simulates excerpts of it; its program takes what they say.
+// The search of a deep graph simulates reduced_graphs of it; its program takes what they say.
 TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
   const Graph graph = small_model(40);
   const CostModel model_costs = simple_costs();

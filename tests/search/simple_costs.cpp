@@ -28,9 +28,11 @@ CostModel simple_costs(double bandwidth) {
 }
 
 LoweringOptions simple_lowering(int64_t bucket_bytes) {
-  return {.bucket_bytes = bucket_bytes,
-          .clip_norm = 1.0,
-          .optimizer = {.beta1 = 0.9, .beta2 = 0.999, .decoupled = true, .epsilon = 1e-8, .weight_decay = 0.1}};
+  return {
+      .bucket_bytes = bucket_bytes,
+      .clip_norm = 1.0,
+      .optimizer = {
+          .beta1 = 0.9, .beta2 = 0.999, .decoupled = true, .epsilon = 1e-8, .weight_decay = 0.1}};
 }
 
 }  // namespace hidup

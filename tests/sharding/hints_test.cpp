@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "graph/text.h"
 #include "models/transformer.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 
 namespace hidup {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "graph/text.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "sharding/read_strategy.h"
 
 namespace hidup {

@@ -13,7 +13,7 @@
 #include "core/check.h"
 #include "device_needed/device_needed.h"
 #include "models/transformer.h"
-#include "search/named.h"
+#include "search/named/named_strategies.h"
 #include "short_run.h"
 
 namespace hidup {

@@ -1,0 +1,240 @@
+#include "search/dp/dynamic.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "search/dp/improve.h"
+#include "search/dp/relax.h"
+#include "search/dp/sweep.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kRounding = 1e-9;    // by which sums in another order may differ
+constexpr int kMostMultipliers = 40;  // of memory
+constexpr double kMultiplierTolerance = 1.02;
+constexpr size_t kMostCertified = 300;  // operations
+constexpr size_t kMostStates = 200;
+constexpr size_t kWider = 3;
+constexpr double kCertified = 0.02;  // the gap that is small enough
+constexpr double kNearBound = 0.002;
+constexpr size_t kEvaluations = 150000;  // of operations, to improve plans
+
+// A lower bound of every plan: the least computation of every operation, in all microbatches.
+double compute_bound(const Problem& problem) {
+  double seconds = problem.base_s;
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Choice& choice : problem.choices_of(op).choices) {
+      least = std::min(
+          least, problem.microbatches * (choice.forward_compute_s + choice.backward_compute_s) +
+                     choice.step_s);
+    }
+    seconds += least;
+  }
+  return seconds;
+}
+
+// An upper or a lower bound of the bytes of every plan.
+double bytes_bound(const Problem& problem, bool most) {
+  double bytes = problem.base_bytes;
+  const auto costliest_reshard = [&problem](const std::vector<Reshard>& reshards, int to) {
+    double largest = 0.0;
+    for (int from = 0; to >= 0 && from < problem.layouts; ++from) {
+      largest = std::max(largest, reshards[problem.entry(from, to)].bytes);
+    }
+    return largest;
+  };
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    double own = most ? 0.0 : std::numeric_limits<double>::infinity();
+    for (const Choice& choice : problem.choices_of(op).choices) {
+      double needed = choice.persistent_bytes + choice.saved_bytes;
+      for (size_t i = 0; most && i < choice.inputs.size(); ++i) {
+        const TensorCosts& costs =
+            problem.tensor_of(static_cast<size_t>(problem.ops[op].inputs[i]));
+        needed += costliest_reshard(costs.forward, choice.inputs[i].required) +
+                  costliest_reshard(costs.backward, choice.inputs[i].gradient);
+      }
+      own = most ? std::max(own, needed) : std::min(own, needed);
+    }
+    bytes += own;
+  }
+  return bytes;
+}
+
+class Solver {
+ public:
+  Solver(const Problem& problem, const DynamicOptions& options)
+      : problem_(problem), options_(options) {
+    result_.lower_bound = compute_bound(problem);
+  }
+
+  DynamicResult run() {
+    result_.least_bytes = bytes_bound(problem_, false);
+    if (bytes_bound(problem_, true) <= problem_.memory_limit) {
+      sweep({.width = options_.width, .states = options_.states});
+    } else if (options_.width == 0) {
+      sweep({.width = 0, .states = options_.states, .memory = true});
+    } else if (result_.least_bytes <= problem_.memory_limit) {
+      result_.least_bytes = std::numeric_limits<double>::infinity();
+      search_multiplier();
+    }
+    if (options_.width > 0) {
+      relax();
+    }
+    if (options_.width > 0 && !is_close(options_.gap)) {
+      for (FoundPlan& found : crossover(problem_, result_.plans, kEvaluations)) {
+        add(std::move(found));
+      }
+    }
+    if (options_.width > 0 && options_.wide > options_.width) {
+      certify();
+    }
+    std::ranges::stable_sort(result_.plans, {},
+                             [](const FoundPlan& found) { return found.cost.seconds; });
+    if (!result_.plans.empty()) {  // sums in another order may differ
+      result_.lower_bound = std::min(result_.lower_bound, result_.plans[0].cost.seconds);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // Returns whether the best plan of the sweep fits in the memory.
+  bool sweep(const SweepOptions& options) {
+    Sweep sweep(problem_, options);
+    if (!sweep.run()) {
+      too_many_states_ = true;
+      return false;
+    }
+    too_many_states_ |= sweep.most_states() > kMostStates;
+    result_.expanded = std::max(result_.expanded, sweep.expanded());
+    result_.largest_front = std::max(result_.largest_front, sweep.largest_front());
+    const std::vector<Plan> plans = sweep.plans();
+    bool fits = false;
+    for (size_t p = 0; p < plans.size(); ++p) {
+      const Evaluation cost = evaluate(problem_, plans[p]);
+      result_.least_bytes = std::min(result_.least_bytes, cost.bytes);
+      if (cost.bytes <= problem_.memory_limit) {
+        fits |= p == 0;
+        add({plans[p], cost});
+      }
+    }
+    if (sweep.has_bound() && !plans.empty()) {
+      // A plan that fits pays for no more than the memory limit.
+      const double free =
+          options.memory_multiplier > 0.0 ? options.memory_multiplier * problem_.memory_limit : 0.0;
+      const double bound = sweep.bound();
+      result_.lower_bound =
+          std::max(result_.lower_bound, bound - free - kRounding * std::abs(bound));
+    }
+    return fits;
+  }
+
+  // Lower bounds by relaxation (relax.h). The best weights are found by cutting planes (Kelley,
+  // Journal of SIAM 8, 1960): every plan gives an upper bound of the relaxed optimum that is linear
+  // in the weights. The next weights to try are where the least of these bounds is greatest.
+  void relax() {
+    if (result_.plans.empty()) {
+      return;
+    }
+    const std::vector<int> greedy = least_communication_choices(problem_);
+    consider({greedy, needed_starts(problem_, greedy)});
+    if (options_.bounds == 0) {
+      return;
+    }
+    std::vector<CuttingPlane> planes = {cutting_plane_of(problem_, greedy)};
+    for (const FoundPlan& found : result_.plans) {
+      planes.push_back(cutting_plane_of(problem_, found.plan.choices));
+    }
+    for (int i = 0; i < options_.bounds && !is_close(options_.gap); ++i) {
+      const Weights weights = highest_weights(planes);
+      if (least_value(planes, weights) <= (1.0 + kNearBound) * result_.lower_bound) {
+        break;
+      }
+      const Problem relaxed = without_overlap(problem_, weights);
+      Sweep sweep(relaxed, {.width = 1, .additive = true});
+      sweep.run();
+      const double bound = sweep.bound();
+      result_.lower_bound = std::max(result_.lower_bound, bound - kRounding * std::abs(bound));
+      Plan plan = std::move(sweep.plans().at(0));
+      plan.starts = needed_starts(problem_, plan.choices);
+      planes.push_back(cutting_plane_of(problem_, plan.choices));
+      consider(plan);
+    }
+  }
+
+  // Where states are few, a sweep with a wide beam gives a lower bound of its own.
+  void certify() {
+    for (const size_t width : {options_.wide, kWider * options_.wide}) {
+      if (problem_.ops.size() <= kMostCertified && !too_many_states_ && !is_close(kCertified)) {
+        sweep({.width = width, .states = kMostStates, .certified = true});
+      }
+    }
+  }
+
+  bool is_close(double gap) const {
+    if (result_.plans.empty()) {
+      return true;
+    }
+    const double best = std::ranges::min(result_.plans, {}, [](const FoundPlan& p) {
+                          return p.cost.seconds;
+                        }).cost.seconds;
+    return best <= (1.0 + gap) * result_.lower_bound;
+  }
+
+  // Adds the plan if it fits.
+  void consider(const Plan& plan) {
+    const Evaluation cost = evaluate(problem_, plan);
+    if (cost.bytes <= problem_.memory_limit) {
+      add({plan, cost});
+    }
+  }
+
+  void add(FoundPlan found) {
+    const bool known = std::ranges::any_of(result_.plans, [&](const FoundPlan& other) {
+      return other.plan.choices == found.plan.choices;
+    });
+    if (!known) {
+      result_.plans.push_back(std::move(found));
+    }
+  }
+
+  // Lagrangian relaxation of the memory limit (Everett, Operations Research 11, 1963): looks for
+  // the least multiplier at which the best plan fits.
+  void search_multiplier() {
+    const SweepOptions options{.width = options_.width, .states = options_.states};
+    if (sweep(options)) {
+      return;
+    }
+    double low = 0.0;
+    double high = result_.lower_bound / problem_.memory_limit;
+    int tried = 0;
+    for (; tried < kMostMultipliers / 2 && !sweep_with(options, high); ++tried) {
+      low = high;
+      high *= 4.0;
+    }
+    for (; tried < kMostMultipliers && low * kMultiplierTolerance < high && !result_.plans.empty();
+         ++tried) {
+      const double middle = low > 0.0 ? std::sqrt(low * high) : high / 16.0;
+      (sweep_with(options, middle) ? high : low) = middle;
+    }
+  }
+  bool sweep_with(SweepOptions options, double memory_multiplier) {
+    options.memory_multiplier = memory_multiplier;
+    return sweep(options);
+  }
+
+  const Problem& problem_;
+  const DynamicOptions& options_;
+  bool too_many_states_ = false;  // to certify
+  DynamicResult result_;
+};
+
+}  // namespace
+
+DynamicResult solve(const Problem& problem, const DynamicOptions& options) {
+  check_problem(problem);
+  return Solver(problem, options).run();
+}
+
+}  // namespace hidup

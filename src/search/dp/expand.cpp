@@ -1,0 +1,355 @@
+#include "search/dp/expand.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+
+namespace hidup {
+namespace {
+
+// Whether a is at least as good as b in every respect.
+bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
+  const auto same = [](const InputLayouts& x, const InputLayouts& y) {
+    return x.required == y.required && x.gradient == y.gradient;
+  };
+  if (a.output != b.output || !std::ranges::equal(a.inputs, b.inputs, same)) {
+    return false;
+  }
+  const auto costs = [&options](const Choice& choice) {
+    const double bytes = choice.persistent_bytes + choice.saved_bytes;
+    return std::array{choice.forward_compute_s,
+                      choice.backward_compute_s,
+                      choice.forward_comm_s,
+                      choice.backward_comm_s,
+                      choice.gather_s,
+                      choice.sync_s,
+                      choice.step_s + options.memory_multiplier * bytes,
+                      options.memory ? bytes : 0.0};
+  };
+  const auto of_a = costs(a);
+  const auto of_b = costs(b);
+  return std::ranges::equal(of_a, of_b, std::less_equal{});
+}
+
+// An upper bound of what a reshard to this layout costs, from any layout.
+Reshard costliest_to(const Problem& problem, const std::vector<Reshard>& reshards, int to) {
+  Reshard most;
+  for (int from = 0; to >= 0 && from < problem.layouts; ++from) {
+    const Reshard& reshard = reshards[problem.entry(from, to)];
+    most.comm_s = std::max(most.comm_s, reshard.comm_s);
+    most.compute_s = std::max(most.compute_s, reshard.compute_s);
+  }
+  return most;
+}
+
+void raise_to(RemainingWork& work, const RemainingWork& other) {
+  work.largest_comm = std::max(work.largest_comm, other.largest_comm);
+  work.compute = std::max(work.compute, other.compute);
+  work.messages = std::max(work.messages, other.messages);
+}
+
+void add_operation(RemainingWork& work, const RemainingWork& op) {
+  work.largest_comm = std::max(work.largest_comm, op.largest_comm);
+  work.compute += op.compute;
+  work.messages += op.messages;
+}
+
+void add(Addition& sum, const Addition& other) {
+  sum.forward_comm += other.forward_comm;
+  sum.forward_compute += other.forward_compute;
+  sum.backward_comm += other.backward_comm;
+  sum.backward_compute += other.backward_compute;
+  sum.bytes += other.bytes;
+}
+
+}  // namespace
+
+Expander::Expander(const Problem& problem, const SweepOptions& options)
+    : problem_(problem),
+      options_(options),
+      forward_turns_(problem, true),
+      backward_turns_(problem, false),
+      liveness_(liveness_of(problem)) {
+  find_usable();
+  find_remaining();
+}
+
+void Expander::find_usable() {
+  for (const OpChoices& kind : problem_.kinds) {
+    std::vector<int> usable;
+    for (size_t c = 0; c < kind.choices.size(); ++c) {
+      const bool dominated = std::ranges::any_of(usable, [&](int other) {
+        return dominates(kind.choices[static_cast<size_t>(other)], kind.choices[c], options_);
+      });
+      if (dominated) {
+        continue;
+      }
+      std::erase_if(usable, [&](int other) {
+        return dominates(kind.choices[c], kind.choices[static_cast<size_t>(other)], options_);
+      });
+      usable.push_back(static_cast<int>(c));
+    }
+    usable_.push_back(std::move(usable));
+  }
+}
+
+void Expander::find_remaining() {
+  remaining_.resize(problem_.ops.size() + 1);
+  for (size_t op = problem_.ops.size(); op-- > 0;) {
+    Remaining most;
+    most.bytes = std::numeric_limits<double>::infinity();
+    for (const int c : usable(op)) {
+      const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+      RemainingWork forward{choice.forward_comm_s, choice.forward_compute_s, choice.gather_s};
+      RemainingWork backward{choice.backward_comm_s, choice.backward_compute_s, choice.sync_s};
+      for (size_t i = 0; i < choice.inputs.size(); ++i) {
+        const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
+        const TensorCosts& costs = problem_.tensor_of(producer);
+        const Reshard there = costliest_to(problem_, costs.forward, choice.inputs[i].required);
+        const Reshard back = costliest_to(problem_, costs.backward, choice.inputs[i].gradient);
+        forward.largest_comm += there.comm_s;
+        forward.compute += there.compute_s;
+        backward.largest_comm += back.comm_s;
+        backward.compute += back.compute_s;
+      }
+      raise_to(most.forward, forward);
+      raise_to(most.backward, backward);
+      most.bytes = std::min(most.bytes, choice.persistent_bytes + choice.saved_bytes);
+    }
+    remaining_[op] = remaining_[op + 1];
+    add_operation(remaining_[op].forward, most.forward);
+    add_operation(remaining_[op].backward, most.backward);
+    remaining_[op].bytes += most.bytes;
+  }
+}
+
+Comparison Expander::comparison(size_t op) const {
+  return {.forward_turns = forward_turns_,
+          .backward_turns = backward_turns_,
+          .forward = remaining_[op + 1].forward,
+          .backward = remaining_[op + 1].backward,
+          .bytes = options_.memory};
+}
+
+Front Expander::first() const {
+  Front front(0);
+  front.states.find_or_add(nullptr);
+  front.plans.push_back(
+      {.seconds = problem_.base_s + options_.memory_multiplier * problem_.base_bytes,
+       .bytes = problem_.base_bytes});
+  front.begin.push_back(1);
+  return front;
+}
+
+Expander::Changes Expander::changes_of(size_t op, const ReadTensor& tensor, const States& states) {
+  constexpr int32_t kNoRow = -1;
+  Changes changes{.row_of = std::vector<int32_t>(statuses_.size(), kNoRow)};
+  int32_t rows = 0;
+  for (size_t state = 0; state < states.size(); ++state) {
+    const StatusId status = states.key(state)[tensor.slot];
+    if (changes.row_of[status] != kNoRow) {
+      continue;
+    }
+    changes.row_of[status] = rows++;
+    for (const int c : usable(op)) {
+      Change change;
+      const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+      const TensorStatus next =
+          read_tensor(problem_, tensor, choice, statuses_[status], change.addition);
+      change.status = tensor.last ? StatusId{0} : statuses_.id_of(next);
+      changes.changes.push_back(change);
+    }
+  }
+  return changes;
+}
+
+std::vector<Expander::Move> Expander::moves_of(size_t op) const {
+  std::vector<Move> moves;
+  for (const size_t producer : liveness_.live[op + 1]) {
+    const std::vector<ReadTensor>& read = liveness_.read[op];
+    const auto of_read = std::ranges::find(read, producer, &ReadTensor::producer);
+    if (producer == op) {
+      moves.push_back({0, Move::From::output});
+    } else if (of_read != read.end()) {
+      moves.push_back({static_cast<size_t>(of_read - read.begin()), Move::From::read});
+    } else {
+      const auto at = std::ranges::find(liveness_.live[op], producer);
+      moves.push_back({static_cast<size_t>(at - liveness_.live[op].begin()), Move::From::state});
+    }
+  }
+  return moves;
+}
+
+Expander::Steps Expander::steps_of(size_t op, const States& before) {
+  Steps steps{.choices = usable(op), .moves = moves_of(op)};
+  for (const ReadTensor& tensor : liveness_.read[op]) {
+    steps.changes.push_back(changes_of(op, tensor, before));
+  }
+  for (const int c : steps.choices) {
+    steps.outputs.push_back(statuses_.id_of(
+        {.layout = problem_.choices_of(op).choices[static_cast<size_t>(c)].output}));
+  }
+  return steps;
+}
+
+// Calls visit(state, index of the choice, the changes of what is read, the next state).
+template <typename Visit>
+void Expander::for_steps(size_t op, const Steps& steps, const States& before, States& after,
+                         Visit visit) const {
+  const std::vector<ReadTensor>& read = liveness_.read[op];
+  const size_t count = steps.choices.size();
+  std::vector<const Change*> rows(read.size());
+  std::vector<StatusId> key(steps.moves.size());
+  for (size_t state = 0; state < before.size(); ++state) {
+    const StatusId* statuses = before.key(state);
+    for (size_t r = 0; r < read.size(); ++r) {
+      const Changes& changes = steps.changes[r];
+      const int32_t row = changes.row_of[statuses[read[r].slot]];
+      rows[r] = changes.changes.data() + static_cast<size_t>(row) * count;
+    }
+    for (size_t c = 0; c < count; ++c) {
+      for (size_t m = 0; m < steps.moves.size(); ++m) {
+        const Move& move = steps.moves[m];
+        key[m] = move.from == Move::From::state  ? statuses[move.slot]
+                 : move.from == Move::From::read ? rows[move.slot][c].status
+                                                 : steps.outputs[c];
+      }
+      visit(state, c, rows, after.find_or_add(key.data()));
+    }
+  }
+}
+
+std::vector<Expander::Transition> Expander::transitions(size_t op, const States& before,
+                                                        States& after) {
+  const Steps steps = steps_of(op, before);
+  std::vector<Transition> transitions;
+  transitions.reserve(before.size() * steps.choices.size());
+  for_steps(op, steps, before, after,
+            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
+              Transition transition{
+                  .from = static_cast<uint32_t>(state), .to = to, .choice = steps.choices[c]};
+              for (const Change* row : rows) {
+                add(transition.addition, row[c].addition);
+              }
+              transitions.push_back(transition);
+            });
+  return transitions;
+}
+
+// Where costs add up, the fastest plan of a state dominates all others.
+Front Expander::expand_additive(size_t op, const Front& before) {
+  Steps steps = steps_of(op, before.states);
+  const auto seconds_of = [this](const Addition& a) {
+    return a.forward_comm + a.forward_compute + a.backward_comm + a.backward_compute +
+           options_.memory_multiplier * a.bytes;
+  };
+  std::vector<double> own;
+  for (const int c : steps.choices) {
+    const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+    own.push_back(choice.forward_comm_s + choice.forward_compute_s + choice.backward_comm_s +
+                  choice.backward_compute_s + choice.gather_s + choice.sync_s + choice.step_s +
+                  options_.memory_multiplier * (choice.persistent_bytes + choice.saved_bytes));
+  }
+  for (Changes& changes : steps.changes) {
+    for (Change& change : changes.changes) {
+      change.seconds = seconds_of(change.addition);
+    }
+  }
+  Front front(liveness_.live[op + 1].size());
+  for_steps(op, steps, before.states, front.states,
+            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
+              double seconds = before.plans[state].seconds + own[c];
+              for (const Change* row : rows) {
+                seconds += row[c].seconds;
+              }
+              if (to == front.plans.size()) {
+                front.plans.emplace_back();
+              } else if (front.plans[to].seconds <= seconds) {
+                return;
+              }
+              front.plans[to] = {.seconds = seconds,
+                                 .parent = static_cast<uint32_t>(state),
+                                 .choice = steps.choices[c]};
+            });
+  front.begin.resize(front.plans.size() + 1);
+  std::iota(front.begin.begin(), front.begin.end(), uint32_t{0});
+  drop_convertible(op, front);
+  return front;
+}
+
+// False if the plan needs too much memory.
+bool Expander::continue_with(size_t op, const Transition& transition, const PartialPlan& before,
+                             PartialPlan& after) {
+  const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(transition.choice)];
+  const Addition& reshards = transition.addition;
+  after = before;
+  after.choice = transition.choice;
+  const double bytes = choice.persistent_bytes + choice.saved_bytes + reshards.bytes;
+  after.bytes += bytes;
+  if (options_.memory && after.bytes + remaining_[op + 1].bytes > problem_.memory_limit) {
+    return false;
+  }
+  after.seconds += choice.step_s + options_.memory_multiplier * bytes;
+  const double forward = reshards.forward_comm + choice.forward_comm_s;
+  const double backward = reshards.backward_comm + choice.backward_comm_s;
+  exposed_forward_ |= !after.forward.hides(std::min(after.forward.open_compute, forward));
+  after.seconds += after.forward.communicate(forward, forward_turns_);
+  exposed_forward_ |= !after.forward.hides(choice.gather_s);
+  after.seconds += after.forward.message(choice.gather_s, forward_turns_);
+  after.seconds +=
+      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, forward_turns_);
+
+  exposed_backward_ |= !after.backward.hides(choice.sync_s);
+  after.seconds += after.backward.message(choice.sync_s, backward_turns_);
+  exposed_backward_ |= !after.backward.hides(std::min(after.backward.open_compute, backward));
+  after.seconds += after.backward.communicate(backward, backward_turns_);
+  after.seconds += after.backward.compute(choice.backward_compute_s + reshards.backward_compute,
+                                          backward_turns_);
+  return true;
+}
+
+Front Expander::expand(size_t op, const Front& before) {
+  if (options_.additive) {
+    return expand_additive(op, before);
+  }
+  Front front(liveness_.live[op + 1].size());
+  const std::vector<Transition> all = transitions(op, before.states, front.states);
+  // Sorts the transitions by the state that they lead to.
+  std::vector<uint32_t> begin(front.states.size() + 1);
+  for (const Transition& transition : all) {
+    ++begin[transition.to + 1];
+  }
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  std::vector<uint32_t> order(all.size());
+  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+  for (uint32_t t = 0; t < all.size(); ++t) {
+    order[next[all[t].to]++] = t;
+  }
+  const Comparison by = comparison(op);
+  std::vector<PartialPlan> plans;  // of one state
+  for (size_t state = 0; state < front.states.size(); ++state) {
+    plans.clear();
+    for (uint32_t at = begin[state]; at < begin[state + 1]; ++at) {
+      const Transition& transition = all[order[at]];
+      for (uint32_t m = before.begin[transition.from]; m < before.begin[transition.from + 1]; ++m) {
+        plans.emplace_back();
+        if (!continue_with(op, transition, before.plans[m], plans.back())) {
+          plans.pop_back();
+          continue;
+        }
+        plans.back().parent = m;
+      }
+    }
+    prune(plans, options_.width, by);
+    front.plans.insert(front.plans.end(), plans.begin(), plans.end());
+    front.begin.push_back(static_cast<uint32_t>(front.plans.size()));
+  }
+  most_states_ = std::max(most_states_, front.states.size());
+  if (options_.states > 0 && front.states.size() > options_.states) {
+    drop_states(front);
+  }
+  return front;
+}
+
+}  // namespace hidup

@@ -1,0 +1,125 @@
+// One step of the dynamic programming: every plan that is kept continues with every choice of an
+// operation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "search/dp/front.h"
+#include "search/dp/states.h"
+
+namespace hidup {
+
+// The partial plans that are kept, by state.
+struct Front {
+  explicit Front(size_t tensors) : states(tensors) {}
+  States states;
+  std::vector<uint32_t> begin = {0};  // where the plans of each state begin, and where they end
+  std::vector<PartialPlan> plans;
+};
+
+// How a partial plan came about, to reconstruct the whole plan.
+struct BackPointer {
+  uint32_t parent = 0;
+  int32_t choice = 0;
+};
+
+// What the dynamic programming may keep, and what it minimizes.
+struct SweepOptions {
+  size_t width = 0;     // plans per state (beam width); 0: all that are not dominated
+  size_t states = 0;    // 0: all
+  bool memory = false;  // whether every plan must keep Problem::memory_limit
+  // Seconds that a byte of memory costs: the Lagrange multiplier of the memory limit.
+  double memory_multiplier = 0.0;
+  bool certified =
+      false;              // stop where the lower bound would be lost: no state is dropped, no guess
+  bool additive = false;  // nothing overlaps: costs add up (relax.h)
+};
+
+class Expander {
+ public:
+  Expander(const Problem& problem, const SweepOptions& options);
+
+  Front first() const;
+  // From the partial plans before the operation to the partial plans that include it.
+  Front expand(size_t op, const Front& before);
+
+  // Whether a message was not hidden in the pass since the last call of forget_exposed().
+  bool exposed_forward() const { return exposed_forward_; }
+  bool exposed_backward() const { return exposed_backward_; }
+  void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
+  // Whether states were dropped: then the regrets of the plans bound nothing.
+  bool dropped_states() const { return dropped_states_; }
+  // The most states of a front, before any were dropped.
+  size_t most_states() const { return most_states_; }
+
+ private:
+  // The next state for a state and a choice.
+  struct Transition {
+    uint32_t from = 0, to = 0;
+    int32_t choice = 0;
+    Addition addition;
+  };
+  // What reading does to a tensor of one status.
+  struct Change {
+    StatusId status = 0;
+    Addition addition;
+    double seconds = 0.0;  // of the whole addition, in an additive problem
+  };
+  // Of one tensor that the operation reads: a row per status that occurs, with a change per choice.
+  struct Changes {
+    std::vector<int32_t> row_of;
+    std::vector<Change> changes;
+  };
+  // Where a status of the next state comes from.
+  struct Move {
+    size_t slot =
+        0;  // in the state before, or the index among the tensors that the operation reads
+    enum class From { state, read, output } from = From::state;
+  };
+
+  // What every choice does to all tensors.
+  struct Steps {
+    const std::vector<int>& choices;
+    std::vector<Move> moves;
+    std::vector<Changes> changes;   // per tensor that the operation reads
+    std::vector<StatusId> outputs;  // per choice
+  };
+
+  const std::vector<int>& usable(size_t op) const {
+    return usable_[static_cast<size_t>(problem_.ops[op].kind)];
+  }
+  void find_usable();
+  void find_remaining();
+  Comparison comparison(size_t op) const;
+  Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
+  std::vector<Move> moves_of(size_t op) const;
+  Steps steps_of(size_t op, const States& before);
+  template <typename Visit>
+  void for_steps(size_t op, const Steps& steps, const States& before, States& after,
+                 Visit visit) const;
+  Front expand_additive(size_t op, const Front& before);
+  std::vector<Transition> transitions(size_t op, const States& before, States& after);
+  bool continue_with(size_t op, const Transition& transition, const PartialPlan& before,
+                     PartialPlan& after);
+  void drop_states(Front& front);
+  // In an additive problem: drops states that cost more than another state with all conversions.
+  void drop_convertible(size_t op, Front& front) const;
+  static Front with_states(const Front& front, const std::vector<bool>& kept);
+
+  const Problem& problem_;
+  const SweepOptions options_;
+  const Turns forward_turns_, backward_turns_;
+  const Liveness liveness_;
+  Statuses statuses_;
+  std::vector<std::vector<int>> usable_;  // per kind: choices that no other one dominates
+  struct Remaining {
+    RemainingWork forward, backward;
+    double bytes = 0.0;  // a lower bound
+  };
+  std::vector<Remaining> remaining_;  // per operation: of it and all later ones
+  bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
+  size_t most_states_ = 0;
+};
+
+}  // namespace hidup

@@ -1,0 +1,92 @@
+// One pass (forward or backward) of a plan that is not complete: how evaluate()'s time of the pass
+// grows with every operation, in numbers by which partial plans can be compared.
+#pragma once
+
+#include <algorithm>
+
+#include "search/problem/problem.h"
+
+namespace hidup {
+
+// How microbatches take turns in a pass.
+struct Turns {
+  Turns(const Problem& problem, bool is_forward)
+      : count(problem.microbatches - 1),
+        hiding(is_forward ? 0.0 : count),
+        interference(problem.interference) {}
+  double count;   // turns in which one microbatch computes while another communicates
+  double hiding;  // the part of these turns whose computation hides messages of the step
+  double interference;
+};
+
+// The time so far is the time of the pass if it ended here. Each of the three numbers (seconds) can
+// only shorten what comes: a second of it saves at most a second, less the interference;
+// advantage() has the exact bound.
+struct PartialPass {
+  double open_compute = 0.0;  // of the open stage: the next communication hides behind it
+  double open_comm = 0.0;     // of the open stage: further computation hides it
+  double spare = 0.0;  // idle time of the communication stream beyond open_compute; may be negative
+
+  // Idle time of the communication stream that is not used yet.
+  double idle() const { return spare + open_compute; }
+  // Whether a message of that length is hidden.
+  bool hides(double seconds) const { return seconds <= idle(); }
+
+  // Each returns the seconds that it adds to the pass.
+  double communicate(double seconds, const Turns& turns) {
+    if (seconds <= 0.0) {
+      return 0.0;
+    }
+    if (turns.count == 0.0) {
+      spare = 0.0;
+      return seconds;
+    }
+    const double claimed = std::min(open_compute, seconds);
+    const double missing = std::max(0.0, claimed - idle());
+    spare = std::max(0.0, std::min(idle(), open_compute) - seconds);
+    open_compute = 0.0;
+    open_comm = seconds;
+    return seconds - claimed + turns.interference * claimed + turns.count * seconds +
+           (1.0 - turns.interference) * missing;
+  }
+  double compute(double seconds, const Turns& turns) {
+    if (turns.count == 0.0) {
+      spare += seconds;
+      return seconds;
+    }
+    const double hidden = std::min(seconds, open_comm);
+    open_compute += seconds;
+    open_comm -= hidden;
+    spare += turns.hiding * (seconds - hidden);
+    return seconds + turns.count * (seconds - hidden + turns.interference * hidden);
+  }
+  double message(double seconds, const Turns& turns) {
+    const double hidden = std::min(seconds, idle());
+    spare -= hidden;
+    return seconds - hidden + turns.interference * hidden;
+  }
+};
+
+// Upper bounds of what the operations to come can make use of in a pass, in seconds.
+struct RemainingWork {
+  double largest_comm = 0.0;  // of one operation
+  double compute = 0.0;       // of all
+  double messages = 0.0;      // of all
+};
+
+// An upper bound of the seconds by which pass b can still gain on pass a, whatever operations come.
+// Of b's additional idle time, only what a lacks for the messages to come counts. Additional
+// open_compute counts up to the longest communication, and what is left of it for those messages.
+inline double advantage(const PartialPass& b, const PartialPass& a, const RemainingWork& remaining,
+                        const Turns& turns) {
+  const auto excess = [](double x, double y, double most) {
+    return std::max(0.0, std::min(x, most) - std::min(y, most));
+  };
+  const double idle = std::max(0.0, std::min(b.idle() - a.idle(), remaining.messages - a.spare));
+  const double compute =
+      excess(b.open_compute, a.open_compute, remaining.largest_comm + remaining.messages);
+  const double comm = excess(b.open_comm, a.open_comm, remaining.compute);
+  return (1.0 - turns.interference) * (idle + compute + turns.count * comm);
+}
+
+}  // namespace hidup

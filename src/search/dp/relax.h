@@ -1,0 +1,37 @@
+// Lower bounds of the search problem, by relaxations in which nothing overlaps.
+#pragma once
+
+#include <vector>
+
+#include "search/problem/problem.h"
+
+namespace hidup {
+
+// Without interference a pass takes at least the time of all its computation, and at least the time
+// of all its communication, messages included; hence at least any weighted mean of the two. With
+// interference i it takes at least 1 - i times that mean plus i times the sum of both. A single
+// microbatch hides no reshards: they count in full.
+struct Weights {
+  double forward = 1.0, backward = 1.0;  // of computation, from 0 to 1; communication has the rest
+};
+
+// The relaxed problem, in which a pass takes that mean: one microbatch, no overlap, messages as a
+// part of the step. Its best plan takes no more time than the best plan of the given problem.
+Problem without_overlap(const Problem& problem, const Weights& weights);
+
+// Greedy: operation by operation the choice that adds the least communication.
+std::vector<int> least_communication_choices(const Problem& problem);
+
+// The relaxed time of a plan as a function of the weights, which is linear:
+// constant + forward * weights.forward + backward * weights.backward, in seconds.
+struct CuttingPlane {
+  double constant = 0.0;
+  double forward = 0.0, backward = 0.0;
+};
+CuttingPlane cutting_plane_of(const Problem& problem, const std::vector<int>& choices);
+
+// The least value of the planes; and the weights, on a grid, where that is greatest.
+double least_value(const std::vector<CuttingPlane>& planes, const Weights& weights);
+Weights highest_weights(const std::vector<CuttingPlane>& planes);
+
+}  // namespace hidup

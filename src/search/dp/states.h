@@ -1,0 +1,103 @@
+// The state of the dynamic programming: the layouts of the live tensors, which is all that the rest
+// of a plan depends on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "search/problem/layout_set.h"
+#include "search/problem/problem.h"
+
+namespace hidup {
+
+// A live tensor.
+struct TensorStatus {
+  int layout = 0;  // in which its operation wrote it
+  // The layouts to which the tensor, and its gradient, have been brought already, as far as a later
+  // reader may require them.
+  LayoutSet forward, backward;
+};
+using StatusId = uint16_t;
+
+// Numbers every status that occurs.
+class Statuses {
+ public:
+  StatusId id_of(const TensorStatus& status);
+  const TensorStatus& operator[](StatusId id) const { return statuses_[id]; }
+  size_t size() const { return statuses_.size(); }
+
+ private:
+  std::vector<TensorStatus> statuses_;
+  std::map<std::tuple<int, LayoutSet, LayoutSet>, StatusId> ids_;
+};
+
+// What the reshards of an operation's inputs add to a plan: seconds and bytes.
+struct Addition {
+  double forward_comm = 0.0, forward_compute = 0.0;
+  double backward_comm = 0.0, backward_compute = 0.0;
+  double bytes = 0.0;
+};
+
+// The layouts in which later readers may require a tensor, and leave its gradient.
+struct LaterLayouts {
+  LayoutSet required, gradient;
+};
+
+// A tensor that an operation reads.
+struct ReadTensor {
+  size_t producer = 0;
+  size_t slot = 0;             // among the tensors that are live before the operation
+  std::vector<size_t> inputs;  // the operation's inputs that are this tensor
+  LaterLayouts later;
+  bool last = false;  // no later operation reads it
+};
+
+// Which tensors are live, per operation.
+struct Liveness {
+  std::vector<std::vector<size_t>> live;         // before it; a tensor goes by its operation
+  std::vector<std::vector<ReadTensor>> read;     // the tensors that it reads
+  std::vector<std::vector<LaterLayouts>> later;  // of the live tensors
+  std::vector<bool> is_read;                     // whether its output is read at all
+};
+Liveness liveness_of(const Problem& problem);
+
+// The states of a front. A state is a status per live tensor, in the order of Liveness::live.
+class States {
+ public:
+  explicit States(size_t tensors) : tensors_(tensors), table_(kFirstTable, kNone) {}
+
+  // The state's number; adds the state if it is new.
+  uint32_t find_or_add(const StatusId* key);
+  const StatusId* key(size_t state) const { return keys_.data() + state * tensors_; }
+  size_t size() const { return count_; }
+  size_t tensors() const { return tensors_; }
+  bool operator==(const States& other) const {
+    return count_ == other.count_ && keys_ == other.keys_;
+  }
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr size_t kFirstTable = 64;
+
+  uint64_t hash(const StatusId* key) const;
+  void grow();
+
+  size_t tensors_;
+  size_t count_ = 0;
+  std::vector<StatusId> keys_;
+  std::vector<uint32_t> table_;  // open addressing; its size is a power of two
+};
+
+// An upper bound of what later reads of a tensor cost more in status a than in status b, in an
+// additive problem: each layout is paid for once. memory_multiplier: see SweepOptions.
+double conversion(const TensorCosts& costs, const Problem& problem, const LaterLayouts& later,
+                  const TensorStatus& a, const TensorStatus& b, double memory_multiplier);
+
+// The status of a tensor after an operation read it by this choice. Adds the reshards to
+// `addition`.
+TensorStatus read_tensor(const Problem& problem, const ReadTensor& tensor, const Choice& choice,
+                         TensorStatus status, Addition& addition);
+
+}  // namespace hidup

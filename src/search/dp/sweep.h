@@ -1,0 +1,61 @@
+// One sweep of the dynamic programming over all operations; only solve() uses it.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "search/dp/dynamic.h"
+#include "search/dp/expand.h"
+#include "search/dp/repeats.h"
+
+namespace hidup {
+
+class Sweep {
+ public:
+  Sweep(const Problem& problem, const SweepOptions& options);
+
+  // False if it stopped early: SweepOptions::certified.
+  bool run();
+  // Afterwards:
+  std::vector<Plan> plans() const;  // in the order of PartialPlan::seconds
+  bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
+  double bound() const;  // of PartialPlan::seconds, if has_bound()
+  size_t expanded() const { return back_pointers_.size(); }
+  size_t most_states() const { return expander_.most_states(); }
+  size_t largest_front() const { return largest_front_; }
+
+ private:
+  // A front between two blocks of a repeat.
+  struct Snapshot {
+    size_t block = 0;
+    Front front;
+    // Whether a message was not hidden since then.
+    bool exposed_forward = false, exposed_backward = false;
+  };
+  // A front that equals an earlier one but for what the blocks in between add.
+  struct Period {
+    bool found = false;
+    size_t blocks = 0;
+    double seconds = 0.0, regret = 0.0;
+    double spare_forward = 0.0, spare_backward = 0.0;
+  };
+
+  // Skips blocks if the front repeats. Returns how many operations it skipped.
+  size_t skip(const Repeat& repeat, size_t block);
+  Period period(const Snapshot& before, size_t block) const;
+  // A guess: the fastest plan takes as much longer per block as before. The other plans then matter
+  // little, but the lower bound is lost.
+  Period estimate(size_t block) const;
+
+  const Problem& problem_;
+  const SweepOptions options_;
+  Expander expander_;
+  Front front_;
+  std::deque<Snapshot> snapshots_;                       // of this repeat
+  std::vector<std::vector<BackPointer>> back_pointers_;  // per expanded operation
+  std::vector<size_t> expanded_as_;                      // per operation: index in back_pointers_
+  size_t largest_front_ = 0;
+  bool estimated_ = false;
+};
+
+}  // namespace hidup

@@ -1,0 +1,382 @@
+#include "search/problem/build_problem.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+
+#include "core/check.h"
+#include "graph/operation.h"
+#include "search/problem/op_strategies.h"
+
+namespace hidup {
+namespace {
+
+// A text that is equal if and only if the same was added to it.
+class Key {
+ public:
+  template <typename Number>
+  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
+  void add(Number number) { text_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
+  void add(const std::string& text) {
+    add(text.size());
+    text_ += text;
+  }
+  void add(const Tensor& tensor, bool names) {
+    add(tensor.dtype);
+    add(tensor.role);
+    add(tensor.shape.size());
+    for (const int64_t extent : tensor.shape) {
+      add(extent);
+    }
+    for (size_t d = 0; names && d < tensor.dims.size(); ++d) {
+      add(tensor.dims[d]);
+    }
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
+  parameter.storage = hint.storage.value_or(parameter.storage);
+  parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
+}
+
+const Hints kNoHints;
+
+struct TooManyLayouts {};
+
+class Builder {
+ public:
+  Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
+      : graph_(graph),
+        mesh_(mesh),
+        costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
+        same_rules_(options.same_rules),
+        shard_storage_(options.shard_storage),
+        hints_(options.hints != nullptr ? *options.hints : kNoHints),
+        kept_(graph.tensors().size()),
+        owner_(graph.tensors().size(), -1) {
+    built_.problem.microbatches = options.microbatches;
+    built_.problem.memory_limit = options.memory_limit;
+    built_.problem.interference = costs_.interference();
+    built_.problem.base_s = costs.overhead_s();
+    built_.defer_gradients = hints_.defer_gradients.value_or(false);
+  }
+
+  BuiltProblem build() {
+    find_kept_and_owners();
+    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
+      built_.problem.ops.push_back({kind_of(op), producers(op)});
+    }
+    built_.problem.layouts = static_cast<int>(layouts_.size());
+    fill_tensors();
+    return std::move(built_);
+  }
+
+ private:
+  static size_t index(int32_t id) { return static_cast<size_t>(id); }
+  bool is_activation(TensorId id) const {
+    return graph_.tensor(id).role == Tensor::Role::activation;
+  }
+
+  bool is_kept(TensorId id) const { return kept_[index(id)]; }
+
+  // Finds the tensors that the backward pass reads, and the owner of every parameter: the operation
+  // whose choice says where it is stored, and has its costs. Of several readers this is the last
+  // (the head, if it shares the embedding's weight). If another reader needs another layout, only
+  // the simulation sees the costs of that.
+  void find_kept_and_owners() {
+    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
+      const Op& self = graph_.op(op);
+      if (backward_needs_output(self.kind)) {
+        kept_[index(self.output)] = true;
+      }
+      for (size_t i = 0; i < self.inputs.size(); ++i) {
+        const TensorId id = self.inputs[i];
+        if (backward_needs_input(self.kind, i)) {
+          kept_[index(id)] = true;
+        }
+        if (graph_.tensor(id).role == Tensor::Role::parameter) {
+          owner_[index(id)] = op;
+        }
+      }
+    }
+  }
+
+  std::vector<int> producers(OpId op) const {
+    std::vector<int> producers;
+    for (const TensorId id : graph_.op(op).inputs) {
+      if (is_activation(id)) {
+        producers.push_back(graph_.tensor(id).producer);
+      }
+    }
+    return producers;
+  }
+
+  int layout_number(const Layout& layout) {
+    const auto [at, is_new] = numbers_.try_emplace(to_string(layout), layouts_.size());
+    if (is_new) {
+      if (layouts_.size() == kMostLayouts) {
+        throw TooManyLayouts();
+      }
+      layouts_.push_back(layout);
+    }
+    return static_cast<int>(at->second);
+  }
+
+  int kind_of(OpId op) {
+    const Op& self = graph_.op(op);
+    Key key;
+    key.add(self.kind);
+    for_each_attribute(self.attributes, [&](std::string_view, double value) { key.add(value); });
+    for (const TensorId input : self.inputs) {
+      key.add(graph_.tensor(input), true);
+      key.add(owner_[index(input)] == op);
+    }
+    key.add(graph_.tensor(self.output), true);
+    key.add(is_kept(self.output));
+    add_hints(op, key);
+    const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
+    if (is_new) {
+      add_kind(op);
+    }
+    return at->second;
+  }
+
+  void add_hints(OpId op, Key& key) const {
+    if (const OperationHint* hint = hints_.of_operation(op)) {
+      for (const std::optional<Rule>& rule : *hint) {
+        key.add(rule ? rule->name : "");
+      }
+    }
+    for (const TensorId input : graph_.op(op).inputs) {
+      if (const ParameterHint* hint = hints_.of_parameter(input)) {
+        key.add(hint->storage ? to_string(*hint->storage) : "");
+        key.add(hint->optimizer_state ? to_string(*hint->optimizer_state) : "");
+      }
+    }
+  }
+
+  void add_kind(OpId op) {
+    const Op& self = graph_.op(op);
+    OpChoices choices{.tensor = tensor_of(self.output)};
+    std::vector<ChoiceMeaning> meanings;
+    for (const OpStrategy& op_strategy :
+         op_strategies_of(graph_, op, mesh_, hints_.of_operation(op), same_rules_)) {
+      Choice base = costs_.operation(op, op_strategy);
+      base.output = layout_number(output_layout(op_strategy));
+      if (is_kept(self.output)) {
+        base.saved_bytes += costs_.bytes(self.output, output_layout(op_strategy));
+      }
+      for (size_t i = 0; i < self.inputs.size(); ++i) {
+        if (is_activation(self.inputs[i])) {
+          const bool has_gradient = is_floating(graph_.tensor(self.inputs[i]).dtype) &&
+                                    !spec_of(self.kind).integer_output();
+          base.inputs.push_back(
+              {layout_number(input_layout(op_strategy, i)),
+               has_gradient ? layout_number(gradient_layout(op_strategy, i)) : -1});
+        }
+      }
+      for (ChoiceMeaning& meaning : storages(op, op_strategy)) {
+        Choice choice = base;
+        for (size_t p = 0; p < meaning.parameters.size(); ++p) {
+          costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
+        }
+        choices.choices.push_back(std::move(choice));
+        meanings.push_back(std::move(meaning));
+      }
+    }
+    built_.problem.kinds.push_back(std::move(choices));
+    built_.meanings.push_back(std::move(meanings));
+  }
+
+  // How the operation's parameters may be stored: as it uses them; with only the optimizer's state
+  // sharded; with both sharded.
+  std::vector<ChoiceMeaning> storages(OpId op, const OpStrategy& op_strategy) const {
+    ChoiceMeaning as_used{.op_strategy = op_strategy};
+    const std::vector<TensorId>& inputs = graph_.op(op).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (owner_[index(inputs[i])] == op) {
+        Layout layout = input_layout(op_strategy, i);
+        std::ranges::replace_if(
+            layout, [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
+        as_used.parameters.push_back({inputs[i], layout, layout});
+        as_used.inputs.push_back(i);
+      }
+    }
+    std::vector<ChoiceMeaning> all = {as_used};
+    ChoiceMeaning state_sharded = as_used;
+    bool any = false;
+    for (ParameterLayouts& parameter : state_sharded.parameters) {
+      any |= shard(parameter);
+    }
+    if (any && shard_storage_) {
+      ChoiceMeaning all_sharded = state_sharded;
+      for (ParameterLayouts& parameter : all_sharded.parameters) {
+        parameter.storage = parameter.optimizer_state;
+      }
+      all.insert(all.end(), {std::move(state_sharded), std::move(all_sharded)});
+    }
+    return hints_.parameters.empty() ? all : hinted(all);
+  }
+
+  // The same with the layouts of the hints, without duplicates.
+  std::vector<ChoiceMeaning> hinted(const std::vector<ChoiceMeaning>& all) const {
+    std::vector<ChoiceMeaning> different;
+    for (ChoiceMeaning meaning : all) {
+      for (ParameterLayouts& parameter : meaning.parameters) {
+        apply(*hints_.of_parameter(parameter.tensor), parameter);
+      }
+      const bool known = std::ranges::any_of(different, [&](const ChoiceMeaning& other) {
+        return other.parameters == meaning.parameters;
+      });
+      if (!known) {
+        different.push_back(std::move(meaning));
+      }
+    }
+    return different;
+  }
+
+  // Shards the optimizer's state on the axes on which it is replicated. False if there is none.
+  bool shard(ParameterLayouts& parameter) const {
+    bool any = false;
+    Shape rest = graph_.tensor(parameter.tensor).shape;
+    for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+      Placement& placement = parameter.optimizer_state[axis];
+      if (placement.is_replicate() && mesh_[axis].size > 1) {
+        placement = storage_shard(rest, mesh_[axis].size);
+        any = true;
+      }
+      if (placement.is_shard()) {
+        auto& extent = rest[index(placement.dim)];
+        extent = (extent + mesh_[axis].size - 1) /
+                 mesh_[axis].size;  // the largest part, which the next axis cuts
+      }
+    }
+    return any;
+  }
+
+  int tensor_of(TensorId id) {
+    Key key;
+    key.add(graph_.tensor(id), false);
+    key.add(is_kept(id));
+    const auto [at, is_new] = tensors_.try_emplace(key.take(), static_cast<int>(tensors_.size()));
+    if (is_new) {
+      first_of_.push_back(id);
+    }
+    return at->second;
+  }
+
+  // The layouts of a tensor of the problem: in which operations may write it, and in which its
+  // readers may require it and leave its gradient.
+  struct Uses {
+    std::set<int> written, required, gradient;
+  };
+  std::vector<Uses> uses() const {
+    const Problem& problem = built_.problem;
+    std::vector<Uses> all(first_of_.size());
+    for (const SearchOp& op : problem.ops) {
+      const OpChoices& kind = problem.kinds[index(op.kind)];
+      for (const Choice& choice : kind.choices) {
+        all[index(kind.tensor)].written.insert(choice.output);
+        for (size_t i = 0; i < choice.inputs.size(); ++i) {
+          Uses& read = all[index(problem.choices_of(index(op.inputs[i])).tensor)];
+          read.required.insert(choice.inputs[i].required);
+          if (choice.inputs[i].gradient >= 0) {
+            read.gradient.insert(choice.inputs[i].gradient);
+          }
+        }
+      }
+    }
+    return all;
+  }
+
+  // The reshards that can occur.
+  void fill_tensors() {
+    const std::vector<Uses> all = uses();
+    for (size_t t = 0; t < first_of_.size(); ++t) {
+      const TensorId id = first_of_[t];
+      TensorCosts costs;
+      costs.forward.resize(layouts_.size() * layouts_.size());
+      costs.backward = costs.forward;
+      for (const int written : all[t].written) {
+        const Layout& layout = layouts_[index(written)];
+        for (const int read : all[t].required) {
+          costs.forward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layout, layouts_[index(read)], is_kept(id));
+        }
+        for (const int read : all[t].gradient) {
+          costs.backward[built_.problem.entry(written, read)] =
+              costs_.reshard(id, layouts_[index(read)], gradient_of(layout), false);
+        }
+      }
+      built_.problem.tensors.push_back(std::move(costs));
+    }
+  }
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  RuleCosts costs_;
+  bool same_rules_, shard_storage_;
+  const Hints& hints_;
+  BuiltProblem built_;
+  std::vector<bool> kept_;
+  std::vector<OpId> owner_;
+  std::vector<Layout> layouts_;
+  std::map<std::string, size_t> numbers_;
+  std::unordered_map<std::string, int> kinds_, tensors_;
+  std::vector<TensorId> first_of_;  // per tensor of the problem
+};
+
+}  // namespace
+
+std::optional<BuiltProblem> try_build_problem(const Graph& graph, const Mesh& mesh,
+                                              const CostModel& costs, const BuildOptions& options) {
+  try {
+    return Builder(graph, mesh, costs, options).build();
+  } catch (const TooManyLayouts&) {
+    return std::nullopt;
+  }
+}
+
+BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                           const BuildOptions& options) {
+  std::optional<BuiltProblem> built = try_build_problem(graph, mesh, costs, options);
+  if (!built) {
+    fail(
+        ExitCode::usage,
+        "on this mesh of {} axes the hints lead to more than the {} layouts of tensors that the "
+        "search can tell apart: hint at fewer operations, or give all of the strategy (--strategy)",
+        mesh.size(), kMostLayouts);
+  }
+  return *std::move(built);
+}
+
+Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
+                     const Plan& plan) {
+  Strategy strategy{.name = "search",
+                    .mesh = mesh,
+                    .microbatches = built.problem.microbatches,
+                    .defer_gradients = built.defer_gradients};
+  std::map<TensorId, ParameterStrategy> parameters;
+  for (size_t op = 0; op < plan.choices.size(); ++op) {
+    const auto kind = static_cast<size_t>(built.problem.ops[op].kind);
+    const ChoiceMeaning& meaning = built.meanings[kind].at(static_cast<size_t>(plan.choices[op]));
+    strategy.ops.push_back(meaning.op_strategy);
+    for (size_t p = 0; p < meaning.inputs.size(); ++p) {
+      const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
+      parameters[id] = {id, meaning.parameters[p].storage, meaning.parameters[p].optimizer_state};
+    }
+  }
+  for (const auto& [id, parameter] : parameters) {
+    strategy.parameters.push_back(parameter);
+  }
+  return strategy;
+}
+
+}  // namespace hidup

@@ -1,0 +1,52 @@
+// Graph + mesh + costs -> the search problem; and its solution -> a strategy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/problem/problem.h"
+#include "search/problem/rule_costs.h"
+#include "sharding/hints.h"
+
+namespace hidup {
+
+struct BuildOptions {
+  int microbatches = 1;
+  int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
+  double memory_limit = std::numeric_limits<double>::infinity();
+  bool same_rules = false;       // an operation has the same rule on all axes
+  bool shard_storage = true;     // parameters may be stored in more parts than they are used in
+  const Hints* hints = nullptr;  // restrict the choices
+};
+
+// What a choice of the problem stands for: the operation's rules, and where its parameters are
+// stored. A parameter that several operations read belongs to the last of them.
+struct ChoiceMeaning {
+  OpStrategy op_strategy;
+  std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
+  std::vector<size_t> inputs;                // which of the operation's inputs they are
+};
+
+struct BuiltProblem {
+  Problem problem;
+  std::vector<std::vector<ChoiceMeaning>> meanings;  // per kind and choice
+  bool defer_gradients = false;  // of the strategy; the problem's times do not depend on it
+};
+
+// The choices of an operation: every rule on every axis, each with its parameters stored as they
+// are used, with only the optimizer's state sharded, and with both sharded. Hints remove choices,
+// and may ask for other layouts of parameters. Operations of equal kind, shapes and attributes
+// share their choices. Throws Error(usage) where there are more than kMostLayouts layouts. On one
+// axis, or with same_rules, that takes hints for hundreds of operations.
+BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                           const BuildOptions& options);
+// None instead of that error.
+std::optional<BuiltProblem> try_build_problem(const Graph& graph, const Mesh& mesh,
+                                              const CostModel& costs, const BuildOptions& options);
+
+Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
+                     const Plan& plan);
+
+}  // namespace hidup

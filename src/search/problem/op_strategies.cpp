@@ -1,0 +1,94 @@
+#include "search/problem/op_strategies.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace hidup {
+namespace {
+
+// The rules that are allowed on every axis.
+std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, const Mesh& mesh,
+                                              const OperationHint* hint) {
+  std::vector<std::vector<Rule>> allowed(mesh.size(), rules);
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (hint != nullptr && (*hint)[axis]) {
+      allowed[axis] = {*(*hint)[axis]};
+    } else if (mesh[axis].size == 1) {
+      allowed[axis].resize(1);
+    }
+  }
+  return allowed;
+}
+
+// All combinations of a rule per axis.
+std::vector<OpStrategy> all_combinations(const std::vector<std::vector<Rule>>& allowed) {
+  std::vector<OpStrategy> strategies(1);
+  for (const std::vector<Rule>& rules : allowed) {
+    std::vector<OpStrategy> longer;
+    for (const OpStrategy& shorter : strategies) {
+      for (const Rule& rule : rules) {
+        longer.push_back(shorter);
+        longer.back().rules.push_back(rule);
+      }
+    }
+    strategies = std::move(longer);
+  }
+  return strategies;
+}
+
+// Every rule on all axes that have a choice.
+std::vector<OpStrategy> same_on_all_axes(const std::vector<std::vector<Rule>>& allowed) {
+  const size_t most = std::ranges::max(allowed, {}, &std::vector<Rule>::size).size();
+  std::vector<OpStrategy> strategies(most);
+  for (size_t r = 0; r < most; ++r) {
+    for (const std::vector<Rule>& rules : allowed) {
+      strategies[r].rules.push_back(rules[rules.size() == 1 ? 0 : r]);
+    }
+  }
+  return strategies;
+}
+
+}  // namespace
+
+std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                     const OperationHint* hint, size_t most) {
+  const std::vector<Rule> rules = rules_of(graph, op);
+  const auto allowed = rules_per_axis(rules, mesh, hint);
+  // By the number of parts that each rule cuts the operation into.
+  std::map<std::vector<int64_t>, OpStrategy> divisions = {
+      {std::vector<int64_t>(rules.size(), 1), {}}};
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    std::map<std::vector<int64_t>, OpStrategy> longer;
+    for (const auto& [parts, shorter] : divisions) {
+      for (const Rule& rule : allowed[axis]) {
+        std::vector<int64_t> more = parts;
+        more[static_cast<size_t>(std::ranges::find(rules, rule) - rules.begin())] *=
+            mesh[axis].size;
+        const auto [at, is_new] = longer.try_emplace(std::move(more), shorter);
+        if (is_new) {
+          at->second.rules.push_back(rule);
+        }
+      }
+    }
+    if (longer.size() > most) {
+      return {};
+    }
+    divisions = std::move(longer);
+  }
+  std::vector<OpStrategy> strategies;
+  strategies.reserve(divisions.size());
+  for (auto& [parts, strategy] : divisions) {
+    strategies.push_back(std::move(strategy));
+  }
+  return strategies;
+}
+
+std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                         const OperationHint* hint, bool same_rules) {
+  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint);
+  return same_rules ? same_on_all_axes(allowed) : all_combinations(allowed);
+}
+
+}  // namespace hidup

@@ -1,0 +1,22 @@
+// The legal strategies of one operation on a mesh: a rule per axis.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "sharding/hints.h"
+
+namespace hidup {
+
+// All combinations of a rule per axis; with same_rules, only those with the same rule on all axes.
+// A hint (or null) decides on the axes that it names; an axis of one rank has the first rule only.
+std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                         const OperationHint* hint, bool same_rules);
+
+// One strategy for each way to divide the computation: strategies that cut the operation into as
+// many parts by each rule, on whatever axes, compute equally much. Empty where there are more than
+// `most`.
+std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
+                                     const OperationHint* hint, size_t most);
+
+}  // namespace hidup

@@ -1,0 +1,237 @@
+#include "search/problem/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+// One pass over an operation.
+struct PassTimes {
+  double comm = 0.0, compute = 0.0;  // of a microbatch
+  double message = 0.0;              // of the step
+};
+
+struct OpTimes {
+  PassTimes forward, backward;
+  double step = 0.0;
+  double bytes = 0.0;
+  bool communicates() const { return forward.comm > 0.0 || backward.comm > 0.0; }
+};
+
+// What each operation takes, with the reshards of its inputs; asked for in the order of the graph.
+class OpTimeline {
+ public:
+  OpTimeline(const Problem& problem, const std::vector<int>& choices)
+      : problem_(problem),
+        choices_(choices),
+        words_((static_cast<size_t>(problem.layouts) + kBits - 1) / kBits),
+        done_(2 * problem.ops.size() * words_) {
+    check(choices.size() == problem.ops.size(), "{} choices for {} operations", choices.size(),
+          problem.ops.size());
+  }
+
+  OpTimes next(size_t op) {
+    const Choice& choice = chosen(op);
+    OpTimes times{.forward = {choice.forward_comm_s, choice.forward_compute_s, choice.gather_s},
+                  .backward = {choice.backward_comm_s, choice.backward_compute_s, choice.sync_s},
+                  .step = choice.step_s,
+                  .bytes = choice.persistent_bytes + choice.saved_bytes};
+    const std::vector<int>& inputs = problem_.ops[op].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto producer = static_cast<size_t>(inputs[i]);
+      const int written = chosen(producer).output;
+      const TensorCosts& costs = problem_.tensor_of(producer);
+      const InputLayouts& input = choice.inputs[i];
+      if (first_use(2 * producer, input.required)) {
+        add(costs.forward[problem_.entry(written, input.required)], times.forward, times.bytes);
+      }
+      if (input.gradient >= 0 && first_use(2 * producer + 1, input.gradient)) {
+        add(costs.backward[problem_.entry(written, input.gradient)], times.backward, times.bytes);
+      }
+    }
+    return times;
+  }
+
+ private:
+  const Choice& chosen(size_t op) const {
+    return problem_.choices_of(op).choices.at(static_cast<size_t>(choices_[op]));
+  }
+  // Whether a tensor (an even number), or its gradient (an odd one), is brought to the layout for
+  // the first time.
+  bool first_use(size_t number, int layout) {
+    const auto place = static_cast<size_t>(layout);
+    uint64_t& done = done_[number * words_ + place / kBits];
+    const uint64_t bit = uint64_t{1} << (place % kBits);
+    const bool first = (done & bit) == 0;
+    done |= bit;
+    return first;
+  }
+  static void add(const Reshard& reshard, PassTimes& pass, double& bytes) {
+    pass.comm += reshard.comm_s;
+    pass.compute += reshard.compute_s;
+    bytes += reshard.bytes;
+  }
+
+  const Problem& problem_;
+  const std::vector<int>& choices_;
+  static constexpr size_t kBits = 64;
+  size_t words_;                // of a bit per layout
+  std::vector<uint64_t> done_;  // per tensor and gradient: the layouts to which it has been brought
+};
+
+// The time of one pass, operation by operation.
+class Pass {
+ public:
+  Pass(const Problem& problem, bool forward)
+      : turns_(problem.microbatches - 1),
+        further_(forward ? 0.0 : turns_),
+        interference_(problem.interference) {}
+
+  void communicate(double comm) {
+    if (comm <= 0.0) {
+      return;
+    }
+    seconds_ += turns_ * overlap(compute_, comm_);
+    if (turns_ == 0) {
+      seconds_ += compute_ + comm;
+      idle_ = 0.0;
+    } else {
+      seconds_ += overlap(compute_, comm);
+      const double claimed = std::min(compute_, comm);
+      seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
+      idle_ = std::max(0.0, std::min(idle_, compute_) - comm);
+    }
+    compute_ = 0.0;
+    comm_ = comm;
+  }
+
+  void message(double seconds) {
+    const double hidden = std::min(seconds, idle_);
+    seconds_ += seconds - hidden + interference_ * hidden;
+    idle_ -= hidden;
+  }
+
+  void compute(double seconds) {
+    const double excess = std::max(0.0, compute_ - comm_);
+    compute_ += seconds;
+    idle_ += seconds + further_ * (std::max(0.0, compute_ - comm_) - excess);
+  }
+
+  double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
+
+ private:
+  double overlap(double x, double y) const {
+    return std::max(x, y) + interference_ * std::min(x, y);
+  }
+
+  double turns_;    // in which one microbatch computes while another communicates
+  double further_;  // the part of the turns whose computation hides messages
+  double interference_;
+  double seconds_ = 0.0;               // of closed stages, and messages
+  double compute_ = 0.0, comm_ = 0.0;  // of the open stage
+  double idle_ = 0.0;                  // of the communication stream, and not yet used
+};
+
+bool sensible(double number) {
+  return std::isfinite(number) && number >= 0.0;
+}
+
+void check_reshards(const std::vector<Reshard>& reshards, int layouts) {
+  check(reshards.size() == static_cast<size_t>(layouts) * static_cast<size_t>(layouts),
+        "{} reshards between {} layouts", reshards.size(), layouts);
+  check(std::ranges::all_of(reshards,
+                            [](const Reshard& r) {
+                              return sensible(r.comm_s) && sensible(r.compute_s) &&
+                                     sensible(r.bytes);
+                            }),
+        "a reshard's cost is no number");
+}
+
+void check_choice(const Choice& choice, size_t inputs, int layouts) {
+  const auto known = [layouts](int layout) { return layout >= 0 && layout < layouts; };
+  check(choice.inputs.size() == inputs && known(choice.output), "a choice that does not fit");
+  for (const InputLayouts& input : choice.inputs) {
+    check(known(input.required) && (input.gradient == -1 || known(input.gradient)),
+          "a choice reads in layouts {} and {} of {}", input.required, input.gradient, layouts);
+  }
+  for (const double cost :
+       {choice.forward_compute_s, choice.backward_compute_s, choice.forward_comm_s,
+        choice.backward_comm_s, choice.gather_s, choice.sync_s, choice.step_s,
+        choice.persistent_bytes, choice.saved_bytes}) {
+    check(sensible(cost), "a choice costs {}", cost);
+  }
+}
+
+}  // namespace
+
+void check_problem(const Problem& problem) {
+  check(problem.layouts >= 1 && problem.layouts <= kMostLayouts, "{} layouts", problem.layouts);
+  check(problem.microbatches >= 1, "{} microbatches", problem.microbatches);
+  check(problem.interference >= 0.0 && problem.interference <= 1.0, "interference {}",
+        problem.interference);
+  for (const TensorCosts& tensor : problem.tensors) {
+    check_reshards(tensor.forward, problem.layouts);
+    check_reshards(tensor.backward, problem.layouts);
+  }
+  std::vector<bool> checked(problem.kinds.size());
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const auto kind = static_cast<size_t>(problem.ops[op].kind);
+    check(kind < problem.kinds.size(), "operation {} is of no kind", op);
+    for (const int input : problem.ops[op].inputs) {
+      check(input >= 0 && static_cast<size_t>(input) < op, "operation {} reads {}", op, input);
+    }
+    if (checked[kind]) {
+      const Choice& first = problem.kinds[kind].choices.front();
+      check(first.inputs.size() == problem.ops[op].inputs.size(), "operation {} does not fit", op);
+      continue;
+    }
+    checked[kind] = true;
+    const OpChoices& choices = problem.kinds[kind];
+    check(!choices.choices.empty() && choices.tensor >= 0 &&
+              static_cast<size_t>(choices.tensor) < problem.tensors.size(),
+          "operation {} has no choices or no tensor", op);
+    for (const Choice& choice : choices.choices) {
+      check_choice(choice, problem.ops[op].inputs.size(), problem.layouts);
+    }
+  }
+}
+
+Evaluation evaluate(const Problem& problem, const Plan& plan) {
+  check(plan.starts == needed_starts(problem, plan.choices), "a plan with other stages");
+  return evaluate(problem, plan.choices);
+}
+
+Evaluation evaluate(const Problem& problem, const std::vector<int>& choices) {
+  Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
+  OpTimeline timeline(problem, choices);
+  Pass forward(problem, true);
+  Pass backward(problem, false);
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    const OpTimes times = timeline.next(op);
+    forward.communicate(times.forward.comm);
+    forward.message(times.forward.message);
+    forward.compute(times.forward.compute);
+    backward.message(times.backward.message);
+    backward.communicate(times.backward.comm);
+    backward.compute(times.backward.compute);
+    total.seconds += times.step;
+    total.bytes += times.bytes;
+  }
+  total.seconds += forward.finish() + backward.finish();
+  return total;
+}
+
+std::vector<bool> needed_starts(const Problem& problem, const std::vector<int>& choices) {
+  std::vector<bool> starts;
+  OpTimeline timeline(problem, choices);
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    starts.push_back(timeline.next(op).communicates());
+  }
+  return starts;
+}
+
+}  // namespace hidup

@@ -1,0 +1,283 @@
+#include "search/problem/rule_costs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "graph/operation.h"
+#include "program/class_stats.h"
+#include "program/packing.h"
+#include "program/work.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kRank = 0;  // the parts of the first rank are the largest
+
+}  // namespace
+
+// The program of a single operation.
+class RuleCosts::Sketch {
+ public:
+  Sketch(const RuleCosts& rules, OpId op, const OpStrategy& op_strategy)
+      : rules_(rules), id_(op), op_(rules.graph_.op(op)), strategy_(op_strategy) {
+    program_.mesh = rules.mesh_;
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      in_.push_back(add(op_.inputs[i], input_layout(op_strategy, i)));
+    }
+    out_ = add(op_.output, output_layout(op_strategy));
+    const Shape& first = rules.graph_.tensor(op_.inputs[0]).shape;
+    for (size_t s = 0; s < spec_of(op_.kind).saved.size(); ++s) {
+      saved_.push_back(
+          add(split(saved_shape(op_.kind, first)), DType::f32, saved_layout(op_strategy)));
+    }
+  }
+
+  Choice costs() {
+    Choice choice;
+    choice.forward_compute_s = forward();
+    if (!spec_of(op_.kind).integer_output()) {
+      choice.backward_compute_s = backward();
+    }
+    for (const ValueId saved : saved_) {
+      choice.saved_bytes +=
+          rules_.microbatches_ * static_cast<double>(program_.local_bytes(saved, kRank));
+    }
+    choice.forward_comm_s = stats_comm_s_;
+    return choice;
+  }
+
+ private:
+  using Values = std::vector<ValueId>;
+
+  // The largest microbatch's.
+  Shape split(Shape shape) const {
+    shape[0] = (shape[0] + rules_.microbatches_ - 1) / rules_.microbatches_;
+    return shape;
+  }
+  ValueId add(const Shape& shape, DType dtype, const Layout& layout) {
+    program_.values.push_back({.dtype = dtype, .shape = shape, .layout = layout});
+    return static_cast<ValueId>(program_.values.size()) - 1;
+  }
+  ValueId add(TensorId id, const Layout& layout) {
+    const Tensor& tensor = rules_.graph_.tensor(id);
+    const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
+    return add(whole ? tensor.shape : split(tensor.shape), tensor.dtype, layout);
+  }
+  ValueId gradient(size_t input) {
+    const ValueId value = add(op_.inputs[input], gradient_layout(strategy_, input));
+    if (rules_.graph_.tensor(op_.inputs[input]).role == Tensor::Role::parameter) {
+      program_.values[static_cast<size_t>(value)].dtype = DType::f32;
+    }
+    return value;
+  }
+
+  double seconds(Opcode opcode, const Values& inputs, const Values& outputs) {
+    const Instruction instruction{.opcode = opcode,
+                                  .inputs = inputs,
+                                  .outputs = outputs,
+                                  .attributes = attributes_of(opcode, op_)};
+    return rules_.costs_.operation(opcode, work_of(program_, instruction, kRank)) +
+           rules_.costs_.launch_s();
+  }
+
+  double forward() {
+    Values outputs = {out_};
+    outputs.insert(outputs.end(), saved_.begin(), saved_.end());
+    if (op_.kind == OpKind::cross_entropy) {
+      return cross_entropy(outputs);
+    }
+    return seconds(forward_of(op_.kind).opcode, in_, outputs);
+  }
+
+  double cross_entropy(const Values& outputs) {
+    const ClassStats layouts = class_stats(rules_.graph_, id_, strategy_, rules_.mesh_);
+    if (layouts.parts == 1) {
+      return seconds(Opcode::cross_entropy, in_, outputs);
+    }
+    Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
+    shape.insert(shape.begin(), layouts.parts);
+    shape.push_back(2);
+    const ValueId stats = add(shape, DType::f32, layouts.made);
+    stats_comm_s_ = rules_.reshard(program_.value(stats), layouts.needed, false).comm_s;
+    return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
+           seconds(Opcode::cross_entropy_merge, {stats}, outputs);
+  }
+
+  double backward() {
+    const ValueId dy = add(op_.output, gradient_of(output_layout(strategy_)));
+    double total_s = 0.0;
+    for (const BackwardStep& step : forward_of(op_.kind).backward) {
+      if (step.opcode) {
+        total_s += instruction_s(step, dy);
+      }
+    }
+    return total_s;
+  }
+
+  double instruction_s(const BackwardStep& step, ValueId dy) {
+    using From = BackwardOperand::From;
+    Values inputs;
+    for (const auto& [from, index] : step.operands) {
+      inputs.push_back(from == From::input    ? in_[index]
+                       : from == From::saved  ? saved_[index]
+                       : from == From::output ? out_
+                                              : dy);
+    }
+    Values outputs;
+    for (const size_t input : step.gradients_of) {
+      outputs.push_back(gradient(input));
+    }
+    return seconds(*step.opcode, inputs, outputs);
+  }
+
+  const RuleCosts& rules_;
+  OpId id_;
+  const Op& op_;
+  const OpStrategy& strategy_;
+  Program program_;
+  Values in_, saved_;
+  ValueId out_ = -1;
+  double stats_comm_s_ = 0.0;  // of a cross-entropy whose classes are cut
+};
+
+Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
+  return Sketch(*this, op, op_strategy).costs();
+}
+
+double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
+  const Tensor& t = graph_.tensor(tensor);
+  return static_cast<double>(elements(shape_of(region_of(t.shape, layout, mesh_, kRank))) *
+                             size_of(t.dtype));
+}
+
+Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
+  const Tensor& t = graph_.tensor(tensor);
+  Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
+  if (t.role != Tensor::Role::parameter && !t.shape.empty()) {
+    value.shape[0] = (value.shape[0] + microbatches_ - 1) / microbatches_;
+  }
+  Reshard total = reshard(value, to, false);
+  total.bytes = kept && from != to ? bytes(tensor, to) : 0.0;
+  return total;
+}
+
+Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
+  Reshard total;
+  Value now = value;
+  for (const ReshardStep& step : reshard_steps(value.layout, to)) {
+    Value next = now;
+    next.layout = step.to;
+    const Reshard one = message(now, next,
+                                {.opcode = opcode_of(step.kind),
+                                 .axis = static_cast<int>(step.axis),
+                                 .inputs = {0},
+                                 .outputs = {1}},
+                                several);
+    total.comm_s += one.comm_s;
+    total.compute_s += one.compute_s;
+    now = std::move(next);
+  }
+  return total;
+}
+
+Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction& instruction,
+                           bool several) const {
+  const Program program{.mesh = mesh_, .values = {from, to}};
+  const Opcode opcode = instruction.opcode;
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const Work work = work_of(program, instruction, kRank);
+  if (collective_of(opcode).empty()) {
+    return {.compute_s = costs_.operation(opcode, work) + costs_.launch_s()};
+  }
+  const Packing packing =
+      packing_of(opcode, several, from.shape, from.layout[axis], to.layout[axis]);
+  double packed = packing.sent ? static_cast<double>(program.local_bytes(0, kRank)) : 0.0;
+  packed += packing.received ? static_cast<double>(program.local_bytes(1, kRank)) : 0.0;
+  // Each of the two streams waits for the other once.
+  double seconds = costs_.collective(opcode, axis, work.bytes).alone_s + costs_.launch_s() +
+                   2.0 * costs_.signal_s();
+  if (packed > 0.0) {
+    seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
+  }
+  return {.comm_s = seconds};
+}
+
+Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
+  const double bytes = static_cast<double>(elements(value.shape) * size_of(value.dtype));
+  const auto bucket = static_cast<double>(bucket_bytes_);
+  if (bytes <= 0.0 || bytes >= bucket) {
+    return reshard(value, to, true);
+  }
+  Value whole = value;  // with more of its longest dimension
+  auto longest = std::ranges::max_element(whole.shape);
+  *longest = static_cast<int64_t>(static_cast<double>(*longest) * bucket / bytes);
+  const double grown = static_cast<double>(elements(whole.shape) * size_of(whole.dtype));
+  return {.comm_s = reshard(whole, to, true).comm_s * bytes / grown,
+          .compute_s = reshard(value, to, true).compute_s};
+}
+
+void RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
+                              const ParameterLayouts& stored, Choice& choice) const {
+  const Tensor& tensor = graph_.tensor(stored.tensor);
+  const auto value = [&](const Layout& layout, DType dtype) {
+    return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};
+  };
+  const bool rounds = tensor.dtype != DType::f32;  // from a master
+  const Layout used = input_layout(op_strategy, input);
+  const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
+  const Reshard sync =
+      in_bucket(value(gradient_layout(op_strategy, input), DType::f32), stored.optimizer_state);
+  choice.gather_s += gather.comm_s;
+  choice.sync_s += sync.comm_s;
+  choice.step_s += gather.compute_s + sync.compute_s;
+
+  const Value scalar{.layout = Layout(mesh_.size(), Placement::replicate())};
+  const Program program{.mesh = mesh_,
+                        .values = {value(stored.optimizer_state, DType::f32), scalar,
+                                   value(stored.optimizer_state, tensor.dtype)}};
+  const auto seconds = [&](Opcode opcode, const std::vector<ValueId>& in,
+                           const std::vector<ValueId>& out) {
+    const Instruction instruction{
+        .opcode = opcode, .inputs = in, .outputs = out, .attributes = spec_of(opcode).attributes};
+    return costs_.operation(opcode, work_of(program, instruction, kRank));
+  };
+  choice.step_s +=
+      seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0}) + seconds(Opcode::squared_norm, {0}, {1});
+  if (rounds) {
+    choice.step_s += seconds(Opcode::convert, {0}, {2});
+  }
+  if (stored.storage != stored.optimizer_state) {
+    const Reshard out =
+        rounds ? Reshard{} : in_bucket(value(stored.storage, DType::f32), stored.optimizer_state);
+    const Reshard back = in_bucket(value(stored.optimizer_state, tensor.dtype), stored.storage);
+    choice.step_s += out.comm_s + out.compute_s + back.comm_s + back.compute_s;
+  }
+  const double widths =
+      static_cast<double>(size_of(DType::f32)) / static_cast<double>(size_of(tensor.dtype));
+  const double sum = widths * bytes(stored.tensor, gradient_layout(op_strategy, input));
+  const double state = widths * bytes(stored.tensor, stored.optimizer_state);
+  const bool in_place = gradient_layout(op_strategy, input) == stored.optimizer_state ||
+                        stored.optimizer_state == Layout(mesh_.size(), Placement::replicate());
+  choice.persistent_bytes += bytes(stored.tensor, stored.storage) + (rounds ? 3.0 : 2.0) * state +
+                             (in_place ? sum : sum + state) +
+                             (used != stored.storage ? bytes(stored.tensor, used) : 0.0);
+}
+
+double RuleCosts::interference() const {
+  constexpr double kTypicalBytes = 1 << 20;
+  double most = 0.0;
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    const MessageTime time = costs_.collective(Opcode::all_reduce, axis, kTypicalBytes);
+    if (mesh_[axis].size <= 1 || time.alone_s <= 0.0 || time.beside_s <= 0.0) {
+      continue;
+    }
+    // While both run, communication goes at this pace, and computation at that one.
+    const double comm = std::min(1.0, time.alone_s / time.beside_s);
+    const double compute = 1.0 / std::max(1.0, time.slowdown);
+    most = std::max(most, ((1.0 - compute) / comm + (1.0 - comm) / compute) / 2.0);
+  }
+  return std::min(1.0, most);
+}
+
+}  // namespace hidup

@@ -1,0 +1,65 @@
+// What an operation and a reshard cost on a rank, by a cost model. Each is costed by itself as
+// lower() would emit it without LoweringOptions::fuse, because whether a product is fused with its
+// bias depends on the rules of several operations.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.h"
+#include "graph/graph.h"
+#include "search/problem/problem.h"
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// Where a parameter of an operation is stored.
+struct ParameterLayouts {
+  TensorId tensor = -1;
+  Layout storage;
+  Layout optimizer_state;
+
+  bool operator==(const ParameterLayouts&) const = default;
+};
+
+class RuleCosts {
+ public:
+  RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
+            int64_t bucket_bytes)
+      : graph_(graph),
+        mesh_(mesh),
+        costs_(costs),
+        microbatches_(microbatches),
+        bucket_bytes_(bucket_bytes) {}
+
+  // The times of its passes, its own communication, and the bytes that it saves for the backward
+  // pass beside its output.
+  Choice operation(OpId op, const OpStrategy& op_strategy) const;
+  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts.
+  void add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
+                     Choice& choice) const;
+  // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
+  Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
+  // Bytes of the tensor on the first rank, of all microbatches.
+  double bytes(TensorId tensor, const Layout& layout) const;
+  // See Problem::interference.
+  double interference() const;
+
+ private:
+  class Sketch;
+
+  // `several`: together with other tensors, so that messages are always packed and unpacked.
+  Reshard reshard(const Value& value, const Layout& to, bool several) const;
+  Reshard message(const Value& from, const Value& to, const Instruction& instruction,
+                  bool several) const;
+  // For a value that is a part of a bucket.
+  Reshard in_bucket(const Value& value, const Layout& to) const;
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const CostModel& costs_;
+  int microbatches_;
+  int64_t bucket_bytes_;
+};
+
+}  // namespace hidup
