@@ -142,6 +142,14 @@ class OwnGraphTest(harness.RunTest):
         strategy.write_text(text)
         self.assert_equal_runs(one, self.train(2, ["--strategy", strategy], steps=10))
 
+    def test_activation_that_no_family_has(self):
+        text, changed = re.subn(r"\brelu\(", "silu(", self.text)
+        self.assertEqual(changed, 3)
+        (self.folder / "own-graph.txt").write_text(text)
+        one = self.train(1, steps=10)
+        self.assertLess(one.loss[-1], one.loss[0] - 0.5, "the model does not learn")
+        self.assert_equal_runs(one, self.train(2, ["--strategy", "megatron"], steps=10))
+
     def test_microbatches_that_the_graph_cannot_have(self):
         """An activation in the place of a weight: the parts of the batch would differ there."""
         graph = self.folder / "own-graph.txt"
@@ -173,12 +181,12 @@ class OwnGraphTest(harness.RunTest):
                 ("moe.relu = relu(moe.up)", "moe.relu = relu(moe.up) : ^f32[16, 4, 20, 64]",
                  ["moe.relu is f32[16, 4, 20, 128]"]),
                 ("wide.dropout = dropout(wide.relu) {p=0.1}",
-                 "^wide.dropout = dropout(wide.relu) {p=1}", ["wide.dropout", "0.999, found 1"]),
+                 "wide.dropout = dropout(wide.relu) {^p=1}", ["dropout", "0.999, found 1"]),
                 ("out.product = matmul(heads, out.weight) {contract=2} : f32[16, 64, 64]",
-                 "^out.product = matmul(heads, out.weight) {contract=1.5}",
-                 ["out.product", "whole number"]),
+                 "out.product = matmul(heads, out.weight) {^contract=1.5}",
+                 ["matmul", "whole number"]),
                 ("heads = attention(qkv) : f32[16, 64, 4, 16]",
-                 "^heads = attention(qkv) {causal=2}", ["heads", "0 or 1"]),
+                 "heads = attention(qkv) {^causal=2}", ["attention", "0 or 1"]),
                 ("parameter table : f32[256, 64] = uniform(1.7320508)",
                  "parameter table : f32[256, 64] = uniform(^nan)", ["expected a number"]),
                 ("parameter table : f32[256, 64] = uniform(1.7320508)",
