@@ -12,9 +12,13 @@
 namespace hidup {
 namespace {
 
+// Searches of every axis. With 1 steps are up to 0.6 % slower, on two axes; 2 and 6 find the same.
 constexpr int kMostRounds = 3;
+// Divisions of an operation that the lower bound compares, each at the cost of its times. A mesh of
+// a few axes has some dozens.
 constexpr size_t kMostDivisions = 4096;
-constexpr double kBetter = 1e-3;  // what another round is worth: a part of the time
+// An axis has improved if the time falls by this part. 1e-2 and 1e-5 find the same.
+constexpr double kBetter = 1e-3;
 
 class AxesSearch {
  public:

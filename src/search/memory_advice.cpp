@@ -23,7 +23,7 @@ constexpr size_t kTensors = 5;  // the largest, which a message names
 // How far the changes go that are tried.
 constexpr int64_t kMostRanks = 64;     // times the given number; enough for any cluster of today
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
-constexpr int kMostBatches = 8;        // searches for the largest batch
+constexpr int kMostBatches = 8;  // searches for the largest batch: halving leaves 1 of 256 batches
 
 // What all searches together may cost, in operations times microbatches. A search took 0.1 to 0.2
 // ms for each of these on two cores (966 operations: 0.7 s with up to 4 microbatches, 5 s with 64),

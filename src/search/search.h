@@ -21,8 +21,11 @@ struct SearchOptions {
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   Hints hints;               // kept by every strategy that is found; see hints.h
   LoweringOptions lowering;
-  size_t simulated = 3;   // plans of the dynamic programming that are simulated
-  size_t variations = 6;  // of the fastest plan, simulated too unless the graph is deep
+  // Plans of the dynamic programming that are simulated. With 1 steps are up to 0.5 % slower.
+  size_t simulated = 3;
+  // Variations of the fastest plan that are simulated, too, unless the graph is deep. With 3 steps
+  // are up to 1.4 % slower; 12 take 13 % longer, and make 1 deck of 15 faster (2 %).
+  size_t variations = 6;
   bool baselines = true;  // simulate all named strategies; else only those that may be faster
   size_t threads = 2;
   bool advice = true;  // where nothing fits, the error says what would

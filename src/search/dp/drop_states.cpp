@@ -42,7 +42,9 @@ void Expander::drop_states(Front& front) {
 }
 
 void Expander::drop_convertible(size_t op, Front& front) const {
-  constexpr size_t kTried = 48;  // fastest states
+  // The fastest states, to which the others are compared. 24 and 96 take the same time, within the
+  // errors of measurement.
+  constexpr size_t kTried = 48;
   const size_t count = front.states.size();
   const auto seconds = [&](size_t state) { return front.plans[front.begin[state]].seconds; };
   std::vector<size_t> order(count);

@@ -16,11 +16,19 @@
 namespace hidup {
 
 struct DynamicOptions {
-  size_t width = 2;    // plans that a state keeps; 0: all that are not dominated, the exact search
-  size_t states = 40;  // states that are kept; 0: all
-  size_t wide = 20;    // plans of a state in a last sweep, which bounds the time, of small problems
-  int bounds = 4;      // means of computation and communication that are tried for the bound,
-  double gap = 0.005;  // unless the best plan's time is above it by no more than this part
+  // Plans that a state keeps (beam width); 0: all that are not dominated, the exact search. With 1
+  // steps are up to 1.3 % slower; 4 takes 13 % longer and finds no faster ones.
+  size_t width = 2;
+  // States that are kept; 0: all. 80 takes up to twice as long and finds the same.
+  size_t states = 40;
+  // Beam width of the last sweeps, which give small problems a lower bound. With 10 it is up to 5 %
+  // lower; with 40 up to 1.7 % higher in twice the time.
+  size_t wide = 20;
+  // Relaxations that are solved for the lower bound. With 2 it is up to 7 % lower; 8 give the same.
+  int bounds = 4;
+  // No more of them where the best plan is above the bound by no more than this part. A smaller gap
+  // is below the errors of predictions; 0.001 and 0.02 find the same in the same time.
+  double gap = 0.005;
 };
 
 struct FoundPlan {

@@ -7,8 +7,11 @@
 namespace hidup {
 namespace {
 
+// The fastest plans, which are crossed, and the evenly spaced cuts that are tried first; then
+// follow finer ones around the best. Half and twice of either find the same plans on the shipped
+// decks.
 constexpr size_t kParents = 8;
-constexpr size_t kCuts = 16;  // at first, evenly; then finer around the best
+constexpr size_t kCuts = 16;
 
 class Crossover {
  public:
@@ -44,6 +47,7 @@ class Crossover {
   }
 
  private:
+  // A better plan by at least this factor is crossed again. 0.99 and 0.9999 find the same.
   static constexpr double kWorthwhile = 0.999;
 
   static void sort(std::vector<FoundPlan>& plans) {

@@ -5,7 +5,10 @@
 namespace hidup {
 namespace {
 
+// Operations of a block; the time grows with it. A layer with experts has about 20.
 constexpr size_t kLongestPeriod = 512;
+// The front before the first block differs from all others. It is seen to repeat behind the second
+// block at the earliest, and can be skipped from the third on.
 constexpr size_t kFewestBlocks = 3;
 
 uint64_t mix(uint64_t hash, uint64_t value) {

@@ -79,6 +79,9 @@ struct Problem {
     return static_cast<size_t>(written) * static_cast<size_t>(layouts) + static_cast<size_t>(read);
   }
 };
+// One axis has six layouts or so: replicated, partial, sharded in up to four dimensions. On several
+// axes every combination that occurs counts. A set of them (LayoutSet) is a part of every state,
+// and 256 are four words.
 inline constexpr int kMostLayouts = 256;
 
 // Throws Error(internal) if an index is out of range, sizes disagree, or a cost is negative or not
