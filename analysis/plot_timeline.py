@@ -193,7 +193,7 @@ def legend_entries(panels, count):
     for m in real if count <= len(HUES) else (real[0], real[len(real) // 2], real[-1]):
         entries[f"microbatch {m}"] = {"color": shade(m, "backward", count)}
     if ((events["microbatch"] == -1) & (events["phase"] != "update")).any():
-        entries["no microbatch"] = {"color": shade(-1, "backward", count)}
+        entries["parameters, gradients"] = {"color": shade(-1, "backward", count)}
     for phase in (phase for phase in PHASES if (events["phase"] == phase).any()):
         sample = real[0] if real and phase != "update" else -1
         entries[phase] = {"color": shade(sample, phase, count)}

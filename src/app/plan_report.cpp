@@ -15,7 +15,8 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
   results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
                  format_count(input.graph.parameter_count()), ranks_of(input.mesh));
   results::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
-  results::print("costs     of {}\n", costs.key.device);
+  results::print("costs     {}{}\n", costs.key.build.empty() ? "" : "measured on ",
+                 costs.key.device);
   results::print("predicted {}\n",
                  describe({.iteration_s = step.iteration_s,
                            .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));

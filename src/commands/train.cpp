@@ -146,7 +146,7 @@ class Run {
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
               threads, format_bytes(executor->plan().bytes));
     if (prediction_) {
-      log::info("predicted{}: {}", profile ? "" : " with " + costs->key.device,
+      log::info("predicted{}: {}", profile ? "" : " from " + costs->key.device,
                 describe(*prediction_));
       tell_repeated_work(*graph, *costs, mesh, memory);
     }

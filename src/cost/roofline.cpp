@@ -63,7 +63,7 @@ Profile empty_profile(const Mesh& mesh, const MachineRates& rates, const char* d
 }  // namespace
 
 Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
-  Profile profile = empty_profile(mesh, rates, "peak rates");
+  Profile profile = empty_profile(mesh, rates, "the rates of the cluster deck, not measured");
   profile.operations.push_back(at_rate(Opcode::add, rates.memory_bandwidth));
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const LinkRates& link = rates.links[axis];

@@ -74,8 +74,10 @@ std::vector<Key> cluster_keys() {
        .range = {1, 1000000},
        .slot = [](Deck& d, size_t i) -> Slot { return &d.cluster.mesh[i].size; }},
       {.name = "cluster.mesh[].bandwidth",
-       .doc = "Bandwidth of a rank's link along the axis, per direction. Predictions without a "
-              "profile rest on it; auto: not known.",
+       .doc =
+           "What one rank can send along the axis, and receive at the same time. Where the ranks "
+           "of a host share a network card, that is the card's bandwidth over their number. "
+           "Predictions without a profile are made of it; auto: not known.",
        .fallback = "auto",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,

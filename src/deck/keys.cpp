@@ -28,8 +28,11 @@ constexpr Condition kHasExperts = {"model.moe.experts",
 std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
-       .doc = "What is built. bert: a transformer encoder with sinusoidal positions and a causal "
-              "mask. gpt: GPT-2, with learned positions and the head tied to the embedding.",
+       .doc =
+           "What is built, always as a language model: a token is predicted from those before it. "
+           "bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal positions). "
+           "gpt: GPT-2 (layer norm before each half, GELU, learned positions, the head tied to "
+           "the embedding).",
        .fallback = "bert",
        .choices = {"bert", "gpt"},
        .conditions = {kNoGraph},

@@ -97,7 +97,7 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   };
   const std::string text = printed("");
   for (const char* line :
-       {"on 4 rank(s)\n", "strategy  fsdp, 2 microbatch(es)\n", "costs     of a machine\n",
+       {"on 4 rank(s)\n", "strategy  fsdp, 2 microbatch(es)\n", "costs     a machine\n",
         "predicted 500.00 ms per step: ", "memory    3.00 MiB per rank\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }

@@ -174,7 +174,7 @@ class Pictures(FolderTest):
         self.assertRegex(beside, r"compute +8.00 ms\ncommunication +5.00 ms\nexposed +3.00 ms\n"
                                  r"idle +1.00 ms\nwall +12.00 ms\noverlap ratio +20.0%$")
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
-        self.assertEqual(legend, ["microbatch 0", "microbatch 1", "no microbatch", "forward",
+        self.assertEqual(legend, ["microbatch 0", "microbatch 1", "parameters, gradients", "forward",
                                   "backward", "update", "exposed: only communication runs"])
 
     @staticmethod
