@@ -1,6 +1,8 @@
 #include "program/verify_operands.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 
@@ -22,10 +24,15 @@ class OperandCheck {
     check_count(i.inputs, i.inputs.size(), spec_.signature.inputs);
     const size_t written = i.outputs.size() - buffers();
     check_count(i.outputs, written, spec_.signature.outputs);
+    std::vector<std::pair<ValueId, size_t>> inputs;  // sorted: a bucket has thousands
+    for (size_t k = 0; k < i.inputs.size(); ++k) {
+      inputs.emplace_back(i.inputs[k], k);
+    }
+    std::ranges::sort(inputs);
     bool sums = false;
     for (size_t k = 0; k < written; ++k) {
       const Operand& output = spec_.signature.outputs.at(k, written);
-      check_in_place(i.outputs[k], output);
+      check_in_place(inputs, i.outputs[k], output);
       sums |= output.sum;
     }
     check(sums || !i.accumulate, "{} {} cannot accumulate", spec_.name, i.name);
@@ -56,11 +63,12 @@ class OperandCheck {
   }
 
   // Where an output is an input, too, that is one which it may be.
-  void check_in_place(ValueId id, const Operand& output) const {
-    const std::vector<ValueId>& inputs = instruction_.inputs;
-    for (size_t k = 0; k < inputs.size(); ++k) {
-      const std::string_view name = spec_.signature.inputs.at(k, inputs.size()).name;
-      check(inputs[k] != id || std::ranges::find(output.over, name) != output.over.end(),
+  void check_in_place(const std::vector<std::pair<ValueId, size_t>>& inputs, ValueId id,
+                      const Operand& output) const {
+    for (auto at = std::ranges::lower_bound(inputs, std::pair(id, size_t{0}));
+         at != inputs.end() && at->first == id; ++at) {
+      const std::string_view name = spec_.signature.inputs.at(at->second, inputs.size()).name;
+      check(std::ranges::find(output.over, name) != output.over.end(),
             "{} {} writes {} over its input {}", spec_.name, instruction_.name,
             program_.value(id).name, name);
     }
