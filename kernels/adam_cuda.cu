@@ -13,8 +13,8 @@ struct Factors {
   float scale;
 };
 
-// As many parts as the arguments of a kernel have room for (4 KB). They are cut into pieces of kPiece
-// elements, which the blocks take in turn.
+// As many parts as the arguments of a kernel have room for (4 KB). They are cut into pieces of
+// kPiece elements, which the blocks take in turn.
 constexpr int kMostParts = 64;
 constexpr int64_t kPiece = 4 * kThreads;
 struct Parts {

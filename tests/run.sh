@@ -6,11 +6,11 @@
 #   tests/run.sh [--all] [arguments of ctest]
 #   tests/run.sh -L fast        the unit tests alone
 #   tests/run.sh -R accidents   the tests whose name matches
-#   tests/run.sh --all          and what has the label slow: sanitizers, clang-tidy, the CUDA
-#                               back end without a GPU, Slurm, a test bed of several hosts
+#   tests/run.sh --all          and what has the label slow: sanitizers, clang-tidy, CUDA builds,
+#                               Slurm, a test bed of several hosts, more random strategies
 #
-# On two cores, without ccache, it takes about 11 minutes, with --all about 50, and 4 GB of
-# memory.
+# At most 12 minutes on two cores without ccache, with --all at most 45, and 4 GB of memory.
+# tests/README.md says what runs when.
 set -euo pipefail
 
 which=(-LE slow)

@@ -46,7 +46,8 @@ void set_attribute(OpAttributes& attributes, std::string_view name, double value
     return;
   }
   std::vector<std::string> names;
-  for_each_attribute(attributes, [&](std::string_view known, double) { names.emplace_back(known); });
+  for_each_attribute(attributes,
+                     [&](std::string_view known, double) { names.emplace_back(known); });
   if (names.empty()) {
     fail(ExitCode::usage, "there is no attribute {}, and no other", name);
   }

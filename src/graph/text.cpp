@@ -132,15 +132,15 @@ class LineParser {
   size_t at_ = 0;
 };
 
-struct Type {
+struct TensorType {
   DType dtype;
   Shape shape;
 };
 
-Type parse_type(LineParser& line) {
+TensorType parse_type(LineParser& line) {
   const size_t at = line.at();
   const std::string_view name = line.word("a type such as f32[8, 16]");
-  Type type{};
+  TensorType type{};
   const auto* const dtype =
       std::ranges::find_if(kDTypes, [&](DType known) { return name_of(known) == name; });
   if (dtype == kDTypes.end()) {
@@ -160,7 +160,7 @@ Type parse_type(LineParser& line) {
 void parse_input(LineParser& line, Graph& graph) {
   const std::string name(line.word("a name"));
   line.expect(':');
-  const Type type = parse_type(line);
+  const TensorType type = parse_type(line);
   graph.add_input(name, type.dtype, type.shape);
 }
 
@@ -168,7 +168,7 @@ void parse_parameter(LineParser& line, Graph& graph) {
   const std::string name(line.word("a name"));
   line.expect(':');
   const size_t type_at = line.at();
-  const Type type = parse_type(line);
+  const TensorType type = parse_type(line);
   if (!is_floating(type.dtype)) {
     line.error(type_at, "a parameter is f32, bf16 or f16");
   }
@@ -275,7 +275,7 @@ void parse_op(LineParser& line, Graph& graph, const std::string& name) {
   const TensorId output = graph.add_op(spec.kind, name, inputs, attributes);
   if (line.take(':')) {
     const size_t at = line.at();
-    const Type type = parse_type(line);
+    const TensorType type = parse_type(line);
     const Tensor& tensor = graph.tensor(output);
     if (type.dtype != tensor.dtype || type.shape != tensor.shape) {
       line.error(at, fmt::format("{} is {}, by its inputs", name, print_type(tensor)));

@@ -13,7 +13,7 @@ namespace hidup {
 
 // What the passes read: the graph, the strategy, and who uses what.
 struct LoweringInput {
-  LoweringInput(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
+  LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how);
 
   const Graph& graph;
   const Strategy strategy;

@@ -146,15 +146,18 @@ class LostRanks(AccidentTest):
                     self.assert_one_error(result, OUT_OF_MEMORY, "of address space")
 
     def test_rank_is_stopped_while_it_starts(self):
+        launches = {}
         for seconds in (0.0, 0.1, 0.3, 0.6):
+            launch = harness.Launch(2, self.train_args(f"{seconds}.h5", FOR_EVER))
+            self.addCleanup(launch.__exit__)
+            while 1 not in launch.ranks():
+                time.sleep(0.01)
+            time.sleep(seconds)
+            os.kill(launch.ranks()[1], signal.SIGSTOP)
+            launches[seconds] = launch
+        for seconds, launch in launches.items():  # they notice it side by side
             with self.subTest(seconds=seconds):
-                with harness.Launch(2, self.train_args(f"{seconds}.h5", FOR_EVER)) as launch:
-                    while 1 not in launch.ranks():
-                        time.sleep(0.01)
-                    time.sleep(seconds)
-                    os.kill(launch.ranks()[1], signal.SIGSTOP)
-                    result = launch.wait(harness.SOON)
-                    self.assert_one_error(result, COMMUNICATION, ": rank 1 ")
+                self.assert_one_error(launch.wait(harness.SOON), COMMUNICATION, ": rank 1 ")
 
     def test_rank_has_too_little_memory(self):
         # (How a rank ends that throws in the middle of a step is tested in tests/comm.)

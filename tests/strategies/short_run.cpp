@@ -19,9 +19,11 @@ namespace {
 constexpr uint64_t kSeed = 3;
 
 // Buckets of several parameters and buckets of one; half of the steps are clipped.
-const LoweringOptions kOptions = {.bucket_bytes = 1500,
-                                  .clip_norm = 0.5,
-                                  .optimizer = {.beta1 = 0.9, .beta2 = 0.999, .decoupled = true, .epsilon = 1e-8, .weight_decay = 0.1}};
+const LoweringOptions kOptions = {
+    .bucket_bytes = 1500,
+    .clip_norm = 0.5,
+    .optimizer = {
+        .beta1 = 0.9, .beta2 = 0.999, .decoupled = true, .epsilon = 1e-8, .weight_decay = 0.1}};
 
 std::vector<std::vector<int32_t>> parts_of(const Program& program,
                                            const std::vector<ValueId>& values, int64_t rank,

@@ -1,0 +1,95 @@
+// A sample of the cases of strategy_cases.h on processes: run under mpirun, once for all cases.
+//
+//   test_strategies_mpi NUMBER [all]    random strategies per model; all: no sample, every case
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "comm/mpi_session.h"
+#include "core/check.h"
+#include "device_needed/device_needed.h"
+#include "search/named/named_strategies.h"
+#include "strategy_cases.h"
+
+namespace hidup {
+namespace {
+
+Communicator* g_world = nullptr;  // of the session that main() holds
+int g_strategies = 0;             // random ones per model
+bool g_all = false;
+
+// Rank 0 compares; every rank learns whether there was a difference, so that all go on together.
+TriedRanks processes() {
+  return {
+      g_world->size(), [](const Graph& graph, const Strategy& strategy, const ShortRun& expected,
+                          const Bounds& bounds) {
+        const ShortRun run = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
+        return g_world->broadcast(g_world->rank() == 0 ? differences(expected, run, bounds) : "");
+      }};
+}
+
+TEST(RandomStrategies, EqualOneRank) {
+  for (const Graph& graph :
+       {strategy_model("bert", "top2", 5, 0.6), strategy_model("bert", "top1", 3, 1.25)}) {
+    expect_equal_under_random_strategies(graph, processes(), g_strategies);
+  }
+  for (const char* family : {"bert", "gpt"}) {
+    expect_equal_under_random_strategies(strategy_model(family), processes(), g_strategies);
+  }
+}
+
+TEST(NamedStrategies, EqualOneRank) {
+  std::vector<Graph> graphs = {strategy_model("bert", "top1", 5, 0.6),
+                               strategy_model("gpt", "top2", 3, 1.25)};
+  if (g_all) {
+    graphs.insert(
+        graphs.end(),
+        {strategy_model("bert"), strategy_model("gpt"), strategy_model("bert", "top2", 3, 1.25),
+         strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0)});
+  }
+  for (const Graph& graph : graphs) {
+    expect_equal_under_named_strategies(graph, processes(), g_all ? 4 : 2);
+  }
+}
+
+TEST(NamedStrategies, EqualOneRankInSixteenBits) {
+  expect_equal_in_sixteen_bits(strategy_model("gpt", "hash", 3, 0.8), processes());
+  if (g_all) {
+    expect_equal_in_sixteen_bits(strategy_model("gpt"), processes());
+  }
+}
+
+// The same program gives the same bits again.
+TEST(NamedStrategies, Repeat) {
+  const Graph graph = strategy_model("bert", "top2", 3, 1.25);
+  for (const NamedStrategy& named : named_strategies()) {
+    const Strategy strategy = named_strategy(named.name, graph, strategy_mesh(g_world->size(), 0));
+    const ShortRun once = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
+    EXPECT_EQ(once, run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab))
+        << named.name;
+  }
+}
+
+}  // namespace
+}  // namespace hidup
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (hidup::without_device()) {
+    return hidup::kSkipped;
+  }
+  hidup::MpiSession mpi(&argc, &argv);
+  hidup::g_world = &mpi.world();
+  hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
+  hidup::g_all = argc > 2 && std::string_view(argv[2]) == "all";
+  if (hidup::g_world->rank() != 0) {  // all find the same
+    delete testing::UnitTest::GetInstance()->listeners().Release(
+        testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  }
+  try {
+    return RUN_ALL_TESTS();
+  } catch (const std::exception& error) {
+    hidup::abort_all_ranks(hidup::ExitCode::internal, error.what());
+  }
+}

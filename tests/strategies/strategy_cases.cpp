@@ -1,0 +1,125 @@
+#include "strategy_cases.h"
+
+#include <gtest/gtest.h>
+
+#include "models/transformer.h"
+#include "search/named/named_strategies.h"
+
+namespace hidup {
+namespace {
+
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
+  size_t below(size_t n) { return random_.word(next_++) % n; }
+
+ private:
+  RandomStream random_;
+  uint64_t next_ = 0;
+};
+
+// Whole, a part of some dimension, or all of it on the first rank.
+Placement random_storage(const Tensor& tensor, Draw& draw) {
+  const size_t dims = tensor.shape.size();
+  const size_t choice = draw.below(2 * dims + 1);
+  if (choice == 2 * dims) {
+    return Placement::on_first_rank();
+  }
+  return choice < dims ? Placement::shard(static_cast<int>(choice)) : Placement::replicate();
+}
+
+Strategy random_strategy(const Graph& graph, const Mesh& mesh, uint64_t seed) {
+  Draw draw(seed);
+  Strategy strategy = replicated_strategy(graph, mesh);
+  strategy.name = "random";
+  strategy.defer_gradients = draw.below(4) == 0;
+  strategy.microbatches = static_cast<int>(1 + draw.below(4));
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    const std::vector<Rule> rules = rules_of(graph, op);
+    for (Rule& rule : strategy.ops[static_cast<size_t>(op)].rules) {
+      rule = rules[draw.below(rules.size())];
+    }
+  }
+  for (ParameterStrategy& parameter : strategy.parameters) {
+    const Tensor& tensor = graph.tensor(parameter.tensor);
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      parameter.storage[axis] = random_storage(tensor, draw);
+      parameter.optimizer_state[axis] = random_storage(tensor, draw);
+    }
+  }
+  return strategy;
+}
+
+void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
+                  const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {}) {
+  EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds), "")
+      << what << "\n"
+      << print_strategy(graph, strategy);
+}
+
+}  // namespace
+
+Graph strategy_model(const std::string& family, const std::string& router, int64_t experts,
+                     double capacity_factor) {
+  Deck deck;
+  deck.model = {
+      .family = family,
+      .layers = 2,
+      .hidden = 12,
+      .ffn = 10,
+      .heads = 3,
+      .sequence = 7,
+      .dropout = 0.1,
+      .moe = {
+          .experts = experts, .every = 2, .router = router, .capacity_factor = capacity_factor}};
+  deck.train.batch = 5;
+  return build_model(deck, kStrategyVocab);
+}
+
+Mesh strategy_mesh(int64_t ranks, uint64_t number) {
+  return ranks == 4 && number % 2 == 1 ? Mesh{{"node", 2}, {"core", 2}} : Mesh{{"ranks", ranks}};
+}
+
+void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
+                                          int strategies) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  for (uint64_t seed = 0; seed < static_cast<uint64_t>(strategies); ++seed) {
+    expect_equal(graph, random_strategy(graph, strategy_mesh(ranks.size, seed), seed), expected,
+                 ranks, "random strategy " + std::to_string(seed));
+    if (testing::Test::HasFailure()) {
+      return;  // one is enough to read
+    }
+  }
+}
+
+void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
+                                         int microbatches) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  for (const NamedStrategy& named : named_strategies()) {
+    for (int number = 1; number <= microbatches; ++number) {
+      const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(number));
+      Strategy strategy = named_strategy(named.name, graph, mesh);
+      strategy.microbatches = number;
+      expect_equal(graph, strategy, expected, ranks, std::string(named.name));
+    }
+  }
+}
+
+void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks) {
+  const ShortRun exact = run_alone(wide, kStrategySteps, kStrategyVocab);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Graph graph = with_precision(wide, dtype);
+    const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+    EXPECT_EQ(differences(exact, expected, bounds_of(dtype)), "") << name_of(dtype) << " and f32";
+    for (const NamedStrategy& named : named_strategies()) {
+      for (const int microbatches : {1, 3}) {
+        const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(microbatches));
+        Strategy strategy = named_strategy(named.name, graph, mesh);
+        strategy.microbatches = microbatches;
+        expect_equal(graph, strategy, expected, ranks, std::string(named.name), bounds_of(dtype));
+      }
+    }
+  }
+}
+
+}  // namespace hidup

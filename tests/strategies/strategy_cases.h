@@ -1,0 +1,49 @@
+// Random strategies and the named ones against the run on one rank: the cases that every kind of
+// ranks has to pass.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "graph/graph.h"
+#include "sharding/strategy.h"
+#include "short_run.h"
+
+namespace hidup {
+
+inline constexpr int kStrategySteps = 3;
+inline constexpr int64_t kStrategyVocab = 31;
+
+// The ranks that a strategy is tried on.
+struct TriedRanks {
+  int64_t size;
+  // Trains for kStrategySteps steps on tokens below kStrategyVocab, and compares with `expected`.
+  // Returns the differences; empty where there are none.
+  std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
+                            const Bounds& bounds)>
+      compare;
+};
+
+// The model that is trained: small, with sizes that do not divide. No router: no experts.
+Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
+                     double capacity_factor = 0.0);
+
+// One axis; on 4 ranks every second number gives two.
+Mesh strategy_mesh(int64_t ranks, uint64_t number);
+
+// A random strategy draws a rule for every operation and a storage for every parameter and its
+// optimizer state, each axis for itself, and a number of microbatches. These are GoogleTest's
+// checks; the first failure ends them.
+void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
+                                          int strategies);
+
+// With every number of microbatches from 1 to `microbatches`.
+void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
+                                         int microbatches);
+
+// The same in bf16 and f16; `wide` is the model in f32. Only for smooth functions: where numbers
+// are rounded differently, a learned router may choose another expert, and a relu (which BERT has)
+// may let a whole gradient through or not.
+void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks);
+
+}  // namespace hidup
