@@ -14,13 +14,15 @@
 set -euo pipefail
 
 which=(-LE slow)
+packages=(--tests)
 if [[ ${1:-} == --all ]]; then
   which=()
+  packages+=(--testbed)
   shift
 fi
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-"$root/jobs/install.sh" --tests
+"$root/jobs/install.sh" "${packages[@]}"
 # shellcheck source-path=SCRIPTDIR source=../jobs/environment.sh
 source "$root/jobs/environment.sh"
 

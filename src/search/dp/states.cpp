@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "core/check.h"
 
@@ -110,8 +111,8 @@ Liveness liveness_of(const Problem& problem) {
 
 uint64_t States::hash(const StatusId* key) const {
   uint64_t hash = 0x9E3779B97F4A7C15ULL;
-  for (size_t t = 0; t < tensors_; ++t) {
-    hash = (hash ^ key[t]) * 0xBF58476D1CE4E5B9ULL;
+  for (const StatusId status : std::span(key, tensors_)) {
+    hash = (hash ^ status) * 0xBF58476D1CE4E5B9ULL;
     hash ^= hash >> 31U;
   }
   return hash;
