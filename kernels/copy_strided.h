@@ -19,6 +19,35 @@ struct StridedCopy {
   int64_t to_offset = 0;
 };
 
+// The same copy with the fewest dimensions, the innermost at the end; at least one.
+inline StridedCopy merged(const StridedCopy& copy) {
+  StridedCopy out;
+  out.element = copy.element;
+  out.from_offset = copy.from_offset;
+  out.to_offset = copy.to_offset;
+  for (int d = 0; d < copy.dims; ++d) {
+    if (copy.extent[d] == 1) {
+      continue;
+    }
+    const int last = out.dims - 1;
+    if (last >= 0 && out.from_stride[last] == copy.from_stride[d] * copy.extent[d] &&
+        out.to_stride[last] == copy.to_stride[d] * copy.extent[d]) {
+      out.extent[last] *= copy.extent[d];
+    } else {
+      out.extent[out.dims++] = copy.extent[d];
+    }
+    out.from_stride[out.dims - 1] = copy.from_stride[d];
+    out.to_stride[out.dims - 1] = copy.to_stride[d];
+  }
+  if (out.dims == 0) {
+    out.dims = 1;
+    out.extent[0] = 1;
+    out.from_stride[0] = 1;
+    out.to_stride[0] = 1;
+  }
+  return out;
+}
+
 // to[to_offset + sum i_d * to_stride_d] = from[from_offset + sum i_d * from_stride_d] for all
 // indices i below extent. The two do not overlap, and both are aligned to an element. An extent of
 // 0 copies nothing; 0 dimensions are one element.

@@ -12,35 +12,6 @@ namespace {
 constexpr int64_t kPiece = 16384;       // about what one thread copies at a time, in elements
 constexpr int64_t kLarge = 4 * kPiece;  // from there on a team is worth its start
 
-// The same copy with the fewest dimensions, the innermost at the end; at least one.
-StridedCopy merged(const StridedCopy& copy) {
-  StridedCopy out;
-  out.element = copy.element;
-  out.from_offset = copy.from_offset;
-  out.to_offset = copy.to_offset;
-  for (int d = 0; d < copy.dims; ++d) {
-    if (copy.extent[d] == 1) {
-      continue;
-    }
-    const int last = out.dims - 1;
-    if (last >= 0 && out.from_stride[last] == copy.from_stride[d] * copy.extent[d] &&
-        out.to_stride[last] == copy.to_stride[d] * copy.extent[d]) {
-      out.extent[last] *= copy.extent[d];
-    } else {
-      out.extent[out.dims++] = copy.extent[d];
-    }
-    out.from_stride[out.dims - 1] = copy.from_stride[d];
-    out.to_stride[out.dims - 1] = copy.to_stride[d];
-  }
-  if (out.dims == 0) {
-    out.dims = 1;
-    out.extent[0] = 1;
-    out.from_stride[0] = 1;
-    out.to_stride[0] = 1;
-  }
-  return out;
-}
-
 // A run along the innermost dimension, from its element `begin` to `end`.
 template <int64_t kElement>
 void copy_run(const StridedCopy& copy, const char* from, char* to, int64_t begin, int64_t end) {

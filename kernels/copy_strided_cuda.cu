@@ -5,28 +5,6 @@
 namespace hidup::kernels {
 namespace {
 
-// The same copy with the fewest dimensions.
-StridedCopy merged(const StridedCopy& copy) {
-  StridedCopy out;
-  out.element = copy.element;
-  out.from_offset = copy.from_offset;
-  out.to_offset = copy.to_offset;
-  for (int d = 0; d < copy.dims; ++d) {
-    if (copy.extent[d] == 1) {
-      continue;
-    }
-    const int last = out.dims - 1;
-    const bool one_run = last >= 0 &&
-                         out.from_stride[last] == copy.from_stride[d] * copy.extent[d] &&
-                         out.to_stride[last] == copy.to_stride[d] * copy.extent[d];
-    const int at = one_run ? last : out.dims++;
-    out.extent[at] = (one_run ? out.extent[at] : 1) * copy.extent[d];
-    out.from_stride[at] = copy.from_stride[d];
-    out.to_stride[at] = copy.to_stride[d];
-  }
-  return out;
-}
-
 // Whether `count` neighbours can be copied at a time.
 bool in_groups(const StridedCopy& copy, int64_t count) {
   const int last = copy.dims - 1;
