@@ -189,7 +189,7 @@ class ForwardPass {
       stats.shape.push_back(2);
       const ValueId mine = builder_.add(std::move(stats));
       builder_.emit(scope, Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
-      read = {builder_.reshard(scope, mine, layouts.needed, name + ".stats", true)};
+      read[0] = builder_.reshard(scope, mine, layouts.needed, name + ".stats", true);
       opcode = Opcode::cross_entropy_merge;
     }
     Instruction& instruction = builder_.emit(scope, opcode, name, read, outputs);
