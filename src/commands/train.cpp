@@ -3,6 +3,7 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "app/costs.h"
@@ -133,10 +134,13 @@ class Run {
     });
 
     // 5. Memory; what a step is going to take; and the timing file.
+    std::optional<Store> store;
     std::optional<Executor> executor;
     collectively(world_, [&] {
-      executor.emplace(program_, std::move(plan), *device, world_.rank(), groups, threads,
-                       deck.train.seed);
+      const PlannedProgram planned{program_, plan};
+      store.emplace(std::span(&planned, 1), *device, groups, threads);
+      executor.emplace(program_, plan, *store, world_.rank(), deck.train.seed);
+      executor->initialize_parameters();
     });
     if (costs && world_.rank() == 0) {
       prediction_ = simulate(program_, CostModel(*costs));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/random.h"
 #include "device/device.h"
@@ -66,7 +67,10 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
   verify(program, plan);
   const std::unique_ptr<Device> device = make_device({});
   const MeshGroups groups(world, program.mesh);
-  Executor executor(program, plan, *device, world.rank(), groups, 1, kSeed);
+  const PlannedProgram planned{program, plan};
+  Store store(std::span(&planned, 1), *device, groups, 1);
+  Executor executor(program, plan, store, world.rank(), kSeed);
+  executor.initialize_parameters();
   const float loss_scale =
       element_dtype(program, program.instructions[0]) == DType::f16 ? 1024.0F : 1.0F;
   executor.set_loss_scale(loss_scale, 0);
