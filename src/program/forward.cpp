@@ -251,17 +251,18 @@ void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {
 void keep_logits(const LoweringInput& input, const ForwardValues& values, ProgramBuilder& builder) {
   const OpId loss = input.graph.tensor(input.graph.loss()).producer;
   const Scope scope{.phase = Phase::forward, .op = loss, .input = 0};
+  const std::string name = input.graph.tensor(input.graph.op(loss).inputs[0]).name + ".kept";
   const ValueId read = values.operands[static_cast<size_t>(loss)][0];
-  const ValueId whole = builder.reshard(scope, read, builder.replicated(), "logits", false);
+  const ValueId whole = builder.reshard(scope, read, builder.replicated(), name, false);
   // A copy: results lie in the arena in the order of their numbers, and those that
   // reduce_results() sums together have no other between them.
   Value value = builder.value(whole);
-  value.name = "logits";
+  value.name = name;
   value.role = Value::Role::result;
   value.dtype = DType::f32;
   const ValueId kept = builder.add(std::move(value));
   const bool wide = builder.value(whole).dtype == DType::f32;
-  builder.emit(scope, wide ? Opcode::slice : Opcode::convert, "logits", {whole}, {kept});
+  builder.emit(scope, wide ? Opcode::slice : Opcode::convert, name, {whole}, {kept});
   builder.program().logits = kept;
 }
 
