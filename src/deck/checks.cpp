@@ -76,6 +76,18 @@ void check_data(const Deck& deck, const DeckChecks& checks) {
                   "data.kind synthetic reads no files: remove data.path, or choose "
                   "the kind text or tokens");
   }
+  if (usable(checks, "data.validation") && !data.validation.empty() && synthetic) {
+    checks.report("data.validation",
+                  "data.kind synthetic has nothing to validate on: remove data.validation, or "
+                  "choose the kind text or tokens");
+  }
+  if (usable(checks, "train.validate_every", "data.validation") && deck.train.validate_every > 0 &&
+      data.validation.empty()) {
+    checks.report("train.validate_every",
+                  fmt::format("train.validate_every {} needs data.validation: a part of the data, "
+                              "or files",
+                              deck.train.validate_every));
+  }
   if (usable(checks, "model.vocab") && !deck.model.vocab && synthetic) {
     checks.report("model.vocab",
                   "data.kind synthetic needs a number as model.vocab: there is no "

@@ -134,7 +134,7 @@ std::vector<Key> cluster_keys() {
            "axes' bandwidth. Relative paths start as those of `data.path`.",
        .fallback = "auto",
        .choices = {"auto", "none"},
-       .is_path = true,
+       .path_of = "file",
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.profile; }},
       {.name = "cluster.profile_noise",
        .doc =

@@ -45,10 +45,29 @@ struct ModelDeck {
   MoeDeck moe;
 };
 
+// What the validation loss is measured on; at most one of the two is there.
+struct ValidationData {
+  double fraction = 0.0;          // of the windows of the data, the last ones; 0: none
+  std::vector<std::string> path;  // files and globs, absolute
+
+  bool empty() const { return fraction == 0.0 && path.empty(); }
+};
+
 struct DataDeck {
   std::string kind;
   std::vector<std::string> path;  // files and globs, absolute
   std::string tokenizer;
+  ValidationData validation;
+};
+
+// When checkpoints are written, and where.
+struct CheckpointDeck {
+  int64_t every_steps = 0;        // 0: off
+  std::optional<double> every_s;  // none: not by time; key train.checkpoint.every
+  int64_t keep = 0;               // 0: all
+  std::string folder;             // absolute; empty: beside the timing file
+  std::string blocking;           // on, off
+  std::string on_error;           // warn, stop
 };
 
 struct TrainDeck {
@@ -69,6 +88,9 @@ struct TrainDeck {
   int64_t bucket_bytes = 0;    // key train.bucket
   int64_t timeline_every = 0;  // 0: steps 1 to 3 only
   std::string overlap;         // on, off
+  int64_t validate_every = 0;  // steps; 0: never
+  std::string on_nan;          // stop, skip
+  CheckpointDeck checkpoint;
 };
 
 struct MeshAxis {

@@ -10,6 +10,7 @@ namespace {
 
 constexpr double kKiB = 1024.0;
 constexpr double kTiB = 1024.0 * 1024.0 * 1024.0 * kKiB;
+constexpr double kHour = 3600.0;
 
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;
@@ -44,7 +45,7 @@ std::vector<Key> model_keys() {
               "paths start as those of `data.path`.",
        .fallback = "none",
        .choices = {"none"},
-       .is_path = true,
+       .path_of = "file",
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.graph; }},
       {.name = "model.layers",
        .doc = "Number of transformer blocks.",
@@ -152,6 +153,15 @@ std::vector<Key> data_keys() {
        .fallback = "bytes",
        .choices = {"bytes", "words"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.data.tokenizer; }},
+      {.name = "data.validation",
+       .doc = "What the validation loss is measured on. A number: this part of the data, its last "
+              "windows of `model.sequence` tokens, which training then does not see. Otherwise "
+              "files as in `data.path`, of the same kind. Refused for the kind synthetic.",
+       .fallback = "none",
+       .choices = {"none"},
+       .range = {.min = 0, .max = 0.5, .above_min = true},
+       .path_of = "file",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.data.validation; }},
   };
 }
 
@@ -249,12 +259,69 @@ std::vector<Key> train_keys() {
        .fallback = "0",
        .range = {0, 1e12},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.timeline_every; }},
+      {.name = "train.validate_every",
+       .doc = "The validation loss is measured after every step that this divides; needs "
+              "`data.validation`. 0: never during training.",
+       .fallback = "0",
+       .range = {0, 1e12},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.validate_every; }},
+      {.name = "train.on_nan",
+       .doc = "What happens when the loss or the gradients are not finite. stop: the step is run "
+              "again instruction by instruction, and exit code 9 names the step, the rank and the "
+              "first operation whose output is not finite. skip: the update skips the step, and "
+              "training goes on.",
+       .fallback = "stop",
+       .choices = {"stop", "skip"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.on_nan; }},
+  };
+}
+
+std::vector<Key> checkpoint_keys() {
+  return {
+      {.name = "train.checkpoint.every_steps",
+       .doc = "A checkpoint is written after every step that this divides. 0: not by steps.",
+       .fallback = "0",
+       .range = {0, 1e12},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.every_steps; }},
+      {.name = "train.checkpoint.every",
+       .doc = "A checkpoint is written after the first step that ends this long after the last "
+              "one. none: not by time.",
+       .fallback = "none",
+       .choices = {"none"},
+       .range = {0.1, 1000 * kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.every_s; }},
+      {.name = "train.checkpoint.keep",
+       .doc = "How many checkpoints are kept: older ones are removed. 0: all.",
+       .fallback = "3",
+       .range = {0, 1e6},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.keep; }},
+      {.name = "train.checkpoint.folder",
+       .doc = "Where the checkpoints are. auto: the timing file's name with .ckpt instead of .h5. "
+              "Relative paths start as those of `data.path`.",
+       .fallback = "auto",
+       .choices = {"auto"},
+       .path_of = "folder",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.folder; }},
+      {.name = "train.checkpoint.blocking",
+       .doc = "on: training waits until a checkpoint is written. off: it goes on meanwhile, for "
+              "which the host keeps a copy of what is written.",
+       .fallback = "off",
+       .choices = {"on", "off"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.blocking; }},
+      {.name = "train.checkpoint.on_error",
+       .doc = "What happens when a checkpoint cannot be written; the one before it stays in any "
+              "case. warn: training goes on with a warning. stop: it ends with exit code 6.",
+       .fallback = "warn",
+       .choices = {"warn", "stop"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.checkpoint.on_error; }},
   };
 }
 
 std::vector<Key> all_keys() {
   std::vector<Key> all;
-  for (const auto& part : {model_keys(), moe_keys(), data_keys(), train_keys(), cluster_keys()}) {
+  for (const auto& part :
+       {model_keys(), moe_keys(), data_keys(), train_keys(), checkpoint_keys(), cluster_keys()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

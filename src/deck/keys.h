@@ -17,11 +17,11 @@
 
 namespace hidup {
 
-// Where a value goes; the type says what the key takes. An optional takes "auto"
-// for none. A list of strings holds paths, a list of axes holds maps.
+// Where a value goes; the type says what the key takes. An optional takes "auto" for none, or
+// the key's only choice. A list of strings holds paths, a list of axes holds maps.
 using Slot =
     std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
-                 std::string*, std::vector<std::string>*, std::vector<MeshAxis>*>;
+                 std::string*, std::vector<std::string>*, ValidationData*, std::vector<MeshAxis>*>;
 
 // Limits of a number, in base units.
 struct Range {
@@ -51,8 +51,9 @@ struct Key {
   std::vector<std::string> choices;
   Range range;
   Unit unit = Unit::none;
-  // A string that is the path of a file, or one of the choices; "none" leaves it empty.
-  bool is_path = false;
+  // "file", "folder": a value that is the path of one, or one of the choices; the last choice
+  // leaves it empty. Empty: no path.
+  std::string_view path_of;
   std::vector<Condition> conditions;
   // The member; `item` is the index in the list where the name has a "[]".
   Slot (*slot)(Deck& deck, size_t item);

@@ -211,7 +211,9 @@ class DeckReader {
     const Slot slot = key.slot(deck_, item);
     if (value.kind == YamlNode::Kind::refused) {
       places_.refuse(name);
-    } else if (key.is_path) {
+    } else if (auto* const* validation = std::get_if<ValidationData*>(&slot)) {
+      read_validation(key, name, value, **validation, position);
+    } else if (!key.path_of.empty()) {
       read_path(key, name, value, *std::get<std::string*>(slot), position);
     } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
       read_paths(key, name, value, **paths);
@@ -237,7 +239,7 @@ class DeckReader {
     path.clear();
     if (value.kind == YamlNode::Kind::scalar && !value.quoted &&
         std::ranges::find(key.choices, value.text) != key.choices.end()) {
-      path = value.text == "none" ? "" : value.text;
+      path = value.text == key.choices.back() ? "" : value.text;
       return;
     }
     read_scalar_at(key, name, value, &path, position);
@@ -253,6 +255,17 @@ class DeckReader {
       read_scalar_at(key, name, item, &path,
                      item.kind == YamlNode::Kind::null ? places_.where(name) : position_of(item));
       paths.push_back((fs::path(folder_) / path).lexically_normal());
+    }
+  }
+
+  // A word in quotes is a path even if it is "none" or a number.
+  void read_validation(const Key& key, const std::string& name, const YamlNode& value,
+                       ValidationData& validation, const Position& position) {
+    validation = {};
+    if (is_number(value)) {
+      read_scalar_at(key, name, value, &validation.fraction, position);
+    } else if (value.kind != YamlNode::Kind::scalar || value.quoted || value.text != "none") {
+      read_paths(key, name, value, validation.path);
     }
   }
 

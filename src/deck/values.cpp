@@ -34,9 +34,14 @@ bool is_integer(const Slot& slot) {
          std::holds_alternative<std::optional<int64_t>*>(slot);
 }
 
-bool takes_auto(const Slot& slot) {
+bool takes_none(const Slot& slot) {
   return std::holds_alternative<std::optional<int64_t>*>(slot) ||
          std::holds_alternative<std::optional<double>*>(slot);
+}
+
+// The word for an optional without a value.
+std::string word_for_none(const Key& key) {
+  return key.choices.empty() ? "auto" : key.choices.front();
 }
 
 // The suffixes that values are written with; of each unit the larger ones first.
@@ -194,7 +199,7 @@ Number read_number(const Key& key, const YamlNode& node) {
 
 std::string read_string(const Key& key, const YamlNode& node) {
   const std::string& text = node.text;
-  if (key.choices.empty() || key.is_path) {
+  if (key.choices.empty() || !key.path_of.empty()) {
     // yaml-cpp lets a quote that is never closed take the rest of the deck and a blank.
     if (text.empty() || text.front() == ' ' || text.back() == ' ') {
       refuse(key, node, ", which is empty or has a blank at its ends: is a quote missing?");
@@ -231,9 +236,13 @@ std::string allowed_values(const Key& key) {
   if (std::holds_alternative<std::vector<std::string>*>(slot)) {
     return "a file, a glob or a list of them";
   }
-  if (key.is_path) {
-    return key.choices.size() == 1 ? fmt::format("a file, or {}", key.choices[0])
-                                   : fmt::format("a file, {}", fmt::join(key.choices, " or "));
+  if (std::holds_alternative<ValidationData*>(slot)) {
+    return fmt::format("{}, a number {}, or a file, a glob or a list of them", word_for_none(key),
+                       describe_range(key, false));
+  }
+  if (!key.path_of.empty()) {
+    return fmt::format("a {}, {}{}", key.path_of, key.choices.size() == 1 ? "or " : "",
+                       fmt::join(key.choices, " or "));
   }
   if (std::holds_alternative<std::string*>(slot)) {
     return key.choices.empty()       ? "a word"
@@ -246,7 +255,8 @@ std::string allowed_values(const Key& key) {
       key.unit == Unit::none && !std::isinf(key.range.max) && !key.range.or_zero ? " " : ", ";
   const std::string_view type =
       key.unit != Unit::none ? describe(key.unit) : (integer ? "an integer" : "a number");
-  return fmt::format("{}{}{}{}", type, separator, range, takes_auto(slot) ? ", or auto" : "");
+  return fmt::format("{}{}{}{}", type, separator, range,
+                     takes_none(slot) ? ", or " + word_for_none(key) : "");
 }
 
 std::string describe(const YamlNode& node) {
@@ -266,20 +276,25 @@ std::string describe(const YamlNode& node) {
   return node.quoted ? fmt::format("\"{}\"", text) : text;
 }
 
+bool is_number(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::scalar && !node.quoted &&
+         parse_whole<double>(node.text).second != std::errc::invalid_argument;
+}
+
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot) {
   if (node.kind != YamlNode::Kind::scalar) {
     refuse(key, node);
   }
-  const bool is_auto = node.text == "auto";
+  const bool is_none = node.text == word_for_none(key);
   std::visit(Overloaded{
                  [&](int64_t* value) { *value = read_number<int64_t>(key, node); },
                  [&](uint64_t* value) { *value = read_number<uint64_t>(key, node); },
                  [&](double* value) { *value = read_number<double>(key, node); },
                  [&](std::optional<int64_t>* value) {
-                   *value = is_auto ? std::nullopt : std::optional(read_number<int64_t>(key, node));
+                   *value = is_none ? std::nullopt : std::optional(read_number<int64_t>(key, node));
                  },
                  [&](std::optional<double>* value) {
-                   *value = is_auto ? std::nullopt : std::optional(read_number<double>(key, node));
+                   *value = is_none ? std::nullopt : std::optional(read_number<double>(key, node));
                  },
                  [&](std::string* value) { *value = read_string(key, node); },
                  [&](auto*) { check(false, "{} is a list, not a scalar", key.name); },
@@ -292,21 +307,27 @@ std::string format_value(const Key& key, const Slot& slot) {
     return key.unit != Unit::none ? format_number(static_cast<double>(value), key, true)
                                   : fmt::format("{}", value);
   };
+  const std::string none = word_for_none(key);
   return std::visit(
       Overloaded{
           [&](int64_t* value) { return number(*value); },
           [&](uint64_t* value) { return number(*value); },
           [&](double* value) { return number(*value); },
-          [&](std::optional<int64_t>* value) { return *value ? number(**value) : "auto"; },
-          [&](std::optional<double>* value) { return *value ? number(**value) : "auto"; },
+          [&](std::optional<int64_t>* value) { return *value ? number(**value) : none; },
+          [&](std::optional<double>* value) { return *value ? number(**value) : none; },
           [&](std::string* value) -> std::string {
-            if (key.is_path && value->empty()) {
-              return "none";
+            if (!key.path_of.empty() && value->empty()) {
+              return key.choices.back();
             }
             const bool word = std::ranges::find(key.choices, *value) != key.choices.end();
             return word ? *value : yaml_quoted(*value);
           },
           [&](std::vector<std::string>* value) { return format_paths(*value); },
+          [&](ValidationData* value) {
+            return value->empty()        ? none
+                   : value->path.empty() ? number(value->fraction)
+                                         : format_paths(value->path);
+          },
           [&](std::vector<MeshAxis>*) -> std::string {
             fail(ExitCode::internal, "{} is a list of keys, not a value", key.name);
           },

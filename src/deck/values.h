@@ -14,6 +14,9 @@ std::string allowed_values(const Key& key);
 // What stands in the deck, for messages.
 std::string describe(const YamlNode& node);
 
+// Whether it is written as a number. Words in quotes are none.
+bool is_number(const YamlNode& node);
+
 // Reads one scalar into the slot (which is not a list). Throws Error(usage) with what
 // was expected and what was found.
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot);

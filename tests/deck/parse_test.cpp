@@ -73,6 +73,47 @@ TEST(Decks, PathsStartInTheFolderOfTheDeck) {
   EXPECT_EQ(parse(kModel, kCluster, {"data.path=a.txt"}).data.path, Strings{here + "/a.txt"});
 }
 
+TEST(Decks, ValidationIsAPartOfTheDataOrFiles) {
+  const auto validation = [](const std::string& value) {
+    return parse(with_line(kModel, 8, "  path: corpus.txt\n  validation: " + value))
+        .data.validation;
+  };
+  EXPECT_TRUE(parse(kModel).data.validation.empty());
+  EXPECT_TRUE(validation("none").empty());
+  EXPECT_EQ(validation("0.1").fraction, 0.1);
+  EXPECT_EQ(validation("0.1").path, Strings{});
+  EXPECT_EQ(validation("v.txt").path, Strings{"/decks/v.txt"});
+  EXPECT_EQ(validation("v.txt").fraction, 0.0);
+  EXPECT_EQ(validation("[v*.txt, none, 0.1]").path,
+            (Strings{"/decks/v*.txt", "/decks/none", "/decks/0.1"}));
+  EXPECT_EQ(validation("'0.1'").path, Strings{"/decks/0.1"});
+  EXPECT_EQ(validation("\"none\"").path, Strings{"/decks/none"});
+  const Deck last = parse(kModel, kCluster, {"data.validation=v.txt", "data.validation=0.5"});
+  EXPECT_EQ(last.data.validation.path, Strings{});
+  EXPECT_EQ(last.data.validation.fraction, 0.5);
+}
+
+TEST(Decks, Checkpoints) {
+  const CheckpointDeck none = parse(kModel).train.checkpoint;
+  EXPECT_EQ(none.every_steps, 0);
+  EXPECT_EQ(none.every_s, std::nullopt);
+  EXPECT_EQ(none.keep, 3);
+  EXPECT_EQ(none.folder, "");
+  const CheckpointDeck given =
+      parse(kModel +
+            "  checkpoint: {every_steps: 100, every: 10min, keep: 0, folder: here, "
+            "blocking: on, on_error: stop}\n")
+          .train.checkpoint;
+  EXPECT_EQ(given.every_steps, 100);
+  EXPECT_EQ(given.every_s, 600.0);
+  EXPECT_EQ(given.keep, 0);
+  EXPECT_EQ(given.folder, "/decks/here");
+  EXPECT_EQ(given.blocking, "on");
+  EXPECT_EQ(given.on_error, "stop");
+  EXPECT_EQ(parse(kModel + "  checkpoint: {every: none, folder: auto}\n").train.checkpoint.folder,
+            "");
+}
+
 TEST(Decks, OverridesComeLast) {
   const Deck deck = parse(kModel, kCluster,
                           {"model.layers=3", "model.layers=4", "train.optimizer=adamw",

@@ -38,6 +38,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  kind: text\n"
             "  path: [\"/decks/corpus.txt\"]\n"
             "  tokenizer: bytes\n"
+            "  validation: none\n"
             "train:\n"
             "  batch: 16\n"
             "  steps: 300\n"
@@ -55,7 +56,16 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  clip_norm: 0\n"
             "  bucket: 4MiB\n"
             "  overlap: on\n"
-            "  timeline_every: 0\n");
+            "  timeline_every: 0\n"
+            "  validate_every: 0\n"
+            "  on_nan: stop\n"
+            "  checkpoint:\n"
+            "    every_steps: 0\n"
+            "    every: none\n"
+            "    keep: 3\n"
+            "    folder: auto\n"
+            "    blocking: off\n"
+            "    on_error: warn\n");
   EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::cluster),
             "cluster:\n"
             "  device:\n"
@@ -124,6 +134,19 @@ TEST(ResolvedDeck, OfSyntheticDataHasNoPath) {
   const Deck deck =
       parse(with_line(kModel, 8, ""), kCluster, {"data.kind=synthetic", "model.vocab=100"});
   EXPECT_EQ(resolved_twice(deck), resolved(deck));
+}
+
+TEST(ResolvedDeck, KeepsValidationAndCheckpoints) {
+  const Deck deck = parse(kModel, kCluster,
+                          {"data.validation=[a.txt, '0.1']", "train.checkpoint.every=90s",
+                           "train.checkpoint.folder='auto'"});
+  const Deck again = parse(resolved_yaml(deck, DeckFile::model));
+  EXPECT_EQ(again.data.validation.path, deck.data.validation.path);
+  EXPECT_EQ(again.train.checkpoint.every_s, 90.0);
+  EXPECT_EQ(again.train.checkpoint.folder, deck.train.checkpoint.folder);
+  const Deck part = parse(kModel, kCluster, {"data.validation=0.1234567890123456"});
+  EXPECT_EQ(parse(resolved_yaml(part, DeckFile::model)).data.validation.fraction,
+            0.1234567890123456);
 }
 
 TEST(Reference, PageIsUpToDate) {

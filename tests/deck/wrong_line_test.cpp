@@ -238,6 +238,32 @@ INSTANTIATE_TEST_SUITE_P(
                   "to take it from\n"
                   "m.yaml:8:9: data.kind synthetic reads no files: remove data.path, or choose the "
                   "kind text or tokens"},
+        WrongLine{"ValidationBeyondAHalf", 8, "  path: a\n  validation: 0.6",
+                  "m.yaml:9:15: data.validation: expected none, a number above 0 and at most 0.5, "
+                  "or a file, a glob or a list of them, found 0.6"},
+        WrongLine{"ValidationOfNothing", 8, "  path: a\n  validation: 0",
+                  "m.yaml:9:15: data.validation: expected none, a number above 0 and at most 0.5, "
+                  "or a file, a glob or a list of them, found 0"},
+        WrongLine{"ValidationIsAMap", 8, "  path: a\n  validation: {part: 0.1}",
+                  "m.yaml:9:15: data.validation: expected none, a number above 0 and at most 0.5, "
+                  "or a file, a glob or a list of them, found keys with values"},
+        WrongLine{
+            "ValidationOfSyntheticData", 7, "  kind: synthetic\n  validation: 0.1\n#",
+            "m.yaml:1:1: data.kind synthetic needs a number as model.vocab: there is no data "
+            "to take it from\n"
+            "m.yaml:8:15: data.kind synthetic has nothing to validate on: remove "
+            "data.validation, or choose the kind text or tokens\n"
+            "m.yaml:10:9: data.kind synthetic reads no files: remove data.path, or choose the "
+            "kind text or tokens"},
+        WrongLine{"NothingToValidateOn", 11, "  steps: 300\n  validate_every: 100",
+                  "m.yaml:12:19: train.validate_every 100 needs data.validation: a part of the "
+                  "data, or files"},
+        WrongLine{"CheckpointsAllTheTime", 11, "  steps: 300\n  checkpoint: {every: 1ms}",
+                  "m.yaml:12:23: train.checkpoint.every: expected a time such as 30us, from 0.1s "
+                  "to 1000h, or none, found 1ms"},
+        WrongLine{
+            "CheckpointFolderIsAList", 11, "  steps: 300\n  checkpoint: {folder: [a]}",
+            "m.yaml:12:24: train.checkpoint.folder: expected a folder, or auto, found a list"},
         WrongLine{"WordsOfTokens", 7, "  kind: tokens\n  tokenizer: words",
                   "m.yaml:8:14: data.tokenizer words is for data.kind text, not tokens"}),
     name_of);
