@@ -11,6 +11,7 @@
 #include "train/assemble.h"
 #include "train/inputs.h"
 #include "train/schedule.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -18,14 +19,6 @@ namespace {
 DType parameter_dtype(const Program& program) {
   const auto found = std::ranges::find(program.values, Value::Role::parameter, &Value::role);
   return found == program.values.end() ? DType::f32 : found->dtype;
-}
-
-Executor::Order order_of(const Deck& deck) {
-  if (deck.train.overlap == "off") {
-    return Executor::Order::in_turn;
-  }
-  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
-                                            : Executor::Order::recorded;
 }
 
 }  // namespace
@@ -45,7 +38,7 @@ void Trainer::run() {
     fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
                 inputs);
   };
-  const Executor::Order order = order_of(deck_);
+  const Executor::Order order = execution_order(deck_);
   fill(1, batch_);
   double began = monotonic_seconds();
   for (int64_t step = 1; step <= deck_.train.steps; ++step) {
