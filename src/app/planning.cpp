@@ -81,6 +81,9 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
   for (const std::string& path : expand_paths(deck.data.path)) {
     files.push_back({"the data", path});
   }
+  for (const std::string& path : expand_paths(deck.data.validation.path, "data.validation")) {
+    files.push_back({"the validation data", path});
+  }
   return files;
 }
 

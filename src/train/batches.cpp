@@ -1,6 +1,7 @@
 #include "train/batches.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,22 +17,31 @@ constexpr uint64_t kRounds = 8;
 
 class CorpusBatches : public Batches {
  public:
-  CorpusBatches(Corpus corpus, int64_t sequence, uint64_t seed)
-      : Batches(sequence),
-        corpus_(std::move(corpus)),
-        windows_(windows(corpus_.summary(), sequence)),
-        seed_(seed) {}
+  CorpusBatches(std::shared_ptr<const Corpus> corpus, WindowRange range, int64_t sequence,
+                std::optional<uint64_t> seed)
+      : Batches(sequence), corpus_(std::move(corpus)), range_(range), seed_(seed) {
+    const int64_t all = windows(corpus_->summary(), sequence);
+    check(range.first >= 0 && range.count > 0 && range.first + range.count <= all,
+          "windows {} to {} of a corpus of {}", range.first, range.first + range.count, all);
+  }
 
  private:
   void read(int64_t sample, int32_t* out) const override {
-    const auto epoch = static_cast<uint64_t>(sample / windows_);
-    const Permutation order(windows_, random_stream(seed_, "data/order", epoch));
-    corpus_.copy(order(sample % windows_) * sequence(), sequence() + 1, out);
+    const int64_t window = range_.first + place(sample / range_.count, sample % range_.count);
+    corpus_->copy(window * sequence(), sequence() + 1, out);
   }
 
-  Corpus corpus_;
-  int64_t windows_;
-  uint64_t seed_;
+  int64_t place(int64_t epoch, int64_t index) const {
+    if (!seed_) {
+      return index;
+    }
+    const RandomStream stream = random_stream(*seed_, "data/order", static_cast<uint64_t>(epoch));
+    return Permutation(range_.count, stream)(index);
+  }
+
+  std::shared_ptr<const Corpus> corpus_;
+  WindowRange range_;
+  std::optional<uint64_t> seed_;  // none: in the order of the text
 };
 
 class SyntheticBatches : public Batches {
@@ -98,8 +108,14 @@ int64_t windows(const CorpusSummary& corpus, int64_t sequence) {
   return (corpus.tokens - 1) / sequence;
 }
 
-std::unique_ptr<Batches> corpus_batches(Corpus corpus, int64_t sequence, uint64_t seed) {
-  return std::make_unique<CorpusBatches>(std::move(corpus), sequence, seed);
+std::unique_ptr<Batches> corpus_batches(std::shared_ptr<const Corpus> corpus, WindowRange range,
+                                        int64_t sequence, uint64_t seed) {
+  return std::make_unique<CorpusBatches>(std::move(corpus), range, sequence, seed);
+}
+
+std::unique_ptr<Batches> ordered_batches(std::shared_ptr<const Corpus> corpus, WindowRange range,
+                                         int64_t sequence) {
+  return std::make_unique<CorpusBatches>(std::move(corpus), range, sequence, std::nullopt);
 }
 
 std::unique_ptr<Batches> synthetic_batches(int64_t vocab, int64_t sequence, uint64_t seed) {

@@ -54,8 +54,19 @@ class Batches {
 // Throws Error(usage) if there is none.
 int64_t windows(const CorpusSummary& corpus, int64_t sequence);
 
-// The corpus's windows, each once per epoch, in an order that differs from epoch to epoch.
-std::unique_ptr<Batches> corpus_batches(Corpus corpus, int64_t sequence, uint64_t seed);
+// Windows first .. first + count - 1 of a corpus.
+struct WindowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
+// The windows, each once per epoch, in an order that differs from epoch to epoch.
+std::unique_ptr<Batches> corpus_batches(std::shared_ptr<const Corpus> corpus, WindowRange range,
+                                        int64_t sequence, uint64_t seed);
+
+// The windows in the order of the text: sample i is window first + i % count.
+std::unique_ptr<Batches> ordered_batches(std::shared_ptr<const Corpus> corpus, WindowRange range,
+                                         int64_t sequence);
 
 // Uniform random tokens below `vocab`, without end: token p of sample g is
 // (word(p) * vocab) >> 32 of the stream (seed, "data/synthetic", g).

@@ -4,6 +4,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -27,32 +29,93 @@ auto at_key(const Deck& deck, std::string_view key, const Work& work) {
   }
 }
 
+std::shared_ptr<const Corpus> open_corpus(const Deck& deck, std::string_view key,
+                                          const std::vector<std::string>& paths,
+                                          const Vocabulary& vocabulary, bool is_complete) {
+  return at_key(deck, key, [&] {
+    return std::make_shared<const Corpus>(CorpusOptions{.kind = deck.data.kind,
+                                                        .paths = paths,
+                                                        .tokenizer = deck.data.tokenizer,
+                                                        .key = std::string(key),
+                                                        .vocabulary = vocabulary,
+                                                        .is_complete = is_complete});
+  });
+}
+
+// Of `all` windows, the last ones for validation.
+WindowRange validation_part(double fraction, int64_t all, int64_t sequence) {
+  const int64_t count = std::llround(fraction * static_cast<double>(all));
+  if (count == 0 || count == all) {
+    fail(ExitCode::usage,
+         "data.validation {} of {} window(s) of {} tokens leaves {} for training and {} for "
+         "validation: both need one",
+         fraction, all, sequence, all - count, count);
+  }
+  return {.first = all - count, .count = count};
+}
+
+std::string describe(const CorpusSummary& summary) {
+  return fmt::format("{} tokens in {} file(s), {} distinct, unigram entropy {:.4f} nats",
+                     format_count(summary.tokens), summary.files.size(),
+                     format_count(summary.distinct), summary.unigram_entropy);
+}
+
+Dataset synthetic_data(const Deck& deck) {
+  Dataset data;
+  data.vocab = deck.model.vocab.value();  // the deck's checks ask for it
+  data.batches = synthetic_batches(data.vocab, deck.model.sequence, deck.train.seed);
+  data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
+  return data;
+}
+
 }  // namespace
 
-Dataset open_data(const Deck& deck) {
-  Dataset data;
+Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) {
   if (deck.data.kind == "synthetic") {
-    data.vocab = deck.model.vocab.value();  // the deck's checks ask for it
-    data.batches = synthetic_batches(data.vocab, deck.model.sequence, deck.train.seed);
-    data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
-    return data;
+    return synthetic_data(deck);
   }
-  Corpus corpus = at_key(deck, "data.path", [&] {
-    return Corpus(
-        {.kind = deck.data.kind, .paths = deck.data.path, .tokenizer = deck.data.tokenizer});
+  const ValidationData& wanted = deck.data.validation;
+  const int64_t sequence = deck.model.sequence;
+  const bool is_complete = !vocabulary.empty();
+  const auto corpus =
+      open_corpus(deck, "data.path", deck.data.path, Vocabulary(vocabulary), is_complete);
+  const auto validated = wanted.path.empty() ? corpus
+                                             : open_corpus(deck, "data.validation", wanted.path,
+                                                           corpus->vocabulary(), is_complete);
+  const CorpusSummary& summary = corpus->summary();
+  Dataset data;
+  data.vocab = deck.model.vocab.value_or(std::max(summary.vocab, validated->summary().vocab));
+  at_key(deck, "model.vocab", [&] {
+    corpus->check_vocab(data.vocab);
+    validated->check_vocab(data.vocab);
   });
-  const CorpusSummary summary = corpus.summary();
-  data.vocab = deck.model.vocab.value_or(summary.vocab);
-  at_key(deck, "model.vocab", [&] { corpus.check_vocab(data.vocab); });
+  data.vocabulary = validated->vocabulary().words();
   data.unigram_entropy = summary.unigram_entropy;
   data.files = summary.files;
-  data.description =
-      fmt::format("{} tokens in {} file(s), {} distinct, unigram entropy {:.4f} nats",
-                  format_count(summary.tokens), summary.files.size(),
-                  format_count(summary.distinct), summary.unigram_entropy);
-  data.batches = at_key(deck, "model.sequence", [&] {
-    return corpus_batches(std::move(corpus), deck.model.sequence, deck.train.seed);
-  });
+  data.description = describe(summary);
+
+  WindowRange train{.count =
+                        at_key(deck, "model.sequence", [&] { return windows(summary, sequence); })};
+  WindowRange part;
+  if (!wanted.path.empty()) {
+    part.count =
+        at_key(deck, "data.validation", [&] { return windows(validated->summary(), sequence); });
+    data.files.insert(data.files.end(), validated->summary().files.begin(),
+                      validated->summary().files.end());
+    data.description += fmt::format("; validation: {}", describe(validated->summary()));
+  } else if (wanted.fraction > 0.0) {
+    part = at_key(deck, "data.validation",
+                  [&] { return validation_part(wanted.fraction, train.count, sequence); });
+    train.count -= part.count;
+    data.description +=
+        fmt::format("; validation: the last {} of {} windows of {} tokens",
+                    format_count(part.count), format_count(part.count + train.count), sequence);
+  }
+  data.batches = corpus_batches(corpus, train, sequence, deck.train.seed);
+  if (part.count > 0) {
+    data.validation = ordered_batches(validated, part, sequence);
+    data.validation_sequences = part.count;
+  }
   return data;
 }
 
@@ -88,7 +151,10 @@ std::string first_difference(const std::string& other, const std::string& mine) 
 }  // namespace
 
 void check_same_data(Communicator& world, const Dataset& data) {
-  const uint64_t mine = data.files.empty() ? 0 : data.files.back().hash;
+  uint64_t mine = 0;
+  for (const CorpusFile& file : data.files) {
+    mine = std::rotl(mine, 1) ^ file.hash;
+  }
   const std::vector<uint64_t> hashes = all_gather_value(world, mine);
   const auto other = std::ranges::find_if(hashes, [&](uint64_t h) { return h != hashes[0]; });
   if (other == hashes.end()) {
@@ -96,11 +162,11 @@ void check_same_data(Communicator& world, const Dataset& data) {
   }
   const auto rank = static_cast<size_t>(other - hashes.begin());
   const std::vector<std::string> files = gather_texts(world, print_files(data.files));
-  throw CollectiveError(
-      ExitCode::file, world.rank() == 0
-                          ? fmt::format("data.path holds other data on rank {} than on rank 0: {}",
-                                        rank, first_difference(files[rank], files[0]))
-                          : "");
+  throw CollectiveError(ExitCode::file,
+                        world.rank() == 0
+                            ? fmt::format("there is other data on rank {} than on rank 0: {}", rank,
+                                          first_difference(files[rank], files[0]))
+                            : "");
 }
 
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {

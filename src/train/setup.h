@@ -16,13 +16,19 @@ namespace hidup {
 // The data of a run, opened.
 struct Dataset {
   std::unique_ptr<Batches> batches;
-  int64_t vocab = 0;              // of the model: the deck's number, or what the data needs
-  double unigram_entropy = -1.0;  // nats per token; negative where there is none (synthetic)
-  std::vector<CorpusFile> files;  // none where data is synthetic
+  std::unique_ptr<Batches> validation;  // in the order of the text; null: there is none
+  int64_t validation_sequences = 0;     // its windows: samples 0 .. validation_sequences - 1
+  int64_t vocab = 0;                    // of the model: the deck's number, or what the data needs
+  std::vector<std::string> vocabulary;  // by number; empty unless tokens are words
+  double unigram_entropy = -1.0;        // nats per token; negative where there is none (synthetic)
+  std::vector<CorpusFile> files;  // those of the validation last; none where data is synthetic
   std::string description;        // a line for people
 };
-// Throws Error(file) or Error(usage) as Corpus and corpus_batches() do, with the key's place.
-Dataset open_data(const Deck& deck);
+// Where tokens are words and `vocabulary` is not empty, they are numbered by it, and others are
+// refused. Otherwise those of the validation's files go on where those of the data end. Throws
+// Error(file) or Error(usage) as Corpus and windows() do, and where a part of the data for
+// validation leaves no window on one side, with the key's place.
+Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary = {});
 
 // Throws CollectiveError(file) naming a rank and a file where ranks read different data.
 void check_same_data(Communicator& world, const Dataset& data);

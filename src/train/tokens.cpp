@@ -14,7 +14,6 @@
 #include <cmath>
 #include <cstring>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
@@ -29,24 +28,22 @@ static_assert(std::endian::native == std::endian::little, "token files are read 
 constexpr int32_t kTokenMagic = 20240520;
 constexpr int32_t kTokenVersion = 1;
 constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
-constexpr std::string_view kEndOfLine = "<eos>";
 
 constexpr int64_t kBlock = int64_t{1} << 20;  // bytes that are scanned at once
 static_assert(kBlock % sizeof(uint64_t) == 0, "the hash takes eight bytes per step");
 
-[[noreturn]] void fail_to_read(const std::string& path, int error) {
-  fail(ExitCode::file, "data.path: cannot read {}: {}", path, std::strerror(error));
-}
+}  // namespace
 
 // A regular file that stays open.
 class DataFile {
  public:
   // O_NONBLOCK so that a pipe is refused instead of waited for.
-  explicit DataFile(std::string path)
+  DataFile(std::string path, std::string key)
       : path_(std::move(path)),
+        key_(std::move(key)),
         descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (descriptor_ < 0) {
-      fail_to_read(path_, errno);
+      fail_to_read(errno);
     }
     struct stat status = {};
     const int error = fstat(descriptor_, &status) != 0 ? errno
@@ -56,9 +53,9 @@ class DataFile {
     if (error != 0 || !S_ISREG(status.st_mode)) {
       close(descriptor_);
       if (error != 0) {
-        fail_to_read(path_, error);
+        fail_to_read(error);
       }
-      fail(ExitCode::file, "data.path: {} is not a regular file", path_);
+      fail(ExitCode::file, "{}: {} is not a regular file", key_, path_);
     }
   }
   DataFile(const DataFile&) = delete;
@@ -66,6 +63,7 @@ class DataFile {
   ~DataFile() { close(descriptor_); }
 
   const std::string& path() const { return path_; }
+  const std::string& key() const { return key_; }
   int64_t bytes() const { return bytes_; }  // as it was opened
 
   void read(int64_t at, void* to, int64_t count) const {
@@ -76,13 +74,13 @@ class DataFile {
         continue;
       }
       if (got < 0) {
-        fail_to_read(path_, errno);
+        fail_to_read(errno);
       }
       if (got == 0) {
         fail(ExitCode::file,
-             "data.path: {} was cut short since the run opened it: it had {} bytes, and ends "
-             "before byte {} now",
-             path_, bytes_, at + 1);
+             "{}: {} was cut short since the run opened it: it had {} bytes, and ends before byte "
+             "{} now",
+             key_, path_, bytes_, at + 1);
       }
       at += got;
       out += got;
@@ -102,10 +100,17 @@ class DataFile {
   }
 
  private:
+  [[noreturn]] void fail_to_read(int error) const {
+    fail(ExitCode::file, "{}: cannot read {}: {}", key_, path_, std::strerror(error));
+  }
+
   std::string path_;
+  std::string key_;  // of the deck, for messages
   int descriptor_;
   int64_t bytes_ = 0;
 };
+
+namespace {
 
 // A file of the corpus takes a descriptor each: as many as the system lets a process have.
 void allow_many_files() {
@@ -137,77 +142,29 @@ uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
 int64_t check_token_file(const DataFile& file) {
   if (file.bytes() < kHeaderBytes) {
     fail(ExitCode::file,
-         "data.path: {} has {} bytes, less than the header of {} bytes that a token file starts "
-         "with",
-         file.path(), file.bytes(), kHeaderBytes);
+         "{}: {} has {} bytes, less than the header of {} bytes that a token file starts with",
+         file.key(), file.path(), file.bytes(), kHeaderBytes);
   }
   std::array<int32_t, 3> header = {};
   file.read(0, header.data(), sizeof(header));
   const auto [magic, version, count] = header;
   if (magic != kTokenMagic) {
-    fail(ExitCode::file,
-         "data.path: {} is not a token file: it starts with the number {}, expected {}",
-         file.path(), magic, kTokenMagic);
+    fail(ExitCode::file, "{}: {} is not a token file: it starts with the number {}, expected {}",
+         file.key(), file.path(), magic, kTokenMagic);
   }
   if (version != kTokenVersion) {
-    fail(ExitCode::file, "data.path: {} is a token file of version {}, expected version {}",
+    fail(ExitCode::file, "{}: {} is a token file of version {}, expected version {}", file.key(),
          file.path(), version, kTokenVersion);
   }
   const int64_t expected = kHeaderBytes + int64_t{2} * count;
   if (count < 0 || file.bytes() != expected) {
     fail(ExitCode::file,
-         "data.path: {} should hold {} tokens in {} + 2 * {} = {} bytes as its header says, but "
-         "has {} bytes",
-         file.path(), count, kHeaderBytes, count, expected, file.bytes());
+         "{}: {} should hold {} tokens in {} + 2 * {} = {} bytes as its header says, but has {} "
+         "bytes",
+         file.key(), file.path(), count, kHeaderBytes, count, expected, file.bytes());
   }
   return count;
 }
-
-class WordTokenizer {
- public:
-  void add(const DataFile& file) {
-    char last = '\n';
-    file.scan([&](std::string_view block) {
-      for (const char c : block) {
-        if (!is_space(c)) {
-          word_ += c;
-        } else {
-          end_word();
-        }
-        if (c == '\n') {
-          push(kEndOfLine);
-        }
-      }
-      last = block.back();
-    });
-    end_word();
-    if (last != '\n') {
-      push(kEndOfLine);
-    }
-  }
-
-  int64_t vocab() const { return static_cast<int64_t>(index_.size()); }
-  std::vector<int32_t> take_tokens() { return std::move(tokens_); }
-
- private:
-  static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-
-  void end_word() {
-    if (!word_.empty()) {
-      push(word_);
-      word_.clear();
-    }
-  }
-
-  void push(std::string_view word) {
-    const auto number = static_cast<int32_t>(index_.size());
-    tokens_.push_back(index_.try_emplace(std::string(word), number).first->second);
-  }
-
-  std::unordered_map<std::string, int32_t> index_;
-  std::string word_;  // so far
-  std::vector<int32_t> tokens_;
-};
 
 }  // namespace
 
@@ -252,7 +209,8 @@ class KeptTokens final : public TokenSource {
 
 }  // namespace
 
-std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) {
+std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
+                                      const std::string& key) {
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
     if (pattern.find_first_of("*?[") == std::string::npos) {
@@ -266,10 +224,10 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) 
     std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);
     if (status == GLOB_NOMATCH) {
-      fail(ExitCode::file, "data.path: no file matches {}", pattern);
+      fail(ExitCode::file, "{}: no file matches {}", key, pattern);
     }
     if (status != 0) {
-      fail(ExitCode::file, "data.path: cannot look for {}: {}", pattern,
+      fail(ExitCode::file, "{}: cannot look for {}: {}", key, pattern,
            std::strerror(status == GLOB_NOSPACE ? ENOMEM : error));
     }
     std::sort(matches.begin(), matches.end());
@@ -281,8 +239,8 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& patterns) 
 Corpus::Corpus(const CorpusOptions& options) {
   allow_many_files();
   std::vector<std::shared_ptr<const DataFile>> files;
-  for (const std::string& path : expand_paths(options.paths)) {
-    files.push_back(std::make_shared<const DataFile>(path));
+  for (const std::string& path : expand_paths(options.paths, options.key)) {
+    files.push_back(std::make_shared<const DataFile>(path, options.key));
     summary_.content_hash = hash_of_content(*files.back(), summary_.content_hash);
     summary_.files.push_back({path, files.back()->bytes(), summary_.content_hash});
   }
@@ -295,15 +253,7 @@ Corpus::Corpus(const CorpusOptions& options) {
     summarize(1 << 16);
     vocab_reason_ = fmt::format("its largest token is {}", summary_.vocab - 1);
   } else if (options.kind == "text" && options.tokenizer == "words") {
-    WordTokenizer tokenizer;
-    for (const auto& file : files) {
-      tokenizer.add(*file);
-    }
-    std::vector<int32_t> words = tokenizer.take_tokens();
-    const auto count = static_cast<int64_t>(words.size());
-    append(std::make_shared<KeptTokens>(std::move(words)), count);
-    summarize(tokenizer.vocab());
-    vocab_reason_ = fmt::format("it has {} distinct words", format_count(summary_.vocab));
+    read_words(options, files);
   } else {
     check(options.kind == "text" && options.tokenizer == "bytes",
           "no reader for data of kind {} with tokenizer {}", options.kind, options.tokenizer);
@@ -315,8 +265,38 @@ Corpus::Corpus(const CorpusOptions& options) {
     vocab_reason_ = "its tokens are bytes";
   }
   if (summary_.tokens == 0) {
-    fail(ExitCode::file, "data.path: {} has no tokens", fmt::join(options.paths, ", "));
+    fail(ExitCode::file, "{}: {} has no tokens", options.key, fmt::join(options.paths, ", "));
   }
+}
+
+void Corpus::read_words(const CorpusOptions& options,
+                        const std::vector<std::shared_ptr<const DataFile>>& files) {
+  vocabulary_ = options.vocabulary;
+  std::vector<int32_t> tokens;
+  Vocabulary unknown;
+  const auto take = [&](std::string_view word) {
+    tokens.push_back(options.is_complete ? vocabulary_.find(word) : vocabulary_.add(word));
+    if (tokens.back() < 0) {
+      unknown.add(word);
+    }
+  };
+  WordSplitter splitter;
+  for (const auto& file : files) {
+    file->scan([&](std::string_view block) { splitter.feed(block, take); });
+    splitter.end_file(take);
+  }
+  if (unknown.size() > 0) {
+    fail(ExitCode::usage,
+         "{}: {} word(s) are not among the {} words of the model's vocabulary, the first of them "
+         "\"{}\"",
+         options.key, format_count(unknown.size()), format_count(vocabulary_.size()),
+         shown(unknown.words().front()));
+  }
+  const auto count = static_cast<int64_t>(tokens.size());
+  append(std::make_shared<KeptTokens>(std::move(tokens)), count);
+  summarize(vocabulary_.size());
+  summary_.vocab = vocabulary_.size();
+  vocab_reason_ = fmt::format("it has {} distinct words", format_count(summary_.vocab));
 }
 
 void Corpus::append(std::shared_ptr<const TokenSource> source, int64_t count) {

@@ -6,15 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "train/words.h"
+
 namespace hidup {
 
 struct CorpusOptions {
   std::string kind;                 // "text" or "tokens"
   std::vector<std::string> paths;   // files or glob patterns
   std::string tokenizer = "bytes";  // of text: "bytes" or "words"
+  std::string key = "data.path";    // of the deck, for messages
+  Vocabulary vocabulary = {};       // of words, known before: new ones go on from there
+  bool is_complete = false;         // the vocabulary: new words are refused
 };
 
-class TokenSource;  // of tokens.cpp
+class DataFile;     // of tokens.cpp
+class TokenSource;  // likewise
 
 struct CorpusFile {
   std::string path;
@@ -33,7 +39,9 @@ struct CorpusSummary {
 
 // The files that `patterns` name, in the order of the patterns; the files of one glob(3)
 // pattern in byte order, whatever the locale. Throws Error(file) for a pattern without matches.
-std::vector<std::string> expand_paths(const std::vector<std::string>& patterns);
+// `key`: of the deck, for messages.
+std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
+                                      const std::string& key = "data.path");
 
 // The tokens of all files, one file after the other.
 //
@@ -48,12 +56,15 @@ std::vector<std::string> expand_paths(const std::vector<std::string>& patterns);
 // are asked for; only words occupy memory (4 bytes each). So a file that is deleted or replaced
 // during a run stays what it was, and what is added to it is not seen. Throws Error(file) with path
 // and cause for files that cannot be read, are not what they should be or were cut short, and for
-// a corpus without tokens.
+// a corpus without tokens; Error(usage) for words that a complete vocabulary lacks.
 class Corpus {
  public:
   explicit Corpus(const CorpusOptions& options);
 
   const CorpusSummary& summary() const { return summary_; }
+
+  // All words that are numbered; empty unless tokens are words.
+  const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // Throws Error(usage) if the corpus has tokens that a vocabulary of `model_vocab` lacks.
   void check_vocab(int64_t model_vocab) const;
@@ -68,12 +79,15 @@ class Corpus {
     std::shared_ptr<const TokenSource> source;
   };
 
+  void read_words(const CorpusOptions& options,
+                  const std::vector<std::shared_ptr<const DataFile>>& files);
   void append(std::shared_ptr<const TokenSource> source, int64_t count);
   // Counts the tokens, which are below `values`.
   void summarize(int64_t values);
 
   std::vector<Segment> segments_;
   CorpusSummary summary_;
+  Vocabulary vocabulary_;
   std::string vocab_reason_;
 };
 

@@ -42,10 +42,16 @@ Filled fill(const Batches& batches, int64_t first, int64_t count) {
 // A corpus whose byte i is i.
 class CountingCorpus : public testing::Test {
  protected:
-  std::unique_ptr<Batches> batches(int64_t tokens, int64_t sequence, uint64_t seed) const {
+  std::shared_ptr<const Corpus> corpus(int64_t tokens) const {
     std::string content(static_cast<size_t>(tokens), '\0');
     std::iota(content.begin(), content.end(), '\0');
-    return corpus_batches(Corpus({"text", {folder_.write("corpus", content)}}), sequence, seed);
+    return std::make_shared<const Corpus>(
+        CorpusOptions{"text", {folder_.write("corpus", content)}});
+  }
+
+  std::unique_ptr<Batches> batches(int64_t tokens, int64_t sequence, uint64_t seed) const {
+    const auto all = corpus(tokens);
+    return corpus_batches(all, {0, windows(all->summary(), sequence)}, sequence, seed);
   }
 
  private:
@@ -142,6 +148,20 @@ TEST_F(CountingCorpus, PartsEqualTheWhole) {
 TEST_F(CountingCorpus, OrderDependsOnTheSeedOnly) {
   EXPECT_EQ(fill(*batches(200, 3, 7), 0, 66), fill(*batches(200, 3, 7), 0, 66));
   EXPECT_NE(fill(*batches(200, 3, 7), 0, 66), fill(*batches(200, 3, 8), 0, 66));
+}
+
+TEST_F(CountingCorpus, APartOfTheWindows) {
+  const auto all = corpus(40);  // 9 windows of 4
+  const Filled shuffled = fill(*corpus_batches(all, {2, 5}, 4, 7), 0, 5);
+  std::set<int32_t> starts;
+  for (size_t i = 0; i < shuffled.tokens.size(); i += 4) {
+    starts.insert(shuffled.tokens[i]);
+  }
+  EXPECT_THAT(starts, ElementsAre(8, 12, 16, 20, 24));
+  const Filled ordered = fill(*ordered_batches(all, {7, 2}, 4), 0, 3);
+  EXPECT_THAT(ordered.tokens, ElementsAre(28, 29, 30, 31, 32, 33, 34, 35, 28, 29, 30, 31));
+  EXPECT_EQ(ordered.targets[7], 36);
+  EXPECT_THROW(ordered_batches(all, {7, 3}, 4), Error);
 }
 
 TEST_F(CountingCorpus, MustHoldOneWindow) {

@@ -41,6 +41,9 @@ TEST(SameData, NamesTheFileThatDiffers) {
               HasSubstr("on rank 1 than on rank 0: b, 15 bytes, but on rank 0 b, 20 bytes"));
   EXPECT_THAT(difference(files, {{"a", 10, 1}, {"b", 20, 2}}),
               HasSubstr("no such file, but on rank 0 c, 30 bytes"));
+  // The hashes of the validation's files do not go on from those before.
+  EXPECT_THAT(difference(files, {{"a", 10, 1}, {"x", 25, 7}, {"c", 30, 3}}),
+              HasSubstr("x, 25 bytes, but on rank 0 b, 20 bytes"));
 }
 
 }  // namespace

@@ -90,6 +90,49 @@ TEST(Corpus, WordsAreNumberedAsTheyAppear) {
   EXPECT_EQ(corpus.summary().distinct, 5);
 }
 
+TEST(Corpus, WordsGoOnWhereAVocabularyEnds) {
+  const TemporaryFolder folder;
+  const Corpus train({"text", {folder.write("1", "the cat\n")}, "words"});
+  const Corpus rest({.kind = "text",
+                     .paths = {folder.write("2", "a cat sat\n")},
+                     .tokenizer = "words",
+                     .vocabulary = train.vocabulary()});
+  EXPECT_THAT(all_tokens(rest), ElementsAre(3, 1, 4, 2));
+  EXPECT_THAT(rest.vocabulary().words(), ElementsAre("the", "cat", "<eos>", "a", "sat"));
+  EXPECT_EQ(rest.summary().vocab, 5);
+  EXPECT_EQ(rest.summary().distinct, 4);
+}
+
+TEST(Corpus, RefusesWordsThatACompleteVocabularyLacks) {
+  const TemporaryFolder folder;
+  CorpusOptions options{.kind = "text",
+                        .paths = {folder.write("1", "cat the the\n")},
+                        .tokenizer = "words",
+                        .key = "data.validation",
+                        .vocabulary = Vocabulary({"the", "cat", "<eos>", "sat"}),
+                        .is_complete = true};
+  const Corpus known(options);
+  EXPECT_THAT(all_tokens(known), ElementsAre(1, 0, 0, 2));
+  EXPECT_EQ(known.summary().vocab, 4);
+  options.paths = {folder.write("1", "the dog sat\nby the dog"), folder.write("2", "owl")};
+  try {
+    const Corpus corpus(options);
+    ADD_FAILURE() << "unknown words were taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_STREQ(error.what(),
+                 "data.validation: 3 word(s) are not among the 4 words of the model's vocabulary, "
+                 "the first of them \"dog\"");
+  }
+}
+
+TEST(Vocabulary, HasEveryWordOnce) {
+  EXPECT_THAT(Vocabulary({"b", "a"}).words(), ElementsAre("b", "a"));
+  EXPECT_EQ(Vocabulary({"b", "a"}).find("a"), 1);
+  EXPECT_EQ(Vocabulary({"b", "a"}).find("c"), -1);
+  EXPECT_THROW(Vocabulary({"b", "a", "b"}), Error);
+}
+
 TEST(Corpus, TokenFilesAreConcatenated) {
   const TemporaryFolder folder;
   const Corpus corpus(
@@ -182,6 +225,8 @@ TEST(Corpus, RefusesWhatCannotBeRead) {
   EXPECT_EQ(failure({"text", {missing}}),
             "data.path: cannot read " + missing + ": No such file or directory");
   const std::string directory = folder / "";
+  EXPECT_EQ(failure({.kind = "text", .paths = {missing}, .key = "data.validation"}),
+            "data.validation: cannot read " + missing + ": No such file or directory");
   EXPECT_EQ(failure({"text", {directory}}),
             "data.path: cannot read " + directory + ": Is a directory");
   const std::string pipe = folder / "pipe";
