@@ -32,6 +32,7 @@ class TimingFile::Writer {
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                         std::span<const double> comm_s, std::span<const double> exposed_comm_s,
                         const ExpertLoads& loads);
+  void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
   void flush();
   void close();
@@ -45,6 +46,7 @@ class TimingFile::Writer {
 
   const int64_t world_size_;
   const ExpertLayers experts_;
+  const bool validation_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards what follows
   std::condition_variable_any appended_;
@@ -53,12 +55,13 @@ class TimingFile::Writer {
   std::exception_ptr failure_;  // of the first write that failed
   bool failure_reported_ = false;
   int64_t last_step_ = -1;
+  int64_t last_validation_step_ = -1;
   int64_t last_timeline_step_ = -1;
   std::jthread flusher_;  // last: it uses all the others
 };
 
 TimingFile::Writer::Writer(const std::string& path, bool overwrite, const TimingHeader& header)
-    : world_size_(header.run.world_size), experts_(header.experts) {
+    : world_size_(header.run.world_size), experts_(header.experts), validation_(header.validation) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
@@ -119,6 +122,18 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
   rows_.expert_tokens.insert(rows_.expert_tokens.end(), loads.tokens.begin(), loads.tokens.end());
   rows_.expert_dropped.insert(rows_.expert_dropped.end(), loads.dropped.begin(),
                               loads.dropped.end());
+  appended_.notify_one();
+}
+
+void TimingFile::Writer::append_validation(const ValidationRow& row) {
+  check(validation_, "a validation loss was appended to a timing file without /validation");
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+  check(row.step > last_validation_step_,
+        "the validation loss of step {} was appended after that of step {}", row.step,
+        last_validation_step_);
+  last_validation_step_ = row.step;
+  rows_.validation.push_back(row);
   appended_.notify_one();
 }
 
@@ -208,6 +223,10 @@ void TimingFile::append_iteration(const Iteration& iteration, std::span<const do
                                   std::span<const double> exposed_comm_s,
                                   const ExpertLoads& loads) {
   writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads);
+}
+
+void TimingFile::append_validation(int64_t step, double loss) {
+  writer_->append_validation({step, loss});
 }
 
 void TimingFile::append_timeline(std::span<const TimelineRow> rows) {

@@ -8,7 +8,8 @@
 //   /strategy attributes: name, hash, search_s, and where there is a prediction
 //   predicted_iteration_s,
 //     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
-//   /iterations/{step,wall_s,loss,tokens,lr,grad_norm}                         [n]
+//   /iterations/{step,wall_s,loss,tokens,lr,grad_norm,skipped}                 [n]
+//   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
@@ -16,6 +17,14 @@
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
 //   /experts/{tokens,dropped}                          [n, layers with experts, experts]
 //   /experts attribute: layers, their number
+//
+// skipped is 1 where the gradients were not finite and the update did nothing, else 0.
+// /validation is there only if there is something to validate on: the mean loss over all of it
+// after the step's update.
+//
+// A run that goes on from a checkpoint of another one has two more root attributes: continued_from,
+// the timing file of that run, relative to the folder of this one, and continued_at_step, the last
+// step of that run that counts. Both files together are the whole training.
 //
 // /experts is there only if the model has experts. tokens counts the choices of an expert
 // in the step's batch, on all ranks; dropped those of them that found no slot.
@@ -48,6 +57,10 @@ struct RunAttributes {
   std::vector<std::string> libraries;     // "name version", as loaded
   std::vector<std::string> environment;   // "KEY=value"
   std::optional<double> unigram_entropy;  // of the data, nats per target; absent if unknown
+  // The timing file that this one goes on from, as a path that can be opened now, and its last
+  // step that counts; absent if the run began with step 1.
+  std::optional<std::string> continued_from;
+  std::optional<int64_t> continued_at_step;
 };
 
 struct Inputs {
@@ -119,6 +132,7 @@ struct TimingHeader {
   std::optional<PredictionInfo> prediction;
   RankMemory memory;
   ExpertLayers experts;
+  bool validation = false;  // there is something to validate on
 };
 
 struct Iteration {
@@ -128,6 +142,12 @@ struct Iteration {
   int64_t tokens = 0;
   double lr = 0;
   double grad_norm = 0;
+  bool skipped = false;  // the update did nothing
+};
+
+struct ValidationRow {
+  int64_t step = 0;
+  double loss = 0;  // mean cross-entropy per target, nats
 };
 
 struct TimelineRow {
@@ -160,6 +180,10 @@ class TimingFile {
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                         std::span<const double> comm_s, std::span<const double> exposed_comm_s,
                         const ExpertLoads& loads);
+
+  // The loss after that step, in ascending order. Only where the header says that there is
+  // something to validate on.
+  void append_validation(int64_t step, double loss);
 
   // Rows of steps that are not before those of earlier calls, in any order.
   void append_timeline(std::span<const TimelineRow> rows);

@@ -1,8 +1,10 @@
 #include "io/timing_layout.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 namespace hidup {
@@ -45,9 +47,13 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     : place_(path), file_(place_) {
   try {
     write_header(header);
+    write_continuation(path, header.run);
     add_columns(static_cast<hsize_t>(header.run.world_size));
     if (header.experts.layers > 0) {
       add_expert_columns(header.experts);
+    }
+    if (header.validation) {
+      add_validation_columns();
     }
     file_.start_swmr();
     place_.take_name(overwrite);  // now that readers can open it
@@ -98,6 +104,20 @@ void TimingLayout::write_run(const RunAttributes& run) {
   }
 }
 
+void TimingLayout::write_continuation(const std::string& path, const RunAttributes& run) {
+  namespace fs = std::filesystem;
+  if (run.continued_from) {
+    std::error_code ignored;  // the path is then what it was
+    const fs::path folder = fs::absolute(path, ignored).parent_path();
+    const fs::path earlier = fs::proximate(*run.continued_from, folder, ignored);
+    file_.set_attribute(file_.id(), "continued_from",
+                        earlier.empty() ? *run.continued_from : earlier.string());
+  }
+  if (run.continued_at_step) {
+    file_.set_attribute(file_.id(), "continued_at_step", *run.continued_at_step);
+  }
+}
+
 void TimingLayout::write_program(const ProgramInfo& program) {
   const std::vector<ProgramRow>& rows = program.rows;
   write_text("/program/text", program.text);
@@ -130,6 +150,7 @@ void TimingLayout::add_columns(hsize_t world_size) {
   add_column<int64_t>("/iterations/tokens", "tokens");
   add_column<double>("/iterations/lr", "1");
   add_column<double>("/iterations/grad_norm", "1");
+  add_column<int64_t>("/iterations/skipped", "1");
   add_column<double>("/ranks/compute_s", "s", {world_size});
   add_column<double>("/ranks/comm_s", "s", {world_size});
   add_column<double>("/ranks/exposed_comm_s", "s", {world_size});
@@ -151,6 +172,12 @@ void TimingLayout::add_expert_columns(const ExpertLayers& experts) {
   add_column<int64_t>("/experts/dropped", "tokens", row);
 }
 
+void TimingLayout::add_validation_columns() {
+  file_.create_group("validation");
+  add_column<int64_t>("/validation/step", "1");
+  add_column<double>("/validation/loss", "nat");
+}
+
 void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/step", gather(rows.iterations, &Iteration::step));
   append("/iterations/wall_s", gather(rows.iterations, &Iteration::wall_s));
@@ -158,6 +185,10 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/tokens", gather(rows.iterations, &Iteration::tokens));
   append("/iterations/lr", gather(rows.iterations, &Iteration::lr));
   append("/iterations/grad_norm", gather(rows.iterations, &Iteration::grad_norm));
+  const auto skipped = gather(rows.iterations, &Iteration::skipped);
+  append("/iterations/skipped", std::vector<int64_t>(skipped.begin(), skipped.end()));
+  append("/validation/step", gather(rows.validation, &ValidationRow::step));
+  append("/validation/loss", gather(rows.validation, &ValidationRow::loss));
   append("/ranks/compute_s", rows.compute_s);
   append("/ranks/comm_s", rows.comm_s);
   append("/ranks/exposed_comm_s", rows.exposed_comm_s);

@@ -26,9 +26,10 @@ struct TimingRows {
   std::vector<double> exposed_comm_s;
   std::vector<int64_t> expert_tokens;  // [iterations, layers, experts], as the next one
   std::vector<int64_t> expert_dropped;
+  std::vector<ValidationRow> validation;
   std::vector<TimelineRow> timeline;
 
-  bool empty() const { return iterations.empty() && timeline.empty(); }
+  bool empty() const { return iterations.empty() && validation.empty() && timeline.empty(); }
 };
 
 // An open timing file. Used under hdf5::lock_library(), its destructor too.
@@ -47,10 +48,12 @@ class TimingLayout {
  private:
   void write_header(const TimingHeader& header);
   void write_run(const RunAttributes& run);
+  void write_continuation(const std::string& path, const RunAttributes& run);
   void write_program(const ProgramInfo& program);
   void write_prediction(const PredictionInfo& prediction);
   void add_columns(hsize_t world_size);
   void add_expert_columns(const ExpertLayers& experts);
+  void add_validation_columns();
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {
     file_.set_attribute(dataset.get(), "unit", unit);

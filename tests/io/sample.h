@@ -38,6 +38,7 @@ inline TimingHeader header() {
       {"embed.grad", "collective", "comm", -1, "backward", "all_reduce", 0, 1024}};
   header.memory = {.peak_bytes = {300, 301, 302}, .parameter_bytes = {100, 101, 102}};
   header.experts = kExperts;
+  header.validation = true;
   return header;
 }
 
@@ -48,7 +49,8 @@ inline Iteration iteration(int64_t step) {
           .loss = 2.0 + 2.0 / (1.0 + 0.01 * at),
           .tokens = 512,
           .lr = 1e-3 / at,
-          .grad_norm = 1.0 + 1.0 / at};
+          .grad_norm = 1.0 + 1.0 / at,
+          .skipped = step % 7 == 0};
 }
 
 // Of all ranks; `which` tells the three arrays apart.
@@ -70,9 +72,17 @@ inline std::vector<int64_t> loads(int64_t step, int64_t first) {
   return values;
 }
 
+inline double validation_loss(int64_t step) {
+  return 2.5 + 1.0 / static_cast<double>(step);
+}
+
+// Every 50th step is validated.
 inline void append(TimingFile& file, int64_t step) {
   file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2),
                         {.tokens = loads(step, 1000), .dropped = loads(step, 0)});
+  if (step % 50 == 0) {
+    file.append_validation(step, validation_loss(step));
+  }
 }
 
 }  // namespace hidup::sample

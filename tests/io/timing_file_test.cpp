@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,6 +81,51 @@ TEST(TimingFile, LeavesOutExpertsThatThereAreNot) {
   EXPECT_EQ(reader.shape("/iterations/step"), Extents{1});
 }
 
+TEST(TimingFile, LeavesOutValidationThatThereIsNot) {
+  const TemporaryFolder folder;
+  TimingHeader header = sample::header();
+  header.validation = false;
+  TimingFile file(folder / "run.h5", false, header);
+  EXPECT_THROW(file.append_validation(1, 2.0), Error);
+  file.close();
+  EXPECT_EQ(H5Lexists(Reader(folder / "run.h5").id(), "validation", H5P_DEFAULT), 0);
+}
+
+TEST(TimingFile, HoldsTheValidationLosses) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  TimingFile file(path, false, sample::header());
+  file.append_validation(100, 2.5);
+  file.flush();
+  file.append_validation(200, 2.25);
+  EXPECT_THROW(file.append_validation(200, 2.25), Error);
+  file.close();
+  const Reader reader(path);
+  EXPECT_EQ(reader.values<int64_t>("/validation/step"), (Numbers{100, 200}));
+  EXPECT_EQ(reader.values<double>("/validation/loss"), (std::vector<double>{2.5, 2.25}));
+  EXPECT_EQ(reader.text_attribute("/validation/loss", "unit"), Texts{"nat"});
+}
+
+TEST(TimingFile, NamesTheFileThatItGoesOnFrom) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "in");
+  std::filesystem::create_directory(folder / "out");
+  TimingFile(folder / "out/first.h5", false, sample::header()).close();
+  const Reader first(folder / "out/first.h5");
+  EXPECT_EQ(H5Aexists(first.id(), "continued_from"), 0);
+  EXPECT_EQ(H5Aexists(first.id(), "continued_at_step"), 0);
+  TimingHeader header = sample::header();
+  header.run.continued_from = folder / "in/../out/first.h5";
+  header.run.continued_at_step = 300;
+  TimingFile(folder / "out/second.h5", false, header).close();
+  TimingFile(folder / "in/third.h5", false, header).close();
+  const Reader second(folder / "out/second.h5");
+  EXPECT_EQ(second.text_attribute("/", "continued_from"), Texts{"first.h5"});
+  EXPECT_EQ(second.attribute<int64_t>("continued_at_step"), 300);
+  EXPECT_EQ(Reader(folder / "in/third.h5").text_attribute("/", "continued_from"),
+            Texts{"../out/first.h5"});
+}
+
 // Three flushes across a chunk's border, and the rest at the end.
 TEST(TimingFile, HoldsEveryRowInOrder) {
   constexpr int64_t kSteps = 2500;
@@ -102,6 +148,7 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
   const auto tokens = reader.values<int64_t>("/iterations/tokens");
   const auto lr = reader.values<double>("/iterations/lr");
   const auto grad_norm = reader.values<double>("/iterations/grad_norm");
+  const auto skipped = reader.values<int64_t>("/iterations/skipped");
   ASSERT_EQ(steps.size(), kSteps);
   for (int64_t step = 1; step <= kSteps; ++step) {
     const size_t i = static_cast<size_t>(step) - 1;
@@ -112,6 +159,7 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
     ASSERT_EQ(tokens[i], expected.tokens);
     ASSERT_EQ(lr[i], expected.lr);
     ASSERT_EQ(grad_norm[i], expected.grad_norm);
+    ASSERT_EQ(skipped[i], expected.skipped ? 1 : 0);
   }
   const char* names[] = {"/ranks/compute_s", "/ranks/comm_s", "/ranks/exposed_comm_s"};
   for (int which = 0; which < 3; ++which) {
@@ -199,7 +247,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const Reader reader(path);
   int datasets = 0;
   H5Ovisit2(reader.id(), H5_INDEX_NAME, H5_ITER_NATIVE, check_dataset, &datasets, H5O_INFO_BASIC);
-  EXPECT_EQ(datasets, 31);
+  EXPECT_EQ(datasets, 34);
   EXPECT_EQ(reader.text_attribute("/iterations/wall_s", "unit"), Texts{"s"});
   EXPECT_EQ(reader.text_attribute("/ranks/peak_bytes", "unit"), Texts{"bytes"});
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});
