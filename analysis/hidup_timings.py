@@ -3,6 +3,7 @@
     import hidup_timings
     frame = hidup_timings.read("out/quickstart.h5")         # one row per step
     frame[["loss", "wall_s", "compute_s_mean", "comm_s_max"]]
+    hidup_timings.read_validation("out/quickstart.h5")["loss"]
     program = hidup_timings.read_table("out/quickstart.h5", "program")
     strategy = hidup_timings.read_strategy("out/quickstart.h5")["text"]
     loads = hidup_timings.read_experts("out/quickstart.h5")  # of a model with experts
@@ -10,10 +11,14 @@
     events = hidup_timings.read_timeline("out/quickstart.h5", step=3)
     hidup_timings.busy_times(events)                         # one row per rank
 
+A training that was stopped and resumed has a file per run. read() and read_validation() join them,
+starting from the last one; all others read one file.
+
 Needs h5py, numpy and pandas. Units are those of the datasets' attribute `unit`:
 seconds, bytes, tokens, nats.
 """
 
+import functools
 import json
 import os
 import sys
@@ -35,11 +40,72 @@ def open_file(path):
         raise OSError(f"{path}: not a readable HDF5 file, or one being created ({error})") from error
 
 
-def read(path):
+def segments(path):
+    """The files of a training that ends with this one, the earliest first: a list of (path, last
+    step that counts). That step is None where all of the file's steps count.
+
+    A file that is missing or cannot be read is a warning on stderr; what was before it is left out.
+    """
+    found, last = [(path, None)], None
+    while True:
+        later = found[0][0]
+        attributes = read_attributes(later)
+        if "continued_from" not in attributes:
+            return found
+        earlier = os.path.join(os.path.dirname(later), attributes["continued_from"])
+        step = int(attributes["continued_at_step"])
+        last = step if last is None else min(step, last)
+        try:
+            open_file(earlier).close()
+            if any(os.path.samefile(earlier, known) for known, _ in found):
+                raise OSError(f"{earlier}: goes on from itself")
+        except OSError as error:
+            _warn_once(f"{later} goes on from step {step} of another run, which is left out: {error}")
+            return found
+        found.insert(0, (earlier, last))
+
+
+@functools.cache
+def _warn_once(message):
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def _joined(path, join, read_one):
+    """Concatenates the data frames, by step, of all segments, or takes that of this file only."""
+    if not join:
+        return read_one(path)
+    frames = [(read_one(each), last) for each, last in segments(path)]
+    return pandas.concat([frame if last is None else frame[frame.index <= last]
+                          for frame, last in frames])
+
+
+def read(path, join=True):
     """A data frame by step: /iterations, and mean and maximum over the ranks of /ranks.
 
-    A step whose row is not complete yet is left out.
+    A step whose row is not complete yet is left out. With `join`, the steps of the runs before, from
+    which this one goes on, come first.
     """
+    return _joined(path, join, _read_steps)
+
+
+def read_validation(path, join=True):
+    """The validation losses: a data frame by step with the column loss; empty if there are none.
+
+    `join` as in read().
+    """
+    return _joined(path, join, _read_validation)
+
+
+def _read_validation(path):
+    with open_file(path) as file:
+        names = ("step", "loss")
+        columns = {name: file["validation"][name][:] if "validation" in file else numpy.empty(0)
+                   for name in names}
+    rows = min(len(values) for values in columns.values())
+    return pandas.DataFrame({k: v[:rows] for k, v in columns.items()}).set_index("step")
+
+
+def _read_steps(path):
     with open_file(path) as file:
         columns = {name: data[:] for name, data in file["iterations"].items()}
         for name in ("compute_s", "comm_s", "exposed_comm_s"):
@@ -51,7 +117,8 @@ def read(path):
 
 
 def read_spans(path):
-    """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read()."""
+    """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
+    file only."""
     with open_file(path) as file:
         names = ("compute_s", "comm_s", "exposed_comm_s")
         spans = {name: file["ranks"][name][:] for name in names}

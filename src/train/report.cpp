@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -61,7 +62,7 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
   keep_recent(losses_, loss);
   keep_recent(walls_, wall_s);
   keep_recent(exposed_, slowest.exposed_comm_s);
-  if (step == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
+  if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
     results::print(
@@ -71,14 +72,26 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
                                           std::max(mean_wall(), 1e-9))),
         format_seconds(mean_wall()), format_seconds(mean(exposed_)),
         format_duration(mean_wall() * static_cast<double>(steps_ - step)));
-    if (!results::flush() && !std::exchange(silent_, true)) {
-      log::warning("the run goes on, but standard output takes no more lines");
-    }
+    show();
+  }
+}
+
+void Report::validation(int64_t step, double loss) {
+  validation_loss_ = loss;
+  validated_ = step;
+  const int width = static_cast<int>(std::to_string(steps_).size());
+  results::print("valid {:>{}}/{}  loss {:.4f}\n", step, width, steps_, loss);
+  show();
+}
+
+void Report::show() {
+  if (!results::flush() && !std::exchange(silent_, true)) {
+    log::warning("the run goes on, but standard output takes no more lines");
   }
 }
 
 void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-                     const std::string& file) const {
+                     const std::string& file, const std::string& checkpoint) const {
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   results::print("\n");
@@ -92,6 +105,10 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
                  recent_loss(), losses_.size());
+  if (validation_loss_) {
+    results::print("        validation {:.4f} after step {}, perplexity {:.4g}\n",
+                   *validation_loss_, validated_, std::exp(*validation_loss_));
+  }
   if (unigram_entropy_ >= 0.0) {
     const double gain = unigram_entropy_ - recent_loss();
     results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
@@ -114,6 +131,9 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("memory  {}\n", describe(plan));
   results::print("file    {}\n", file);
+  if (!checkpoint.empty()) {
+    results::print("        {}\n", checkpoint);
+  }
 }
 
 }  // namespace hidup

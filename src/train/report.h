@@ -20,7 +20,8 @@ struct FlopRates {
   double peak = 0.0;   // flop/s of all ranks together; 0: not known
 };
 
-// Used on rank 0. Prints the first and the last step, and otherwise a line a second.
+// Used on rank 0. Prints the first step of the run, the last one, and otherwise a line a
+// second; and every validation.
 class Report {
  public:
   // unigram_entropy: of the data, in nats; negative where it is not known.
@@ -30,10 +31,16 @@ class Report {
   // and the slowest rank's busy times.
   void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
 
+  // After a measurement on the validation data: its mean loss in nats.
+  void validation(int64_t step, double loss);
+
+  // `checkpoint`: the last one's file; empty: none.
   void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-               const std::string& file) const;
+               const std::string& file, const std::string& checkpoint) const;
 
  private:
+  // Shows what was printed. A failure is said once and does not end the run.
+  void show();
   double mean_wall() const;
   double recent_loss() const;
 
@@ -43,6 +50,8 @@ class Report {
   FlopRates flops_;
   int64_t done_ = 0;
   double first_loss_ = 0.0;
+  std::optional<double> validation_loss_;  // the last one
+  int64_t validated_ = 0;                  // its step
   double total_wall_ = 0.0;
   double printed_at_ = 0.0;    // total_wall_ when the last line was printed
   bool silent_ = false;        // a line could not be printed

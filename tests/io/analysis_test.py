@@ -4,6 +4,8 @@
     analysis_test.py TIMING_WRITER ANALYSIS_FOLDER
 """
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -74,6 +76,13 @@ class Run(unittest.TestCase):
         numpy.testing.assert_array_equal(loads["tokens"], 1000 + expected)
         self.assertEqual(loads.loc[(7, 1, 3), "dropped"], 78)
 
+    def test_validation(self):
+        frame = hidup_timings.read_validation(self.path)
+        self.assertGreaterEqual(len(frame), self.flushed // 50)
+        steps = 50 * numpy.arange(1, len(frame) + 1)
+        numpy.testing.assert_array_equal(frame.index, steps)
+        numpy.testing.assert_allclose(frame["loss"], 2.5 + 1 / steps)
+
     def test_a_model_without_experts(self):
         path = os.path.join(self.folder, "dense.h5")
         with h5py.File(path, "w") as file:
@@ -138,6 +147,81 @@ class Run(unittest.TestCase):
                 self.assertEqual(failed.returncode, 6)
                 self.assertIn(f"{name}: error: {path}: ", failed.stderr)
                 self.assertNotIn("Traceback", failed.stderr)
+
+
+class Segments(unittest.TestCase):
+    """A training that was resumed twice: runs of 1 to 3 ranks, in two folders."""
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.mkdir(os.path.join(self.folder, "b"))
+        self.whole = self.write("whole.h5", 1, 12, 1)
+        self.first = self.write("first.h5", 1, 6, 3)  # 5 and 6 were lost
+        self.second = self.write("b/second.h5", 5, 9, 2, ("../first.h5", 4))
+        self.third = self.write("b/third.h5", 9, 12, 1, ("second.h5", 8))
+
+    def write(self, name, first, last, ranks, continued=None):
+        path = os.path.join(self.folder, name)
+        steps = numpy.arange(first, last + 1)
+        with h5py.File(path, "w") as file:
+            file.attrs.update(model="tiny", device="cpu", world_size=ranks)
+            if continued:
+                file.attrs.update(continued_from=continued[0], continued_at_step=continued[1])
+            file["iterations/step"] = steps
+            file["iterations/loss"] = 4 / steps
+            file["iterations/wall_s"] = numpy.full(len(steps), 0.1 * ranks)
+            for column in ("compute_s", "comm_s", "exposed_comm_s"):
+                file[f"ranks/{column}"] = numpy.full((len(steps), ranks), 0.01)
+            file["validation/step"] = steps[steps % 2 == 0]
+            file["validation/loss"] = 5 / steps[steps % 2 == 0]
+        return path
+
+    def test_are_joined_up_to_the_step_from_which_the_next_goes_on(self):
+        self.assertEqual(hidup_timings.segments(self.third),
+                         [(os.path.join(self.folder, "b", "../first.h5"), 4), (self.second, 8),
+                          (self.third, None)])
+        frame = hidup_timings.read(self.third)
+        numpy.testing.assert_array_equal(frame.index, range(1, 13))
+        numpy.testing.assert_allclose(frame["loss"], 4 / frame.index)
+        numpy.testing.assert_allclose(frame["wall_s"], [0.3] * 4 + [0.2] * 4 + [0.1] * 4)
+        self.assertEqual(list(hidup_timings.read(self.third, join=False).index), [9, 10, 11, 12])
+        validation = hidup_timings.read_validation(self.third)
+        self.assertEqual(list(validation.index), [2, 4, 6, 8, 10, 12])
+        self.assertEqual(list(hidup_timings.read_validation(self.first, join=False).index), [2, 4, 6])
+
+    def test_of_a_run_that_went_back_further(self):
+        with h5py.File(self.third, "r+") as file:
+            file.attrs["continued_at_step"] = 2
+            file["iterations/step"][:] = [3, 4, 5, 6]
+        self.assertEqual(list(hidup_timings.read(self.third).index), [1, 2, 3, 4, 5, 6])
+
+    def test_that_are_missing_are_a_warning(self):
+        os.remove(self.first)
+        with contextlib.redirect_stderr(io.StringIO()) as stderr:
+            frame = hidup_timings.read(self.third)
+        self.assertEqual(list(frame.index), list(range(5, 13)))
+        self.assertIn("second.h5 goes on from step 4 of another run, which is left out: ",
+                      stderr.getvalue())
+        with h5py.File(self.second, "r+") as file:
+            file.attrs["continued_from"] = "third.h5"
+        with contextlib.redirect_stderr(io.StringIO()) as stderr:
+            self.assertEqual(len(hidup_timings.read(self.third)), 8)
+        self.assertIn("goes on from itself", stderr.getvalue())
+
+    def test_without_validation(self):
+        with h5py.File(self.second, "r+") as file:
+            del file["validation"]
+        self.assertEqual(list(hidup_timings.read_validation(self.third).index), [2, 4, 10, 12])
+        self.assertTrue(hidup_timings.read_validation(self.second, join=False).empty)
+
+    def test_compared_and_drawn(self):
+        same = script("compare_runs.py", "losses", self.whole, self.third)
+        self.assertEqual((same.returncode, same.stderr), (0, ""))
+        self.assertIn("12 compared", same.stdout)
+        drawn = script("plot_training.py", self.third)
+        self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "b", "third.png")))
 
 
 class Gradients(unittest.TestCase):

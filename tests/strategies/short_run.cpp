@@ -74,7 +74,8 @@ std::vector<std::vector<float>> loads_of(Executor& executor) {
 }
 
 ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
-             Communicator& world, int steps, int64_t vocab, const AfterStep& after_step) {
+             Communicator& world, int steps, int64_t vocab, const AfterStep& after_step,
+             int done = 0) {
   const Program program = lower(graph, strategy, options);
   const MemoryPlan plan = plan_memory(program, world.rank());
   verify(program, plan);
@@ -93,7 +94,7 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
       element_dtype(program, program.instructions[0]) == DType::f16 ? 1024.0F : 1.0F;
   executor.set_loss_scale(loss_scale, 0);
   const AfterStep after = after_step ? after_step : [](Executor&, int) {};
-  after(executor, 0);
+  after(executor, done);
   ShortRun run;
   const auto forward_pass = [&] {
     const StepInputs inputs = inputs_of(forward_program, world.rank(), 1, vocab);
@@ -105,7 +106,7 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
     }
   };
   forward_pass();
-  for (int step = 1; step <= steps; ++step) {
+  for (int step = done + 1; step <= steps; ++step) {
     const StepInputs inputs = inputs_of(program, world.rank(), step, vocab);
     executor.start(step, 0.01, inputs);
     executor.wait();
@@ -127,8 +128,8 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
 }  // namespace
 
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step) {
-  return run(graph, strategy, kOptions, world, steps, vocab, after_step);
+                   int64_t vocab, const AfterStep& after_step, int done) {
+  return run(graph, strategy, kOptions, world, steps, vocab, after_step, done);
 }
 
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep& after_step) {

@@ -25,14 +25,14 @@ struct ShortRun {
   bool operator==(const ShortRun&) const = default;
 };
 
-// Between the steps: after step `step`, and before the first with 0.
+// Between the steps: after step `step`, and before the first with the number of those done before.
 using AfterStep = std::function<void(Executor& executor, int step)>;
 
 // Collective. Tokens are random numbers below `vocab` by their global index. The programs (of the
 // step and of the forward pass, which share a store) are verified on every rank. In f16 the loss is
-// scaled by 1024.
+// scaled by 1024. `done`: steps that are done; `after_step` gives the parameters their values then.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step = nullptr);
+                   int64_t vocab, const AfterStep& after_step = nullptr, int done = 0);
 
 // The same on this rank alone, every operation by itself (LoweringOptions::fuse).
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,

@@ -1,0 +1,45 @@
+// What is printed of a run.
+#include "train/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/results.h"
+
+namespace hidup {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// What the work prints.
+template <typename Work>
+std::string printed(const Work& work) {
+  testing::internal::CaptureStdout();
+  work();
+  results::flush();
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Report, TheFirstStepOfARunThatGoesOn) {
+  Report report(1000, 64, -1.0, {});
+  EXPECT_THAT(printed([&] { report.step(501, 2.0, 0.01, {}); }),
+              StartsWith("step  501/1000  loss 2.0000  "));
+  EXPECT_EQ(printed([&] { report.step(502, 2.0, 0.01, {}); }), "");
+}
+
+TEST(Report, Validation) {
+  Report report(1000, 64, -1.0, {});
+  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
+  EXPECT_THAT(printed(summary), Not(HasSubstr("validation")));
+  EXPECT_EQ(printed([&] { report.validation(500, 1.75); }), "valid  500/1000  loss 1.7500\n");
+  EXPECT_EQ(printed([&] { report.validation(1000, 1.6012); }), "valid 1000/1000  loss 1.6012\n");
+  EXPECT_THAT(printed(summary),
+              HasSubstr("        validation 1.6012 after step 1000, perplexity 4.959\n"));
+}
+
+}  // namespace
+}  // namespace hidup
