@@ -11,6 +11,7 @@
 #include "app/planning.h"
 #include "app/profiling.h"
 #include "app/timing_header.h"
+#include "app/validation.h"
 #include "checkpoint/folder.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
@@ -131,14 +132,24 @@ class Run {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
     });
+    std::optional<Store> store;
+    std::optional<Validation> validation;
+    if (data_.validation != nullptr && deck.train.validate_every > 0) {
+      validation.emplace(*graph, strategy, deck, PlannedProgram{program_, plan}, world_);
+    }
 
     // 5. Memory; what a step is going to take; and the timing file.
-    std::optional<Store> store;
     std::optional<Executor> executor;
     collectively(world_, [&] {
-      const PlannedProgram planned{program_, plan};
-      store.emplace(std::span(&planned, 1), *device, *communication_.groups, threads);
+      std::vector<PlannedProgram> programs = {{program_, plan}};
+      if (validation) {
+        programs.push_back(validation->planned());
+      }
+      store.emplace(programs, *device, *communication_.groups, threads);
       executor.emplace(program_, plan, *store, world_.rank(), deck.train.seed);
+      if (validation) {
+        validation->prepare(*store, data_);
+      }
     });
     start_parameters(*executor);
     if (costs && world_.rank() == 0) {
@@ -147,7 +158,7 @@ class Run {
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
-              threads, format_bytes(plan.bytes));
+              threads, format_bytes(store->bytes()));
     if (prediction_) {
       log::info("predicted{}: {}", profile ? "" : " from " + costs->key.device,
                 describe(*prediction_));
@@ -157,6 +168,7 @@ class Run {
         timing_header({options_.deck, options_.command_line, decks_, data_, *graph, loaded_,
                        program_, plan, *device, communication_, prediction_},
                       mpi_);
+    header.validation = validation.has_value();
     if (checkpoint_) {
       header.run.continued_from = previous_timings();
       header.run.continued_at_step = checkpoint_->state().step;
@@ -179,13 +191,15 @@ class Run {
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});
     const bool first = world_.rank() == 0;
-    Trainer trainer(deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
-                    {.timings = first ? &*timings : nullptr,
-                     .report = first ? &report : nullptr,
-                     .stop_watch = first ? &watch : nullptr,
-                     .checkpoints = &checkpoints,
-                     .gradients = options_.dump_gradients,
-                     .overwrite = options_.overwrite});
+    Trainer trainer(
+        deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
+        {.timings = first ? &*timings : nullptr,
+         .report = first ? &report : nullptr,
+         .stop_watch = first ? &watch : nullptr,
+         .checkpoints = &checkpoints,
+         .gradients = options_.dump_gradients,
+         .overwrite = options_.overwrite,
+         .validate = validation ? [&] { return validation->loss(); } : std::function<double()>()});
     if (checkpoint_) {
       trainer.resume(checkpoint_->state().step, scale_of(*checkpoint_));
     }

@@ -14,7 +14,7 @@ Evaluator::Evaluator(const Deck& deck, const Batches& batches, int64_t sequences
   check(sequences > 0, "an evaluation of {} sequences", sequences);
 }
 
-Evaluation Evaluator::run() {
+MeanLoss Evaluator::run() {
   const int64_t size = deck_.train.batch;
   const auto fill = [&](int64_t first, StepInputs& inputs) {
     fill_inputs(forward_.program(), rank_, batches_, first, inputs, sequences_);

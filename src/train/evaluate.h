@@ -10,8 +10,8 @@
 
 namespace hidup {
 
-struct Evaluation {
-  double loss = 0.0;   // mean cross entropy per target, nats
+struct MeanLoss {
+  double loss = 0.0;   // cross entropy per target, nats
   int64_t tokens = 0;  // targets
 };
 
@@ -25,7 +25,7 @@ class Evaluator {
 
   // All samples, batch by batch; the last batch is filled up with samples that have no targets.
   // Every rank gets the result. An Error that it throws is this rank's alone.
-  Evaluation run();
+  MeanLoss run();
 
   // The batch that runs, from 1, for the heartbeat, from any thread; 0 before the first.
   int64_t current_batch() const { return batch_; }

@@ -73,7 +73,7 @@ class Rank {
     return trainer_->read(training_.loss)[0];
   }
 
-  Evaluation evaluate(int64_t sequences) {
+  MeanLoss evaluate(int64_t sequences) {
     return Evaluator(deck_, *batches_, sequences, *evaluated_, world_.rank()).run();
   }
 
@@ -91,7 +91,7 @@ class Rank {
   std::optional<Executor> trainer_, evaluated_;
 };
 
-Evaluation alone(const Deck& deck, int64_t sequences) {
+MeanLoss alone(const Deck& deck, int64_t sequences) {
   const std::unique_ptr<Communicator> self = make_self_communicator();
   return Rank(deck, "dp", 1, *self).evaluate(sequences);
 }
@@ -100,7 +100,7 @@ TEST(Evaluator, IsTheMeanOverAllTargets) {
   // Sequence by sequence: what is evaluated of k of them is k times the mean of k.
   double sum = 0.0;
   for (int64_t sequences = 1; sequences <= 5; ++sequences) {
-    const Evaluation found = alone(small_deck(1), sequences);
+    const MeanLoss found = alone(small_deck(1), sequences);
     const double last = found.loss * static_cast<double>(sequences) - sum;
     EXPECT_NEAR(last, std::log(kVocab), 0.5);
     sum += last;
@@ -121,7 +121,7 @@ TEST(Evaluator, IsTheSameOnAnyRanksUnderAnyStrategy) {
         for (const int64_t batch : {3, 8}) {
           const Deck deck = small_deck(batch, experts);
           run_ranks(ranks, [&](Communicator& world) {
-            const Evaluation found =
+            const MeanLoss found =
                 Rank(deck, std::string(named.name), 1 + ranks % 2, world).evaluate(11);
             EXPECT_NEAR(found.loss, expected, 2e-5 * expected)
                 << named.name << " on " << ranks << " ranks in batches of " << batch;
