@@ -31,17 +31,16 @@ std::string free_name(const std::string& out) {
   return name;
 }
 
-// What other runs left in the folder must not be taken for this run's. `found_newest`: newer ones
-// than the checkpoint are damaged.
-void check_folder(const RunFiles& files, bool found_newest, bool overwrite) {
+// What other runs left in the folder must not be taken for this run's.
+void check_folder(const RunFiles& files, bool overwrite) {
   const std::vector<FoundCheckpoint> found = list_checkpoints(files.checkpoints).complete;
   if (found.empty() || found.front().step <= files.steps_done()) {
     return;
   }
-  if (files.checkpoint && !found_newest) {
+  if (files.checkpoint) {
     log::warning("{} is newer than step {}, and --resume auto would take it", found.front().path,
                  files.steps_done());
-  } else if (!files.checkpoint && !overwrite) {
+  } else if (!overwrite) {
     fail(ExitCode::file,
          "{}: has checkpoints of an earlier run, up to step {}: --resume auto goes on from there, "
          "--overwrite removes them",
@@ -68,7 +67,9 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
     }
     if (world.rank() == 0) {
       files.out = options.resume.empty() ? options.out : free_name(options.out);
-      check_folder(files, options.resume == "auto", options.overwrite);
+      if (options.resume != "auto") {  // what is newer than the checkpoint is damaged then
+        check_folder(files, options.overwrite);
+      }
       prepare_outputs({{"--out", files.out}, {"--dump-gradients", options.gradients}},
                       options.inputs, options.overwrite);
     }

@@ -12,6 +12,7 @@
 #include "app/profiling.h"
 #include "app/run_files.h"
 #include "app/timing_header.h"
+#include "app/validation.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "comm/heartbeat.h"
@@ -62,26 +63,6 @@ std::string describe(StopReason reason) {
   }
   return "nothing";
 }
-
-// The forward pass on the validation data, with the training's parameters where they lie.
-struct Validation {
-  Validation(const Graph& graph, const Strategy& strategy, const Deck& deck,
-             const StoredValues& stored, int64_t rank)
-      : program(lower_forward(graph, strategy, lowering_options(deck))),
-        plan(plan_memory(program, rank, stored)) {
-    verify(program, plan);
-  }
-
-  void open(const Dataset& data, const Deck& deck, Store& store, int64_t rank) {
-    executor.emplace(program, plan, store, rank, deck.train.seed);
-    evaluator.emplace(deck, *data.validation, data.validation_sequences, *executor, rank);
-  }
-
-  Program program;
-  MemoryPlan plan;
-  std::optional<Executor> executor;
-  std::optional<Evaluator> evaluator;
-};
 
 // A run with everything in place; numbered as it happens.
 class Run {
@@ -138,27 +119,27 @@ class Run {
     Strategy& strategy = loaded_.strategy;
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
-    std::optional<Store> store;  // the next ones end before it
-    std::optional<Validation> validation;
     collectively(world_, [&] {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
-      if (data_.validation) {
-        validation.emplace(*graph, strategy, deck, stored_values(program_, plan), world_.rank());
-      }
     });
+    std::optional<Store> store;  // the next one ends before it
+    std::optional<Validation> validation;
+    if (data_.validation) {
+      validation.emplace(*graph, strategy, deck, PlannedProgram{program_, plan}, world_);
+    }
 
     // 5. Memory; what a step is going to take; and the timing file.
     std::optional<Executor> executor;
     collectively(world_, [&] {
       std::vector<PlannedProgram> programs = {{program_, plan}};
       if (validation) {
-        programs.push_back({validation->program, validation->plan});
+        programs.push_back(validation->planned());
       }
       store.emplace(programs, *device, *communication_.groups, threads);
       executor.emplace(program_, plan, *store, world_.rank(), deck.train.seed);
       if (validation) {
-        validation->open(data_, deck, *store, world_.rank());
+        validation->prepare(*store, data_);
       }
     });
     start_parameters(*executor);
@@ -168,7 +149,7 @@ class Run {
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
-              threads, format_bytes(plan.bytes));
+              threads, format_bytes(store->bytes()));
     if (prediction_) {
       log::info("predicted{}: {}", profile ? "" : " from " + costs->key.device,
                 describe(*prediction_));
@@ -209,7 +190,7 @@ class Run {
                      .checkpoints = &checkpoints,
                      .gradients = options_.dump_gradients,
                      .overwrite = options_.overwrite,
-                     .validation = validation ? &*validation->evaluator : nullptr});
+                     .validation = validation ? &validation->evaluator() : nullptr});
     if (files_.checkpoint) {
       trainer.resume(files_.checkpoint->state().step, scale_of(*files_.checkpoint));
     }
