@@ -6,8 +6,8 @@
 #   jobs/quickstart.sh [arguments of hidup train]
 #   jobs/quickstart.sh --set data.path=my_text.txt
 #
-# Result: out/quickstart.h5 and out/quickstart.png, replaced at every run. On two
-# cores: about four minutes the first time, half of it for packages and half for the
+# Result: out/quickstart.h5, out/quickstart.png and the trained model in out/quickstart.ckpt, replaced
+# at every run; the last lines say how to go on from it. On two cores: about four minutes the first time, half of it for packages and half for the
 # build, then half a minute. Needs 3 GB of memory, nearly all for the build.
 set -euo pipefail
 
@@ -43,15 +43,28 @@ next_part "train"
 mkdir -p "$root/out"
 # shellcheck source-path=SCRIPTDIR source=environment.sh
 source "$root/jobs/environment.sh"
-mpirun -n 2 "$build/hidup" train "$root/inputs/models/tiny.yaml" \
-  --cluster "$root/inputs/clusters/laptop.yaml" --out "$out.h5" --overwrite "$@"
+deck=$root/inputs/models/tiny.yaml
+cluster=$root/inputs/clusters/laptop.yaml
+mpirun -n 2 "$build/hidup" train "$deck" --cluster "$cluster" --out "$out.h5" --overwrite "$@"
 
 next_part "plot"
 /usr/bin/python3 "$root/analysis/plot_training.py" "$out.h5" -o "$out.png"
 
 next_part ""
 echo
+checkpoints=("$out".ckpt/step-*.ckpt.h5)
+checkpoint=${checkpoints[-1]}
 echo "timing file: $out.h5"
 echo "plot:        $out.png"
+echo "model:       $checkpoint"
 printf 'time:       '
 printf ' %s' "${times[@]/%/,}" | sed 's/,$/\n/'
+settings=${*:+$(printf ' %q' "$@")}
+cat <<END
+
+Go on from it, here to step 2000; evaluate it; sample from it:
+  source ${root@Q}/jobs/environment.sh
+  mpirun -n 2 ${build@Q}/hidup train ${deck@Q} --cluster ${cluster@Q} --out ${out@Q}.h5 --resume auto$settings --set train.steps=2000
+  mpirun -n 2 ${build@Q}/hidup evaluate ${deck@Q} --cluster ${cluster@Q} --resume ${checkpoint@Q}$settings
+  ${build@Q}/hidup generate ${deck@Q} --resume ${checkpoint@Q} --prompt "int main("$settings
+END

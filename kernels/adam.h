@@ -15,8 +15,7 @@ struct AdamOptions {
   float beta2;
   float epsilon;
   float weight_decay;
-  bool decoupled;      // AdamW: the decay acts on the parameter instead of the gradient
-  bool skips = false;  // a scale that is not finite leaves everything as it is
+  bool decoupled;  // AdamW: the decay acts on the parameter instead of the gradient
 };
 
 // A parameter, or a rank's part of one. All f32 [n]; m and v are zero before the first step.
@@ -35,6 +34,7 @@ struct AdamPart {
 //   decoupled: p -= lr * weight_decay * p, else g += weight_decay * p
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+// A scale that is not finite leaves everything as it is.
 // `parts` stays until the work ran.
 void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
                  const StepState* state, const float* gradient_scale);

@@ -51,7 +51,7 @@ void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOpti
   }
   stream.enqueue([=] {
     const float scale = *gradient_scale;
-    if (options.skips && !std::isfinite(scale)) {
+    if (!std::isfinite(scale)) {
       return;
     }
     const Factors factors = factors_of(options, *state, scale);

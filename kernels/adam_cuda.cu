@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   __syncthreads();
   const Factors factors = shared;
-  if (options.skips && !isfinite(factors.scale)) {
+  if (!isfinite(factors.scale)) {
     return;
   }
   int p = 0;

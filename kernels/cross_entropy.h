@@ -1,4 +1,6 @@
-// Cross entropy of the softmax of logits with one right class per row.
+// Cross entropy of the softmax of logits with one right class per row. A row whose target is
+// negative has none: it adds nothing to the loss, and its gradient is 0. `scale` is what it would
+// be if all rows had a target.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +12,12 @@
 namespace hidup::kernels {
 
 // lse[r] = log(sum over v of exp(logits[r,v]));
-// loss (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double.
+// loss (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double,
+// over the rows with a target.
 template <typename Element>
 struct CrossEntropyForward {
   const Element* logits;   // [rows, vocab]
-  const int32_t* targets;  // i32 [rows], each in 0 .. vocab - 1
+  const int32_t* targets;  // i32 [rows], each below vocab
   float* lse;              // f32 [rows]
   float* loss;             // f32 [1]
   int64_t rows;
@@ -42,9 +45,10 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
 
 // lse and loss as above, from the stats of all parts of the classes.
 struct CrossEntropyMerge {
-  const float* stats;  // f32 [parts, rows, 2]
-  float* lse;          // f32 [rows]
-  float* loss;         // f32 [1]
+  const float* stats;      // f32 [parts, rows, 2]
+  const int32_t* targets;  // i32 [rows]
+  float* lse;              // f32 [rows]
+  float* loss;             // f32 [1]
   int64_t parts;
   int64_t rows;
   float scale;
@@ -53,7 +57,7 @@ struct CrossEntropyMerge {
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args);
 
 // dlogits = scale * state->loss_scale * (exp(logits - lse) - onehot(target)), of the classes first
-// .. first + columns - 1. `state` is read when the work runs.
+// .. first + columns - 1; 0 in rows without a target. `state` is read when the work runs.
 template <typename Element>
 struct CrossEntropyBackward {
   const Element* logits;   // [rows, columns]

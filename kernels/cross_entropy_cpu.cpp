@@ -1,5 +1,6 @@
 #include "kernels/cross_entropy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <vector>
@@ -77,7 +78,8 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
       const Element* x = args.logits + row * args.vocab;
       const double value = log_sum_exp(x, args.vocab);
       args.lse[row] = static_cast<float>(value);
-      losses[row] = value - static_cast<double>(float{x[args.targets[row]]});
+      const int32_t target = args.targets[row];
+      losses[row] = target < 0 ? 0.0 : value - static_cast<double>(float{x[target]});
     }
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
@@ -111,7 +113,7 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
         logit += static_cast<double>(args.stats[2 * (part * args.rows + row) + 1]);
       }
       args.lse[row] = static_cast<float>(value);
-      losses[row] = value - logit;
+      losses[row] = args.targets[row] < 0 ? 0.0 : value - logit;
     }
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
@@ -127,6 +129,10 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>&
     for (int64_t row = 0; row < args.rows; ++row) {
       const Element* x = args.logits + row * columns;
       Element* dx = args.dlogits + row * columns;
+      if (args.targets[row] < 0) {
+        std::fill_n(dx, columns, Element(0.0F));
+        continue;
+      }
       const float shift = args.lse[row];
       const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < columns;

@@ -30,7 +30,8 @@ __global__ void __launch_bounds__(kThreads)
   const double value = log_sum_exp(x, args.vocab);
   if (threadIdx.x == 0) {
     args.lse[row] = static_cast<float>(value);
-    losses[row] = value - static_cast<double>(widen(x[args.targets[row]]));
+    const int32_t target = args.targets[row];
+    losses[row] = target < 0 ? 0.0 : value - static_cast<double>(widen(x[target]));
   }
 }
 
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args,
     }
     const double value = largest + log(sum);
     args.lse[row] = static_cast<float>(value);
-    losses[row] = value - logit;
+    losses[row] = args.targets[row] < 0 ? 0.0 : value - logit;
   }
 }
 
@@ -91,10 +92,12 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyBackward
   const int64_t columns = args.columns;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
     const float shift = args.lse[row];
+    const bool ignored = args.targets[row] < 0;
     const int64_t target = args.targets[row] - args.first;
     for (int64_t j = threadIdx.x; j < columns; j += kThreads) {
       const float p = factor * expf(widen(args.logits[row * columns + j]) - shift);
-      args.dlogits[row * columns + j] = narrow<Element>(j == target ? p - factor : p);
+      const float gradient = j == target ? p - factor : p;
+      args.dlogits[row * columns + j] = narrow<Element>(ignored ? 0.0F : gradient);
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -14,7 +15,9 @@
 #include "core/results.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "device/device.h"
 #include "search/named/named_strategies.h"
+#include "train/stop.h"
 
 namespace {
 
@@ -22,9 +25,11 @@ using hidup::ExitCode;
 
 constexpr const char* kExitCodes =
     "Exit codes: 0 done; 2 usage or bad deck; 3 no feasible strategy; 4 out of memory;\n"
-    "5 communication failed or lost a rank; 6 bad or missing file, or no space; 8 device or "
-    "library\n"
-    "not available; 70 internal error.";
+    "5 communication failed or lost a rank; 6 bad or missing file, or no space; 7 stopped by -t, "
+    "a\n"
+    "signal or a file, after a checkpoint; 9 loss or gradients not finite; 8 device or library "
+    "not\n"
+    "available; 70 internal error.";
 
 const std::string kStrategies =
     "How to shard: a strategy file (YAML), or " + hidup::strategy_names();
@@ -69,11 +74,27 @@ void add_hints(CLI::App& command, std::string& hints) {
       "What the search takes as given: a strategy file of which parts may be missing");
 }
 
+double wall_time(const std::string& text) {
+  const std::optional<double> seconds = hidup::parse_wall_time(text);
+  if (!seconds) {
+    throw CLI::ValidationError(
+        "-t", fmt::format("{}: expected hh:mm:ss, such as 01:30:00", hidup::shown(text)));
+  }
+  return *seconds;
+}
+
 // What train and doctor take.
 void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
-  command.add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
+  command.add_option("--strategy", options.strategy,
+                     kStrategyOrSearch + "; by default that of the checkpoint, or search");
   command.footer(hidup::strategies_help());
   add_hints(command, options.hints);
+  command.add_option("--resume", options.resume,
+                     "Go on from this checkpoint; auto: from the newest complete one of the run's "
+                     "folder, or from the start where there is none");
+  command.add_option_function<std::string>(
+      "-t", [&options](const std::string& text) { options.wall_time_s = wall_time(text); },
+      "Wall time, hh:mm:ss: the run writes a checkpoint and stops before it is over");
   command.add_option("--out", options.out, "Timing file (HDF5); by default out/MODEL-TIME.h5");
   command.add_flag("--overwrite", options.overwrite, kOverwrite);
   command.add_option("--dump-gradients", options.dump_gradients,
@@ -202,6 +223,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   hidup::ValidateOptions validate;
   hidup::GraphOptions graph;
   train.command_line = join(argc, argv);
+  train.began = hidup::monotonic_seconds();
   add_train(app, train);
   add_search(app, search);
   add_explain(app, explained);

@@ -204,7 +204,7 @@ constexpr double kEndAfterFailure = 5.0;  // seconds: all ranks are at the same 
 
 }  // namespace
 
-int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work) {
+int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work) {
   std::optional<MpiSession> mpi;
   try {
     mpi.emplace(argc, argv);
@@ -216,9 +216,9 @@ int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& wor
     abort_all_ranks(failure.code, failure.message);
   }
   try {
-    work(*mpi);
+    const ExitCode code = work(*mpi);
     collectively(mpi->world(), results::finish);
-    return 0;
+    return static_cast<int>(code);
   } catch (const CollectiveError& error) {
     if (*error.what() != '\0') {
       log::error(error.what());

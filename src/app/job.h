@@ -81,9 +81,9 @@ LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const 
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world, bool fuse = true);
 
-// Runs the work between start and end of MPI. Returns the exit code of an error that all ranks have
-// together, which one of them prints. Any other exception ends all ranks where it is thrown
-// (comm/mpi_session.h): so there must be no handler around this.
-int run_job(int* argc, char*** argv, const std::function<void(MpiSession&)>& work);
+// Runs the work between start and end of MPI. Returns its exit code, the same on all ranks, or that
+// of an error that all ranks have together, which one of them prints. Any other exception ends all
+// ranks where it is thrown (comm/mpi_session.h): so there must be no handler around this.
+int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work);
 
 }  // namespace hidup

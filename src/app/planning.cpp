@@ -108,7 +108,7 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
 }
 
 void check_strategy_choice(const std::string& name_or_file) {
-  if (name_or_file != kSearch && !looks_like_file(name_or_file)) {
+  if (!name_or_file.empty() && name_or_file != kSearch && !looks_like_file(name_or_file)) {
     check_strategy_name(name_or_file);
   }
 }
@@ -121,6 +121,18 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
           : named_strategy(name_or_file, graph, mesh);
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
   return strategy;
+}
+
+std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
+                                        const Graph& graph, const Mesh& mesh) {
+  try {
+    Strategy strategy = parse_strategy(graph, mesh, text, "the checkpoint's strategy");
+    strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
+    return strategy;
+  } catch (const Error& error) {
+    check(error.code() == ExitCode::usage, "{}", error.what());
+    return std::nullopt;
+  }
 }
 
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,

@@ -48,14 +48,18 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
 
 inline constexpr const char* kSearch = "search";  // as a choice of strategy
 
-// Throws Error(usage) where it is neither "search", nor a known name, nor looks like a file (a dot
-// or a slash).
+// Throws Error(usage) where it is neither empty, nor "search", nor a known name, nor looks like a
+// file (a dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
 // The strategy of a file, or the named one for this graph and mesh, with train.microbatches
 // where the deck has them. Throws Error(file) or Error(usage).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh);
+
+// The strategy that a checkpoint has; nothing where it is for another graph or mesh.
+std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
+                                        const Graph& graph, const Mesh& mesh);
 
 // The search that the decks ask for. `hints`: a file (sharding/hints.h), or empty; `baselines`: see
 // SearchOptions. Throws as read_hints() and search_strategy() do, and Error(file).

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "app/job.h"
 #include "comm/clock.h"
@@ -121,11 +122,16 @@ class Measurement {
         make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
                      input_.world, fuse);
     const int64_t rank = input_.world.rank();
+    std::optional<Store> store;
     std::optional<Executor> executor;
     try {
       collectively(input_.world, [&] {
-        executor.emplace(program, plan_memory(program, rank), input_.device, rank,
-                         *input_.communication.groups, input_.threads, input_.deck.train.seed);
+        const MemoryPlan plan = plan_memory(program, rank);
+        const PlannedProgram planned{program, plan};
+        store.emplace(std::span(&planned, 1), input_.device, *input_.communication.groups,
+                      input_.threads);
+        executor.emplace(program, plan, *store, rank, input_.deck.train.seed);
+        executor->initialize_parameters();
       });
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {

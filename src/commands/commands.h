@@ -11,13 +11,16 @@ namespace hidup {
 struct TrainOptions {
   std::string deck;
   std::string cluster;
-  std::string strategy = "search";  // a name, a file or search
-  std::string hints;                // of the search; empty: none
-  std::string out;                  // empty: out/MODEL-TIME.h5
+  std::string strategy;  // a name, a file or search; empty: the checkpoint's, or search
+  std::string hints;     // of the search; empty: none
+  std::string resume;    // a checkpoint, or auto; empty: none
+  std::optional<double> wall_time_s;  // the run stops before it
+  std::string out;                    // empty: out/MODEL-TIME.h5
   bool overwrite = false;
   std::vector<std::string> overrides;  // --set
   std::string dump_gradients;          // empty: none
   std::string command_line;            // as typed
+  double began = 0.0;                  // of the process, on monotonic_seconds()'s clock
 };
 
 struct ProfileOptions {

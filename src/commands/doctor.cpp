@@ -181,7 +181,7 @@ int doctor(const TrainOptions& options, int* argc, char*** argv) {
     const RunCheckup run = check_run(options, mpi);
     const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
     if (mpi.world().rank() != 0) {
-      return;
+      return ExitCode::done;
     }
     results::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
                    git_commit(), git_dirty() ? ", with changes" : "", device_kind());
@@ -193,6 +193,7 @@ int doctor(const TrainOptions& options, int* argc, char*** argv) {
     std::ranges::copy(what_looks_wrong(places, all, device_kind() == "cuda"),
                       std::back_inserter(findings));
     print_findings(findings);
+    return ExitCode::done;
   });
 }
 

@@ -192,7 +192,7 @@ class Inspection {
         read_hints(graph, *mesh_, read_strategy_file(options_.hints, "hints"), options_.hints);
       });
     }
-    if (options_.strategy == kSearch) {
+    if (options_.strategy.empty() || options_.strategy == kSearch) {
       fact("strategy", "searched for when the run starts");
       return;
     }

@@ -65,6 +65,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
         print_summary(profile, options.out);
       }
     });
+    return ExitCode::done;
   });
 }
 

@@ -3,12 +3,15 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "app/costs.h"
 #include "app/job.h"
 #include "app/planning.h"
 #include "app/profiling.h"
+#include "app/run_files.h"
+#include "app/timing_header.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "comm/heartbeat.h"
@@ -17,19 +20,18 @@
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/units.h"
-#include "core/version.h"
 #include "cost/simulate.h"
 #include "graph/flops.h"
 #include "graph/text.h"
 #include "io/output_path.h"
-#include "io/resources.h"
-#include "kernels/library.h"
 #include "program/memory.h"
-#include "program/print.h"
 #include "program/verify.h"
 #include "search/repeated_work.h"
-#include "train/assemble.h"
+#include "train/checkpoints.h"
+#include "train/evaluate.h"
+#include "train/kept.h"
 #include "train/setup.h"
+#include "train/stop.h"
 #include "train/trainer.h"
 
 namespace hidup {
@@ -47,38 +49,39 @@ std::string output_name(const TrainOptions& options) {
   return fmt::format("out/{}-{}.h5", std::filesystem::path(options.deck).stem().string(), stamp);
 }
 
-std::string kind_of(Opcode opcode) {
-  return !collective_of(opcode).empty() ? "collective" : is_reshard(opcode) ? "local" : "compute";
+std::string describe(StopReason reason) {
+  switch (reason) {
+    case StopReason::signal:
+      return "a signal";
+    case StopReason::file:
+      return "the file checkpoint_now";
+    case StopReason::time:
+      return "-t";
+    case StopReason::none:
+      break;
+  }
+  return "nothing";
 }
 
-std::vector<ProgramRow> program_rows(const Program& program) {
-  std::vector<ProgramRow> rows;
-  for (const Instruction& instruction : program.instructions) {
-    const std::string collective(collective_of(instruction.opcode));
-    rows.push_back({.name = instruction.name,
-                    .kind = kind_of(instruction.opcode),
-                    .stream = std::string(name_of(instruction.stream)),
-                    .microbatch = instruction.microbatch,
-                    .phase = std::string(name_of(instruction.phase)),
-                    .collective = collective,
-                    .flops = static_cast<int64_t>(instruction.flops),
-                    .bytes = static_cast<int64_t>(instruction.bytes)});
+// The forward pass on the validation data, with the training's parameters where they lie.
+struct Validation {
+  Validation(const Graph& graph, const Strategy& strategy, const Deck& deck,
+             const StoredValues& stored, int64_t rank)
+      : program(lower_forward(graph, strategy, lowering_options(deck))),
+        plan(plan_memory(program, rank, stored)) {
+    verify(program, plan);
   }
-  return rows;
-}
 
-PredictionInfo prediction_row(const Prediction& prediction, const MemoryPlan& plan) {
-  PredictionInfo info{.iteration_s = prediction.iteration_s,
-                      .compute_s = prediction.busy.compute_s,
-                      .comm_s = prediction.busy.comm_s,
-                      .exposed_comm_s = prediction.busy.exposed_comm_s,
-                      .peak_bytes = plan.bytes};
-  for (const Interval& interval : prediction.instructions) {
-    info.start_s.push_back(interval.start_s);
-    info.length_s.push_back(interval.end_s - interval.start_s);
+  void open(const Dataset& data, const Deck& deck, Store& store, int64_t rank) {
+    executor.emplace(program, plan, store, rank, deck.train.seed);
+    evaluator.emplace(deck, *data.validation, data.validation_sequences, *executor, rank);
   }
-  return info;
-}
+
+  Program program;
+  MemoryPlan plan;
+  std::optional<Executor> executor;
+  std::optional<Evaluator> evaluator;
+};
 
 // A run with everything in place; numbered as it happens.
 class Run {
@@ -86,35 +89,44 @@ class Run {
   Run(const TrainOptions& options, MpiSession& mpi)
       : options_(options), mpi_(mpi), world_(mpi.world()) {}
 
-  void go() {
-    // 1. Decks, and whether the outputs can be written.
+  ExitCode go() {
+    // 1. Decks, what to go on from, and whether the outputs can be written.
+    catch_stop_signals();
     decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
     Deck& deck = decks_.deck;
-    out_ = world_.broadcast(output_name(options_));
     Mesh mesh;
+    std::vector<NamedFile> inputs;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
       check_strategy_choice(options_.strategy);
-      if (world_.rank() == 0) {
-        prepare_outputs(
-            {{"--out", out_}, {"--dump-gradients", options_.dump_gradients}},
-            files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints),
-            options_.overwrite);
-      }
+      inputs = files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints);
     });
     guide_heartbeat();
+    files_ = open_run_files({.out = output_name(options_),
+                             .gradients = options_.dump_gradients,
+                             .resume = options_.resume,
+                             .overwrite = options_.overwrite,
+                             .inputs = std::move(inputs)},
+                            deck, world_);
+    if (files_.checkpoint && files_.checkpoint->state().step >= deck.train.steps) {
+      log::info("{} has all {} steps; with a larger train.steps there would be more to do",
+                files_.checkpoint->path(), deck.train.steps);
+      return ExitCode::done;
+    }
 
     // 2. Data and graph.
     data_ = load_data(deck, world_);
     log::info("data: {}", data_.description);
     std::optional<Graph> graph;
-    collectively(world_, [&] { graph.emplace(make_graph(deck, decks_.graph, data_.vocab)); });
+    collectively(world_, [&] {
+      graph.emplace(make_graph(deck, decks_.graph, data_.vocab));
+      check_checkpoint();
+    });
 
     // 3. Device, and what is known of its speed.
     const int threads = compute_threads(deck, world_, mpi_.host());
     const std::unique_ptr<Device> device = open_device(deck, mpi_);
     open_communication(deck, mesh, mpi_, *device, communication_);
-    const MeshGroups& groups = *communication_.groups;
     const std::optional<Profile> profile =
         obtain_profile({deck, *graph, *data_.batches, mesh, world_, mpi_.host(), communication_,
                         *device, threads});
@@ -122,73 +134,148 @@ class Run {
 
     // 4. Strategy and program.
     const int64_t memory = std::ranges::min(all_gather_value(world_, device->memory()));
-    loaded_ = load_strategy(options_.strategy, deck, *graph, mesh, {costs, options_.hints, memory},
-                            world_);
+    choose_strategy(*graph, mesh, {costs, options_.hints, memory});
     Strategy& strategy = loaded_.strategy;
     program_ = make_program(*graph, strategy, deck, world_);
     MemoryPlan plan;
+    std::optional<Store> store;  // the next ones end before it
+    std::optional<Validation> validation;
     collectively(world_, [&] {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
+      if (data_.validation) {
+        validation.emplace(*graph, strategy, deck, stored_values(program_, plan), world_.rank());
+      }
     });
 
     // 5. Memory; what a step is going to take; and the timing file.
     std::optional<Executor> executor;
     collectively(world_, [&] {
-      executor.emplace(program_, std::move(plan), *device, world_.rank(), groups, threads,
-                       deck.train.seed);
+      std::vector<PlannedProgram> programs = {{program_, plan}};
+      if (validation) {
+        programs.push_back({validation->program, validation->plan});
+      }
+      store.emplace(programs, *device, *communication_.groups, threads);
+      executor.emplace(program_, plan, *store, world_.rank(), deck.train.seed);
+      if (validation) {
+        validation->open(data_, deck, *store, world_.rank());
+      }
     });
+    start_parameters(*executor);
     if (costs && world_.rank() == 0) {
       prediction_ = simulate(program_, CostModel(*costs));
-      annotate(strategy, program_, executor->plan(), *prediction_);
+      annotate(strategy, program_, plan, *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
               graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
-              threads, format_bytes(executor->plan().bytes));
+              threads, format_bytes(plan.bytes));
     if (prediction_) {
       log::info("predicted{}: {}", profile ? "" : " from " + costs->key.device,
                 describe(*prediction_));
       tell_repeated_work(*graph, *costs, mesh, memory);
     }
-    const TimingHeader header = make_header(*graph, executor->plan(), *device);
+    TimingHeader header =
+        timing_header({options_.deck, options_.command_line, decks_, data_, *graph, loaded_,
+                       program_, plan, *device, communication_, prediction_},
+                      mpi_);
+    if (files_.checkpoint) {
+      header.run.continued_from = previous_timings(files_);
+      header.run.continued_at_step = files_.checkpoint->state().step;
+    }
     std::optional<TimingFile> timings;
     collectively(world_, [&] {
       if (world_.rank() == 0) {
-        timings.emplace(out_, options_.overwrite, header);
+        timings.emplace(files_.out, options_.overwrite, header);
+        remove_old_checkpoints(files_);
       }
     });
 
     // 6. Train.
+    Checkpoints checkpoints(deck, files_.checkpoints,
+                            initial_state(files_, decks_, data_, *graph, header), *executor,
+                            world_);
     const double peak =
         static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
     Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy,
                   {.model = model_flops(*graph), .peak = peak});
+    StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
+                     .began = options_.began,
+                     .limit_s = options_.wall_time_s});
     const bool first = world_.rank() == 0;
     Trainer trainer(deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
                     {.timings = first ? &*timings : nullptr,
                      .report = first ? &report : nullptr,
+                     .stop_watch = first ? &watch : nullptr,
+                     .checkpoints = &checkpoints,
                      .gradients = options_.dump_gradients,
-                     .overwrite = options_.overwrite});
+                     .overwrite = options_.overwrite,
+                     .validation = validation ? &*validation->evaluator : nullptr});
+    if (files_.checkpoint) {
+      trainer.resume(files_.checkpoint->state().step, scale_of(*files_.checkpoint));
+    }
     trainer_ = &trainer;
     executor_ = &*executor;
-    train(trainer, timings);
+    const StopReason stopped = train(trainer, timings);
 
     // 7. The end.
     guide_.reset();  // it reads what goes now
     if (first) {
-      report.summary(executor->plan(), prediction_, out_);
+      report.summary(plan, prediction_, files_.out, checkpoints.last_file());
     }
+    if (stopped != StopReason::none) {
+      log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
+                describe(stopped), trainer.current_step(), deck.train.steps);
+      return ExitCode::stopped;
+    }
+    return ExitCode::done;
   }
 
  private:
+  // Before anything costs time.
+  void check_checkpoint() const {
+    if (!files_.checkpoint) {
+      return;
+    }
+    const std::string changed =
+        check_resumable(*files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary});
+    log::info("resumes from {}, step {}{}", files_.checkpoint->path(),
+              files_.checkpoint->state().step,
+              changed.empty() ? "" : "; changed since: " + changed);
+  }
+
+  void choose_strategy(const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
+    if (files_.checkpoint && options_.strategy.empty()) {
+      if (std::optional<Strategy> stored =
+              stored_strategy(files_.checkpoint->state().strategy, decks_.deck, graph, mesh)) {
+        loaded_.strategy = std::move(*stored);
+        return;
+      }
+      log::info(
+          "the checkpoint's strategy is for another graph or mesh: a new one is searched for");
+    }
+    loaded_ = load_strategy(options_.strategy.empty() ? kSearch : options_.strategy, decks_.deck,
+                            graph, mesh, basis, world_);
+  }
+
+  void start_parameters(Executor& executor) {
+    if (files_.checkpoint) {
+      restore(world_, executor, *files_.checkpoint);
+    } else {
+      executor.initialize_parameters();
+    }
+  }
+
   // A rank that fails alone ends all ranks from here: unwinding would wait for
   // collectives that the others never finish.
-  void train(Trainer& trainer, std::optional<TimingFile>& timings) {
+  StopReason train(Trainer& trainer, std::optional<TimingFile>& timings) {
     try {
-      trainer.run();
+      const StopReason stopped = trainer.run();
       if (timings) {
         timings->close();
       }
+      return stopped;
+    } catch (const CollectiveError&) {  // which all ranks have
+      throw;
     } catch (...) {
       const Failure failure = current_failure();
       abort_all_ranks(failure.code,
@@ -198,7 +285,7 @@ class Run {
 
   void tell_repeated_work(const Graph& graph, const Profile& costs, const Mesh& mesh,
                           int64_t memory) const {
-    const bool chosen = options_.strategy == kSearch && options_.hints.empty();
+    const bool chosen = loaded_.search_s > 0.0 && options_.hints.empty();
     const std::string repeated = describe(repeated_work(graph, loaded_.strategy, CostModel(costs),
                                                         lowering_options(decks_.deck), memory),
                                           mesh, chosen);
@@ -228,51 +315,11 @@ class Run {
     guide_.emplace(mpi_.heartbeat(), here, describe);
   }
 
-  // Collective: hosts and memory of all ranks.
-  TimingHeader make_header(const Graph& graph, const MemoryPlan& plan, const Device& device) {
-    const Strategy& strategy = loaded_.strategy;
-    TimingHeader header;
-    header.run = {.program_version = program_version(),
-                  .git_commit = git_commit(),
-                  .git_dirty = git_dirty(),
-                  .command_line = options_.command_line,
-                  .started_at = utc_now(),
-                  .model = std::filesystem::path(options_.deck).stem().string(),
-                  .world_size = world_.size(),
-                  .device = device.name(),
-                  .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
-                                kernels::matmul_library_version()},
-                  .environment = run_environment()};
-    for (const std::string& library : communication_.libraries()) {
-      header.run.libraries.push_back(library);
-    }
-    if (data_.unigram_entropy >= 0.0) {
-      header.run.unigram_entropy = data_.unigram_entropy;
-    }
-    header.run.hostnames = gather_texts(world_, mpi_.host());
-    header.inputs = {.model_deck = decks_.model.text,
-                     .cluster_deck = decks_.cluster.text,
-                     .resolved = resolved_yaml(decks_.deck, DeckFile::model) +
-                                 resolved_yaml(decks_.deck, DeckFile::cluster)};
-    header.strategy = {.name = strategy.name,
-                       .hash = fmt::format("{:016x}", strategy_hash(graph, strategy)),
-                       .text = print_strategy(graph, strategy),
-                       .search_s = loaded_.search_s};
-    header.program = {.text = print_program(program_), .rows = program_rows(program_)};
-    header.memory = {.peak_bytes = all_gather_value(world_, device.allocated()),
-                     .parameter_bytes = all_gather_value(world_, plan.parameter_bytes)};
-    if (prediction_) {
-      header.prediction = prediction_row(*prediction_, plan);
-    }
-    header.experts = expert_layers(program_);
-    return header;
-  }
-
   const TrainOptions& options_;
   MpiSession& mpi_;
   Communicator& world_;
   Decks decks_;
-  std::string out_;
+  RunFiles files_;
   Dataset data_;
   LoadedStrategy loaded_;
   Program program_;
@@ -286,7 +333,7 @@ class Run {
 }  // namespace
 
 int train(const TrainOptions& options, int* argc, char*** argv) {
-  return run_job(argc, argv, [&](MpiSession& mpi) { Run(options, mpi).go(); });
+  return run_job(argc, argv, [&](MpiSession& mpi) { return Run(options, mpi).go(); });
 }
 
 }  // namespace hidup

@@ -22,6 +22,7 @@ enum class ExitCode : int {
   file = 6,           // bad or missing file, or no space
   stopped = 7,        // on a signal or wall time, after a checkpoint
   unavailable = 8,    // device or library not available
+  not_finite = 9,     // loss or gradients not finite
   internal = 70,      // an error in hidup itself
 };
 

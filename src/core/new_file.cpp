@@ -57,6 +57,21 @@ int create_beside(const std::string& place, std::string& location) {
   }
 }
 
+// Brings a new name in a folder to the disk. Some file systems have nothing to do for it, and a
+// folder that cannot be listed cannot be opened.
+void flush_folder(const fs::path& folder, const std::string& name) {
+  const int descriptor =
+      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool failed = descriptor >= 0 && fsync(descriptor) != 0;
+  const int error = errno;
+  if (descriptor >= 0) {
+    close(descriptor);
+  }
+  if (failed && error != EINVAL && error != ENOTSUP) {
+    fail(ExitCode::file, "{}: cannot write to its folder: {}", name, reason(error));
+  }
+}
+
 // rename(2) that leaves a file of the new name alone, on file systems that lack that, too.
 int rename_to_free_name(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
@@ -106,6 +121,7 @@ void NewFile::take_name(bool overwrite) {
          reason(errno));
   }
   location_ = place_;
+  flush_folder(fs::path(place_).parent_path(), name_);
 }
 
 void NewFile::check_name() const {

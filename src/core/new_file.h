@@ -27,8 +27,9 @@ class NewFile {
 
   void write(std::string_view text);
 
-  // Brings the content to the disk, then the file to its name at once. A file that has the name is
-  // replaced, or refused without `overwrite`; its readers keep the old one.
+  // Brings the content to the disk, then the file to its name at once, and the name to the disk. A
+  // file that has the name is replaced, or refused without `overwrite`; its readers keep the old
+  // one.
   void take_name(bool overwrite);
 
   // For a file that has its name and was written since: throws where somebody took the name away.

@@ -168,6 +168,13 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 // that parses to the same values.
 std::string resolved_yaml(const Deck& deck, DeckFile file);
 
+// Keys that have other values in two texts of resolved_yaml(), "none" where one lacks them; by
+// name.
+struct ChangedKey {
+  std::string key, before, now;
+};
+std::vector<ChangedKey> changed_keys(const std::string& before, const std::string& now);
+
 // The page that explains how to write decks and lists every key (Markdown).
 std::string reference_markdown();
 

@@ -43,6 +43,9 @@ struct OperationSpec {
   std::vector<std::string_view> saved;
   Shape (*saved_shape)(const Shape& first) = nullptr;
 
+  // Outside training the output is the first input.
+  bool training_only = false;
+
   bool integer_output() const { return output == InputSpec::Type::i32; }
 };
 

@@ -60,11 +60,26 @@ std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-void File::throw_error(const std::string& doing) const {
-  fail(ExitCode::file, "{}: cannot {}: {}", path_, doing, innermost_error());
+Handle Calls::element_type(DType dtype) const {
+  if (dtype == DType::f32 || dtype == DType::i32) {
+    const hid_t known = dtype == DType::f32 ? H5T_IEEE_F32LE : H5T_STD_I32LE;
+    return Handle(checked(H5Tcopy(known), "create a type"));
+  }
+  const size_t exponent = dtype == DType::bf16 ? 8 : 5;  // bits
+  const size_t mantissa = 15 - exponent;
+  Handle type(checked(H5Tcopy(H5T_IEEE_F32LE), "create a type"));
+  checked(H5Tset_fields(type.get(), 15, mantissa, exponent, 0, mantissa), "create a type");
+  checked(H5Tset_size(type.get(), 2), "create a type");
+  checked(H5Tset_ebias(type.get(), (size_t{1} << (exponent - 1)) - 1), "create a type");
+  return type;
 }
 
-File::File(const NewFile& file) : path_(file.name()) {
+void Calls::throw_error(const std::string& doing) const {
+  fail(ExitCode::file, "{}: cannot {}: {}", path(), doing, innermost_error());
+}
+
+File::File(const NewFile& file, hsize_t user_block)
+    : Calls(file.name()), has_times_(user_block == 0) {
   string_type_ = Handle(checked(H5Tcopy(H5T_C_S1), "create a string type"));
   checked(H5Tset_size(string_type(), H5T_VARIABLE), "create a string type");
   checked(H5Tset_cset(string_type(), H5T_CSET_UTF8), "create a string type");
@@ -74,13 +89,36 @@ File::File(const NewFile& file) : path_(file.name()) {
   // Parallel file systems are often mounted without locks.
   checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/1, /*ignore_when_disabled=*/1),
           "set the file's locking");
-  id_ = Handle(checked(H5Fcreate(file.location().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()),
-                       "create the file"));
+  const Handle creation = without_times(H5P_FILE_CREATE);
+  if (user_block > 0) {
+    checked(H5Pset_userblock(creation.get(), user_block), "set the file's properties");
+    checked(H5Pset_alignment(access.get(), user_block, user_block), "set the file's properties");
+  }
+  id_ = Handle(
+      checked(H5Fcreate(file.location().c_str(), H5F_ACC_TRUNC, creation.get(), access.get()),
+              "create the file"));
+}
+
+Handle File::without_times(hid_t kind) const {
+  Handle properties(checked(H5Pcreate(kind), "set properties"));
+  if (!has_times_) {
+    checked(H5Pset_obj_track_times(properties.get(), false), "set properties");
+  }
+  return properties;
 }
 
 void File::create_group(const std::string& name) {
-  const Handle group(checked(H5Gcreate2(id(), name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
-                             "create the group {}", name));
+  const Handle creation = without_times(H5P_GROUP_CREATE);
+  const Handle group(
+      checked(H5Gcreate2(id(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+              "create the group {}", name));
+}
+
+Handle File::create_space(const std::string& name, const Extents& extents) const {
+  return Handle(checked(
+      extents.empty() ? H5Screate(H5S_SCALAR)
+                      : H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr),
+      "create the dataset {}", name));
 }
 
 Handle File::create_dataset(const std::string& name, hid_t type, const Handle& space,
@@ -92,14 +130,21 @@ Handle File::create_dataset(const std::string& name, hid_t type, const Handle& s
 
 Handle File::write_dataset(const std::string& name, hid_t type, const Extents& extents,
                            const void* data) {
-  const Handle space(extents.empty() ? checked(H5Screate(H5S_SCALAR), "create the dataset {}", name)
-                                     : checked(H5Screate_simple(static_cast<int>(extents.size()),
-                                                                extents.data(), nullptr),
-                                               "create the dataset {}", name));
-  const Handle creation(checked(H5Pcreate(H5P_DATASET_CREATE), "create the dataset {}", name));
-  Handle dataset = create_dataset(name, type, space, creation);
+  Handle dataset =
+      create_dataset(name, type, create_space(name, extents), without_times(H5P_DATASET_CREATE));
   checked(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write {}", name);
   return dataset;
+}
+
+int64_t File::place_dataset(const std::string& name, hid_t type, const Extents& extents) {
+  const Handle creation = without_times(H5P_DATASET_CREATE);
+  checked(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "create the dataset {}", name);
+  checked(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "create the dataset {}", name);
+  checked(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "create the dataset {}", name);
+  const Handle dataset = create_dataset(name, type, create_space(name, extents), creation);
+  const haddr_t place = H5Dget_offset(dataset.get());
+  check(place != HADDR_UNDEF, "HDF5 gave the dataset {} no place", name);
+  return static_cast<int64_t>(place);
 }
 
 Handle File::create_growing(const std::string& name, hid_t type, const Extents& extents,
@@ -125,6 +170,11 @@ void File::write_attribute(hid_t object, const std::string& name, hid_t type, co
 void File::set_attribute(hid_t object, const std::string& name, int64_t value) {
   const Handle space(checked(H5Screate(H5S_SCALAR), "create the attribute {}", name));
   write_attribute(object, name, native_type<int64_t>(), space, &value);
+}
+
+void File::set_attribute(hid_t object, const std::string& name, uint64_t value) {
+  const Handle space(checked(H5Screate(H5S_SCALAR), "create the attribute {}", name));
+  write_attribute(object, name, native_type<uint64_t>(), space, &value);
 }
 
 void File::set_attribute(hid_t object, const std::string& name, double value) {

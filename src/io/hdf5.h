@@ -1,7 +1,7 @@
 // The C API of HDF5 with checked calls and handles that close themselves.
 //
-// Internal to src/io: HDF5's types appear in no other header. Every failed call
-// becomes an Error(file) that names the file, what was being done and HDF5's
+// Internal to src/io and src/checkpoint, whose other headers have no type of HDF5. Every failed
+// call becomes an Error(file) that names the file, what was being done and HDF5's
 // innermost reason, which is the operating system's text where there is one.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/dtype.h"
 #include "core/new_file.h"
 
 namespace hidup::hdf5 {
@@ -56,6 +57,14 @@ inline hid_t native_type<int64_t>() {
   return H5T_NATIVE_INT64;
 }
 template <>
+inline hid_t native_type<uint64_t>() {
+  return H5T_NATIVE_UINT64;
+}
+template <>
+inline hid_t native_type<uint32_t>() {
+  return H5T_NATIVE_UINT32;
+}
+template <>
 inline hid_t native_type<double>() {
   return H5T_NATIVE_DOUBLE;
 }
@@ -66,13 +75,10 @@ inline hid_t native_type<float>() {
 
 using Extents = std::vector<hsize_t>;
 
-// A file that is being written.
-class File {
+// Calls of HDF5 about one file.
+class Calls {
  public:
-  // Writes to `file` in the newest format of the library, which SWMR needs.
-  explicit File(const NewFile& file);
-
-  hid_t id() const { return id_.get(); }
+  explicit Calls(std::string path) : path_(std::move(path)) {}
 
   // Passes on the result of an HDF5 call, or throws "PATH: cannot DOING: REASON".
   template <typename T, typename... Args>
@@ -83,15 +89,40 @@ class File {
     return result;
   }
 
+  const std::string& path() const { return path_; }  // for messages
+
+  // Elements as they lie in the memory of this machine. HDF5 has no name for bf16 and f16.
+  Handle element_type(DType dtype) const;
+
+ private:
+  [[noreturn]] void throw_error(const std::string& doing) const;
+
+  std::string path_;
+};
+
+// A file that is being written.
+class File : public Calls {
+ public:
+  // Writes to `file` in the newest format of the library, which SWMR needs.
+  // `user_block`: bytes at the start of the file that HDF5 leaves alone. A file that has them is
+  // made of its content only, without times, and datasets that are as large begin at multiples.
+  explicit File(const NewFile& file, hsize_t user_block = 0);
+
+  hid_t id() const { return id_.get(); }
+
   void create_group(const std::string& name);
   // A dataset of its final size, written at once; empty extents make a scalar.
   Handle write_dataset(const std::string& name, hid_t type, const Extents& extents,
                        const void* data);
+  // A dataset of one piece whose content others write into the file, and where that is, in bytes
+  // from the start of the file. Empty extents make a scalar; no extent may be 0.
+  int64_t place_dataset(const std::string& name, hid_t type, const Extents& extents);
   // A dataset that can grow in dimension 0, with `extents` to begin with.
   Handle create_growing(const std::string& name, hid_t type, const Extents& extents,
                         const Extents& chunk);
 
   void set_attribute(hid_t object, const std::string& name, int64_t value);
+  void set_attribute(hid_t object, const std::string& name, uint64_t value);
   void set_attribute(hid_t object, const std::string& name, double value);
   void set_attribute(hid_t object, const std::string& name, const std::string& value);
   void set_attribute(hid_t object, const std::string& name, const std::vector<std::string>& values);
@@ -107,13 +138,14 @@ class File {
   void abandon() { id_.release(); }
 
  private:
-  [[noreturn]] void throw_error(const std::string& doing) const;
+  Handle without_times(hid_t kind) const;  // properties of what is to be created
+  Handle create_space(const std::string& name, const Extents& extents) const;
   void write_attribute(hid_t object, const std::string& name, hid_t type, const Handle& space,
                        const void* data);
   Handle create_dataset(const std::string& name, hid_t type, const Handle& space,
                         const Handle& creation);
 
-  std::string path_;  // for messages
+  bool has_times_ = true;
   Handle string_type_;
   Handle id_;
 };

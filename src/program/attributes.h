@@ -59,7 +59,6 @@ struct AdamAttributes {
   double beta2 = 0.999;
   bool decoupled = false;  // AdamW's weight decay
   double epsilon = 1e-8;
-  bool skips = false;  // a step whose gradients are not finite; not shown where it is not set
   double weight_decay = 0.0;
 
   bool operator==(const AdamAttributes&) const = default;
@@ -68,9 +67,6 @@ struct AdamAttributes {
     visit("beta2", self.beta2, AttributeRange{});
     visit("decoupled", self.decoupled, kFlag);
     visit("epsilon", self.epsilon, AttributeRange{});
-    if (self.skips) {
-      visit("skips", self.skips, kFlag);
-    }
     visit("weight_decay", self.weight_decay, AttributeRange{});
   }
 };

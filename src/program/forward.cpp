@@ -141,15 +141,14 @@ class ForwardPass {
   }
 
   // Whether the operation may write over that input: it is an activation that nobody else reads, in
-  // the forward pass or in the backward pass.
+  // the forward pass or in a backward pass.
   bool overwrites(const Op& op, int input) const {
     if (input < 0) {
       return false;
     }
     const TensorId id = op.inputs[static_cast<size_t>(input)];
     return input_.role(id) == Tensor::Role::activation && input_.consumers_of(id) == 1 &&
-           !backward_needs_input(op.kind, static_cast<size_t>(input)) &&
-           !input_.needed_by_producer(id);
+           !input_.needs_input(op, static_cast<size_t>(input)) && !input_.needed_by_producer(id);
   }
 
   ValueId output(const Scope& scope, const ValueIds& inputs) {
@@ -189,7 +188,7 @@ class ForwardPass {
       stats.shape.push_back(2);
       const ValueId mine = builder_.add(std::move(stats));
       builder_.emit(scope, Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
-      read = {builder_.reshard(scope, mine, layouts.needed, name + ".stats", true)};
+      read[0] = builder_.reshard(scope, mine, layouts.needed, name + ".stats", true);
       opcode = Opcode::cross_entropy_merge;
     }
     Instruction& instruction = builder_.emit(scope, opcode, name, read, outputs);
@@ -247,6 +246,24 @@ void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {
   for (const ValueId result : results) {
     builder.reshard(scope, result, builder.replicated(), builder.value(result).name, true);
   }
+}
+
+void keep_logits(const LoweringInput& input, const ForwardValues& values, ProgramBuilder& builder) {
+  const OpId loss = input.graph.tensor(input.graph.loss()).producer;
+  const Scope scope{.phase = Phase::forward, .op = loss, .input = 0};
+  const std::string name = input.graph.tensor(input.graph.op(loss).inputs[0]).name + ".kept";
+  const ValueId read = values.operands[static_cast<size_t>(loss)][0];
+  const ValueId whole = builder.reshard(scope, read, builder.replicated(), name, false);
+  // A copy: results lie in the arena in the order of their numbers, and those that
+  // reduce_results() sums together have no other between them.
+  Value value = builder.value(whole);
+  value.name = name;
+  value.role = Value::Role::result;
+  value.dtype = DType::f32;
+  const ValueId kept = builder.add(std::move(value));
+  const bool wide = builder.value(whole).dtype == DType::f32;
+  builder.emit(scope, wide ? Opcode::slice : Opcode::convert, name, {whole}, {kept});
+  builder.program().logits = kept;
 }
 
 }  // namespace hidup

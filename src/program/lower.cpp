@@ -6,8 +6,24 @@
 
 namespace hidup {
 
+namespace {
+
+// The passes over what the builder has written.
+Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
+  Program program = builder.take();
+  if (options.fuse) {
+    fuse_epilogues(program);
+    fuse_residual_norms(program);
+  }
+  insert_waits(program);
+  estimate_work(program);
+  return program;
+}
+
+}  // namespace
+
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
-  const LoweringInput input(graph, strategy, options);
+  const LoweringInput input(graph, strategy, options, true);
   ProgramBuilder builder(graph.name(), strategy.mesh, strategy.microbatches);
   builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size());  // about what is needed
 
@@ -22,14 +38,32 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
   gradients.close({.phase = Phase::backward}, 0);
   write_update(input, parameters, gradients, builder);
   builder.weave();
+  return finish(builder, options);
+}
 
-  Program program = builder.take();
-  if (options.fuse) {
-    fuse_epilogues(program);
-    fuse_residual_norms(program);
+Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                      const ForwardOptions& forward) {
+  InferenceModel model = without_training(graph, strategy);
+  if (forward.keep_logits) {
+    model.strategy.microbatches = 1;
   }
-  insert_waits(program);
-  estimate_work(program);
+  const LoweringInput input(model.graph, model.strategy, options, false);
+  ProgramBuilder builder(graph.name(), strategy.mesh, model.strategy.microbatches);
+
+  Parameters parameters(input, builder);
+  std::vector<ForwardValues> values = write_forward(input, parameters, builder);
+  builder.weave();
+  reduce_results(input, builder);
+  if (forward.keep_logits) {
+    keep_logits(input, values[0], builder);
+  }
+  builder.weave();
+
+  Program program = finish(builder, options);
+  for (Instruction& instruction : program.instructions) {
+    instruction.op =
+        instruction.op < 0 ? -1 : model.original_ops[static_cast<size_t>(instruction.op)];
+  }
   return program;
 }
 

@@ -1,4 +1,4 @@
-// Graph and strategy -> program: backward pass, gradient buckets, update, events.
+// Graph and strategy -> program: of a training step, or of the forward pass alone.
 #pragma once
 
 #include "program/program.h"
@@ -15,6 +15,18 @@ struct LoweringOptions {
 
 // The training step. Pure: the same input gives the same program on every rank.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
+
+struct ForwardOptions {
+  // The input of the loss is a result, Program::logits. The batch then is one piece, whatever
+  // microbatches the strategy has.
+  bool keep_logits = false;
+};
+
+// The forward pass alone: no gradients, no optimizer state, no operations that only training has
+// (OperationSpec::training_only). Memory is that of a pass whose activations nobody reads later.
+// The results are the loss and the experts' loads, summed over the ranks as in training.
+Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                      const ForwardOptions& forward = {});
 
 // Fills Instruction::waits: every instruction waits for what it depends on in the
 // other stream, unless an earlier wait already covers it.

@@ -25,10 +25,12 @@ Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
 
 }  // namespace
 
-LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how)
+LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how,
+                             bool training)
     : graph(model),
       strategy(without_lone_ranks(model, chosen)),
       options(how),
+      trains(training),
       consumers(model.tensors().size()),
       wanted(model.tensors().size()),
       storage(model.tensors().size()) {
@@ -49,7 +51,11 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
 }
 
 bool LoweringInput::needed_by_producer(TensorId activation) const {
-  return backward_needs_output(graph.op(graph.tensor(activation).producer).kind);
+  return trains && backward_needs_output(graph.op(graph.tensor(activation).producer).kind);
+}
+
+bool LoweringInput::needs_input(const Op& op, size_t i) const {
+  return trains && backward_needs_input(op.kind, i);
 }
 
 void LoweringInput::split(Value& value, int dim, int microbatch) const {

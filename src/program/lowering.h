@@ -13,13 +13,15 @@ namespace hidup {
 
 // What the passes read: the graph, the strategy, and who uses what.
 struct LoweringInput {
-  LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how);
+  LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how,
+                bool training);
 
   const Graph& graph;
   const Strategy strategy;
   const LoweringOptions& options;
-  std::vector<int> consumers;                     // per tensor
-  std::vector<std::vector<Layout>> wanted;        // per tensor: the layouts its consumers want
+  const bool trains;                        // a backward pass and an update follow the forward pass
+  std::vector<int> consumers;               // per tensor
+  std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts its consumers want
   std::vector<const ParameterStrategy*> storage;  // per tensor; null: no parameter
 
   OpId op_count() const { return static_cast<OpId>(graph.ops().size()); }
@@ -31,6 +33,8 @@ struct LoweringInput {
   bool is_last(int microbatch) const { return microbatch + 1 == strategy.microbatches; }
   // Whether the backward pass of the operation that made the activation reads it.
   bool needed_by_producer(TensorId activation) const;
+  // Whether the backward pass of the operation reads its input i.
+  bool needs_input(const Op& op, size_t i) const;
   // A tensor, or of an input or activation the microbatch's part.
   Value value_of(TensorId id, std::string name, const Layout& layout, int microbatch) const;
   // The part of the batch that is the microbatch's: of a shape with the batch as `dim`.
@@ -40,6 +44,14 @@ struct LoweringInput {
   // Names the mask's random numbers; the same in both passes.
   std::string random_purpose(OpId op) const;
 };
+
+// A model as it is outside training, and the strategy for what is left of it.
+struct InferenceModel {
+  Graph graph;
+  Strategy strategy;
+  std::vector<OpId> original_ops;  // per operation: which one it was
+};
+InferenceModel without_training(const Graph& graph, const Strategy& strategy);
 
 // Values that last from step to step, and the copies that a step makes of parameters.
 class Parameters {
@@ -93,6 +105,8 @@ std::vector<ForwardValues> write_forward(const LoweringInput& input, Parameters&
                                          ProgramBuilder& builder);
 // Sums what the host reads over all ranks. For people only: the backward pass does not need it.
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder);
+// Makes Program::logits of what the loss reads.
+void keep_logits(const LoweringInput& input, const ForwardValues& values, ProgramBuilder& builder);
 
 // Summands of one gradient that have one layout, added up.
 struct GradientSum {

@@ -20,6 +20,10 @@ int64_t aligned(int64_t bytes) {
   return (bytes + kValueAlignment - 1) / kValueAlignment * kValueAlignment;
 }
 
+bool is_stored(const Value& value) {
+  return value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
+}
+
 // When the values live, in moments: the instructions of a stream, from 0.
 class Lifetimes {
  public:
@@ -73,6 +77,21 @@ class Planner {
     }
   }
 
+  void place_stored(const StoredValues& stored) {
+    for (size_t v = 0; v < program_.values.size(); ++v) {
+      const Value& value = program_.values[v];
+      if (is_stored(value)) {
+        const auto found = stored.places.find(value.name);
+        check(found != stored.places.end() && found->second.dtype == value.dtype &&
+                  found->second.layout == value.layout,
+              "{} is not stored as the program takes it", value.name);
+        plan_.offsets[v] = found->second.offset;
+      }
+    }
+    plan_.bytes = stored.bytes;
+    stored_ = true;
+  }
+
   MemoryPlan run() {
     plan_.parameter_bytes = place_role(Value::Role::parameter);
     plan_.gradient_bytes = place_role(Value::Role::gradient);
@@ -87,7 +106,8 @@ class Planner {
   int64_t place_role(Value::Role role) {
     const int64_t start = plan_.bytes;
     for (size_t v = 0; v < program_.values.size(); ++v) {
-      if (program_.values[v].role == role) {
+      const Value& value = program_.values[v];
+      if (value.role == role && !(stored_ && is_stored(value))) {
         plan_.offsets[v] = plan_.bytes;
         plan_.bytes += aligned(plan_.sizes[v]);
       }
@@ -143,6 +163,7 @@ class Planner {
   const Program& program_;
   Lifetimes lifetimes_;
   MemoryPlan plan_;
+  bool stored_ = false;  // parameters and the optimizer's state have their places
   // Per stream: what values take that live at a moment; and that are first used at a moment.
   std::vector<OccupiedBytes> living_, born_;
   std::vector<const ByteRanges*> in_the_way_;
@@ -170,6 +191,23 @@ std::string_view name_of(Value::Role role) {
 
 MemoryPlan plan_memory(const Program& program, int64_t rank) {
   return Planner(program, rank).run();
+}
+
+MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues& stored) {
+  Planner planner(program, rank);
+  planner.place_stored(stored);
+  return planner.run();
+}
+
+StoredValues stored_values(const Program& program, const MemoryPlan& plan) {
+  StoredValues stored{.bytes = plan.bytes - plan.activation_bytes};
+  for (size_t v = 0; v < program.values.size(); ++v) {
+    const Value& value = program.values[v];
+    if (is_stored(value)) {
+      stored.places[value.name] = {plan.offsets[v], value.dtype, value.layout};
+    }
+  }
+  return stored;
 }
 
 std::string describe(const MemoryPlan& plan) {

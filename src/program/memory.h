@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,29 @@ struct MemoryPlan {
   int64_t activation_bytes = 0;  // the space that activations share
 };
 
+// Where a program keeps its parameters and the optimizer's state on this rank, for others that use
+// them too.
+struct StoredValues {
+  struct Place {
+    int64_t offset = 0;  // bytes
+    DType dtype = DType::f32;
+    Layout layout;
+  };
+  std::map<std::string, Place, std::less<>> places;  // by name
+  int64_t bytes = 0;  // of all that the program keeps from step to step: others stay behind it
+};
+StoredValues stored_values(const Program& program, const MemoryPlan& plan);
+
 // Persistent values lie one behind the other: parameters, gradients (in the order
 // of Program::values, so that a bucket is one piece), optimizer state, inputs, results.
 // Activations share the space behind them: two may overlap if every use of one
 // happens before the first use of the other.
 MemoryPlan plan_memory(const Program& program, int64_t rank);
+
+// The same for a program whose parameters and optimizer's state are those of another one: they lie
+// where that keeps them, all else behind. Throws Error(internal) where one is missing there, or has
+// another type or layout.
+MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues& stored);
 
 // "15.84 MiB per rank: parameters 1.76 MiB, ..."
 std::string describe(const MemoryPlan& plan);

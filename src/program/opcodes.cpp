@@ -233,7 +233,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
        same_as<OpKind::cross_entropy>},
       {cross_entropy_merge,
        "cross_entropy_merge",
-       "stats:f -> loss:f+ lse:f",
+       "stats:f targets:i -> loss:f+ lse:f",
        per_input<4>,
        {.attributes = LossAttributes{}}},
       {cross_entropy_backward,

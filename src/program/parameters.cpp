@@ -37,6 +37,9 @@ void Parameters::add_values(TensorId id) {
               .init = tensor.init,
               .decay = tensor.decay};
   copies(id) = {builder_.add(value)};
+  if (!input_.trains) {
+    return;
+  }
   value.role = Value::Role::optimizer_state;
   value.dtype = DType::f32;
   value.layout = input_.stored(id).optimizer_state;

@@ -89,6 +89,7 @@ struct Program {
   // What the trainer fills, looks at and writes down.
   std::vector<ValueId> tokens, targets;  // one in every layout that is needed
   ValueId loss = -1, gradient_norm = -1;
+  ValueId logits = -1;                // the input of the loss, f32 and replicated; -1: not kept
   std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped ones
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }

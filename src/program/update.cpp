@@ -98,10 +98,8 @@ class UpdatePass {
       outputs.insert(outputs.end(), {parts[p], m, v});
     }
     inputs.push_back(scale);
-    AdamAttributes attributes = input_.options.optimizer;
-    // In f16 the scaled loss may have been too large.
-    attributes.skips = input_.graph.tensor(bucket[0]).dtype == DType::f16;
-    builder_.emit(scope, Opcode::adam, name + ".update", inputs, outputs).attributes = attributes;
+    builder_.emit(scope, Opcode::adam, name + ".update", inputs, outputs).attributes =
+        input_.options.optimizer;
     if (rounds) {
       parts = round_masters(scope, group, stored, masters, name);
     }

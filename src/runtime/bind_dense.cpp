@@ -262,6 +262,7 @@ Launch cross_entropy_stats(const Operands& at) {
 
 Launch cross_entropy_merge(const Operands& at) {
   const kernels::CrossEntropyMerge args{.stats = at.in(0),
+                                        .targets = at.in_integers(1),
                                         .lse = at.out(1),
                                         .loss = at.out(0),
                                         .parts = at.in_shape(0)[0],

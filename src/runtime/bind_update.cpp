@@ -42,8 +42,7 @@ Launch adam(const Operands& at) {
                                      .beta2 = static_cast<float>(attributes.beta2),
                                      .epsilon = static_cast<float>(attributes.epsilon),
                                      .weight_decay = static_cast<float>(attributes.weight_decay),
-                                     .decoupled = attributes.decoupled,
-                                     .skips = attributes.skips};
+                                     .decoupled = attributes.decoupled};
   return [parts, options, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
     kernels::adam_update(stream, parts, options, state, scale);
   };

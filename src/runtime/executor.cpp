@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -21,64 +22,38 @@ struct Executor::Bound {
   std::unique_ptr<Event> end;
 };
 
-namespace {
-
-// Bytes of all that a collective reads and writes: as much as it can have to stage.
-int64_t largest_message(const Program& program, const MemoryPlan& plan) {
-  int64_t largest = 0;
-  for (const Instruction& instruction : program.instructions) {
-    int64_t bytes = 0;
-    for (const auto* values : {&instruction.inputs, &instruction.outputs}) {
-      for (const ValueId value : *values) {
-        bytes += plan.sizes[static_cast<size_t>(value)];
-      }
-    }
-    if (!collective_of(instruction.opcode).empty()) {
-      largest = std::max(largest, bytes);
-    }
-  }
-  return largest;
-}
-
-}  // namespace
-
-Executor::Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
-                   const MeshGroups& groups, int threads, uint64_t seed)
-    : program_(program), device_(device), rank_(rank), plan_(std::move(plan)) {
-  try {
-    arena_ = device.allocate(plan_.bytes);
-  } catch (const Error& error) {
-    fail(error.code(), "{}; the largest tensors: {}", error.what(),
-         largest_values(program, plan_, 5));
-  }
-  state_ = device.allocate(sizeof(kernels::StepState));
-  streams_.push_back(device.create_stream("compute", threads));
-  streams_.push_back(device.create_stream("comm", 1));
-
-  if (groups.through_host()) {
-    streams_.back()->staging(largest_message(program_, plan_));
-  }
-  registered_ = groups.register_memory(arena_->data(), arena_->bytes());
-
+Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank,
+                   uint64_t seed)
+    : program_(program), store_(store), rank_(rank), seed_(seed), plan_(std::move(plan)) {
+  check(plan_.bytes <= store.bytes(), "a program of {} bytes in a store of {}", plan_.bytes,
+        store.bytes());
+  state_ = store.device().allocate(sizeof(kernels::StepState));
   const Binding binding{program_,
                         plan_,
                         rank_,
-                        arena_->data(),
+                        store.data(),
                         reinterpret_cast<const kernels::StepState*>(state_->data()),
-                        groups,
+                        store.groups(),
                         seed};
   for (const Instruction& instruction : program_.instructions) {
     bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
-                      bind(instruction, binding), device.create_event(), device.create_event()});
+                      bind(instruction, binding), store.device().create_event(),
+                      store.device().create_event()});
   }
-  recordable_ = !groups.through_host();
+  recordable_ = !store.groups().through_host();
   times_.resize(bound_.size());
-  initialize_parameters(seed);
 }
 
-Executor::~Executor() = default;
+Executor::~Executor() {
+  for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
+    try {
+      store_.stream(kind).synchronize();  // work of a step that failed uses what goes now
+    } catch (...) {                       // whoever waited for the step knows
+    }
+  }
+}
 
-void Executor::initialize_parameters(uint64_t seed) {
+void Executor::initialize_parameters() {
   std::vector<float> start;
   for (size_t v = 0; v < program_.values.size(); ++v) {
     if (program_.values[v].role != Value::Role::parameter && program_.values[v].master_of < 0) {
@@ -93,40 +68,43 @@ void Executor::initialize_parameters(uint64_t seed) {
                  value.init.kind == Init::Kind::ones ? 1.0F : 0.0F);
     const bool uniform = value.init.kind == Init::Kind::uniform;
     if (uniform || value.init.kind == Init::Kind::normal) {
-      const RandomStream random = random_stream(seed, "init/" + value.name);
+      const RandomStream random = random_stream(seed_, "init/" + value.name);
       const auto scale = static_cast<float>(value.init.scale);
       for (size_t i = 0; i < start.size(); ++i) {
         const auto index = static_cast<uint64_t>(region.global_index(static_cast<int64_t>(i)));
         start[i] = scale * (uniform ? 2.0F * random.uniform(index) - 1.0F : random.normal(index));
       }
     }
-    Stream& stream = *streams_[static_cast<size_t>(StreamKind::compute)];
     with_floating_type(dtype, [&](auto zero) {
       std::vector<decltype(zero)> rounded(start.size());
       std::ranges::transform(start, rounded.begin(),
                              [](float element) { return decltype(zero)(element); });
-      stream.copy(at(static_cast<ValueId>(v)), rounded.data(), plan_.sizes[v]);
-      stream.synchronize();
+      write(static_cast<ValueId>(v), 0, region.elements(),
+            reinterpret_cast<const std::byte*>(rounded.data()));
     });
   }
 }
 
-void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
-  step_range_.emplace(fmt::format("step {}", step));
+void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs& inputs) {
   host_state_ = {.step = static_cast<uint64_t>(step),
                  .learning_rate = static_cast<float>(learning_rate),
                  .loss_scale = loss_scale_,
                  .skipped = static_cast<uint64_t>(skipped_)};
-  Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
-  compute.copy(state_->data(), &host_state_, sizeof(host_state_));
+  compute().copy(state_->data(), &host_state_, sizeof(host_state_));
   const auto copy = [&](const std::vector<ValueId>& values,
                         const std::vector<std::vector<int32_t>>& parts) {
     for (size_t i = 0; i < values.size(); ++i) {
-      compute.copy(at(values[i]), parts.at(i).data(), plan_.sizes[static_cast<size_t>(values[i])]);
+      compute().copy(at(values[i]), parts.at(i).data(),
+                     plan_.sizes[static_cast<size_t>(values[i])]);
     }
   };
   copy(program_.tokens, inputs.tokens);
   copy(program_.targets, inputs.targets);
+}
+
+void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
+  step_range_.emplace(fmt::format("step {}", step));
+  copy_inputs(step, learning_rate, inputs);
   if (order != Order::recorded || !issued_ || !replay()) {
     issue(order);
     issued_ = true;
@@ -135,8 +113,8 @@ void Executor::start(int64_t step, double learning_rate, const StepInputs& input
 
 bool Executor::replay() {
   if (recordable_ && recording_ == nullptr) {
-    const std::array<Stream*, kStreams> streams = {streams_[0].get(), streams_[1].get()};
-    recording_ = device_.record(streams, [this] { issue(Order::recorded); });
+    const std::array<Stream*, kStreams> streams = {&compute(), &store_.stream(StreamKind::comm)};
+    recording_ = store_.device().record(streams, [this] { issue(Order::recorded); });
     recordable_ = recording_ != nullptr;
   }
   if (recordable_) {
@@ -148,23 +126,58 @@ bool Executor::replay() {
 void Executor::issue(Order order) {
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
-    Stream& stream = *streams_[static_cast<size_t>(instruction.stream)];
+    Stream& stream = store_.stream(instruction.stream);
     for (const int wait : instruction.waits) {
       stream.wait(*bound_[static_cast<size_t>(wait)].end);
     }
     if (order == Order::in_turn && i > 0) {
       stream.wait(*bound_[i - 1].end);
     }
-    const NamedRange range(bound_[i].name);
-    stream.record(*bound_[i].start);
-    bound_[i].issue(stream);
-    stream.record(*bound_[i].end);
+    issue_one(i);
   }
 }
 
+void Executor::issue_one(size_t i) {
+  Stream& stream = store_.stream(program_.instructions[i].stream);
+  const NamedRange range(bound_[i].name);
+  stream.record(*bound_[i].start);
+  bound_[i].issue(stream);
+  stream.record(*bound_[i].end);
+}
+
+int64_t Executor::find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs) {
+  int64_t found = -1;
+  copy_inputs(step, learning_rate, inputs);
+  compute().synchronize();
+  for (size_t i = 0; i < bound_.size(); ++i) {
+    const Instruction& instruction = program_.instructions[i];
+    issue_one(i);
+    store_.stream(instruction.stream).synchronize();
+    const auto finite = [&](ValueId value) { return is_finite(value); };
+    if (found < 0 && !std::ranges::all_of(instruction.outputs, finite)) {
+      found = static_cast<int64_t>(i);
+    }
+  }
+  return found;
+}
+
+// Integers are; so are buffers of messages, which need not be full.
+bool Executor::is_finite(ValueId value) {
+  const Value& tensor = program_.value(value);
+  if (tensor.dtype == DType::i32 || !tensor.holds.empty()) {
+    return true;
+  }
+  return with_floating_type(tensor.dtype, [&](auto zero) {
+    std::vector<decltype(zero)> copy(static_cast<size_t>(program_.region(value, rank_).elements()));
+    read(value, 0, static_cast<int64_t>(copy.size()), reinterpret_cast<std::byte*>(copy.data()));
+    return std::ranges::all_of(
+        copy, [](auto element) { return std::isfinite(static_cast<float>(element)); });
+  });
+}
+
 void Executor::wait() {
-  for (const auto& stream : streams_) {
-    stream->synchronize();
+  for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
+    store_.stream(kind).synchronize();
   }
   step_range_.reset();
   std::ranges::transform(bound_, times_.begin(), [](const Bound& bound) {
@@ -174,12 +187,22 @@ void Executor::wait() {
 
 std::vector<float> Executor::read(ValueId value) {
   check(program_.value(value).dtype == DType::f32, "{} is read as f32", program_.value(value).name);
-  const int64_t bytes = plan_.sizes[static_cast<size_t>(value)];
-  std::vector<float> copy(static_cast<size_t>(bytes / size_of(DType::f32)));
-  Stream& compute = *streams_[static_cast<size_t>(StreamKind::compute)];
-  compute.copy(copy.data(), at(value), bytes);
-  compute.synchronize();
+  std::vector<float> copy(
+      static_cast<size_t>(plan_.sizes[static_cast<size_t>(value)] / size_of(DType::f32)));
+  read(value, 0, static_cast<int64_t>(copy.size()), reinterpret_cast<std::byte*>(copy.data()));
   return copy;
+}
+
+void Executor::read(ValueId value, int64_t first, int64_t count, std::byte* to) {
+  const int64_t size = size_of(program_.value(value).dtype);
+  compute().copy(to, at(value) + first * size, count * size);
+  compute().synchronize();
+}
+
+void Executor::write(ValueId value, int64_t first, int64_t count, const std::byte* from) {
+  const int64_t size = size_of(program_.value(value).dtype);
+  compute().copy(at(value) + first * size, from, count * size);
+  compute().synchronize();
 }
 
 int64_t Executor::current_instruction() const {

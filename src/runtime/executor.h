@@ -1,4 +1,5 @@
-// Runs a program on this rank: one arena, two streams, an event per instruction.
+// Runs a program on this rank: in the store's arena, on its two streams, with an event per
+// instruction.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
-#include "runtime/mesh_groups.h"
+#include "runtime/store.h"
 
 namespace hidup {
 
@@ -25,11 +26,9 @@ struct StepInputs {
 
 class Executor {
  public:
-  // `plan`: this rank's, verified. `groups`: of the program's mesh; they and the device outlive the
-  // executor. Allocates the arena and starts the parameters from their random numbers. Throws
-  // Error(out_of_memory) with the largest values where it does not fit.
-  Executor(const Program& program, MemoryPlan plan, Device& device, int64_t rank,
-           const MeshGroups& groups, int threads, uint64_t seed);
+  // `plan`: this rank's, verified, and one of those that the store was made for; program and store
+  // outlive the executor. `seed`: of random numbers.
+  Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank, uint64_t seed);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -47,6 +46,10 @@ class Executor {
   // Ends the step. Throws what an instruction threw.
   void wait();
 
+  // Before the first step, unless others gave the parameters their values: from their random
+  // numbers.
+  void initialize_parameters();
+
   // After wait(): when every instruction ran, on monotonic_seconds()'s clock.
   std::span<const Interval> times() const { return times_; }
   // From the next step on. `skipped`: steps so far in which the optimizer changed nothing.
@@ -57,6 +60,14 @@ class Executor {
 
   // A copy of this rank's part of an f32 value.
   std::vector<float> read(ValueId value);
+  // Copies elements first .. first + count - 1 of this rank's part of a value, as they are, to or
+  // from host memory.
+  void read(ValueId value, int64_t first, int64_t count, std::byte* to);
+  void write(ValueId value, int64_t first, int64_t count, const std::byte* from);
+
+  // Runs the step again, one instruction after the other, and looks at what each writes: the first
+  // one with an output that is not finite on this rank, -1 if there is none. All ranks together.
+  int64_t find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs);
 
   // The first instruction of the running step that is not done, or -1: for the
   // heartbeat, from any thread.
@@ -66,30 +77,31 @@ class Executor {
   struct Bound;
 
   std::byte* at(ValueId value) const {
-    return arena_->data() + plan_.offsets[static_cast<size_t>(value)];
+    return store_.data() + plan_.offsets[static_cast<size_t>(value)];
   }
-  void initialize_parameters(uint64_t seed);
+  Stream& compute() const { return store_.stream(StreamKind::compute); }
+  void copy_inputs(int64_t step, double learning_rate, const StepInputs& inputs);
   void issue(Order order);
+  void issue_one(size_t i);
+  bool is_finite(ValueId value);
   // False where the step cannot be recorded.
   bool replay();
 
   const Program& program_;
-  Device& device_;
+  Store& store_;
   int64_t rank_;
+  uint64_t seed_;
   MemoryPlan plan_;
-  std::unique_ptr<Buffer> arena_;
-  std::vector<std::shared_ptr<void>> registered_;  // the arena, with those who send from it
   std::unique_ptr<Buffer> state_;
   kernels::StepState host_state_;
   float loss_scale_ = 1.0F;
   int64_t skipped_ = 0;
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
-  bool recordable_ = true;  // as far as is known
-  bool issued_ = false;     // a step was: all that is made at first use is there
-  std::vector<std::unique_ptr<Stream>> streams_;  // by StreamKind; they use all of the above
-  std::unique_ptr<Recording> recording_;          // uses the streams
-  std::optional<NamedRange> step_range_;          // from start() to wait()
+  bool recordable_ = true;                // as far as is known
+  bool issued_ = false;                   // a step was: all that is made at first use is there
+  std::unique_ptr<Recording> recording_;  // uses the events
+  std::optional<NamedRange> step_range_;  // from start() to wait()
 };
 
 }  // namespace hidup

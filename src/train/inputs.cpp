@@ -1,5 +1,7 @@
 #include "train/inputs.h"
 
+#include <algorithm>
+
 namespace hidup {
 namespace {
 
@@ -16,7 +18,7 @@ std::vector<int32_t> columns_of(const std::vector<int32_t>& rows, int64_t width,
 }  // namespace
 
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
-                 StepInputs& inputs) {
+                 StepInputs& inputs, int64_t end) {
   const int64_t sequence = batches.sequence();
   const auto fill_parts = [&](const std::vector<ValueId>& values, bool targets,
                               std::vector<std::vector<int32_t>>& parts) {
@@ -26,7 +28,10 @@ void fill_inputs(const Program& program, int64_t rank, const Batches& batches, i
       std::vector<int32_t> rows[2];  // tokens, targets
       rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
       rows[1].resize(rows[0].size());
-      batches.fill(first + part.start[0], part.extent[0], rows[0].data(), rows[1].data());
+      const int64_t sample = first + part.start[0];
+      batches.fill(sample, part.extent[0], rows[0].data(), rows[1].data());
+      const int64_t with_targets = std::clamp<int64_t>(end - sample, 0, part.extent[0]);
+      std::fill(rows[1].begin() + with_targets * sequence, rows[1].end(), -1);
       parts.push_back(columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
     }
   };

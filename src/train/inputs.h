@@ -1,13 +1,17 @@
 // From the data to what a rank's program reads.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "runtime/executor.h"
 #include "train/batches.h"
 
 namespace hidup {
 
-// The rank's parts of the tokens and targets of a step whose first sample is `first`.
+// The rank's parts of the tokens and targets of a step whose first sample is `first`. Samples from
+// `end` on have no targets (-1, see kernels/cross_entropy.h).
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
-                 StepInputs& inputs);
+                 StepInputs& inputs, int64_t end = std::numeric_limits<int64_t>::max());
 
 }  // namespace hidup

@@ -4,18 +4,22 @@
 
 namespace hidup {
 
-bool LossScale::update(double gradient_norm) {
-  if (!adapts_) {
-    return false;
+void LossScale::restore(const State& state) {
+  skipped_ = state.skipped;
+  if (adapts_ && state.value > 0.0F) {
+    value_ = state.value;
+    good_ = state.good_steps;
   }
+}
+
+bool LossScale::update(double gradient_norm) {
   if (!std::isfinite(gradient_norm)) {
-    constexpr float kLeast = 0x1p-24F;  // below that no gradient is worth saving
-    value_ = value_ > kLeast ? value_ / 2.0F : value_;
+    value_ = can_fall() ? value_ / 2.0F : value_;
     good_ = 0;
     ++skipped_;
     return true;
   }
-  if (++good_ == kGoodSteps) {
+  if (adapts_ && ++good_ == kGoodSteps) {
     constexpr float kMost = 0x1p60F;  // times a gradient within what f32 has
     value_ = value_ < kMost ? value_ * 2.0F : value_;
     good_ = 0;

@@ -91,7 +91,7 @@ void Report::show() {
 }
 
 void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-                     const std::string& file) const {
+                     const std::string& file, const std::string& checkpoint) const {
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   results::print("\n");
@@ -131,6 +131,9 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("memory  {}\n", describe(plan));
   results::print("file    {}\n", file);
+  if (!checkpoint.empty()) {
+    results::print("        {}\n", checkpoint);
+  }
 }
 
 }  // namespace hidup

@@ -34,8 +34,9 @@ class Report {
   // After a measurement on the validation data: its mean loss in nats.
   void validation(int64_t step, double loss);
 
+  // `checkpoint`: the last one's file; empty: none.
   void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-               const std::string& file) const;
+               const std::string& file, const std::string& checkpoint) const;
 
  private:
   // Shows what was printed. A failure is said once and does not end the run.

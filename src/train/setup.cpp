@@ -188,6 +188,14 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .weight_decay = train.weight_decay}};
 }
 
+Executor::Order execution_order(const Deck& deck) {
+  if (deck.train.overlap == "off") {
+    return Executor::Order::in_turn;
+  }
+  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
+                                            : Executor::Order::recorded;
+}
+
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
   struct Place {
     uint64_t host;

@@ -5,12 +5,15 @@
 #include <span>
 #include <utility>
 
+#include "comm/collective.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "io/gradient_file.h"
+#include "program/print.h"
 #include "train/assemble.h"
 #include "train/inputs.h"
 #include "train/schedule.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -18,14 +21,6 @@ namespace {
 DType parameter_dtype(const Program& program) {
   const auto found = std::ranges::find(program.values, Value::Role::parameter, &Value::role);
   return found == program.values.end() ? DType::f32 : found->dtype;
-}
-
-Executor::Order order_of(const Deck& deck) {
-  if (deck.train.overlap == "off") {
-    return Executor::Order::in_turn;
-  }
-  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
-                                            : Executor::Order::recorded;
 }
 
 }  // namespace
@@ -40,23 +35,20 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       outputs_(outputs),
       loss_scale_(parameter_dtype(executor.program())) {}
 
-void Trainer::run() {
-  const auto fill = [this](int64_t step, StepInputs& inputs) {
-    fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
-                inputs);
-  };
-  const Executor::Order order = order_of(deck_);
-  fill(1, batch_);
+void Trainer::resume(int64_t done, const LossScale::State& scale) {
+  done_ = done;
+  loss_scale_.restore(scale);
+}
+
+StopReason Trainer::run() {
+  exchange({.stop = caught_signal() != 0 ? StopReason::signal : StopReason::none});
+  fill_inputs(executor_.program(), world_.rank(), batches_, done_ * deck_.train.batch, batch_);
   double began = monotonic_seconds();
-  for (int64_t step = 1; step <= deck_.train.steps; ++step) {
+  for (int64_t step = done_ + 1; step <= deck_.train.steps && stop_ == StopReason::none; ++step) {
     step_ = step;
-    executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
-    executor_.start(step, learning_rate(deck_.train, step), batch_, order);
-    if (step < deck_.train.steps) {
-      fill(step + 1, next_);  // while the step runs
-    }
-    executor_.wait();
+    run_step(step);
     finish_step(step);
+    between_steps(step);
     std::swap(batch_, next_);
     const double now = monotonic_seconds();
     write_step(now - std::exchange(began, now));
@@ -64,31 +56,119 @@ void Trainer::run() {
       outputs_.on_step(iteration_);
     }
   }
+  if (outputs_.checkpoints != nullptr) {
+    outputs_.checkpoints->finish();
+  }
+  return stop_;
+}
+
+void Trainer::run_step(int64_t step) {
+  executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
+  executor_.start(step, learning_rate(deck_.train, step), batch_, execution_order(deck_));
+  if (step < deck_.train.steps) {  // while the step runs
+    fill_inputs(executor_.program(), world_.rank(), batches_, step * deck_.train.batch, next_);
+  }
+  executor_.wait();
 }
 
 void Trainer::finish_step(int64_t step) {
   const Program& program = executor_.program();
-  busy_ = all_gather_value(world_, busy_times(program, executor_.times()));
   iteration_ = {.step = step,
                 .loss = executor_.read(program.loss)[0],
                 .tokens = deck_.train.batch * deck_.model.sequence,
                 .lr = learning_rate(deck_.train, step),
                 .grad_norm = executor_.read(program.gradient_norm)[0]};
-  if (!std::isfinite(iteration_.loss) && !std::exchange(warned_, true)) {
-    log::warning("the loss of step {} is {}: the training has diverged; try a smaller train.lr",
-                 step, iteration_.loss);
+  exchange(status());
+  if (diverged_ && deck_.train.on_nan == "stop") {
+    fail_not_finite(step);
+  }
+  if (diverged_ && !std::exchange(warned_, true)) {
+    log::warning(
+        "step {} has the loss {} and the gradient norm {}: the training has diverged; try "
+        "a smaller train.lr",
+        step, iteration_.loss, iteration_.grad_norm);
   }
   const float scale = loss_scale_.value();
-  if (loss_scale_.update(iteration_.grad_norm)) {
+  iteration_.skipped = loss_scale_.update(iteration_.grad_norm);
+  if (loss_scale_.value() != scale && iteration_.skipped) {
     log::info("step {} is skipped: its gradients overflow with the loss scaled by {}", step, scale);
   }
   const int64_t every = deck_.train.timeline_every;
-  if (step <= 3 || (every > 0 && step % every == 0)) {
+  if (step <= done_ + 3 || (every > 0 && step % every == 0)) {
     record_timeline(step);
   }
   read_expert_loads();
   if (step == 1 && !outputs_.gradients.empty()) {
     dump_gradients(scale);
+  }
+}
+
+Trainer::Status Trainer::status() const {
+  const bool overflow = !std::isfinite(iteration_.grad_norm) && !loss_scale_.can_fall();
+  Status mine{.busy = busy_times(executor_.program(), executor_.times()),
+              .diverged = overflow || !std::isfinite(iteration_.loss)};
+  if (caught_signal() != 0) {
+    mine.stop = StopReason::signal;
+  } else if (outputs_.stop_watch != nullptr) {
+    mine.stop = outputs_.stop_watch->look(
+        longest_s_, [this] { return outputs_.checkpoints->expected_seconds(); });
+  }
+  mine.save = outputs_.checkpoints != nullptr && outputs_.checkpoints->is_due_by_time();
+  return mine;
+}
+
+void Trainer::exchange(const Status& mine) {
+  busy_.clear();
+  for (const Status& status : all_gather_value(world_, mine)) {
+    stop_ = stop_ == StopReason::none ? status.stop : stop_;
+    diverged_ = diverged_ || status.diverged;
+    save_ = busy_.empty() ? status.save : save_;  // rank 0's
+    busy_.push_back(status.busy);
+  }
+}
+
+void Trainer::fail_not_finite(int64_t step) {
+  const int64_t mine = executor_.find_not_finite(step, learning_rate(deck_.train, step), batch_);
+  const std::vector<int64_t> found = all_gather_value(world_, mine);
+  int64_t first = -1;
+  size_t rank = 0;
+  for (size_t r = 0; r < found.size(); ++r) {
+    if (found[r] >= 0 && (first < 0 || found[r] < first)) {
+      first = found[r];
+      rank = r;
+    }
+  }
+  std::string message;
+  if (world_.rank() == 0) {
+    const std::string where =
+        first < 0 ? "repeated one instruction after the other, all outputs are finite"
+                  : fmt::format("the first output that is not finite is that of {} on rank {}",
+                                describe(executor_.program(), static_cast<int>(first)), rank);
+    message = fmt::format(
+        "step {}: the loss is {}, the norm of the gradients {}: {}. Try a smaller train.lr; with "
+        "train.on_nan: skip such steps change nothing, and training goes on",
+        step, iteration_.loss, iteration_.grad_norm, where);
+  }
+  throw CollectiveError(ExitCode::not_finite, message);
+}
+
+// Validation, and checkpoints.
+void Trainer::between_steps(int64_t step) {
+  const bool last = step == deck_.train.steps;
+  const int64_t every = deck_.train.validate_every;
+  if (outputs_.validation != nullptr && (last || (every > 0 && step % every == 0))) {
+    const double loss = outputs_.validation->run().loss;
+    if (outputs_.timings != nullptr) {
+      outputs_.timings->append_validation(step, loss);
+    }
+    if (outputs_.report != nullptr) {
+      outputs_.report->validation(step, loss);
+    }
+  }
+  Checkpoints* checkpoints = outputs_.checkpoints;
+  if (checkpoints != nullptr && (checkpoints->is_due(step) || save_ || stop_ != StopReason::none ||
+                                 (last && checkpoints->wanted()))) {
+    checkpoints->save(step, loss_scale_.state());
   }
 }
 
@@ -117,6 +197,9 @@ void Trainer::record_timeline(int64_t step) {
 
 void Trainer::write_step(double wall_s) {
   iteration_.wall_s = wall_s;
+  if (iteration_.step > done_ + 1) {  // which prepares much
+    longest_s_ = std::max(longest_s_, wall_s);
+  }
   const auto column = [this](double BusyTimes::*member) {
     std::vector<double> values;
     for (const BusyTimes& rank : busy_) {

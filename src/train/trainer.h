@@ -12,17 +12,24 @@
 #include "io/timing_file.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
+#include "train/checkpoints.h"
+#include "train/evaluate.h"
 #include "train/loss_scale.h"
 #include "train/report.h"
+#include "train/stop.h"
 
 namespace hidup {
 
+// What a run does besides training; nothing of it is needed.
 struct TrainingOutputs {
-  TimingFile* timings = nullptr;  // rank 0 only
-  Report* report = nullptr;       // rank 0 only
-  std::string gradients;          // file for the gradients of step 1; empty: none
-  bool overwrite = false;         // of the gradient file
+  TimingFile* timings = nullptr;       // rank 0 only
+  Report* report = nullptr;            // rank 0 only
+  StopWatch* stop_watch = nullptr;     // rank 0 only
+  Checkpoints* checkpoints = nullptr;  // all ranks
+  std::string gradients;               // file for the gradients of step 1; empty: none
+  bool overwrite = false;              // of the gradient file
   std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank
+  Evaluator* validation = nullptr;                          // all ranks
 };
 
 class Trainer {
@@ -31,14 +38,32 @@ class Trainer {
   Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
           double start, const TrainingOutputs& outputs);
 
-  // All steps. An Error that it throws is this rank's alone.
-  void run();
+  // Goes on behind that many steps, of a run with this scale of the loss.
+  void resume(int64_t done, const LossScale::State& scale);
+
+  // The steps that are left, unless something stops the run; says what did. With checkpoints, one
+  // is written then. An Error that it throws is this rank's alone, but for a CollectiveError.
+  StopReason run();
 
   // The step that runs, for the heartbeat, from any thread; 0 before the first.
   int64_t current_step() const { return step_; }
 
  private:
+  // What ranks tell each other after a step.
+  struct Status {
+    BusyTimes busy;
+    StopReason stop = StopReason::none;
+    bool save = false;      // a checkpoint is due by time; rank 0's counts
+    bool diverged = false;  // loss or gradients are not finite, and a smaller scale does not help
+  };
+
+  void run_step(int64_t step);
   void finish_step(int64_t step);
+  Status status() const;
+  void exchange(const Status& mine);
+  // Collective: says which operation it was that did not give finite numbers, and throws.
+  [[noreturn]] void fail_not_finite(int64_t step);
+  void between_steps(int64_t step);
   void record_timeline(int64_t step);
   void write_step(double wall_s);
   void read_expert_loads();
@@ -52,8 +77,14 @@ class Trainer {
   double start_;
   TrainingOutputs outputs_;
   std::atomic<int64_t> step_ = 0;
+  int64_t done_ = 0;  // steps before this run
   StepInputs batch_;  // members, because a step that runs reads it even where run() throws
   StepInputs next_;
+  // What all ranks have agreed on after the last step.
+  StopReason stop_ = StopReason::none;
+  bool save_ = false;
+  bool diverged_ = false;
+  double longest_s_ = 0.0;  // step of this run, but for the first
 
   // Of the last finished step; on rank 0.
   Iteration iteration_;

@@ -237,6 +237,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
                                         .scale = kLossScale,
                                         .state = unscaled()});
       cross_entropy_merge(s, {.stats = stats.data(),
+                              .targets = targets.data(),
                               .lse = lse.data(),
                               .loss = loss.data(),
                               .parts = parts,
@@ -244,6 +245,7 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
                               .scale = kLossScale,
                               .accumulate = false});
       cross_entropy_merge(s, {.stats = stats.data(),
+                              .targets = targets.data(),
                               .lse = lse.data(),
                               .loss = added.data(),
                               .parts = parts,
@@ -278,11 +280,13 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   const float nothing = -std::numeric_limits<float>::infinity();
   const Floats stats = {-1e4F, 0.0F, nothing, 0.0F, 1e4F, 1e4F};
   const Floats broken = {0.0F, 0.0F, nothing, 0.0F, kNan, 0.0F};
+  const Ints targets = {0};
   Output lse(1);
   Output loss(1);
   Output broken_loss(1);
   run([&](Stream& s) {
     cross_entropy_merge(s, {.stats = stats.data(),
+                            .targets = targets.data(),
                             .lse = lse.data(),
                             .loss = loss.data(),
                             .parts = 3,
@@ -294,6 +298,7 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   EXPECT_EQ(loss[0], 0.0F);
   run([&](Stream& s) {
     cross_entropy_merge(s, {.stats = broken.data(),
+                            .targets = targets.data(),
                             .lse = lse.data(),
                             .loss = broken_loss.data(),
                             .parts = 3,
@@ -304,6 +309,7 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   EXPECT_TRUE(std::isnan(lse[0]));
   run([&](Stream& s) {  // no classes anywhere
     cross_entropy_merge(s, {.stats = stats.data() + 2,
+                            .targets = targets.data(),
                             .lse = lse.data(),
                             .loss = loss.data(),
                             .parts = 1,
@@ -327,6 +333,7 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
     run(
         [&](Stream& s) {
           cross_entropy_merge(s, {.stats = all.data(),
+                                  .targets = targets.data(),
                                   .lse = lse.data(),
                                   .loss = loss.data(),
                                   .parts = 2,

@@ -36,8 +36,10 @@ inline Program sample_program(int64_t ranks, int64_t bucket_bytes = 2048, int64_
                sample_options(bucket_bytes));
 }
 
-// The programs of all named strategies, with one microbatch and with two, of a model with experts.
-inline void for_all_programs(int64_t ranks, const std::function<void(const Program&)>& use) {
+// The programs of all named strategies, with one microbatch and with two, of a model with experts:
+// of the step, or of the forward pass alone.
+inline void for_all_programs(int64_t ranks, const std::function<void(const Program&)>& use,
+                             bool trains = true) {
   Deck deck = sample_deck();
   deck.model.moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
   const Graph graph = build_model(deck, 31);
@@ -45,7 +47,8 @@ inline void for_all_programs(int64_t ranks, const std::function<void(const Progr
     for (const int microbatches : {1, 2}) {
       Strategy strategy = named_strategy(named.name, graph, {{"ranks", ranks}});
       strategy.microbatches = microbatches;
-      use(lower(graph, strategy, sample_options(2048)));
+      use(trains ? lower(graph, strategy, sample_options(2048))
+                 : lower_forward(graph, strategy, sample_options(2048)));
     }
   }
 }

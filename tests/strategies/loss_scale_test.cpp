@@ -42,8 +42,10 @@ TEST(LossScale, AnOverflowStartsTheCountAnew) {
 TEST(LossScale, IsOneInOtherFormats) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     LossScale scale(dtype);
-    EXPECT_FALSE(scale.update(kInfinite));
+    EXPECT_TRUE(scale.update(kInfinite));
+    EXPECT_FALSE(scale.update(1.0));
     EXPECT_EQ(scale.value(), 1.0F);
+    EXPECT_EQ(scale.skipped(), 1);
   }
 }
 

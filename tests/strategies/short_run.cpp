@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/random.h"
 #include "device/device.h"
@@ -59,23 +60,54 @@ std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Exec
   return gradients;
 }
 
+StepInputs inputs_of(const Program& program, int64_t rank, int step, int64_t vocab) {
+  return {parts_of(program, program.tokens, rank, step, vocab),
+          parts_of(program, program.targets, rank, step, vocab)};
+}
+
+std::vector<std::vector<float>> loads_of(Executor& executor) {
+  std::vector<std::vector<float>> loads;
+  for (const ValueId load : executor.program().expert_loads) {
+    loads.push_back(executor.read(load));
+  }
+  return loads;
+}
+
 ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
-             Communicator& world, int steps, int64_t vocab, const AfterStep& after_step) {
+             Communicator& world, int steps, int64_t vocab, const AfterStep& after_step,
+             int done = 0) {
   const Program program = lower(graph, strategy, options);
   const MemoryPlan plan = plan_memory(program, world.rank());
   verify(program, plan);
+  const Program forward_program = lower_forward(graph, strategy, options);
+  const MemoryPlan forward_plan =
+      plan_memory(forward_program, world.rank(), stored_values(program, plan));
+  verify(forward_program, forward_plan);
   const std::unique_ptr<Device> device = make_device({});
   const MeshGroups groups(world, program.mesh);
-  Executor executor(program, plan, *device, world.rank(), groups, 1, kSeed);
+  const PlannedProgram planned[] = {{program, plan}, {forward_program, forward_plan}};
+  Store store(planned, *device, groups, 1);
+  Executor executor(program, plan, store, world.rank(), kSeed);
+  executor.initialize_parameters();
+  Executor forward(forward_program, forward_plan, store, world.rank(), kSeed);
   const float loss_scale =
       element_dtype(program, program.instructions[0]) == DType::f16 ? 1024.0F : 1.0F;
   executor.set_loss_scale(loss_scale, 0);
   const AfterStep after = after_step ? after_step : [](Executor&, int) {};
-  after(executor, 0);
+  after(executor, done);
   ShortRun run;
-  for (int step = 1; step <= steps; ++step) {
-    const StepInputs inputs = {parts_of(program, program.tokens, world.rank(), step, vocab),
-                               parts_of(program, program.targets, world.rank(), step, vocab)};
+  const auto forward_pass = [&] {
+    const StepInputs inputs = inputs_of(forward_program, world.rank(), 1, vocab);
+    forward.start(1, 0.0, inputs);
+    forward.wait();
+    if (world.rank() == 0) {
+      run.forward_losses.push_back(static_cast<double>(forward.read(forward_program.loss)[0]));
+      run.forward_loads = loads_of(forward);
+    }
+  };
+  forward_pass();
+  for (int step = done + 1; step <= steps; ++step) {
+    const StepInputs inputs = inputs_of(program, world.rank(), step, vocab);
     executor.start(step, 0.01, inputs);
     executor.wait();
     if (step == 1) {
@@ -86,19 +118,18 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
       run.losses.push_back(static_cast<double>(executor.read(program.loss)[0]));
     }
   }
-  for (const ValueId load : program.expert_loads) {
-    if (world.rank() == 0) {
-      run.loads.push_back(executor.read(load));
-    }
+  if (world.rank() == 0) {
+    run.loads = loads_of(executor);
   }
+  forward_pass();
   return run;
 }
 
 }  // namespace
 
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step) {
-  return run(graph, strategy, kOptions, world, steps, vocab, after_step);
+                   int64_t vocab, const AfterStep& after_step, int done) {
+  return run(graph, strategy, kOptions, world, steps, vocab, after_step, done);
 }
 
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep& after_step) {
@@ -107,6 +138,23 @@ ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep
   options.fuse = false;
   return run(graph, replicated_strategy(graph, {{"ranks", 1}}), options, *self, steps, vocab,
              after_step);
+}
+
+ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicator& world,
+                       int64_t vocab) {
+  const Program program = lower_forward(graph, strategy, kOptions, {.keep_logits = true});
+  const MemoryPlan plan = plan_memory(program, world.rank());
+  verify(program, plan);
+  const std::unique_ptr<Device> device = make_device({});
+  const MeshGroups groups(world, program.mesh);
+  const PlannedProgram planned{program, plan};
+  Store store(std::span(&planned, 1), *device, groups, 1);
+  Executor executor(program, plan, store, world.rank(), kSeed);
+  executor.initialize_parameters();
+  const StepInputs inputs = inputs_of(program, world.rank(), 1, vocab);
+  executor.start(1, 0.0, inputs);
+  executor.wait();
+  return {static_cast<double>(executor.read(program.loss)[0]), executor.read(program.logits)};
 }
 
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {
@@ -133,13 +181,17 @@ Bounds bounds_of(DType dtype) {
 
 std::string differences(const ShortRun& expected, const ShortRun& found, const Bounds& bounds) {
   std::string text;
-  for (size_t step = 0; step < expected.losses.size(); ++step) {
-    const double error = std::abs(found.losses.at(step) / expected.losses[step] - 1.0);
-    if (!(error <= bounds.loss)) {
-      text += fmt::format("loss of step {}: {}, expected {}\n", step + 1, found.losses[step],
-                          expected.losses[step]);
+  const auto compare = [&](const char* what, const std::vector<double>& wanted,
+                           const std::vector<double>& losses) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double error = std::abs(losses.at(i) / wanted[i] - 1.0);
+      if (!(error <= bounds.loss)) {
+        text += fmt::format("loss of {} {}: {}, expected {}\n", what, i + 1, losses[i], wanted[i]);
+      }
     }
-  }
+  };
+  compare("step", expected.losses, found.losses);
+  compare("forward pass", expected.forward_losses, found.forward_losses);
   for (const auto& [name, wanted] : expected.gradients) {
     const std::vector<float>& gradient = found.gradients.at(name);
     float size = 0.0F;
@@ -153,7 +205,7 @@ std::string differences(const ShortRun& expected, const ShortRun& found, const B
       text += fmt::format("{}: differs by {} of {}\n", name, error, size);
     }
   }
-  if (expected.loads != found.loads) {
+  if (expected.loads != found.loads || expected.forward_loads != found.forward_loads) {
     text += "the experts' loads differ\n";
   }
   return text;

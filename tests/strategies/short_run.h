@@ -18,21 +18,33 @@ struct ShortRun {
   std::map<std::string, std::vector<float>> gradients;  // of step 1, by parameter, global, of the
                                                         // loss without its scale
   std::vector<std::vector<float>> loads;                // of the last step, per MoE layer
+  // Of the forward pass alone, on the inputs of step 1: before step 1, and behind the last one.
+  std::vector<double> forward_losses;
+  std::vector<std::vector<float>> forward_loads;  // of the latter
 
   bool operator==(const ShortRun&) const = default;
 };
 
-// Between the steps: after step `step`, and before the first with 0.
+// Between the steps: after step `step`, and before the first with the number of those done before.
 using AfterStep = std::function<void(Executor& executor, int step)>;
 
-// Collective. Tokens are random numbers below `vocab` by their global index. The program is
-// verified on every rank. In f16 the loss is scaled by 1024.
+// Collective. Tokens are random numbers below `vocab` by their global index. The programs (of the
+// step and of the forward pass, which share a store) are verified on every rank. In f16 the loss is
+// scaled by 1024. `done`: steps that are done; `after_step` gives the parameters their values then.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step = nullptr);
+                   int64_t vocab, const AfterStep& after_step = nullptr, int done = 0);
 
 // The same on this rank alone, every operation by itself (LoweringOptions::fuse).
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,
                    const AfterStep& after_step = nullptr);
+
+// Of the forward pass with the parameters as they start. On every rank.
+struct ForwardRun {
+  double loss = 0.0;
+  std::vector<float> logits;  // [batch, sequence, vocab]
+};
+ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicator& world,
+                       int64_t vocab);
 
 // All operations by the first rule (replicate), all parameters replicated.
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh);

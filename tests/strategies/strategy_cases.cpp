@@ -60,7 +60,7 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
 }  // namespace
 
 Graph strategy_model(const std::string& family, const std::string& router, int64_t experts,
-                     double capacity_factor) {
+                     double capacity_factor, double dropout) {
   Deck deck;
   deck.model = {
       .family = family,
@@ -69,7 +69,7 @@ Graph strategy_model(const std::string& family, const std::string& router, int64
       .ffn = 10,
       .heads = 3,
       .sequence = 7,
-      .dropout = 0.1,
+      .dropout = dropout,
       .moe = {
           .experts = experts, .every = 2, .router = router, .capacity_factor = capacity_factor}};
   deck.train.batch = 5;

@@ -26,7 +26,7 @@ struct TriedRanks {
 
 // The model that is trained: small, with sizes that do not divide. No router: no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
-                     double capacity_factor = 0.0);
+                     double capacity_factor = 0.0, double dropout = 0.1);
 
 // One axis; on 4 ranks every second number gives two.
 Mesh strategy_mesh(int64_t ranks, uint64_t number);

@@ -33,7 +33,7 @@ TEST(Report, TheFirstStepOfARunThatGoesOn) {
 
 TEST(Report, Validation) {
   Report report(1000, 64, -1.0, {});
-  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5"); };
+  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
   EXPECT_THAT(printed(summary), Not(HasSubstr("validation")));
   EXPECT_EQ(printed([&] { report.validation(500, 1.75); }), "valid  500/1000  loss 1.7500\n");
   EXPECT_EQ(printed([&] { report.validation(1000, 1.6012); }), "valid 1000/1000  loss 1.6012\n");

@@ -101,7 +101,7 @@ class RuleCosts::Sketch {
     const ValueId stats = add(shape, DType::f32, layouts.made);
     stats_comm_s_ = rules_.reshard(program_.value(stats), layouts.needed, false).comm_s;
     return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
-           seconds(Opcode::cross_entropy_merge, {stats}, outputs);
+           seconds(Opcode::cross_entropy_merge, {stats, in_[1]}, outputs);
   }
 
   double backward() {

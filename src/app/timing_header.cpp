@@ -1,0 +1,93 @@
+#include "app/timing_header.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "comm/collective.h"
+#include "core/version.h"
+#include "io/resources.h"
+#include "kernels/library.h"
+#include "program/print.h"
+#include "train/assemble.h"
+
+namespace hidup {
+namespace {
+
+std::string kind_of(Opcode opcode) {
+  return !collective_of(opcode).empty() ? "collective" : is_reshard(opcode) ? "local" : "compute";
+}
+
+std::vector<ProgramRow> program_rows(const Program& program) {
+  std::vector<ProgramRow> rows;
+  for (const Instruction& instruction : program.instructions) {
+    const std::string collective(collective_of(instruction.opcode));
+    rows.push_back({.name = instruction.name,
+                    .kind = kind_of(instruction.opcode),
+                    .stream = std::string(name_of(instruction.stream)),
+                    .microbatch = instruction.microbatch,
+                    .phase = std::string(name_of(instruction.phase)),
+                    .collective = collective,
+                    .flops = static_cast<int64_t>(instruction.flops),
+                    .bytes = static_cast<int64_t>(instruction.bytes)});
+  }
+  return rows;
+}
+
+PredictionInfo prediction_row(const Prediction& prediction, const MemoryPlan& plan) {
+  PredictionInfo info{.iteration_s = prediction.iteration_s,
+                      .compute_s = prediction.busy.compute_s,
+                      .comm_s = prediction.busy.comm_s,
+                      .exposed_comm_s = prediction.busy.exposed_comm_s,
+                      .peak_bytes = plan.bytes};
+  for (const Interval& interval : prediction.instructions) {
+    info.start_s.push_back(interval.start_s);
+    info.length_s.push_back(interval.end_s - interval.start_s);
+  }
+  return info;
+}
+
+}  // namespace
+
+TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
+  Communicator& world = mpi.world();
+  const Strategy& strategy = run.strategy.strategy;
+  TimingHeader header;
+  header.run = {.program_version = program_version(),
+                .git_commit = git_commit(),
+                .git_dirty = git_dirty(),
+                .command_line = run.command_line,
+                .started_at = utc_now(),
+                .model = std::filesystem::path(run.model).stem().string(),
+                .world_size = world.size(),
+                .device = run.device.name(),
+                .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
+                              kernels::matmul_library_version()},
+                .environment = run_environment()};
+  for (const std::string& library : run.communication.libraries()) {
+    header.run.libraries.push_back(library);
+  }
+  if (run.data.unigram_entropy >= 0.0) {
+    header.run.unigram_entropy = run.data.unigram_entropy;
+  }
+  header.run.hostnames = gather_texts(world, mpi.host());
+  header.inputs = {.model_deck = run.decks.model.text,
+                   .cluster_deck = run.decks.cluster.text,
+                   .resolved = resolved_yaml(run.decks.deck, DeckFile::model) +
+                               resolved_yaml(run.decks.deck, DeckFile::cluster)};
+  header.strategy = {.name = strategy.name,
+                     .hash = fmt::format("{:016x}", strategy_hash(run.graph, strategy)),
+                     .text = print_strategy(run.graph, strategy),
+                     .search_s = run.strategy.search_s};
+  header.program = {.text = print_program(run.program), .rows = program_rows(run.program)};
+  header.memory = {.peak_bytes = all_gather_value(world, run.device.allocated()),
+                   .parameter_bytes = all_gather_value(world, run.plan.parameter_bytes)};
+  if (run.prediction) {
+    header.prediction = prediction_row(*run.prediction, run.plan);
+  }
+  header.experts = expert_layers(run.program);
+  header.validation = run.data.validation != nullptr;
+  return header;
+}
+
+}  // namespace hidup

@@ -1,0 +1,197 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/header.h"
+#include "checkpoint/packed.h"
+#include "checkpoint/runs.h"
+#include "comm/collective.h"
+#include "core/log.h"
+
+namespace hidup {
+
+// How all ranks get one file.
+class SharedOpening {
+ public:
+  // Rank 0's file, by the header that it reads. A rank that finds the same file opens it, too.
+  static CheckpointFile open(Communicator& world, const std::string& path, bool through_rank_0) {
+    std::optional<CheckpointFile> file;
+    std::string packed;
+    collectively(world, [&] {
+      if (world.rank() == 0) {
+        file.emplace(path);
+        packed = pack(*file->header_);
+      }
+    });
+    packed = world.broadcast(packed);
+    if (world.rank() != 0) {
+      auto header = std::make_shared<StoredHeader>(unpack(packed));
+      auto own = through_rank_0 ? nullptr : find(path, header->frame);
+      file = CheckpointFile(path, std::move(header), std::move(own));
+    }
+    file->all_see_it_ = all_true(world, file->file_ != nullptr && !through_rank_0);
+    collectively(world, [&] {
+      if (file->all_see_it_) {
+        file->verify(world.rank(), world.size());
+      } else if (world.rank() == 0) {
+        file->verify(0, 1);
+      }
+    });
+    return std::move(*file);
+  }
+
+  static void read(Communicator& world, const CheckpointFile& file,
+                   const std::vector<BoxRequest>& wanted) {
+    if (file.all_see_it_) {
+      collectively(world, [&] {
+        for (const BoxRequest& request : wanted) {
+          file.read(request.tensor, request.box, request.out);
+        }
+      });
+      return;
+    }
+    std::vector<char> tensors(file.tensors().size());
+    for (const BoxRequest& request : wanted) {
+      tensors.at(request.tensor) = 1;
+    }
+    const std::vector<std::byte> all = world.all_gather(std::as_bytes(std::span(tensors)));
+    for (size_t i = 0; i < all.size(); ++i) {
+      tensors[i % tensors.size()] |= static_cast<char>(all[i]);
+    }
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i] != 0) {
+        distribute(world, file, i, wanted);
+      }
+    }
+  }
+
+ private:
+  static constexpr int64_t kPieceBytes = int64_t{64} << 20;
+
+  static bool all_true(Communicator& world, bool mine) {
+    return std::ranges::count(all_gather_value(world, static_cast<char>(mine)), 0) == 0;
+  }
+
+  static std::shared_ptr<const OpenFile> find(const std::string& path, const Frame& frame) {
+    try {
+      auto file = std::make_shared<OpenFile>(path, path, OpenFile::For::reading);
+      const bool same = same_header(read_user_block(*file), frame);
+      return same ? file : nullptr;
+    } catch (const Error&) {
+      return nullptr;
+    }
+  }
+
+  // Rank 0 reads a tensor piece by piece, and every rank takes what it wants of it.
+  static void distribute(Communicator& world, const CheckpointFile& file, size_t tensor,
+                         const std::vector<BoxRequest>& wanted) {
+    const StoredTensor& stored = file.tensors()[tensor];
+    const Extent& extent = file.header_->frame.tensors[tensor];
+    const int64_t size = size_of(stored.dtype);
+    for (int64_t from = 0; from < extent.bytes; from += kPieceBytes) {
+      std::string piece;
+      collectively(world, [&] {
+        if (world.rank() == 0) {
+          piece.resize(static_cast<size_t>(std::min(kPieceBytes, extent.bytes - from)));
+          file.file_->read(extent.place + from, std::as_writable_bytes(std::span(piece)));
+        }
+      });
+      piece = world.broadcast(piece);
+      for (const BoxRequest& request : wanted) {
+        if (request.tensor == tensor) {
+          take(request, size, from, piece);
+        }
+      }
+    }
+  }
+
+  // What a piece of the tensor, from a byte on, has of a box.
+  static void take(const BoxRequest& request, int64_t size, int64_t from,
+                   const std::string& piece) {
+    const int64_t begin = from / size;
+    const int64_t end = begin + static_cast<int64_t>(piece.size()) / size;
+    const int64_t first = first_from(request.box, begin);
+    const int64_t count = first_from(request.box, end) - first;
+    for_each_run(request.box, first, count, [&](int64_t global, int64_t local, int64_t length) {
+      std::memcpy(request.out + local * size, piece.data() + (global - begin) * size,
+                  static_cast<size_t>(length * size));
+    });
+  }
+
+  // The first element of a box whose global index is at least that: they grow with the local ones.
+  static int64_t first_from(const Region& box, int64_t global) {
+    int64_t low = 0;
+    int64_t high = box.elements();
+    while (low < high) {
+      const int64_t middle = low + (high - low) / 2;
+      if (box.global_index(middle) < global) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+namespace {
+
+// Runs a collective call; a failure of a file is nothing, with the reason on rank 0.
+std::optional<CheckpointFile> try_open(Communicator& world, const std::string& path,
+                                       bool through_rank_0, std::string& why) {
+  try {
+    return SharedOpening::open(world, path, through_rank_0);
+  } catch (const CollectiveError& error) {
+    if (error.code() != ExitCode::file) {
+      throw;
+    }
+    for (const std::string& text : gather_texts(world, error.what())) {
+      why += text;  // of the one rank that has it
+    }
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::optional<CheckpointFile> open_newest(Communicator& world, const std::string& folder,
+                                          bool through_rank_0) {
+  std::vector<std::string> paths;
+  Packer packer;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      const FolderContent content = list_checkpoints(folder);
+      for (const DamagedCheckpoint& damaged : content.damaged) {
+        log::warning("{}; it is passed by", damaged.error);
+      }
+      for (const FoundCheckpoint& found : content.complete) {
+        paths.push_back(found.path);
+      }
+      packer(paths);
+    }
+  });
+  const std::string packed = world.broadcast(packer.take());
+  Unpacker unpacker(packed);
+  unpacker(paths);
+  for (const std::string& path : paths) {
+    std::string why;
+    if (auto file = try_open(world, path, through_rank_0, why)) {
+      return file;
+    }
+    log::warning("{}; the checkpoint before it is taken, if there is one", why);
+  }
+  return std::nullopt;
+}
+
+CheckpointFile open_checkpoint(Communicator& world, const std::string& path, bool through_rank_0) {
+  return SharedOpening::open(world, path, through_rank_0);
+}
+
+void read_boxes(Communicator& world, const CheckpointFile& file,
+                const std::vector<BoxRequest>& wanted) {
+  SharedOpening::read(world, file, wanted);
+}
+
+}  // namespace hidup

@@ -1,0 +1,23 @@
+// Boxes of tensors, run by run.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/region.h"
+
+namespace hidup {
+
+// Elements first .. first + count of a box (row-major in it), as the longest runs that are
+// contiguous in the global tensor, too: visit(global element, local element, elements), in order.
+template <typename Visit>
+void for_each_run(const Region& box, int64_t first, int64_t count, const Visit& visit) {
+  const int64_t run = box.contiguous_run();
+  for (int64_t local = first; local < first + count;) {
+    const int64_t length = std::min(run - local % run, first + count - local);
+    visit(box.global_index(local), local, length);
+    local += length;
+  }
+}
+
+}  // namespace hidup

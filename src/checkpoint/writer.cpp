@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/crc32c.h"
+#include "checkpoint/division.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/frame.h"
+#include "checkpoint/header.h"
+#include "checkpoint/packed.h"
+#include "checkpoint/stream.h"
+#include "comm/collective.h"
+#include "core/failure.h"
+#include "core/log.h"
+
+namespace hidup {
+namespace {
+
+// Of all that ranks send to rank 0 at a time.
+constexpr int64_t kSentBytes = int64_t{64} << 20;
+constexpr int64_t kLeastSentBytes = int64_t{64} << 10;  // of a rank
+
+using Clock = std::chrono::steady_clock;
+
+// The file while it is written. Nobody but rank 0 has `place`.
+struct WrittenFile {
+  std::optional<NewFile> place;
+  Places places;
+  std::string location;
+  std::string name;
+};
+
+std::vector<std::vector<Region>> gather_boxes(Communicator& world,
+                                              const std::vector<Region>& mine) {
+  const std::vector<std::byte> all = world.all_gather(std::as_bytes(std::span(mine)));
+  std::vector<std::vector<Region>> boxes(static_cast<size_t>(world.size()));
+  const std::byte* at = all.data();
+  for (std::vector<Region>& of_rank : boxes) {
+    of_rank.resize(mine.size());
+    std::copy_n(at, mine.size() * sizeof(Region),
+                std::as_writable_bytes(std::span(of_rank)).data());
+    at += mine.size() * sizeof(Region);
+  }
+  return boxes;
+}
+
+}  // namespace
+
+class CheckpointWriter::Impl {
+ public:
+  Impl(Communicator& world, WriterOptions options, std::vector<StoredTensor> tensors,
+       const std::vector<Region>& regions);
+  ~Impl() { join(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void save(const TrainingState& state, const CopyOut& copy);
+  Result wait();
+
+  double seconds() const { return seconds_; }
+  int64_t bytes() const;
+  bool through_rank_0() const { return through_rank_0_; }
+
+ private:
+  size_t self() const { return static_cast<size_t>(group_->rank()); }
+  bool is_first() const { return group_->rank() == 0; }
+  void join();
+  void throw_failure();
+
+  // In the thread that writes.
+  void run() noexcept;
+  void write();
+  void create(WrittenFile& file);
+  std::vector<BlockCrc> write_own_part(const WrittenFile& file);
+  std::vector<BlockCrc> write_through_rank_0(const WrittenFile& file);
+  void complete(WrittenFile& file, const std::vector<std::vector<std::byte>>& crcs);
+
+  std::unique_ptr<Communicator> group_;  // of the thread, beside the collectives of the training
+  WriterOptions options_;
+  std::vector<StoredTensor> tensors_;
+  bool through_rank_0_ = false;
+  std::vector<std::vector<Region>> boxes_;  // [rank][tensor]
+  std::vector<Share> shares_;               // [rank]
+  std::unique_ptr<std::byte[]> copied_;     // [shares_[self()].bytes]
+
+  std::thread thread_;
+  // The thread's while it runs.
+  TrainingState state_;
+  Clock::time_point start_;
+  double seconds_ = 0;
+  Failure failure_{ExitCode::done, ""};  // of the last write; the message on rank 0
+  bool told_ = true;                     // whether it was thrown
+  std::exception_ptr broken_;            // ranks can no longer talk to each other
+};
+
+CheckpointWriter::Impl::Impl(Communicator& world, WriterOptions options,
+                             std::vector<StoredTensor> tensors, const std::vector<Region>& regions)
+    : group_(world.split(0)), options_(std::move(options)), tensors_(std::move(tensors)) {
+  collectively(world, [&] {
+    check(regions.size() == tensors_.size(), "a rank has {} boxes of {} tensors", regions.size(),
+          tensors_.size());
+  });
+  through_rank_0_ = !create_shared_folder(world, options_.folder) || options_.through_rank_0;
+  boxes_ = gather_boxes(world, regions);
+  collectively(world, [&] {
+    shares_ = divide(tensors_, boxes_);
+    copied_ =
+        std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(shares_[self()].bytes));
+  });
+}
+
+int64_t CheckpointWriter::Impl::bytes() const {
+  int64_t sum = 0;
+  for (const StoredTensor& tensor : tensors_) {
+    sum += bytes_of(tensor);
+  }
+  return sum;
+}
+
+void CheckpointWriter::Impl::join() {
+  if (thread_.joinable()) {
+    thread_.join();
+  }
+}
+
+void CheckpointWriter::Impl::throw_failure() {
+  if (broken_) {
+    std::rethrow_exception(broken_);
+  }
+  if (options_.stop_on_error && failure_.code != ExitCode::done && !std::exchange(told_, true)) {
+    throw CollectiveError(failure_.code, failure_.message);
+  }
+}
+
+void CheckpointWriter::Impl::save(const TrainingState& state, const CopyOut& copy) {
+  join();
+  throw_failure();
+  start_ = Clock::now();
+  state_ = state;
+  for (const Part& part : shares_[self()].parts) {
+    copy(part.tensor, part.first, part.count, copied_.get() + part.at);
+  }
+  thread_ = std::thread([this] { run(); });
+  if (options_.blocking) {
+    join();
+    throw_failure();
+  }
+}
+
+CheckpointWriter::Result CheckpointWriter::Impl::wait() {
+  join();
+  if (broken_) {
+    std::rethrow_exception(broken_);
+  }
+  return {failure_.code == ExitCode::done, failure_.message};
+}
+
+void CheckpointWriter::Impl::run() noexcept {
+  try {
+    failure_ = {ExitCode::done, ""};
+    try {
+      write();
+    } catch (const CollectiveError& error) {
+      failure_.code = error.code();
+      told_ = false;
+      for (const std::string& text : gather_texts(*group_, error.what())) {
+        failure_.message += text;  // of the one rank that has it
+      }
+      if (!options_.stop_on_error) {
+        log::warning("the checkpoint of step {} was not written: {}", state_.step,
+                     failure_.message);
+      }
+    }
+    const std::chrono::duration<double> mine = Clock::now() - start_;
+    seconds_ = std::ranges::max(all_gather_value(*group_, mine.count()));
+  } catch (...) {
+    broken_ = std::current_exception();
+  }
+}
+
+void CheckpointWriter::Impl::write() {
+  WrittenFile file;
+  create(file);
+  const std::vector<BlockCrc> mine =
+      through_rank_0_ ? write_through_rank_0(file) : write_own_part(file);
+  const auto crcs = group_->gather(std::as_bytes(std::span(mine)));
+  collectively(*group_, [&] {
+    if (is_first()) {
+      complete(file, crcs);
+    }
+  });
+}
+
+void CheckpointWriter::Impl::create(WrittenFile& file) {
+  Packer packer;
+  collectively(*group_, [&] {
+    if (is_first()) {
+      remove_partial_files(options_.folder);
+      file.place.emplace(options_.folder + "/" + checkpoint_name(state_.step));
+      file.places = write_header(*file.place, state_, tensors_);
+      packer(file.place->location());
+      packer(file.place->name());
+      packer(file.places.tensors);
+    }
+  });
+  const std::string packed = group_->broadcast(packer.take());
+  Unpacker unpacker(packed);
+  unpacker(file.location);
+  unpacker(file.name);
+  unpacker(file.places.tensors);
+}
+
+std::vector<BlockCrc> CheckpointWriter::Impl::write_own_part(const WrittenFile& file) {
+  std::vector<BlockCrc> crcs;
+  collectively(*group_, [&] {
+    const Share& share = shares_[self()];
+    const OpenFile open(file.location, file.name, OpenFile::For::writing);
+    PartWriter writer(open, tensors_, file.places.tensors);
+    writer.write(boxes_[self()], share, 0, {copied_.get(), static_cast<size_t>(share.bytes)});
+    writer.finish();
+    crcs = writer.crcs();
+  });
+  return crcs;
+}
+
+std::vector<BlockCrc> CheckpointWriter::Impl::write_through_rank_0(const WrittenFile& file) {
+  std::optional<OpenFile> open;
+  std::optional<PartWriter> writer;
+  collectively(*group_, [&] {
+    if (is_first()) {
+      open.emplace(file.location, file.name, OpenFile::For::writing);
+      writer.emplace(*open, tensors_, file.places.tensors);
+    }
+  });
+  const int64_t mine = shares_[self()].bytes;
+  const int64_t most = std::ranges::max(shares_, {}, &Share::bytes).bytes;
+  const int64_t piece =
+      std::max(kSentBytes / group_->size() / kPartAlignment * kPartAlignment, kLeastSentBytes);
+  for (int64_t from = 0; from < most; from += piece) {
+    const int64_t begin = std::min(from, mine);
+    const int64_t end = std::min(from + piece, mine);
+    const auto pieces = group_->gather({copied_.get() + begin, static_cast<size_t>(end - begin)});
+    collectively(*group_, [&] {
+      for (size_t rank = 0; rank < pieces.size(); ++rank) {
+        writer->write(boxes_[rank], shares_[rank], from, pieces[rank]);
+      }
+    });
+  }
+  return writer ? writer->crcs() : std::vector<BlockCrc>();
+}
+
+void CheckpointWriter::Impl::complete(WrittenFile& file,
+                                      const std::vector<std::vector<std::byte>>& crcs) {
+  std::vector<std::vector<uint32_t>> linear;
+  std::vector<Extent> extents;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const int64_t bytes = bytes_of(tensors_[i]);
+    linear.emplace_back(static_cast<size_t>(blocks_of(bytes)));
+    extents.push_back({file.places.tensors[i], bytes});
+  }
+  for (const std::vector<std::byte>& of_rank : crcs) {
+    std::vector<BlockCrc> parts(of_rank.size() / sizeof(BlockCrc));
+    std::ranges::copy(of_rank, std::as_writable_bytes(std::span(parts)).begin());
+    for (const BlockCrc& part : parts) {
+      linear[part.tensor][static_cast<size_t>(part.block)] ^= part.crc;
+    }
+  }
+  const OpenFile writing(file.location, file.name, OpenFile::For::writing);
+  const OpenFile reading(file.location, file.name, OpenFile::For::reading);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const std::vector<uint32_t> checksums = complete_crcs(tensors_[i], linear[i]);
+    writing.write(file.places.checksums[i], std::as_bytes(std::span(checksums)));
+  }
+  write_frame(writing, reading, state_.step, extents);
+  file.place->take_name(true);
+  remove_older(options_.folder, state_.step, options_.keep);
+}
+
+CheckpointWriter::CheckpointWriter(Communicator& world, WriterOptions options,
+                                   std::vector<StoredTensor> tensors, std::vector<Region> regions)
+    : impl_(std::make_unique<Impl>(world, std::move(options), std::move(tensors), regions)) {}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::save(const TrainingState& state, const CopyOut& copy) {
+  impl_->save(state, copy);
+}
+
+CheckpointWriter::Result CheckpointWriter::wait() {
+  return impl_->wait();
+}
+
+double CheckpointWriter::last_seconds() const {
+  return impl_->seconds();
+}
+
+int64_t CheckpointWriter::bytes() const {
+  return impl_->bytes();
+}
+
+bool CheckpointWriter::through_rank_0() const {
+  return impl_->through_rank_0();
+}
+
+}  // namespace hidup

@@ -1,0 +1,54 @@
+// HDF5 files that are read. As hdf5.h, internal to src/io and src/checkpoint.
+//
+// A file may come from anywhere: what it says is checked before memory is asked for. HDF5 itself
+// can crash on a damaged file, so the caller compares checksums first.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/hdf5.h"
+
+namespace hidup::hdf5 {
+
+// Where a dataset of one piece lies, and what it is made of.
+struct InputDataset {
+  Handle type;
+  Extents extents;
+  int64_t place = 0;  // bytes from the start of the file
+  int64_t bytes = 0;
+};
+
+class InputFile : public Calls {
+ public:
+  // `bytes`: of the file; nothing in it can be larger.
+  InputFile(const std::string& path, int64_t bytes);
+
+  // Paths of all datasets, for example "parameters/layers.0.ffn.up.weight". Throws where a link is
+  // not a hard one: it could lead to another file.
+  std::vector<std::string> datasets() const;
+  // Throws where the dataset is chunked, compact, in another file or empty.
+  InputDataset dataset(const std::string& name) const;
+  Handle open_group(const std::string& name) const;
+
+  // Attributes, of the type that File::set_attribute() writes for these. Any other one throws.
+  void get_attribute(hid_t object, const std::string& name, int64_t& value) const;
+  void get_attribute(hid_t object, const std::string& name, uint64_t& value) const;
+  void get_attribute(hid_t object, const std::string& name, double& value) const;
+  void get_attribute(hid_t object, const std::string& name, std::string& value) const;
+  void get_attribute(hid_t object, const std::string& name, std::vector<std::string>& value) const;
+
+ private:
+  template <typename... Args>
+  void expect(bool right, fmt::format_string<Args...> what, Args&&... args) const;
+  template <typename T>
+  void get_number(hid_t object, const std::string& name, T& value) const;
+  // The strings of an attribute of `dims` dimensions.
+  std::vector<std::string> get_texts(hid_t object, const std::string& name, int dims) const;
+
+  int64_t bytes_;
+  Handle id_;
+};
+
+}  // namespace hidup::hdf5

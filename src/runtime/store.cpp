@@ -1,0 +1,51 @@
+#include "runtime/store.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+// Bytes of all that a collective reads and writes: as much as it can have to stage.
+int64_t largest_message(const PlannedProgram& planned) {
+  int64_t largest = 0;
+  for (const Instruction& instruction : planned.program.instructions) {
+    int64_t bytes = 0;
+    for (const auto* values : {&instruction.inputs, &instruction.outputs}) {
+      for (const ValueId value : *values) {
+        bytes += planned.plan.sizes[static_cast<size_t>(value)];
+      }
+    }
+    if (!collective_of(instruction.opcode).empty()) {
+      largest = std::max(largest, bytes);
+    }
+  }
+  return largest;
+}
+
+}  // namespace
+
+Store::Store(std::span<const PlannedProgram> programs, Device& device, const MeshGroups& groups,
+             int threads)
+    : device_(device), groups_(groups) {
+  const PlannedProgram& largest =
+      *std::ranges::max_element(programs, {}, [](const PlannedProgram& p) { return p.plan.bytes; });
+  try {
+    arena_ = device.allocate(largest.plan.bytes);
+  } catch (const Error& error) {
+    fail(error.code(), "{}; the largest tensors: {}", error.what(),
+         largest_values(largest.program, largest.plan, 5));
+  }
+  registered_ = groups.register_memory(arena_->data(), arena_->bytes());
+  streams_ = {device.create_stream("compute", threads), device.create_stream("comm", 1)};
+  if (groups.through_host()) {
+    int64_t message = 0;
+    for (const PlannedProgram& planned : programs) {
+      message = std::max(message, largest_message(planned));
+    }
+    stream(StreamKind::comm).staging(message);
+  }
+}
+
+}  // namespace hidup

@@ -1,0 +1,40 @@
+#include "train/evaluate.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "train/inputs.h"
+#include "train/setup.h"
+
+namespace hidup {
+
+Evaluator::Evaluator(const Deck& deck, const Batches& batches, int64_t sequences, Executor& forward,
+                     int64_t rank)
+    : deck_(deck), batches_(batches), sequences_(sequences), forward_(forward), rank_(rank) {
+  check(sequences > 0, "an evaluation of {} sequences", sequences);
+}
+
+MeanLoss Evaluator::run() {
+  const int64_t size = deck_.train.batch;
+  const auto fill = [&](int64_t first, StepInputs& inputs) {
+    fill_inputs(forward_.program(), rank_, batches_, first, inputs, sequences_);
+  };
+  double sum = 0.0;
+  fill(0, inputs_);
+  batch_ = 0;
+  for (int64_t first = 0; first < sequences_; first += size) {
+    ++batch_;
+    forward_.start(batch_, 0.0, inputs_, execution_order(deck_));
+    if (first + size < sequences_) {
+      fill(first + size, next_);  // while the batch runs
+    }
+    forward_.wait();
+    sum += static_cast<double>(forward_.read(forward_.program().loss)[0]);
+    std::swap(inputs_, next_);
+  }
+  // The program's loss is a mean over a whole batch, wherever there are no targets.
+  return {.loss = sum * static_cast<double>(size) / static_cast<double>(sequences_),
+          .tokens = sequences_ * batches_.sequence()};
+}
+
+}  // namespace hidup

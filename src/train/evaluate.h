@@ -1,0 +1,44 @@
+// The loss of a model on given samples, without training on them.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "deck/deck.h"
+#include "runtime/executor.h"
+#include "train/batches.h"
+
+namespace hidup {
+
+struct MeanLoss {
+  double loss = 0.0;   // mean cross entropy per target, nats
+  int64_t tokens = 0;  // targets
+};
+
+class Evaluator {
+ public:
+  // `forward`: of a program of lower_forward() with batches of train.batch. Its executor may share
+  // a store with that of a training: run() then reads the parameters as they are. Samples 0 ..
+  // sequences - 1 are looked at, 1 at least. All arguments outlive the evaluator.
+  Evaluator(const Deck& deck, const Batches& batches, int64_t sequences, Executor& forward,
+            int64_t rank);
+
+  // All samples, batch by batch; the last batch is filled up with samples that have no targets.
+  // Every rank gets the result. An Error that it throws is this rank's alone.
+  MeanLoss run();
+
+  // The batch that runs, from 1, for the heartbeat, from any thread; 0 before the first.
+  int64_t current_batch() const { return batch_; }
+
+ private:
+  const Deck& deck_;
+  const Batches& batches_;
+  int64_t sequences_;
+  Executor& forward_;
+  int64_t rank_;
+  std::atomic<int64_t> batch_ = 0;
+  StepInputs inputs_;  // members, because a batch that runs reads them even where run() throws
+  StepInputs next_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,186 @@
+#include "train/kept.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "comm/collective.h"
+#include "core/check.h"
+#include "core/text.h"
+#include "core/with_type.h"
+
+namespace hidup {
+namespace {
+
+bool is_kept(const Value& value) {
+  return value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
+}
+
+// Of a parameter "parameters/NAME", else "optimizer/NAME.m" and so on, as the value is called.
+std::string tensor_name(const Value& value) {
+  return (value.role == Value::Role::parameter ? "parameters/" : "optimizer/") + value.name;
+}
+
+using TensorIndex = std::map<std::string, size_t, std::less<>>;
+
+TensorIndex index_of(const CheckpointFile& checkpoint) {
+  TensorIndex index;
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    index[checkpoint.tensors()[i].name] = i;
+  }
+  return index;
+}
+
+// The tensor from which the value is made: the one of its name and type, else for a parameter or
+// its master the one that is more exact.
+size_t source_of(const Program& program, const Value& value, const CheckpointFile& checkpoint,
+                 const TensorIndex& index) {
+  const bool parameter = value.role == Value::Role::parameter;
+  std::vector<std::string> names = {tensor_name(value)};
+  if (parameter || value.master_of >= 0) {
+    const std::string& name = parameter ? value.name : program.value(value.master_of).name;
+    names.push_back("optimizer/" + name + ".master");
+    names.push_back("parameters/" + name);
+  }
+  for (const bool same_type : {true, false}) {
+    for (const std::string& name : names) {
+      const auto found = index.find(name);
+      if (found == index.end()) {
+        continue;
+      }
+      const StoredTensor& tensor = checkpoint.tensors()[found->second];
+      if (tensor.shape != value.shape) {
+        fail(ExitCode::usage, "{}: {} is {}, but the model has {}", checkpoint.path(), name,
+             to_string(tensor.shape), to_string(value.shape));
+      }
+      const bool exact = tensor.dtype == value.dtype || name.starts_with("optimizer/");
+      if (!same_type || exact) {
+        return found->second;
+      }
+    }
+  }
+  fail(ExitCode::file, "{}: has no {}", checkpoint.path(), names[0]);
+}
+
+// The elements as the other type has them, rounded.
+std::vector<std::byte> converted(const std::vector<std::byte>& data, DType from, DType to) {
+  return with_floating_type(from, [&](auto source) {
+    return with_floating_type(to, [&](auto target) {
+      using Source = decltype(source);
+      using Target = decltype(target);
+      const auto* elements = reinterpret_cast<const Source*>(data.data());
+      const size_t count = data.size() / sizeof(Source);
+      std::vector<std::byte> result(count * sizeof(Target));
+      std::transform(elements, elements + count, reinterpret_cast<Target*>(result.data()),
+                     [](Source element) { return Target(static_cast<float>(element)); });
+      return result;
+    });
+  });
+}
+
+// What a run may change; anything else of the model makes it another one.
+bool may_change(std::string_view key) {
+  return !key.starts_with("model.") || key == "model.precision" || key == "model.dropout" ||
+         key == "model.graph";  // a path: the graph itself is compared
+}
+
+}  // namespace
+
+KeptValues kept_values(const Program& program, int64_t rank) {
+  KeptValues kept;
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    const Value& value = program.value(id);
+    if (is_kept(value)) {
+      kept.values.push_back(id);
+      kept.tensors.push_back({tensor_name(value), value.dtype, value.shape});
+      kept.regions.push_back(program.region(id, rank));
+    }
+  }
+  return kept;
+}
+
+void restore(Communicator& world, Executor& executor, const CheckpointFile& checkpoint) {
+  const Program& program = executor.program();
+  const KeptValues kept = kept_values(program, world.rank());
+  std::vector<size_t> sources;
+  collectively(world, [&] {
+    const TensorIndex index = index_of(checkpoint);
+    for (const ValueId id : kept.values) {
+      sources.push_back(source_of(program, program.value(id), checkpoint, index));
+    }
+  });
+  // In portions that all ranks cut alike: not all of it lies in host memory at once.
+  constexpr int64_t kPortion = int64_t{256} << 20;  // bytes, global
+  for (size_t first = 0; first < sources.size();) {
+    std::vector<BoxRequest> requests;
+    std::vector<std::vector<std::byte>> parts;
+    int64_t bytes = 0;
+    size_t end = first;
+    for (; end < sources.size() && bytes < kPortion; ++end) {
+      const StoredTensor& tensor = checkpoint.tensors()[sources[end]];
+      const auto size = static_cast<size_t>(size_of(tensor.dtype));
+      bytes += elements(tensor.shape) * size_of(tensor.dtype);
+      parts.emplace_back(static_cast<size_t>(kept.regions[end].elements()) * size);
+    }
+    for (size_t i = first; i < end; ++i) {
+      requests.push_back({sources[i], kept.regions[i], parts[i - first].data()});
+    }
+    read_boxes(world, checkpoint, requests);
+    for (size_t i = first; i < end; ++i) {
+      const DType from = checkpoint.tensors()[sources[i]].dtype;
+      const DType to = program.value(kept.values[i]).dtype;
+      std::vector<std::byte>& part = parts[i - first];
+      executor.write(kept.values[i], 0, kept.regions[i].elements(),
+                     from == to ? part.data() : (part = converted(part, from, to)).data());
+    }
+    first = end;
+  }
+}
+
+LossScale::State scale_of(const CheckpointFile& checkpoint) {
+  const TrainingState& state = checkpoint.state();
+  const bool scaled = std::ranges::find(checkpoint.tensors(), DType::f16, &StoredTensor::dtype) !=
+                      checkpoint.tensors().end();
+  return {.value = scaled ? static_cast<float>(state.loss_scale) : 0.0F,
+          .good_steps = state.loss_scale_good_steps,
+          .skipped = state.skipped};
+}
+
+std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& run) {
+  const TrainingState& state = checkpoint.state();
+  std::vector<std::string> refused;
+  std::string changed;
+  const std::string now =
+      resolved_yaml(run.deck, DeckFile::model) + resolved_yaml(run.deck, DeckFile::cluster);
+  for (const ChangedKey& key : changed_keys(state.resolved, now)) {
+    const bool optimizer = key.key == "train.optimizer";
+    const std::string text = fmt::format("{}: {} -> {}", key.key, key.before, key.now);
+    if (optimizer || key.key == "data.tokenizer" || !may_change(key.key)) {
+      refused.push_back(text);
+    } else if (!key.key.starts_with("cluster.")) {
+      changed += (changed.empty() ? "" : ", ") + text;
+    }
+  }
+  if (state.graph != run.graph) {
+    refused.push_back("model.graph: another graph");
+  }
+  const auto [before, after] = std::ranges::mismatch(state.vocabulary, run.vocabulary);
+  if (before != state.vocabulary.end() || after != run.vocabulary.end()) {
+    const auto word = [](const auto& at, const auto& words) {
+      return at == words.end() ? std::string("nothing") : shown(*at);
+    };
+    refused.push_back(fmt::format("the vocabulary: {} words -> {}, word {} was {}, is {}",
+                                  state.vocabulary.size(), run.vocabulary.size(),
+                                  before - state.vocabulary.begin(), word(before, state.vocabulary),
+                                  word(after, run.vocabulary)));
+  }
+  if (!refused.empty()) {
+    fail(ExitCode::usage, "{}: cannot go on from it, because these differ: {}", checkpoint.path(),
+         fmt::join(refused, "; "));
+  }
+  return changed;
+}
+
+}  // namespace hidup

@@ -1,0 +1,42 @@
+// What a program keeps from step to step, and what a checkpoint has of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/communicator.h"
+#include "deck/deck.h"
+#include "graph/graph.h"
+#include "runtime/executor.h"
+#include "train/loss_scale.h"
+
+namespace hidup {
+
+// Parameters and the optimizer's state: entry i of each.
+struct KeptValues {
+  std::vector<ValueId> values;
+  std::vector<StoredTensor> tensors;
+  std::vector<Region> regions;  // this rank's part
+};
+KeptValues kept_values(const Program& program, int64_t rank);
+
+// Collective: gives what the program keeps the values of the checkpoint, each rank its part. Where
+// precisions differ, parameters come from their f32 masters, rounded. Throws CollectiveError(file)
+// where the file cannot be read or lacks a tensor, (usage) where a tensor has another shape.
+void restore(Communicator& world, Executor& executor, const CheckpointFile& checkpoint);
+
+// Of the run that wrote the checkpoint.
+LossScale::State scale_of(const CheckpointFile& checkpoint);
+
+// What a run that goes on from a checkpoint has.
+struct ResumedRun {
+  const Deck& deck;          // with a number as its vocabulary
+  const std::string& graph;  // text of model.graph; empty: none
+  const std::vector<std::string>& vocabulary;
+};
+// Throws Error(usage) with what differs in model, optimizer or vocabulary. Returns what else does,
+// for people: "train.lr: 0.001 -> 0.0005, ..."; empty where nothing does.
+std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& run);
+
+}  // namespace hidup

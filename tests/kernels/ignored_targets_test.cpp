@@ -1,0 +1,113 @@
+// Rows without a target are as if they were not there, even where they are not finite.
+#include "kernel_test.h"
+#include "kernels/cross_entropy.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+constexpr int64_t kVocab = 11;
+constexpr float kRowScale = 0.125F;
+
+struct Result {
+  Floats lse, loss, dlogits;
+};
+
+Result whole(const Floats& logits, const Ints& targets) {
+  const auto rows = static_cast<int64_t>(targets.size());
+  const OnDevice<StepState> state({.loss_scale = 1.0F});
+  Output lse(rows);
+  Output loss(1);
+  Output dlogits(logits);
+  run([&](Stream& s) {
+    cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                     .targets = targets.data(),
+                                     .lse = lse.data(),
+                                     .loss = loss.data(),
+                                     .rows = rows,
+                                     .vocab = kVocab,
+                                     .scale = kRowScale,
+                                     .accumulate = false});
+    cross_entropy_backward<float>(s, {.logits = dlogits.data(),
+                                      .targets = targets.data(),
+                                      .lse = lse.data(),
+                                      .dlogits = dlogits.data(),
+                                      .rows = rows,
+                                      .columns = kVocab,
+                                      .first = 0,
+                                      .scale = kRowScale,
+                                      .state = state.get()});
+  });
+  return {lse.values(), loss.values(), dlogits.values()};
+}
+
+// From the stats of the first four classes and of the others.
+Result in_parts(const Floats& logits, const Ints& targets) {
+  const auto rows = static_cast<int64_t>(targets.size());
+  Floats stats;
+  for (const auto& [first, end] : {std::pair<int64_t, int64_t>{0, 4}, {4, kVocab}}) {
+    Floats part;
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto at = logits.begin() + row * kVocab;
+      part.insert(part.end(), at + first, at + end);
+    }
+    Output of_part(2 * rows);
+    run([&, first = first, end = end](Stream& s) {
+      cross_entropy_stats<float>(s, {.logits = part.data(),
+                                     .targets = targets.data(),
+                                     .stats = of_part.data(),
+                                     .rows = rows,
+                                     .columns = end - first,
+                                     .first = first});
+    });
+    append(stats, of_part);
+  }
+  Output lse(rows);
+  Output loss(1);
+  run([&](Stream& s) {
+    cross_entropy_merge(s, {.stats = stats.data(),
+                            .targets = targets.data(),
+                            .lse = lse.data(),
+                            .loss = loss.data(),
+                            .parts = 2,
+                            .rows = rows,
+                            .scale = kRowScale,
+                            .accumulate = false});
+  });
+  return {lse.values(), loss.values(), {}};
+}
+
+TEST(CrossEntropy, RowsWithoutATargetAddNothing) {
+  const Ints targets = {-1, 3, 10, -1, -1, 0, -1};
+  Floats logits = random_floats("logits", static_cast<int64_t>(targets.size()) * kVocab, 3.0);
+  logits[3 * kVocab] = kNan;
+  Floats kept_logits;
+  Ints kept_targets;
+  for (size_t r = 0; r < targets.size(); ++r) {
+    if (targets[r] >= 0) {
+      const auto row = logits.begin() + static_cast<std::ptrdiff_t>(r) * kVocab;
+      kept_logits.insert(kept_logits.end(), row, row + kVocab);
+      kept_targets.push_back(targets[r]);
+    }
+  }
+  const Result kept = whole(kept_logits, kept_targets);
+  const Result all = whole(logits, targets);
+  const Result parts = in_parts(logits, targets);
+  EXPECT_GT(kept.loss[0], 0.1F);
+  EXPECT_FLOAT_EQ(all.loss[0], kept.loss[0]);
+  EXPECT_FLOAT_EQ(parts.loss[0], kept.loss[0]);
+  size_t row_of_kept = 0;
+  for (size_t r = 0; r < targets.size(); ++r) {
+    const bool ignored = targets[r] < 0;
+    for (size_t v = 0; v < kVocab; ++v) {
+      const float expected = ignored ? 0.0F : kept.dlogits[row_of_kept * kVocab + v];
+      EXPECT_EQ(all.dlogits[r * kVocab + v], expected) << r << " " << v;
+    }
+    if (!ignored) {
+      EXPECT_EQ(all.lse[r], kept.lse[row_of_kept]);
+      EXPECT_FLOAT_EQ(parts.lse[r], kept.lse[row_of_kept++]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,134 @@
+// Trainings that go on from a checkpoint: on other ranks, under another strategy, in another
+// precision.
+#include <gtest/gtest.h>
+
+#include "checkpoint/checkpoint.h"
+#include "fake_ranks/fake_ranks.h"
+#include "search/named/named_strategies.h"
+#include "strategy_cases.h"
+#include "temporary_folder.h"
+#include "train/kept.h"
+
+namespace hidup {
+namespace {
+
+constexpr int kSaved = 2;  // steps that are done when the checkpoint is written
+constexpr int kSteps = 4;
+
+Strategy strategy_of(const NamedStrategy& named, const Graph& graph, int ranks, int microbatches) {
+  Strategy strategy = named_strategy(named.name, graph, strategy_mesh(ranks, ranks));
+  strategy.microbatches = microbatches;
+  return strategy;
+}
+
+class Resume : public testing::Test {
+ protected:
+  std::string file() const { return folder_ / checkpoint_name(kSaved); }
+
+  // The losses of a whole run, which leaves a checkpoint.
+  ShortRun run_and_save(const Graph& graph, const Strategy& strategy, int ranks) const {
+    ShortRun whole;
+    run_ranks(ranks, [&](Communicator& world) {
+      const auto save = [&](Executor& executor, int step) {
+        if (step == kSaved) {
+          const KeptValues kept = kept_values(executor.program(), world.rank());
+          CheckpointWriter writer(world, {.folder = folder_ / ""}, kept.tensors, kept.regions);
+          writer.save({.step = step}, [&](size_t i, int64_t first, int64_t count, std::byte* to) {
+            executor.read(kept.values[i], first, count, to);
+          });
+          EXPECT_TRUE(writer.wait().succeeded);
+        }
+      };
+      const ShortRun run = run_steps(graph, strategy, world, kSteps, kStrategyVocab, save);
+      if (world.rank() == 0) {
+        whole = run;
+      }
+    });
+    return whole;
+  }
+
+  // The losses of the steps behind the checkpoint.
+  std::vector<double> go_on(const Graph& graph, const Strategy& strategy, int ranks) const {
+    std::vector<double> losses;
+    run_ranks(ranks, [&](Communicator& world) {
+      const auto load = [&](Executor& executor, int step) {
+        if (step == kSaved) {
+          restore(world, executor, open_checkpoint(world, file()));
+        }
+      };
+      const ShortRun run = run_steps(graph, strategy, world, kSteps, kStrategyVocab, load, kSaved);
+      if (world.rank() == 0) {
+        losses = run.losses;
+      }
+    });
+    return losses;
+  }
+
+  // Every named strategy on n ranks, then another one on m ranks, n != m.
+  void expect_equal_after_resume(const Graph& graph, double tolerance) const {
+    const auto all = named_strategies();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int before = static_cast<int>(1 + i % 4);
+      const int after = static_cast<int>(1 + (i + 1 + i / 4 % 3) % 4);
+      const NamedStrategy& other = all[(i + 3) % all.size()];
+      const ShortRun whole =
+          run_and_save(graph, strategy_of(all[i], graph, before, 1 + i % 2), before);
+      const std::vector<double> again = go_on(graph, strategy_of(other, graph, after, 2), after);
+      ASSERT_EQ(again.size(), size_t{kSteps - kSaved});
+      for (size_t step = 0; step < again.size(); ++step) {
+        EXPECT_NEAR(again[step] / whole.losses.at(kSaved + step), 1.0, tolerance)
+            << all[i].name << " on " << before << " ranks, then " << other.name << " on " << after;
+      }
+      const std::vector<double> same =
+          go_on(graph, strategy_of(all[i], graph, before, 1 + i % 2), before);
+      EXPECT_EQ(same, std::vector<double>(whole.losses.begin() + kSaved, whole.losses.end()))
+          << all[i].name << " on " << before << " ranks, then the same";
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Resume, OnOtherRanksInF32) {
+  for (const Graph& graph :
+       {strategy_model("bert"), strategy_model("bert", "top2", 3, 1.25), strategy_model("gpt")}) {
+    expect_equal_after_resume(graph, 2e-5);
+  }
+}
+
+// Strategies round other numbers in 16 bits (bounds_of()), also without a checkpoint.
+TEST_F(Resume, OnOtherRanksInBf16) {
+  for (const Graph& graph : {strategy_model("bert", "hash", 3, 0.8), strategy_model("gpt")}) {
+    expect_equal_after_resume(with_precision(graph, DType::bf16), bounds_of(DType::bf16).loss);
+  }
+}
+
+// From f32 to 16 bits and back nothing is lost but the rounding of a step's own numbers.
+TEST_F(Resume, InAnotherPrecision) {
+  const Graph wide = strategy_model("gpt");
+  for (const DType from : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType to : {DType::f32, DType::bf16, DType::f16}) {
+      const Graph before = with_precision(wide, from);
+      const Graph after = with_precision(wide, to);
+      const NamedStrategy& named = named_strategies()[2];
+      const ShortRun whole = run_and_save(before, strategy_of(named, before, 3, 1), 3);
+      const std::vector<double> again = go_on(after, strategy_of(named, after, 2, 1), 2);
+      for (size_t step = 0; step < again.size(); ++step) {
+        EXPECT_NEAR(again[step] / whole.losses.at(kSaved + step), 1.0,
+                    bounds_of(from).loss + bounds_of(to).loss)
+            << name_of(from) << " to " << name_of(to);
+      }
+    }
+  }
+}
+
+// A tensor of another shape is named.
+TEST_F(Resume, RefusesAnotherShape) {
+  const Graph graph = strategy_model("gpt");
+  const Graph other = strategy_model("gpt", "hash", 3, 0.8);
+  run_and_save(graph, strategy_of(named_strategies()[0], graph, 1, 1), 1);
+  EXPECT_THROW(go_on(other, strategy_of(named_strategies()[0], other, 1, 1), 1), Error);
+}
+
+}  // namespace
+}  // namespace hidup
