@@ -4,8 +4,9 @@
 #
 #   jobs/testbed/host.sh HOST COMMAND...
 #   jobs/testbed/host.sh hidup1 tc -s qdisc show dev eth0
-#   jobs/testbed/host.sh --shell HOST TEXT...    the way ssh would: a shell reads TEXT. This is
-#                                                how mpirun starts its daemons (run.sh)
+#   jobs/testbed/host.sh --shell HOST TEXT...    the way ssh would: a shell reads TEXT, and a host
+#                                                whose link is down does not answer. This is how
+#                                                mpirun starts its daemons (run.sh)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,6 +27,11 @@ fi
 need_root
 read_settings
 [[ -e $state/$host.cores ]] || die "no host '$host'; there are hidup0 to hidup$((hosts - 1))"
+
+if [[ $shell == yes && $(ip -n "$host" -oneline link show eth0) != *"state UP"* ]]; then
+  echo "testbed: the link of $host is down" >&2
+  exit 255  # as ssh
+fi
 
 # ip netns exec makes the mounts private to the command. No process stays in between: a signal
 # to this one reaches the command.

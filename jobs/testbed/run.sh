@@ -3,6 +3,7 @@
 #
 #   jobs/testbed/run.sh [-n RANKS] COMMAND...
 #   jobs/testbed/run.sh -n 2 build/hidup train DECK --cluster CLUSTER --out FILE
+#   jobs/testbed/run.sh [-n RANKS] --keep-going DECK --cluster CLUSTER ...    jobs/keep-going.sh
 #
 # Without -n one rank per host. Ranks are spread evenly and in blocks: of 4 ranks on 2 hosts, 0
 # and 1 are on hidup0. Ranks of one host talk through shared memory, all others over its link.
@@ -23,13 +24,18 @@ if [[ ${1:-} == -n ]]; then
   ranks=$2
   shift 2
 fi
-[[ $# -ge 1 && $1 != -* ]] || usage "[-n RANKS] COMMAND... are its arguments"
+command=(mpirun -n "$ranks" --hostfile "$state/hostfile" --map-by node --rank-by slot "$@")
+if [[ ${1:-} == --keep-going ]]; then
+  export HOSTFILE=$state/hostfile AGENT="$here/host.sh --shell"
+  command=("$here/../keep-going.sh" "$ranks" "${@:2}")
+elif [[ $# -eq 0 || $1 == -* ]]; then
+  usage "[-n RANKS] COMMAND... are its arguments"
+fi
 
 # shellcheck source-path=SCRIPTDIR source=../environment.sh
 source "$here/../environment.sh"
-exec "$here/host.sh" hidup0 mpirun -n "$ranks" \
-  --hostfile "$state/hostfile" --map-by node --rank-by slot \
-  --mca plm rsh --mca plm_rsh_agent "$here/host.sh --shell" --mca plm_rsh_no_tree_spawn 1 \
-  --mca orte_leave_session_attached 1 --mca oob_tcp_if_include "$network.0/24" \
-  --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include "$network.0/24" \
-  "$@"
+export OMPI_MCA_plm=rsh OMPI_MCA_plm_rsh_agent="$here/host.sh --shell" \
+  OMPI_MCA_plm_rsh_no_tree_spawn=1 OMPI_MCA_orte_leave_session_attached=1 \
+  OMPI_MCA_oob_tcp_if_include=$network.0/24 OMPI_MCA_pml=ob1 OMPI_MCA_btl=self,vader,tcp \
+  OMPI_MCA_btl_tcp_if_include=$network.0/24
+exec "$here/host.sh" hidup0 "${command[@]}"

@@ -86,6 +86,7 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
     header.prediction = prediction_row(*run.prediction, run.plan);
   }
   header.experts = expert_layers(run.program);
+  header.validation = run.data.validation != nullptr;
   return header;
 }
 

@@ -19,10 +19,10 @@ class Validation {
 
   // The forward pass, for the store, where it shares what the training keeps.
   PlannedProgram planned() const { return {program_, plan_}; }
-  // The store and the data outlive the calls of loss().
+  // The store and the data outlive this.
   void prepare(Store& store, const Dataset& data);
-  // Collective, between steps: nats per token, on every rank.
-  double loss() { return evaluator_.value().run().loss; }
+  // Runs between steps. After prepare().
+  Evaluator& evaluator() { return evaluator_.value(); }
 
  private:
   const Deck& deck_;

@@ -10,9 +10,9 @@
 #include "app/job.h"
 #include "app/planning.h"
 #include "app/profiling.h"
+#include "app/run_files.h"
 #include "app/timing_header.h"
 #include "app/validation.h"
-#include "checkpoint/folder.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "comm/heartbeat.h"
@@ -29,6 +29,7 @@
 #include "program/verify.h"
 #include "search/repeated_work.h"
 #include "train/checkpoints.h"
+#include "train/evaluate.h"
 #include "train/kept.h"
 #include "train/setup.h"
 #include "train/stop.h"
@@ -47,23 +48,6 @@ std::string output_name(const TrainOptions& options) {
   char stamp[32] = "";
   std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &utc);
   return fmt::format("out/{}-{}.h5", std::filesystem::path(options.deck).stem().string(), stamp);
-}
-
-// The checkpoints of a run with that timing file.
-std::string checkpoint_folder(const Deck& deck, const std::string& out) {
-  const std::string& wanted = deck.train.checkpoint.folder;
-  return wanted.empty() ? std::filesystem::path(out).replace_extension(".ckpt").string() : wanted;
-}
-
-// For a run that goes on where another stopped, whose timing file stays: NAME, NAME-2, NAME-3, ...
-std::string free_name(const std::string& out) {
-  const std::filesystem::path path = out;
-  std::string name = out;
-  for (int number = 2; std::filesystem::exists(name); ++number) {
-    name = (path.parent_path() / path.stem()).string() +
-           fmt::format("-{}{}", number, path.extension().string());
-  }
-  return name;
 }
 
 std::string describe(StopReason reason) {
@@ -92,15 +76,22 @@ class Run {
     decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
     Deck& deck = decks_.deck;
     Mesh mesh;
+    std::vector<NamedFile> inputs;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
       check_strategy_choice(options_.strategy);
+      inputs = files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints);
     });
     guide_heartbeat();
-    name_outputs();
-    if (checkpoint_ && checkpoint_->state().step >= deck.train.steps) {
+    files_ = open_run_files({.out = output_name(options_),
+                             .gradients = options_.dump_gradients,
+                             .resume = options_.resume,
+                             .overwrite = options_.overwrite,
+                             .inputs = std::move(inputs)},
+                            deck, world_);
+    if (files_.checkpoint && files_.checkpoint->state().step >= deck.train.steps) {
       log::info("{} has all {} steps; with a larger train.steps there would be more to do",
-                checkpoint_->path(), deck.train.steps);
+                files_.checkpoint->path(), deck.train.steps);
       return ExitCode::done;
     }
 
@@ -132,9 +123,9 @@ class Run {
       plan = plan_memory(program_, world_.rank());
       verify(program_, plan);
     });
-    std::optional<Store> store;
+    std::optional<Store> store;  // the next one ends before it
     std::optional<Validation> validation;
-    if (data_.validation != nullptr && deck.train.validate_every > 0) {
+    if (data_.validation) {
       validation.emplace(*graph, strategy, deck, PlannedProgram{program_, plan}, world_);
     }
 
@@ -168,40 +159,40 @@ class Run {
         timing_header({options_.deck, options_.command_line, decks_, data_, *graph, loaded_,
                        program_, plan, *device, communication_, prediction_},
                       mpi_);
-    header.validation = validation.has_value();
-    if (checkpoint_) {
-      header.run.continued_from = previous_timings();
-      header.run.continued_at_step = checkpoint_->state().step;
+    if (files_.checkpoint) {
+      header.run.continued_from = previous_timings(files_);
+      header.run.continued_at_step = files_.checkpoint->state().step;
     }
     std::optional<TimingFile> timings;
     collectively(world_, [&] {
       if (world_.rank() == 0) {
-        timings.emplace(out_, options_.overwrite, header);
-        remove_old_checkpoints();
+        timings.emplace(files_.out, options_.overwrite, header);
+        remove_old_checkpoints(files_);
       }
     });
 
     // 6. Train.
-    Checkpoints checkpoints(deck, folder_, initial_state(*graph, header), *executor, world_);
+    Checkpoints checkpoints(deck, files_.checkpoints,
+                            initial_state(files_, decks_, data_, *graph, header), *executor,
+                            world_);
     const double peak =
         static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
     Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy,
                   {.model = model_flops(*graph), .peak = peak});
-    StopWatch watch({.folder = std::filesystem::path(out_).parent_path().string(),
+    StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});
     const bool first = world_.rank() == 0;
-    Trainer trainer(
-        deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
-        {.timings = first ? &*timings : nullptr,
-         .report = first ? &report : nullptr,
-         .stop_watch = first ? &watch : nullptr,
-         .checkpoints = &checkpoints,
-         .gradients = options_.dump_gradients,
-         .overwrite = options_.overwrite,
-         .validate = validation ? [&] { return validation->loss(); } : std::function<double()>()});
-    if (checkpoint_) {
-      trainer.resume(checkpoint_->state().step, scale_of(*checkpoint_));
+    Trainer trainer(deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
+                    {.timings = first ? &*timings : nullptr,
+                     .report = first ? &report : nullptr,
+                     .stop_watch = first ? &watch : nullptr,
+                     .checkpoints = &checkpoints,
+                     .gradients = options_.dump_gradients,
+                     .overwrite = options_.overwrite,
+                     .validation = validation ? &validation->evaluator() : nullptr});
+    if (files_.checkpoint) {
+      trainer.resume(files_.checkpoint->state().step, scale_of(*files_.checkpoint));
     }
     trainer_ = &trainer;
     executor_ = &*executor;
@@ -210,7 +201,7 @@ class Run {
     // 7. The end.
     guide_.reset();  // it reads what goes now
     if (first) {
-      report.summary(plan, prediction_, out_, checkpoints.last_file());
+      report.summary(plan, prediction_, files_.out, checkpoints.last_file());
     }
     if (stopped != StopReason::none) {
       log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
@@ -221,77 +212,22 @@ class Run {
   }
 
  private:
-  // Where the run writes, and the checkpoint that it goes on from.
-  void name_outputs() {
-    const std::string out = world_.broadcast(output_name(options_));
-    folder_ = checkpoint_folder(decks_.deck, out);
-    if (options_.resume == "auto") {
-      checkpoint_ = open_newest(world_, folder_);
-      if (!checkpoint_) {
-        log::info("no complete checkpoint in {}: the run starts with step 1", folder_);
-      }
-    } else if (!options_.resume.empty()) {
-      checkpoint_.emplace(open_checkpoint(world_, options_.resume));
-    }
-    collectively(world_, [&] {
-      if (checkpoint_ && !options_.dump_gradients.empty()) {
-        fail(ExitCode::usage,
-             "--dump-gradients writes those of step 1, but the run goes on from {}",
-             checkpoint_->path());
-      }
-      if (world_.rank() == 0) {
-        out_ = options_.resume.empty() ? out : free_name(out);
-        check_folder();
-        prepare_outputs({{"--out", out_}, {"--dump-gradients", options_.dump_gradients}},
-                        files_read(options_.deck, options_.cluster, decks_.deck, options_.strategy,
-                                   options_.hints),
-                        options_.overwrite);
-      }
-    });
-    out_ = world_.broadcast(out_);
-  }
-
-  // What other runs left there must not be taken for this run's.
-  void check_folder() const {
-    const std::vector<FoundCheckpoint> found = list_checkpoints(folder_).complete;
-    const int64_t step = checkpoint_ ? checkpoint_->state().step : 0;
-    if (found.empty() || found.front().step <= step) {
-      return;
-    }
-    if (checkpoint_) {
-      log::warning("{} is newer than step {}, and --resume auto would take it", found.front().path,
-                   step);
-    } else if (!options_.overwrite) {
-      fail(ExitCode::file,
-           "{}: has checkpoints of an earlier run, up to step {}: --resume auto goes on from "
-           "there, --overwrite removes them",
-           folder_, found.front().step);
-    }
-  }
-
-  void remove_old_checkpoints() const {
-    if (!checkpoint_ && options_.overwrite && world_.rank() == 0) {
-      for (const FoundCheckpoint& old : list_checkpoints(folder_).complete) {
-        std::filesystem::remove(old.path);
-      }
-    }
-  }
-
   // Before anything costs time.
   void check_checkpoint() const {
-    if (!checkpoint_) {
+    if (!files_.checkpoint) {
       return;
     }
     const std::string changed =
-        check_resumable(*checkpoint_, {decks_.deck, decks_.graph, data_.vocabulary});
-    log::info("resumes from {}, step {}{}", checkpoint_->path(), checkpoint_->state().step,
+        check_resumable(*files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary});
+    log::info("resumes from {}, step {}{}", files_.checkpoint->path(),
+              files_.checkpoint->state().step,
               changed.empty() ? "" : "; changed since: " + changed);
   }
 
   void choose_strategy(const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
-    if (checkpoint_ && options_.strategy.empty()) {
+    if (files_.checkpoint && options_.strategy.empty()) {
       if (std::optional<Strategy> stored =
-              stored_strategy(checkpoint_->state().strategy, decks_.deck, graph, mesh)) {
+              stored_strategy(files_.checkpoint->state().strategy, decks_.deck, graph, mesh)) {
         loaded_.strategy = std::move(*stored);
         return;
       }
@@ -303,34 +239,11 @@ class Run {
   }
 
   void start_parameters(Executor& executor) {
-    if (checkpoint_) {
-      restore(world_, executor, *checkpoint_);
+    if (files_.checkpoint) {
+      restore(world_, executor, *files_.checkpoint);
     } else {
       executor.initialize_parameters();
     }
-  }
-
-  // The timing file of the run before, as seen from this one's folder.
-  std::string previous_timings() const {
-    const std::filesystem::path folder = std::filesystem::absolute(out_).parent_path();
-    return std::filesystem::path(checkpoint_->state().timing_file)
-        .lexically_proximate(folder)
-        .string();
-  }
-
-  TrainingState initial_state(const Graph& graph, const TimingHeader& header) const {
-    return {.step = checkpoint_ ? checkpoint_->state().step : 0,
-            .seed = decks_.deck.train.seed,
-            .graph_hash = fmt::format("{:016x}", graph_hash(graph)),
-            .program_version = header.run.program_version,
-            .started_at = header.run.started_at,
-            .strategy = header.strategy.text,
-            .model_deck = header.inputs.model_deck,
-            .cluster_deck = header.inputs.cluster_deck,
-            .resolved = header.inputs.resolved,
-            .graph = decks_.graph,
-            .timing_file = std::filesystem::absolute(out_).string(),
-            .vocabulary = data_.vocabulary};
   }
 
   // A rank that fails alone ends all ranks from here: unwinding would wait for
@@ -387,9 +300,7 @@ class Run {
   MpiSession& mpi_;
   Communicator& world_;
   Decks decks_;
-  std::string out_;
-  std::string folder_;                        // of checkpoints
-  std::optional<CheckpointFile> checkpoint_;  // that the run goes on from
+  RunFiles files_;
   Dataset data_;
   LoadedStrategy loaded_;
   Program program_;

@@ -260,8 +260,8 @@ std::vector<Key> train_keys() {
        .range = {0, 1e12},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.timeline_every; }},
       {.name = "train.validate_every",
-       .doc = "The validation loss is measured after every step that this divides; needs "
-              "`data.validation`. 0: never during training.",
+       .doc = "The validation loss is measured after every step that this divides, and after "
+              "the last; needs `data.validation`. 0: after the last only.",
        .fallback = "0",
        .range = {0, 1e12},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.validate_every; }},

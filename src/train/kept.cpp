@@ -159,7 +159,7 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
     const std::string text = fmt::format("{}: {} -> {}", key.key, key.before, key.now);
     if (optimizer || key.key == "data.tokenizer" || !may_change(key.key)) {
       refused.push_back(text);
-    } else if (!key.key.starts_with("cluster.")) {
+    } else if (!key.key.starts_with("cluster.") && !key.key.starts_with("train.checkpoint.")) {
       changed += (changed.empty() ? "" : ", ") + text;
     }
   }

@@ -156,8 +156,8 @@ void Trainer::fail_not_finite(int64_t step) {
 void Trainer::between_steps(int64_t step) {
   const bool last = step == deck_.train.steps;
   const int64_t every = deck_.train.validate_every;
-  if (outputs_.validate && every > 0 && (step % every == 0 || last)) {
-    const double loss = outputs_.validate();
+  if (outputs_.validation != nullptr && (last || (every > 0 && step % every == 0))) {
+    const double loss = outputs_.validation->run().loss;
     if (outputs_.timings != nullptr) {
       outputs_.timings->append_validation(step, loss);
     }

@@ -13,6 +13,7 @@
 #include "runtime/executor.h"
 #include "train/batches.h"
 #include "train/checkpoints.h"
+#include "train/evaluate.h"
 #include "train/loss_scale.h"
 #include "train/report.h"
 #include "train/stop.h"
@@ -28,7 +29,7 @@ struct TrainingOutputs {
   std::string gradients;               // file for the gradients of step 1; empty: none
   bool overwrite = false;              // of the gradient file
   std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank
-  std::function<double()> validate = nullptr;  // collective: the loss on other data, on every rank
+  Evaluator* validation = nullptr;                          // all ranks
 };
 
 class Trainer {

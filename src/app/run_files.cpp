@@ -1,0 +1,110 @@
+#include "app/run_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "checkpoint/folder.h"
+#include "comm/collective.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "graph/text.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string checkpoint_folder(const Deck& deck, const std::string& out) {
+  const std::string& wanted = deck.train.checkpoint.folder;
+  return wanted.empty() ? fs::path(out).replace_extension(".ckpt").string() : wanted;
+}
+
+// The timing file of the run before stays: NAME.h5, NAME-2.h5, NAME-3.h5, ...
+std::string free_name(const std::string& out) {
+  const fs::path path = out;
+  std::string name = out;
+  for (int number = 2; fs::exists(name); ++number) {
+    name = (path.parent_path() / path.stem()).string() +
+           fmt::format("-{}{}", number, path.extension().string());
+  }
+  return name;
+}
+
+// What other runs left in the folder must not be taken for this run's.
+void check_folder(const RunFiles& files, bool overwrite) {
+  const std::vector<FoundCheckpoint> found = list_checkpoints(files.checkpoints).complete;
+  if (found.empty() || found.front().step <= files.steps_done()) {
+    return;
+  }
+  if (files.checkpoint) {
+    log::warning("{} is newer than step {}, and --resume auto would take it", found.front().path,
+                 files.steps_done());
+  } else if (!overwrite) {
+    fail(ExitCode::file,
+         "{}: has checkpoints of an earlier run, up to step {}: --resume auto goes on from there, "
+         "--overwrite removes them",
+         files.checkpoints, found.front().step);
+  }
+}
+
+}  // namespace
+
+RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world) {
+  RunFiles files{.checkpoints = world.broadcast(checkpoint_folder(deck, options.out))};
+  if (options.resume == "auto") {
+    files.checkpoint = open_newest(world, files.checkpoints);
+    if (!files.checkpoint) {
+      log::info("no complete checkpoint in {}: the run starts with step 1", files.checkpoints);
+    }
+  } else if (!options.resume.empty()) {
+    files.checkpoint.emplace(open_checkpoint(world, options.resume));
+  }
+  collectively(world, [&] {
+    if (files.checkpoint && !options.gradients.empty()) {
+      fail(ExitCode::usage, "--dump-gradients writes those of step 1, but the run goes on from {}",
+           files.checkpoint->path());
+    }
+    if (world.rank() == 0) {
+      files.out = options.resume.empty() ? options.out : free_name(options.out);
+      if (options.resume != "auto") {  // what is newer than the checkpoint is damaged then
+        check_folder(files, options.overwrite);
+      }
+      prepare_outputs({{"--out", files.out}, {"--dump-gradients", options.gradients}},
+                      options.inputs, options.overwrite);
+    }
+  });
+  files.out = world.broadcast(files.out);
+  return files;
+}
+
+void remove_old_checkpoints(const RunFiles& files) {
+  if (!files.checkpoint) {
+    for (const FoundCheckpoint& old : list_checkpoints(files.checkpoints).complete) {
+      fs::remove(old.path);
+    }
+  }
+}
+
+std::string previous_timings(const RunFiles& files) {
+  const fs::path folder = fs::absolute(files.out).parent_path();
+  return fs::path(files.checkpoint->state().timing_file).lexically_proximate(folder).string();
+}
+
+TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
+                            const Graph& graph, const TimingHeader& header) {
+  return {.step = files.steps_done(),
+          .seed = decks.deck.train.seed,
+          .graph_hash = fmt::format("{:016x}", graph_hash(graph)),
+          .program_version = header.run.program_version,
+          .started_at = header.run.started_at,
+          .strategy = header.strategy.text,
+          .model_deck = header.inputs.model_deck,
+          .cluster_deck = header.inputs.cluster_deck,
+          .resolved = header.inputs.resolved,
+          .graph = decks.graph,
+          .timing_file = fs::absolute(files.out).string(),
+          .vocabulary = data.vocabulary};
+}
+
+}  // namespace hidup

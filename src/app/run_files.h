@@ -1,0 +1,46 @@
+// Where a run writes, and the checkpoint that it goes on from.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/job.h"
+#include "checkpoint/checkpoint.h"
+#include "io/output_path.h"
+#include "io/timing_file.h"
+
+namespace hidup {
+
+// What the command line says of it.
+struct RunFileOptions {
+  std::string out;        // the timing file
+  std::string gradients;  // empty: none
+  std::string resume;     // a checkpoint, or auto; empty: none
+  bool overwrite = false;
+  std::vector<NamedFile> inputs;  // which must not be outputs
+};
+
+struct RunFiles {
+  std::string out;          // the timing file of this run: one that goes on has a name of its own
+  std::string checkpoints;  // the folder
+  std::optional<CheckpointFile> checkpoint;  // that the run goes on from
+
+  int64_t steps_done() const { return checkpoint ? checkpoint->state().step : 0; }
+};
+
+// Collective. Opens the checkpoint, and makes way for the outputs. Throws CollectiveError(file)
+// where a file is missing or damaged, or exists without `overwrite`; (usage) where outputs collide.
+RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world);
+
+// On rank 0, for a run that starts anew: checkpoints of an earlier one would be taken for its own.
+void remove_old_checkpoints(const RunFiles& files);
+
+// The timing file of the run that wrote the checkpoint, as seen from this one's folder.
+std::string previous_timings(const RunFiles& files);
+
+// What this run's checkpoints have before its first step.
+TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
+                            const Graph& graph, const TimingHeader& header);
+
+}  // namespace hidup
