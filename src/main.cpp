@@ -126,16 +126,12 @@ void add_generate(CLI::App& app, hidup::GenerateOptions& options) {
       app, "generate", "Show how a trained model goes on with a text, on one process", options);
   generate->add_option("--resume", options.resume, "Checkpoint that has the model")->required();
   generate->add_option("--prompt", options.prompt, "The text")->required();
-  generate->add_option("--tokens", options.tokens, "How many tokens to add")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  generate->add_option("--tokens", options.tokens, "How many tokens to add")->capture_default_str();
   generate
       ->add_option("--temperature", options.temperature,
                    "Draw tokens from the softmax of logits / temperature; 0: the most likely one")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   generate->add_option("--top-k", options.top_k, "Draw among the k most likely ones; 0: all")
-      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   generate->add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
 }
