@@ -217,8 +217,8 @@ class Run {
     if (!files_.checkpoint) {
       return;
     }
-    const std::string changed =
-        check_resumable(*files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary});
+    const std::string changed = check_resumable(
+        *files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary, data_.hash()});
     log::info("resumes from {}, step {}{}", files_.checkpoint->path(),
               files_.checkpoint->state().step,
               changed.empty() ? "" : "; changed since: " + changed);

@@ -114,6 +114,11 @@ class Resume(CheckpointTest):
             self.assertNotIn("train.lr:", result.error_lines()[0])
         result = self.run_train(1, "other.h5", resume, "train.steps=30", "train.lr=0.002")
         self.assertIn("train.lr: 0.003 -> 0.002", result.stderr)
+        self.assertNotIn("data files", result.stderr)
+        text = self.folder / "text.txt"
+        text.write_text(text.read_text() + "more")
+        result = self.run_train(1, "third.h5", resume, "train.steps=30")
+        self.assertIn("what the data files hold", result.stderr)
 
     def test_checkpoints_of_an_earlier_run(self):
         self.run_train(1, "run.h5", "train.checkpoint.every_steps=20")
