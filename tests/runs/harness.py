@@ -102,6 +102,10 @@ class Launch:
                     found[int(entry.split(b"=")[1])] = pid
         return found
 
+    def signal(self, number):
+        """To the launcher, or to the program where there is none."""
+        os.kill(self._process.pid, number)
+
     def kill(self):
         """SIGKILL to all ranks at once. mpirun then ends by itself, and cleans up after them."""
         for pid in children(self._process.pid) or [self._process.pid]:
