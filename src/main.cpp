@@ -108,6 +108,34 @@ void add_train(CLI::App& app, hidup::TrainOptions& options) {
   add_run_options(*train, options);
 }
 
+void add_evaluate(CLI::App& app, hidup::EvaluateOptions& options) {
+  CLI::App* evaluate = add_command(
+      app, "evaluate",
+      "Measure the loss of a trained model on data.validation, on all ranks (start with mpirun)",
+      options);
+  add_cluster(*evaluate, options.cluster);
+  evaluate->add_option("--resume", options.resume, "Checkpoint that has the model")->required();
+  evaluate->add_option("--strategy", options.strategy,
+                       kStrategies + "; by default the checkpoint's where it fits, else dp");
+  evaluate->footer(hidup::strategies_help());
+  evaluate->add_flag("--json", options.json, "Print one JSON object");
+}
+
+void add_generate(CLI::App& app, hidup::GenerateOptions& options) {
+  CLI::App* generate = add_command(
+      app, "generate", "Show how a trained model goes on with a text, on one process", options);
+  generate->add_option("--resume", options.resume, "Checkpoint that has the model")->required();
+  generate->add_option("--prompt", options.prompt, "The text")->required();
+  generate->add_option("--tokens", options.tokens, "How many tokens to add")->capture_default_str();
+  generate
+      ->add_option("--temperature", options.temperature,
+                   "Draw tokens from the softmax of logits / temperature; 0: the most likely one")
+      ->capture_default_str();
+  generate->add_option("--top-k", options.top_k, "Draw among the k most likely ones; 0: all")
+      ->capture_default_str();
+  generate->add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
+}
+
 void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
   CLI::App* profile = add_command(
       app, "profile",
@@ -217,6 +245,8 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   app.footer(kExitCodes);
   hidup::TrainOptions train;
   hidup::TrainOptions doctor;
+  hidup::EvaluateOptions evaluated;
+  hidup::GenerateOptions generated;
   hidup::ProfileOptions profile;
   hidup::SearchCommandOptions search;
   hidup::ExplainOptions explained;
@@ -225,6 +255,8 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   train.command_line = join(argc, argv);
   train.began = hidup::monotonic_seconds();
   add_train(app, train);
+  add_evaluate(app, evaluated);
+  add_generate(app, generated);
   add_search(app, search);
   add_explain(app, explained);
   add_profile(app, profile);
@@ -249,6 +281,13 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   if (app.got_subcommand("train")) {
     ranks = [=, &argc, &argv] { return hidup::train(train, &argc, &argv); };
     return 0;
+  }
+  if (app.got_subcommand("evaluate")) {
+    ranks = [=, &argc, &argv] { return hidup::evaluate(evaluated, &argc, &argv); };
+    return 0;
+  }
+  if (app.got_subcommand("generate")) {
+    return hidup::generate(generated);
   }
   if (app.got_subcommand("profile")) {
     ranks = [=, &argc, &argv] { return hidup::profile(profile, &argc, &argv); };

@@ -45,9 +45,9 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   return decks;
 }
 
-Dataset load_data(Deck& deck, Communicator& world) {
+Dataset load_data(Deck& deck, Communicator& world, const std::vector<std::string>& vocabulary) {
   Dataset data;
-  collectively(world, [&] { data = open_data(deck); });
+  collectively(world, [&] { data = open_data(deck, vocabulary); });
   check_same_data(world, data);
   deck.model.vocab = data.vocab;
   return data;
@@ -188,13 +188,28 @@ LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const 
   return loaded;
 }
 
+namespace {
+
+void check_agreement(const Program& program, Communicator& world) {
+  const std::vector<std::string> all = gather_texts(world, print_collectives(program));
+  collectively(world, [&] { verify_ranks_agree(all); });
+}
+
+}  // namespace
+
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world, bool fuse) {
   LoweringOptions options = lowering_options(deck);
   options.fuse = fuse;
   Program program = lower(graph, strategy, options);
-  const std::vector<std::string> all = gather_texts(world, print_collectives(program));
-  collectively(world, [&] { verify_ranks_agree(all); });
+  check_agreement(program, world);
+  return program;
+}
+
+Program make_forward_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                             Communicator& world) {
+  Program program = lower_forward(graph, strategy, lowering_options(deck));
+  check_agreement(program, world);
   return program;
 }
 

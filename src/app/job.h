@@ -30,8 +30,9 @@ struct Decks {
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world);
 
-// The same data on all ranks; the deck's vocabulary becomes a number.
-Dataset load_data(Deck& deck, Communicator& world);
+// The same data on all ranks; the deck's vocabulary becomes a number. `vocabulary`: see
+// open_data().
+Dataset load_data(Deck& deck, Communicator& world, const std::vector<std::string>& vocabulary = {});
 
 // Which device of its host this rank takes; of the kind that the program was built for.
 DeviceOptions own_device(const MpiSession& mpi);
@@ -80,6 +81,10 @@ LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const 
 // LoweringOptions.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world, bool fuse = true);
+
+// The same of the forward pass alone.
+Program make_forward_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                             Communicator& world);
 
 // Runs the work between start and end of MPI. Returns its exit code, the same on all ranks, or that
 // of an error that all ranks have together, which one of them prints. Any other exception ends all

@@ -23,6 +23,26 @@ struct TrainOptions {
   double began = 0.0;                  // of the process, on monotonic_seconds()'s clock
 };
 
+struct EvaluateOptions {
+  std::string deck;
+  std::string cluster;
+  std::string resume;    // a checkpoint
+  std::string strategy;  // a name or a file; empty: the checkpoint's where it fits, else dp
+  bool json = false;
+  std::vector<std::string> overrides;
+};
+
+struct GenerateOptions {
+  std::string deck;
+  std::string resume;  // a checkpoint
+  std::string prompt;
+  int64_t tokens = 100;
+  double temperature = 0.0;
+  int64_t top_k = 0;  // 0: all
+  uint64_t seed = 1;
+  std::vector<std::string> overrides;
+};
+
 struct ProfileOptions {
   std::string deck;
   std::string cluster;
@@ -71,10 +91,12 @@ struct GraphOptions {
 };
 
 // All return the process's exit code. Errors that they throw are this process's own;
-// train, profile and doctor end all ranks by themselves.
+// train, evaluate, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
+int evaluate(const EvaluateOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
 int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks may be missing
+int generate(const GenerateOptions& options);
 int search(const SearchCommandOptions& options);
 int explain(const ExplainOptions& options);
 int validate(const ValidateOptions& options);

@@ -11,7 +11,7 @@
 namespace hidup {
 
 struct MeanLoss {
-  double loss = 0.0;   // mean cross entropy per target, nats
+  double loss = 0.0;   // cross entropy per target, nats
   int64_t tokens = 0;  // targets
 };
 

@@ -159,9 +159,12 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
     const std::string text = fmt::format("{}: {} -> {}", key.key, key.before, key.now);
     if (optimizer || key.key == "data.tokenizer" || !may_change(key.key)) {
       refused.push_back(text);
-    } else if (!key.key.starts_with("cluster.")) {
+    } else if (!key.key.starts_with("cluster.") && !key.key.starts_with("train.checkpoint.")) {
       changed += (changed.empty() ? "" : ", ") + text;
     }
+  }
+  if (!run.data_hash.empty() && run.data_hash != state.data_hash) {
+    changed += std::string(changed.empty() ? "" : ", ") + "what the data files hold";
   }
   if (state.graph != run.graph) {
     refused.push_back("model.graph: another graph");

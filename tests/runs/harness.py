@@ -103,7 +103,7 @@ class Launch:
         return found
 
     def signal(self, number):
-        """To the launcher, or to the program where there is none."""
+        """To mpirun, which passes some on."""
         os.kill(self._process.pid, number)
 
     def kill(self):

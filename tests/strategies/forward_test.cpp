@@ -32,6 +32,21 @@ TEST(ForwardPass, ReadsTheParametersOfTheTraining) {
   EXPECT_LT(run.forward_losses[1], run.forward_losses[0] - 0.01);
 }
 
+// From the logits, in double.
+double loss_of(const ForwardRun& run) {
+  double loss = 0.0;
+  const std::vector<int32_t>& targets = run.targets.at(0);
+  for (size_t row = 0; row < targets.size(); ++row) {
+    double sum = 0.0;
+    for (size_t v = 0; v < kStrategyVocab; ++v) {
+      sum += std::exp(static_cast<double>(run.logits.at(row * kStrategyVocab + v)));
+    }
+    const auto target = static_cast<size_t>(targets[row]);
+    loss += std::log(sum) - static_cast<double>(run.logits[row * kStrategyVocab + target]);
+  }
+  return loss / static_cast<double>(targets.size());
+}
+
 // On every rank and in one piece, whatever the strategy's layout of them, its microbatches and the
 // type that it computes in.
 TEST(ForwardPass, KeepsTheLogits) {
@@ -41,6 +56,7 @@ TEST(ForwardPass, KeepsTheLogits) {
     const ForwardRun expected =
         run_forward(graph, replicated_strategy(graph, {{"ranks", 1}}), *self, kStrategyVocab);
     ASSERT_EQ(expected.logits.size(), static_cast<size_t>(5 * 7 * kStrategyVocab));
+    EXPECT_NEAR(loss_of(expected), expected.loss, 1e-5);
     const double near = dtype == DType::f32 ? 1e-5 : 0.02;
     for (const NamedStrategy& named : named_strategies()) {
       Strategy strategy = named_strategy(named.name, graph, strategy_mesh(3, 0));

@@ -154,7 +154,8 @@ ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicato
   const StepInputs inputs = inputs_of(program, world.rank(), 1, vocab);
   executor.start(1, 0.0, inputs);
   executor.wait();
-  return {static_cast<double>(executor.read(program.loss)[0]), executor.read(program.logits)};
+  return {static_cast<double>(executor.read(program.loss)[0]), executor.read(program.logits),
+          inputs.targets};
 }
 
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh) {

@@ -41,7 +41,8 @@ ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,
 // Of the forward pass with the parameters as they start. On every rank.
 struct ForwardRun {
   double loss = 0.0;
-  std::vector<float> logits;  // [batch, sequence, vocab]
+  std::vector<float> logits;                  // [batch, sequence, vocab]
+  std::vector<std::vector<int32_t>> targets;  // this rank's, one in every layout
 };
 ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicator& world,
                        int64_t vocab);

@@ -1,0 +1,119 @@
+#include "app/pretrained.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "app/planning.h"
+#include "comm/communicator.h"
+#include "core/check.h"
+#include "program/lower.h"
+#include "program/verify.h"
+#include "search/named/named_strategies.h"
+#include "train/kept.h"
+#include "train/setup.h"
+
+namespace hidup {
+namespace {
+
+// A graph's batch is a number in its file.
+Deck with_one_sequence(Deck deck) {
+  if (deck.model.graph.empty()) {
+    deck.train.batch = 1;
+    deck.model.moe.capacity_factor = static_cast<double>(deck.model.moe.experts);
+  }
+  return deck;
+}
+
+void check_causal(const Graph& graph) {
+  for (const Op& op : graph.ops()) {
+    const auto* attention = std::get_if<AttentionAttributes>(&op.attributes);
+    if (attention != nullptr && !attention->causal) {
+      fail(ExitCode::usage,
+           "{} is not causal: a model whose positions see those behind them cannot go on a text",
+           graph.tensor(op.output).name);
+    }
+  }
+}
+
+}  // namespace
+
+void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
+  for (const ChangedKey& key : changed_keys(checkpoint.state().resolved, "")) {
+    if (key.key == "model.vocab" && !deck.model.vocab) {
+      deck.model.vocab = std::stoll(key.before);
+    }
+  }
+}
+
+LanguageModel::LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint)
+    : deck_(std::move(deck)), self_(make_self_communicator()), device_(make_device({})) {
+  take_vocabulary(deck_, checkpoint);
+  const std::vector<std::string>& words = checkpoint.state().vocabulary;
+  check_resumable(checkpoint, {deck_, graph, words});
+  const int64_t vocab = deck_.model.vocab.value();
+  tokenizer_.emplace(deck_.data, vocab, words);
+  const Graph model = make_graph(with_one_sequence(deck_), graph, vocab);
+  check_causal(model);
+  const Mesh mesh = {{"ranks", 1}};
+  program_ = lower_forward(model, named_strategy("dp", model, mesh), lowering_options(deck_),
+                           {.keep_logits = true});
+  const MemoryPlan plan = plan_memory(program_, 0);
+  verify(program_, plan);
+  groups_.emplace(*self_, mesh);
+  const PlannedProgram planned{program_, plan};
+  store_.emplace(std::span(&planned, 1), *device_, *groups_, compute_threads(deck_, *self_, ""));
+  executor_.emplace(program_, plan, *store_, 0, checkpoint.state().seed);
+  restore(*self_, *executor_, checkpoint);
+  const auto empty = [&](const std::vector<ValueId>& values, int32_t token) {
+    std::vector<std::vector<int32_t>> parts;
+    for (const ValueId id : values) {
+      parts.emplace_back(static_cast<size_t>(elements(program_.value(id).shape)), token);
+    }
+    return parts;
+  };
+  inputs_ = {empty(program_.tokens, 0), empty(program_.targets, -1)};
+}
+
+std::vector<float> LanguageModel::next(std::span<const int32_t> text) {
+  const Shape& shape = program_.value(program_.logits).shape;  // [batch, sequence, vocab]
+  const auto seen = std::min(text.size(), static_cast<size_t>(shape[1]));
+  check(seen > 0, "a text without a token");
+  for (std::vector<int32_t>& tokens : inputs_.tokens) {
+    std::ranges::copy(text.last(seen), tokens.begin());
+  }
+  executor_->start(1, 0.0, inputs_);
+  executor_->wait();
+  std::vector<float> logits(static_cast<size_t>(shape[2]));
+  executor_->read(program_.logits, static_cast<int64_t>(seen - 1) * shape[2], shape[2],
+                  std::as_writable_bytes(std::span(logits)).data());
+  return logits;
+}
+
+int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform) {
+  const auto all = static_cast<int64_t>(logits.size());
+  const int64_t wanted = sampling.temperature == 0.0 ? 1 : sampling.top_k;
+  const int64_t count = wanted == 0 ? all : std::min(wanted, all);
+  std::vector<int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](int32_t token) { return logits[static_cast<size_t>(token)]; };
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int32_t a, int32_t b) {
+    return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
+  });
+  if (count == 1) {
+    return order[0];
+  }
+  std::vector<double> up_to;  // sums of the weights of the tokens in this order
+  double sum = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double above = static_cast<double>(logit(order[static_cast<size_t>(i)])) -
+                         static_cast<double>(logit(order[0]));
+    sum += std::exp(above / sampling.temperature);
+    up_to.push_back(sum);
+  }
+  const auto chosen = std::ranges::upper_bound(up_to, uniform * sum) - up_to.begin();
+  return order[static_cast<size_t>(std::min<int64_t>(chosen, count - 1))];
+}
+
+}  // namespace hidup

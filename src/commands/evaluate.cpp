@@ -1,0 +1,167 @@
+// hidup evaluate: the loss of a trained model on data.validation.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+
+#include "app/job.h"
+#include "app/planning.h"
+#include "app/pretrained.h"
+#include "comm/collective.h"
+#include "comm/heartbeat.h"
+#include "comm/mpi_session.h"
+#include "commands/commands.h"
+#include "core/failure.h"
+#include "core/log.h"
+#include "core/results.h"
+#include "core/units.h"
+#include "program/verify.h"
+#include "train/evaluate.h"
+#include "train/kept.h"
+
+namespace hidup {
+namespace {
+
+class EvaluationRun {
+ public:
+  EvaluationRun(const EvaluateOptions& options, MpiSession& mpi)
+      : options_(options), mpi_(mpi), world_(mpi.world()) {}
+
+  ExitCode go() {
+    decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
+    Deck& deck = decks_.deck;
+    Mesh mesh;
+    collectively(world_, [&] {
+      mesh = mesh_of(deck, check_ranks(deck, world_.size()));
+      check_options();
+    });
+    guide_heartbeat();
+    const CheckpointFile checkpoint = open_checkpoint(world_, options_.resume);
+    collectively(world_, [&] { take_vocabulary(deck, checkpoint); });
+    const Dataset data = load_data(deck, world_, checkpoint.state().vocabulary);
+    std::optional<Graph> graph;
+    collectively(world_, [&] {
+      check_resumable(checkpoint, {deck, decks_.graph, data.vocabulary});
+      graph.emplace(make_graph(deck, decks_.graph, data.vocab));
+    });
+
+    const int threads = compute_threads(deck, world_, mpi_.host());
+    const std::unique_ptr<Device> device = open_device(deck, mpi_);
+    open_communication(deck, mesh, mpi_, *device, communication_);
+    const Strategy strategy = choose(checkpoint, *graph, mesh);
+    program_ = make_forward_program(*graph, strategy, deck, world_);
+    std::optional<Store> store;
+    std::optional<Executor> executor;
+    collectively(world_, [&] {
+      const MemoryPlan plan = plan_memory(program_, world_.rank());
+      verify(program_, plan);
+      const PlannedProgram planned{program_, plan};
+      store.emplace(std::span(&planned, 1), *device, *communication_.groups, threads);
+      executor.emplace(program_, plan, *store, world_.rank(), checkpoint.state().seed);
+    });
+    restore(world_, *executor, checkpoint);
+    log::info("model: {} of {}, step {}; strategy {}; {} rank(s), {} a rank", graph->name(),
+              checkpoint.path(), checkpoint.state().step, strategy.name, world_.size(),
+              format_bytes(executor->plan().bytes));
+    Evaluator evaluator(deck, *data.validation, data.validation_sequences, *executor,
+                        world_.rank());
+    evaluator_ = &evaluator;
+    executor_ = &*executor;
+    const MeanLoss found = evaluate(evaluator);
+    guide_.reset();  // it reads what goes now
+    if (world_.rank() == 0) {
+      print(found);
+    }
+    return ExitCode::done;
+  }
+
+ private:
+  void check_options() const {
+    if (decks_.deck.data.validation.empty()) {
+      fail_at(decks_.deck, "data",
+              "data.validation: there is nothing to evaluate on: give it files, or the part of "
+              "the data that training left out, such as --set data.validation=0.1");
+    }
+    if (options_.strategy == kSearch) {
+      fail(ExitCode::usage, "--strategy: evaluate does not search; give a file or a name");
+    }
+    check_strategy_choice(options_.strategy);
+  }
+
+  // What the command line says, else the checkpoint's strategy, else dp.
+  Strategy choose(const CheckpointFile& checkpoint, const Graph& graph, const Mesh& mesh) {
+    std::string choice = options_.strategy;
+    if (choice.empty()) {
+      if (std::optional<Strategy> stored =
+              stored_strategy(checkpoint.state().strategy, decks_.deck, graph, mesh)) {
+        return std::move(*stored);
+      }
+      log::info("the checkpoint's strategy is for another batch or mesh: dp takes its place");
+      choice = "dp";
+    }
+    return load_strategy(choice, decks_.deck, graph, mesh, {std::nullopt, "", 0}, world_).strategy;
+  }
+
+  // A rank that fails alone ends all ranks from here, as in training.
+  MeanLoss evaluate(Evaluator& evaluator) {
+    try {
+      return evaluator.run();
+    } catch (...) {
+      const Failure failure = current_failure();
+      abort_all_ranks(failure.code,
+                      fmt::format("batch {}: {}", evaluator.current_batch(), failure.message));
+    }
+  }
+
+  void print(const MeanLoss& found) const {
+    const double perplexity = std::exp(found.loss);
+    if (options_.json) {
+      const nlohmann::ordered_json json = {
+          {"loss", found.loss}, {"perplexity", perplexity}, {"tokens", found.tokens}};
+      results::print("{}\n", json.dump(2));
+      return;
+    }
+    results::print("loss        {:.6f} nats per token\n", found.loss);
+    results::print("perplexity  {:.6g}\n", perplexity);
+    results::print("tokens      {}\n", format_count(found.tokens));
+  }
+
+  void guide_heartbeat() {
+    const auto here = [this] {
+      const Evaluator* evaluator = evaluator_.load();
+      const Executor* executor = executor_.load();
+      return Progress{evaluator != nullptr ? evaluator->current_batch() : 0,
+                      executor != nullptr ? executor->current_instruction() : -1};
+    };
+    const auto describe = [this](const Progress& progress) -> std::string {
+      if (progress.step == 0) {
+        return "starting";
+      }
+      if (progress.instruction < 0) {
+        return fmt::format("at the end of batch {}", progress.step);
+      }
+      return fmt::format("in batch {}, at {}", progress.step,
+                         program_.instructions.at(static_cast<size_t>(progress.instruction)).name);
+    };
+    mpi_.heartbeat().set_timeout(decks_.deck.cluster.heartbeat_timeout_s);
+    guide_.emplace(mpi_.heartbeat(), here, describe);
+  }
+
+  const EvaluateOptions& options_;
+  MpiSession& mpi_;
+  Communicator& world_;
+  Decks decks_;
+  Program program_;
+  std::atomic<const Evaluator*> evaluator_ = nullptr;
+  std::atomic<const Executor*> executor_ = nullptr;
+  std::optional<Heartbeat::Guide> guide_;
+  Communication communication_;
+};
+
+}  // namespace
+
+int evaluate(const EvaluateOptions& options, int* argc, char*** argv) {
+  return run_job(argc, argv, [&](MpiSession& mpi) { return EvaluationRun(options, mpi).go(); });
+}
+
+}  // namespace hidup

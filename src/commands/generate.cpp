@@ -1,0 +1,59 @@
+// hidup generate: how a trained model goes on with a text.
+#include <unistd.h>
+
+#include "app/planning.h"
+#include "app/pretrained.h"
+#include "comm/communicator.h"
+#include "commands/commands.h"
+#include "core/check.h"
+#include "core/random.h"
+#include "core/results.h"
+
+namespace hidup {
+
+namespace {
+
+void check_options(const GenerateOptions& options) {
+  const auto expect = [](bool fits, const char* name, const auto& value) {
+    if (!fits) {
+      fail(ExitCode::usage, "{} {}: expected a number that is not negative", name, value);
+    }
+  };
+  expect(options.tokens >= 0, "--tokens", options.tokens);
+  expect(options.temperature >= 0.0, "--temperature", options.temperature);  // no NaN either
+  expect(options.top_k >= 0, "--top-k", options.top_k);
+}
+
+}  // namespace
+
+int generate(const GenerateOptions& options) {
+  check_options(options);
+  const DeckSource source = read_deck_file(options.deck);
+  const Deck deck = parse_decks(&source, nullptr, options.overrides);
+  const CheckpointFile checkpoint = open_checkpoint(*make_self_communicator(), options.resume);
+  LanguageModel model(deck, graph_text(deck), checkpoint);
+  std::vector<int32_t> text = model.tokenizer().encode(options.prompt);
+  if (text.empty()) {
+    fail(ExitCode::usage, "--prompt: the text has no token to start from");
+  }
+  results::write(options.prompt);
+  size_t shown = model.tokenizer().decode(text).size();
+  const RandomStream random = random_stream(options.seed, "generate");
+  const Sampling sampling{.temperature = options.temperature, .top_k = options.top_k};
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const auto uniform = static_cast<double>(random.uniform(static_cast<uint64_t>(i)));
+    text.push_back(sample(model.next(text), sampling, uniform));
+    const std::string all = model.tokenizer().decode(text);
+    results::write(all.substr(shown));
+    shown = all.size();
+    if (!results::flush()) {
+      break;  // nobody reads it any more
+    }
+  }
+  if (isatty(STDOUT_FILENO) == 1) {
+    results::write("\n");
+  }
+  return 0;
+}
+
+}  // namespace hidup

@@ -1,0 +1,193 @@
+#include "app/pretrained.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "app/planning.h"
+#include "core/check.h"
+#include "graph/text.h"
+#include "program/lower.h"
+#include "search/named/named_strategies.h"
+#include "small_decks.h"
+#include "temporary_folder.h"
+#include "train/evaluate.h"
+#include "train/kept.h"
+#include "train/setup.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kVocab = 23;
+constexpr int64_t kSequence = 9;
+
+Deck deck_of(const std::string& more) {
+  const DeckSource source{"deck",
+                          "model: {family: gpt, layers: 2, hidden: 12, ffn: 20, heads: 3, "
+                          "sequence: 9, vocab: 23" +
+                              more +
+                              "}\ndata: {kind: synthetic}\n"
+                              "train: {batch: 3, steps: 1, seed: 7}\n",
+                          "."};
+  Deck deck = parse_decks(&source, nullptr, {});
+  deck.cluster.device_threads = 1;
+  return deck;
+}
+
+// One window of tokens.
+class OneWindow : public Batches {
+ public:
+  explicit OneWindow(std::vector<int32_t> tokens)
+      : Batches(kSequence), tokens_(std::move(tokens)) {}
+
+ private:
+  void read(int64_t, int32_t* out) const override {
+    std::copy_n(tokens_.begin(), kSequence + 1, out);
+  }
+  std::vector<int32_t> tokens_;
+};
+
+// A model as it starts, on one rank, and its checkpoint.
+class Pretrained {
+ public:
+  explicit Pretrained(const Deck& deck, const std::string& graph = "") : deck_(deck) {
+    const Graph model = make_graph(deck, graph, kVocab);
+    const Mesh mesh = {{"ranks", 1}};
+    program_ = lower_forward(model, named_strategy("dp", model, mesh), lowering_options(deck), {});
+    const MemoryPlan plan = plan_memory(program_, 0);
+    groups_.emplace(*self_, mesh);
+    const PlannedProgram planned{program_, plan};
+    store_.emplace(std::span(&planned, 1), *device_, *groups_, 1);
+    executor_.emplace(program_, plan, *store_, 0, deck.train.seed);
+    executor_->initialize_parameters();
+    const KeptValues kept = kept_values(program_, 0);
+    CheckpointWriter writer(*self_, {.folder = folder_ / "ckpt", .blocking = true}, kept.tensors,
+                            kept.regions);
+    writer.save({.step = 1,
+                 .seed = deck.train.seed,
+                 .resolved = resolved_yaml(deck, DeckFile::model),
+                 .graph = graph},
+                [&](size_t tensor, int64_t first, int64_t count, std::byte* to) {
+                  executor_->read(kept.values[tensor], first, count, to);
+                });
+  }
+
+  CheckpointFile file() const { return CheckpointFile(folder_ / ("ckpt/" + checkpoint_name(1))); }
+  double loss(const std::vector<int32_t>& window) {
+    const OneWindow batches(window);
+    return Evaluator(deck_, batches, 1, *executor_, 0).run().loss;
+  }
+
+ private:
+  const Deck& deck_;
+  TemporaryFolder folder_;
+  std::unique_ptr<Communicator> self_ = make_self_communicator();
+  std::unique_ptr<Device> device_ = make_device({});
+  Program program_;
+  std::optional<MeshGroups> groups_;
+  std::optional<Store> store_;
+  std::optional<Executor> executor_;
+};
+
+std::vector<int32_t> random_text(size_t tokens) {
+  const RandomStream random = random_stream(3, "text");
+  std::vector<int32_t> text;
+  for (size_t i = 0; i < tokens; ++i) {
+    text.push_back(static_cast<int32_t>(random.word(i) % kVocab));
+  }
+  return text;
+}
+
+double cross_entropy(const std::vector<float>& logits, int32_t target) {
+  double sum = 0.0;
+  for (const float logit : logits) {
+    sum += std::exp(static_cast<double>(logit));
+  }
+  return std::log(sum) - static_cast<double>(logits.at(static_cast<size_t>(target)));
+}
+
+// Token by token as the whole window at once.
+TEST(LanguageModel, HasTheLogitsOfTheLoss) {
+  const Deck deck = deck_of("");
+  Pretrained trained(deck);
+  LanguageModel model(deck, "", trained.file());
+  const std::vector<int32_t> window = random_text(kSequence + 1);
+  double sum = 0.0;
+  for (size_t p = 0; p < kSequence; ++p) {
+    sum += cross_entropy(model.next(std::span(window).first(p + 1)), window[p + 1]);
+  }
+  EXPECT_NEAR(sum / kSequence, trained.loss(window), 1e-5);
+}
+
+// What an earlier, longer text left behind the prefix is there, and changes nothing; with experts
+// neither, though in training they have less slots than tokens.
+TEST(LanguageModel, DoesNotDependOnWhatIsBehindTheText) {
+  for (const char* more :
+       {"", ", moe: {experts: 3, every: 1, router: top2, capacity_factor: 0.5}"}) {
+    const Deck deck = deck_of(more);
+    const Pretrained trained(deck);
+    LanguageModel model(deck, "", trained.file());
+    const std::vector<int32_t> text = random_text(kSequence);
+    std::vector<std::vector<float>> logits;
+    for (size_t seen = 1; seen <= kSequence; ++seen) {
+      logits.push_back(model.next(std::span(text).first(seen)));
+    }
+    for (size_t seen = 1; seen <= kSequence; ++seen) {
+      EXPECT_EQ(model.next(std::span(text).first(seen)), logits[seen - 1]) << seen << more;
+    }
+    EXPECT_NE(logits[2], logits[3]);
+  }
+}
+
+TEST(LanguageModel, SeesTheLastPositionsOfALongText) {
+  const Deck deck = deck_of("");
+  const Pretrained trained(deck);
+  LanguageModel model(deck, "", trained.file());
+  const std::vector<int32_t> text = random_text(2 * kSequence);
+  EXPECT_EQ(model.next(text), model.next(std::span(text).last(kSequence)));
+  EXPECT_NE(model.next(text), model.next(std::span(text).first(kSequence)));
+}
+
+TEST(LanguageModel, TakesTheVocabularyOfTheCheckpoint) {
+  const Deck deck = deck_of("");
+  const Pretrained trained(deck);
+  Deck other = deck;
+  other.model.vocab.reset();
+  take_vocabulary(other, trained.file());
+  EXPECT_EQ(other.model.vocab, kVocab);
+  other.model.vocab = 24;
+  take_vocabulary(other, trained.file());
+  EXPECT_EQ(other.model.vocab, 24);
+  const auto [code, message] = error_of([&] { LanguageModel(other, "", trained.file()); });
+  EXPECT_EQ(code, ExitCode::usage);
+  EXPECT_NE(message.find("model.vocab: 23 -> 24"), std::string::npos) << message;
+}
+
+TEST(Sample, TakesTheLargestWithoutTemperature) {
+  const std::vector<float> logits = {1.0F, 3.0F, 2.0F, 3.0F};
+  for (const double uniform : {0.0, 0.5, 0.999}) {
+    EXPECT_EQ(sample(logits, {}, uniform), 1);
+    EXPECT_EQ(sample(logits, {.temperature = 2.0, .top_k = 1}, uniform), 1);
+  }
+}
+
+// Of evenly spaced numbers as many as the softmax says choose a token.
+TEST(Sample, DrawsFromTheSoftmax) {
+  const std::vector<float> logits = {0.0F, std::log(4.0F), std::log(4.0F), -1e30F};
+  const auto shares = [&](const Sampling& sampling) {
+    std::map<int32_t, int> counts;
+    for (int i = 0; i < 900; ++i) {
+      ++counts[sample(logits, sampling, (i + 0.5) / 900.0)];
+    }
+    return counts;
+  };
+  using Shares = std::map<int32_t, int>;
+  EXPECT_EQ(shares({.temperature = 1.0}), (Shares{{0, 100}, {1, 400}, {2, 400}}));
+  EXPECT_EQ(shares({.temperature = 2.0}), (Shares{{0, 180}, {1, 360}, {2, 360}}));
+  EXPECT_EQ(shares({.temperature = 1.0, .top_k = 2}), (Shares{{1, 450}, {2, 450}}));
+  EXPECT_EQ(shares({.temperature = 1.0, .top_k = 99}), (Shares{{0, 100}, {1, 400}, {2, 400}}));
+}
+
+}  // namespace
+}  // namespace hidup
