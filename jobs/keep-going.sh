@@ -23,7 +23,7 @@ agent=${AGENT:-ssh -o BatchMode=yes -o ConnectTimeout=3}
 hidup=${HIDUP:-$here/../build/hidup}
 limit=${LIMIT:-3}
 answer_within=5  # seconds: $agent may hang
-end_within=4     # seconds, once a rank has said that it failed: mpirun waits for hosts that are gone
+end_within=4     # seconds, once a rank has aborted the others
 
 say() {
   echo "keep-going: $*" >&2
@@ -85,7 +85,7 @@ ask_hosts() {
   ((${#hosts[@]} < before))
 }
 
-# What hidup says passes here: when a step ended, from which one it resumed, whether a rank failed.
+# What is printed passes here: whether a step ended, from which one it resumed, whether a rank failed.
 watch() {
   local line
   while IFS= read -r line; do
@@ -99,7 +99,10 @@ watch() {
         line=${line#*resumes from *, step }
         echo "${line%%[!0-9]*}" >"$state/resumed"
         ;;
-      "hidup: error: rank "*) end_soon & ;;
+      "with errorcode "*)  # of MPI_Abort: a rank failed by itself
+        line=${line//[!0-9]/}
+        end_soon "$line" &
+        ;;
     esac
   done
 }
@@ -115,13 +118,15 @@ seconds_since() {
   awk -v now="$(date +%s.%N)" -v then="$(stat --format=%.Y "$1")" 'BEGIN {printf "%.1f", now - then}'
 }
 
-# mpirun waits for ever for a host that does not even close its connections.
+# mpirun waits for ever for a host that does not even close its connections. $1: hidup's exit code.
 end_soon() {
   local pid
   pid=$(<"$state/pid")
   sleep "$end_within"
-  if [[ $(cat "$state/pid") == "$pid" ]] && kill -KILL "$pid" 2>/dev/null; then
-    say "mpirun did not end by itself"
+  if [[ $(cat "$state/pid" 2>/dev/null) == "$pid" ]]; then
+    say "mpirun does not end by itself"
+    echo "$1" >"$state/code"
+    kill -KILL "$pid" 2>/dev/null || true
   fi
 }
 
@@ -134,7 +139,7 @@ run_once() {
     done)
     launch+=(--host "${list#,}")
   fi
-  rm -f "$state/stepped"
+  rm -f "$state/stepped" "$state/code"
   echo 0 >"$state/resumed"
   # A session of its own: a Ctrl-C reaches this script only, which passes it on as SIGUSR1.
   setsid "${launch[@]}" "$hidup" train "${train[@]}" --resume auto \
@@ -147,6 +152,7 @@ run_once() {
     [[ $interrupted == yes ]]
   do :; done
   echo none >"$state/pid"
+  [[ ! -e $state/code ]] || code=$(<"$state/code")
   [[ ! -e $state/stepped ]] || mv "$state/stepped" "$state/last_step"
 }
 
@@ -162,9 +168,6 @@ else
   # shellcheck source-path=SCRIPTDIR source=environment.sh
   source "$here/environment.sh"
 fi
-# A run that failed has nothing to save: its other ranks need no time to end.
-export OMPI_MCA_odls_base_sigkill_timeout=1
-
 state=$(mktemp -d)
 trap 'rm -rf "$state"' EXIT
 stopping=no

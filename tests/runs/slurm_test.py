@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
@@ -12,6 +13,9 @@ import h5py
 import numpy
 
 import harness
+
+sys.path.insert(0, str(harness.SOURCE / "analysis"))
+import hidup_timings  # noqa: E402
 
 TESTBED = harness.SOURCE / "jobs" / "testbed"
 STATE = pathlib.Path("/run/hidup-slurm")
@@ -73,6 +77,11 @@ class SlurmTest(harness.RunTest):
         # Where the job starts there is a build, as in the root of the repository.
         (self.folder / "build").mkdir()
         (self.folder / "build" / "hidup").symlink_to(harness.BINARY)
+        self.environment = {k: v for k, v in os.environ.items()
+                            if not k.startswith(harness.LAUNCHER_MARKS)}
+        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
+        self.environment.update(SLURM_CONF=str(STATE / "slurm.conf"), OMPI_ALLOW_RUN_AS_ROOT="1",
+                                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 
     def script(self, name):
         result = script(name)
@@ -80,15 +89,11 @@ class SlurmTest(harness.RunTest):
 
     def sbatch(self, *args, launcher):
         """The timing file of a job that is submitted, or with --wait done."""
-        environment = {k: v for k, v in os.environ.items()
-                       if not k.startswith(harness.LAUNCHER_MARKS)}
-        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
-        environment.update(SLURM_CONF=str(STATE / "slurm.conf"), LAUNCHER=launcher,
-                           OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         result = subprocess.run(
             ["sbatch", "--parsable", *args[:-1], harness.SOURCE / "jobs" / "train.sbatch",
              "model.yaml", "cluster.yaml", "--strategy", "dp", "--set", args[-1]],
-            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=JOB)
+            cwd=self.folder, env={**self.environment, "LAUNCHER": launcher}, capture_output=True,
+            text=True, timeout=JOB)
         job = result.stdout.strip()
         log = self.folder / f"tiny-{job}.log"
         self.assertEqual(result.returncode, 0,
@@ -115,6 +120,33 @@ class SlurmTest(harness.RunTest):
             with self.subTest(launcher=launcher):
                 with self.assertRaisesRegex(AssertionError, "model.hidden"):
                     self.sbatch("--wait", "model.hidden=-1", launcher=launcher)
+
+    def test_wall_time_in_mid_run(self):
+        """The job goes back to the queue and goes on; nothing of the loss curve shows it. Slurm's
+        signal comes up to 30 s before the 20 s that are left."""
+        for launcher in ("srun", "mpirun"):
+            with self.subTest(launcher=launcher):
+                first = self.sbatch("--time=1", "--signal=B:USR1@20", "train.steps=1000000", launcher=launcher)
+                second = first.with_stem(first.stem + "-2")
+                self.wait_for_rows(second, 20, timeout=2 * JOB)
+                job = first.stem.removeprefix("tiny-")
+                subprocess.run(["scancel", job], env=self.environment, check=True, timeout=JOB)
+                self.wait_until_gone(job)
+                stopped = hidup_timings.read_attributes(second)["continued_at_step"]
+                self.assertGreaterEqual(stopped, len(hidup_timings.read(first)))
+                joined = hidup_timings.read(second)["loss"].to_numpy()[:stopped + 20]
+                self.assertEqual(len(joined), stopped + 20)
+                whole = self.train(2, steps=stopped + 20)
+                numpy.testing.assert_allclose(joined, whole.loss, rtol=harness.STEP_TOLERANCE)
+                log = (self.folder / f"{first.stem}.log").read_text()
+                self.assertEqual(log.count("goes back to the queue"), 1, log)
+
+    def wait_until_gone(self, job):
+        deadline = time.monotonic() + JOB
+        while subprocess.run(["squeue", "--noheader", "--jobs", job], env=self.environment,
+                             capture_output=True, timeout=JOB).stdout:
+            self.assertLess(time.monotonic(), deadline, f"job {job} does not end")
+            time.sleep(0.1)
 
     def test_down_ends_a_job(self):
         path = self.sbatch("train.steps=1000000", launcher="srun")
@@ -149,13 +181,13 @@ class SlurmTest(harness.RunTest):
             self.assertLess(time.monotonic(), deadline, "the other daemons do not end")
             time.sleep(0.05)
 
-    def wait_for_rows(self, path, rows):
-        deadline = time.monotonic() + JOB
+    def wait_for_rows(self, path, rows, timeout=JOB):
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if path.exists() and len(harness.losses(path)) >= rows:
                 return
             time.sleep(0.1)
-        self.fail(f"no {rows} steps in {path} after {JOB} s")
+        self.fail(f"no {rows} steps in {path} after {timeout} s")
 
     def assert_nothing_left(self, before):
         self.assertFalse(STATE.exists())
