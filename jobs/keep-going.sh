@@ -92,11 +92,11 @@ watch() {
     printf '%s\n' "$line"
     case $line in
       "step "*)
-        [[ -e $state/stepped ]] || note_first_step "${line%%/*}"
+        [[ -e $state/stepped ]] || note_first_step
         touch "$state/stepped"
         ;;
       *"resumes from "*", step "*)
-        line=${line##*, step }
+        line=${line#*resumes from *, step }
         echo "${line%%[!0-9]*}" >"$state/resumed"
         ;;
       "hidup: error: rank "*) end_soon & ;;
@@ -106,12 +106,13 @@ watch() {
 
 note_first_step() {
   if [[ -e $state/last_step ]]; then
-    say "$1 ended $(seconds_since "$(stat --format=%.Y "$state/last_step")") s after the last one"
+    say "the first step ended $(seconds_since "$state/last_step") s after the last one before"
   fi
 }
 
+# Since the file was touched.
 seconds_since() {
-  awk -v now="$(date +%s.%N)" -v then="$1" 'BEGIN {printf "%.1f", now - then}'
+  awk -v now="$(date +%s.%N)" -v then="$(stat --format=%.Y "$1")" 'BEGIN {printf "%.1f", now - then}'
 }
 
 # mpirun waits for ever for a host that does not even close its connections.
@@ -142,7 +143,7 @@ run_once() {
   echo "$launched" >"$state/pid"
   while
     interrupted=no
-    wait "$launched" && code=0 || code=$?
+    wait "$launched" 2>/dev/null && code=0 || code=$?  # no word of bash about signals
     [[ $interrupted == yes ]]
   do :; done
   echo none >"$state/pid"

@@ -43,9 +43,8 @@ next_part "train"
 mkdir -p "$root/out"
 # shellcheck source-path=SCRIPTDIR source=environment.sh
 source "$root/jobs/environment.sh"
-deck=$root/inputs/models/tiny.yaml
-cluster=$root/inputs/clusters/laptop.yaml
-mpirun -n 2 "$build/hidup" train "$deck" --cluster "$cluster" --out "$out.h5" --overwrite "$@"
+mpirun -n 2 "$build/hidup" train "$root/inputs/models/tiny.yaml" \
+  --cluster "$root/inputs/clusters/laptop.yaml" --out "$out.h5" --overwrite "$@"
 
 next_part "plot"
 /usr/bin/python3 "$root/analysis/plot_training.py" "$out.h5" -o "$out.png"
@@ -59,12 +58,17 @@ echo "plot:        $out.png"
 echo "model:       $checkpoint"
 printf 'time:       '
 printf ' %s' "${times[@]/%/,}" | sed 's/,$/\n/'
+# As typed from here: in the root, paths are short.
+from_here=$([[ $PWD == "$root" ]] || printf '%q/' "$root")
+deck="${from_here}inputs/models/tiny.yaml"
+cluster="--cluster ${from_here}inputs/clusters/laptop.yaml"
+resume="--resume ${from_here}out/quickstart.ckpt/${checkpoint##*/}"
 settings=${*:+$(printf ' %q' "$@")}
 cat <<END
 
-Go on from it, here to step 2000; evaluate it; sample from it:
-  source ${root@Q}/jobs/environment.sh
-  mpirun -n 2 ${build@Q}/hidup train ${deck@Q} --cluster ${cluster@Q} --out ${out@Q}.h5 --resume auto$settings --set train.steps=2000
-  mpirun -n 2 ${build@Q}/hidup evaluate ${deck@Q} --cluster ${cluster@Q} --resume ${checkpoint@Q}$settings
-  ${build@Q}/hidup generate ${deck@Q} --resume ${checkpoint@Q} --prompt "int main("$settings
+To go on, for example to step 2000; to evaluate it; to sample from it:
+  source ${from_here}jobs/environment.sh
+  mpirun -n 2 ${from_here}build/hidup train $deck $cluster --out ${from_here}out/quickstart.h5 --resume auto$settings --set train.steps=2000
+  mpirun -n 2 ${from_here}build/hidup evaluate $deck $cluster $resume$settings
+  ${from_here}build/hidup generate $deck $resume --prompt "int main("$settings
 END

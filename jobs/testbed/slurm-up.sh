@@ -26,8 +26,9 @@ cores=$(($(nproc) > 2 ? $(nproc) : 2))
 memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
 
 # The usual ports, 6817 and 6818, are left to another Slurm. Processes are found by their parents
-# (linuxproc), and nobody ties ranks to cores (task/none): neither needs cgroups. Job
-# ids, which train.sbatch puts in the names of its files, are new each time.
+# (linuxproc), and nobody ties ranks to cores (task/none): neither needs cgroups. A job that
+# is requeued waits for cred_expire, which is two minutes otherwise. Job ids, which train.sbatch
+# puts in the names of its files, are new each time.
 write_configuration() {
   cat >"$SLURM_CONF" <<END
 ClusterName=hidup
@@ -36,7 +37,7 @@ SlurmctldPort=16817
 SlurmdPort=16818
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=socket=$slurm/munge.socket
+AuthInfo=socket=$slurm/munge.socket,cred_expire=5
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none

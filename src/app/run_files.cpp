@@ -15,22 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string checkpoint_folder(const Deck& deck, const std::string& out) {
-  const std::string& wanted = deck.train.checkpoint.folder;
-  return wanted.empty() ? fs::path(out).replace_extension(".ckpt").string() : wanted;
-}
-
-// The timing file of the run before stays: NAME.h5, NAME-2.h5, NAME-3.h5, ...
-std::string free_name(const std::string& out) {
-  const fs::path path = out;
-  std::string name = out;
-  for (int number = 2; fs::exists(name); ++number) {
-    name = (path.parent_path() / path.stem()).string() +
-           fmt::format("-{}{}", number, path.extension().string());
-  }
-  return name;
-}
-
 // What other runs left in the folder must not be taken for this run's.
 void check_folder(const RunFiles& files, bool overwrite) {
   const std::vector<FoundCheckpoint> found = list_checkpoints(files.checkpoints).complete;
@@ -50,6 +34,21 @@ void check_folder(const RunFiles& files, bool overwrite) {
 
 }  // namespace
 
+std::string checkpoint_folder(const Deck& deck, const std::string& out) {
+  const std::string& wanted = deck.train.checkpoint.folder;
+  return wanted.empty() ? fs::path(out).replace_extension(".ckpt").string() : wanted;
+}
+
+std::string next_timing_file(const std::string& out) {
+  const fs::path path = out;
+  std::string name = out;
+  for (int number = 2; fs::exists(name); ++number) {
+    name = (path.parent_path() / path.stem()).string() +
+           fmt::format("-{}{}", number, path.extension().string());
+  }
+  return name;
+}
+
 RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world) {
   RunFiles files{.checkpoints = world.broadcast(checkpoint_folder(deck, options.out))};
   if (options.resume == "auto") {
@@ -66,7 +65,7 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
            files.checkpoint->path());
     }
     if (world.rank() == 0) {
-      files.out = options.resume.empty() ? options.out : free_name(options.out);
+      files.out = options.resume.empty() ? options.out : next_timing_file(options.out);
       if (options.resume != "auto") {  // what is newer than the checkpoint is damaged then
         check_folder(files, options.overwrite);
       }

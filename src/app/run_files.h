@@ -29,6 +29,12 @@ struct RunFiles {
   int64_t steps_done() const { return checkpoint ? checkpoint->state().step : 0; }
 };
 
+// Where the checkpoints of a run with that timing file are.
+std::string checkpoint_folder(const Deck& deck, const std::string& out);
+
+// The timing file of a run that goes on: that of the run before stays. NAME.h5, NAME-2.h5, ...
+std::string next_timing_file(const std::string& out);
+
 // Collective. Opens the checkpoint, and makes way for the outputs. Throws CollectiveError(file)
 // where a file is missing or damaged, or exists without `overwrite`; (usage) where outputs collide.
 RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world);

@@ -100,7 +100,7 @@ bool create_shared_folder(Communicator& world, const std::string& folder) {
       std::random_device random;
       text = fmt::format("{:08x}{:08x}", random(), random());
       // What is left of a killed run's is removed like its other files.
-      probe.emplace(fmt::format("{}/step-{}{}", folder, text, kEnding));
+      probe.emplace(fs::path(folder) / fmt::format("step-{}{}", text, kEnding));
       probe->write(text);
     }
   });

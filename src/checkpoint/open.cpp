@@ -119,21 +119,6 @@ class SharedOpening {
                   static_cast<size_t>(length * size));
     });
   }
-
-  // The first element of a box whose global index is at least that: they grow with the local ones.
-  static int64_t first_from(const Region& box, int64_t global) {
-    int64_t low = 0;
-    int64_t high = box.elements();
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (box.global_index(middle) < global) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    return low;
-  }
 };
 
 namespace {
@@ -180,7 +165,9 @@ std::optional<CheckpointFile> open_newest(Communicator& world, const std::string
     if (auto file = try_open(world, path, through_rank_0, why)) {
       return file;
     }
-    log::warning("{}; the checkpoint before it is taken, if there is one", why);
+    if (world.rank() == 0) {
+      log::warning("{}; the checkpoint before it is taken, if there is one", why);
+    }
   }
   return std::nullopt;
 }

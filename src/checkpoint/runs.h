@@ -20,4 +20,20 @@ void for_each_run(const Region& box, int64_t first, int64_t count, const Visit& 
   }
 }
 
+// The first element of a box (row-major in it) whose global index is at least `global`; the number
+// of its elements, where there is none.
+inline int64_t first_from(const Region& box, int64_t global) {
+  int64_t low = 0;  // global indices grow with the local ones
+  int64_t high = box.elements();
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (box.global_index(middle) < global) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 }  // namespace hidup

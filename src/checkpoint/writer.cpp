@@ -1,27 +1,26 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/crc32c.h"
 #include "checkpoint/division.h"
+#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/frame.h"
 #include "checkpoint/header.h"
 #include "checkpoint/packed.h"
-#include "checkpoint/stream.h"
+#include "checkpoint/runs.h"
+#include "checkpoint/tensor_writer.h"
 #include "comm/collective.h"
 #include "core/failure.h"
 #include "core/log.h"
 
 namespace hidup {
 namespace {
-
-// Of all that ranks send to rank 0 at a time.
-constexpr int64_t kSentBytes = int64_t{64} << 20;
-constexpr int64_t kLeastSentBytes = int64_t{64} << 10;  // of a rank
 
 using Clock = std::chrono::steady_clock;
 
@@ -74,8 +73,8 @@ class CheckpointWriter::Impl {
   void run() noexcept;
   void write();
   void create(WrittenFile& file);
-  std::vector<BlockCrc> write_own_part(const WrittenFile& file);
-  std::vector<BlockCrc> write_through_rank_0(const WrittenFile& file);
+  std::vector<BlockCrc> write_tensors(const WrittenFile& file);
+  void write_own_parts(TensorWriter& writer);
   void complete(WrittenFile& file, const std::vector<std::vector<std::byte>>& crcs);
 
   std::unique_ptr<Communicator> group_;  // of the thread, beside the collectives of the training
@@ -84,7 +83,8 @@ class CheckpointWriter::Impl {
   bool through_rank_0_ = false;
   std::vector<std::vector<Region>> boxes_;  // [rank][tensor]
   std::vector<Share> shares_;               // [rank]
-  std::unique_ptr<std::byte[]> copied_;     // [shares_[self()].bytes]
+  std::optional<BlockExchange> exchange_;
+  std::vector<std::byte> copied_;  // of this rank's share
 
   std::thread thread_;
   // The thread's while it runs.
@@ -107,8 +107,8 @@ CheckpointWriter::Impl::Impl(Communicator& world, WriterOptions options,
   boxes_ = gather_boxes(world, regions);
   collectively(world, [&] {
     shares_ = divide(tensors_, boxes_);
-    copied_ =
-        std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(shares_[self()].bytes));
+    exchange_.emplace(tensors_, boxes_, shares_, through_rank_0_ ? 1 : world.size());
+    copied_.resize(static_cast<size_t>(shares_[self()].bytes));
   });
 }
 
@@ -141,7 +141,7 @@ void CheckpointWriter::Impl::save(const TrainingState& state, const CopyOut& cop
   start_ = Clock::now();
   state_ = state;
   for (const Part& part : shares_[self()].parts) {
-    copy(part.tensor, part.first, part.count, copied_.get() + part.at);
+    copy(part.tensor, part.first, part.count, copied_.data() + part.at);
   }
   thread_ = std::thread([this] { run(); });
   if (options_.blocking) {
@@ -169,7 +169,7 @@ void CheckpointWriter::Impl::run() noexcept {
       for (const std::string& text : gather_texts(*group_, error.what())) {
         failure_.message += text;  // of the one rank that has it
       }
-      if (!options_.stop_on_error) {
+      if (!options_.stop_on_error && is_first()) {
         log::warning("the checkpoint of step {} was not written: {}", state_.step,
                      failure_.message);
       }
@@ -184,8 +184,7 @@ void CheckpointWriter::Impl::run() noexcept {
 void CheckpointWriter::Impl::write() {
   WrittenFile file;
   create(file);
-  const std::vector<BlockCrc> mine =
-      through_rank_0_ ? write_through_rank_0(file) : write_own_part(file);
+  const std::vector<BlockCrc> mine = write_tensors(file);
   const auto crcs = group_->gather(std::as_bytes(std::span(mine)));
   collectively(*group_, [&] {
     if (is_first()) {
@@ -199,7 +198,7 @@ void CheckpointWriter::Impl::create(WrittenFile& file) {
   collectively(*group_, [&] {
     if (is_first()) {
       remove_partial_files(options_.folder);
-      file.place.emplace(options_.folder + "/" + checkpoint_name(state_.step));
+      file.place.emplace(std::filesystem::path(options_.folder) / checkpoint_name(state_.step));
       file.places = write_header(*file.place, state_, tensors_);
       packer(file.place->location());
       packer(file.place->name());
@@ -213,43 +212,40 @@ void CheckpointWriter::Impl::create(WrittenFile& file) {
   unpacker(file.places.tensors);
 }
 
-std::vector<BlockCrc> CheckpointWriter::Impl::write_own_part(const WrittenFile& file) {
+std::vector<BlockCrc> CheckpointWriter::Impl::write_tensors(const WrittenFile& file) {
+  std::optional<OpenFile> open;
+  std::optional<TensorWriter> writer;
+  const bool writes = !through_rank_0_ || is_first();
+  collectively(*group_, [&] {
+    if (writes) {
+      open.emplace(file.location, file.name, OpenFile::For::writing);
+      writer.emplace(*open, tensors_, file.places.tensors);
+      write_own_parts(*writer);
+    }
+  });
+  exchange_->run(*group_, copied_, writer ? &*writer : nullptr);
   std::vector<BlockCrc> crcs;
   collectively(*group_, [&] {
-    const Share& share = shares_[self()];
-    const OpenFile open(file.location, file.name, OpenFile::For::writing);
-    PartWriter writer(open, tensors_, file.places.tensors);
-    writer.write(boxes_[self()], share, 0, {copied_.get(), static_cast<size_t>(share.bytes)});
-    writer.finish();
-    crcs = writer.crcs();
+    if (writes) {
+      crcs = writer->finish();
+    }
   });
   return crcs;
 }
 
-std::vector<BlockCrc> CheckpointWriter::Impl::write_through_rank_0(const WrittenFile& file) {
-  std::optional<OpenFile> open;
-  std::optional<PartWriter> writer;
-  collectively(*group_, [&] {
-    if (is_first()) {
-      open.emplace(file.location, file.name, OpenFile::For::writing);
-      writer.emplace(*open, tensors_, file.places.tensors);
+void CheckpointWriter::Impl::write_own_parts(TensorWriter& writer) {
+  for (const Part& part : shares_[self()].parts) {
+    const int64_t size = size_of(tensors_[part.tensor].dtype);
+    const auto bytes = std::span<const std::byte>(copied_).subspan(static_cast<size_t>(part.at));
+    const auto write = [&](int64_t global, int64_t local, int64_t count) {
+      writer.write(part.tensor, global * size,
+                   bytes.subspan(static_cast<size_t>((local - part.first) * size),
+                                 static_cast<size_t>(count * size)));
+    };
+    if (!exchange_->has(part.tensor)) {
+      for_each_run(boxes_[self()][part.tensor], part.first, part.count, write);
     }
-  });
-  const int64_t mine = shares_[self()].bytes;
-  const int64_t most = std::ranges::max(shares_, {}, &Share::bytes).bytes;
-  const int64_t piece =
-      std::max(kSentBytes / group_->size() / kPartAlignment * kPartAlignment, kLeastSentBytes);
-  for (int64_t from = 0; from < most; from += piece) {
-    const int64_t begin = std::min(from, mine);
-    const int64_t end = std::min(from + piece, mine);
-    const auto pieces = group_->gather({copied_.get() + begin, static_cast<size_t>(end - begin)});
-    collectively(*group_, [&] {
-      for (size_t rank = 0; rank < pieces.size(); ++rank) {
-        writer->write(boxes_[rank], shares_[rank], from, pieces[rank]);
-      }
-    });
   }
-  return writer ? writer->crcs() : std::vector<BlockCrc>();
 }
 
 void CheckpointWriter::Impl::complete(WrittenFile& file,

@@ -68,6 +68,9 @@ class Communicator {
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> mine) = 0;
   // Every rank's bytes, in the order of ranks, on rank 0; numbers may differ.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) = 0;
+  // send[r]: bytes for rank r, one for every rank; numbers may differ. What came from each rank.
+  virtual std::vector<std::vector<std::byte>> exchange(
+      const std::vector<std::vector<std::byte>>& send) = 0;
   // The ranks that give the same color, as a group of their own in the order that they
   // have here. All its ranks must end it, before MPI ends and in the same order
   // relative to other groups.

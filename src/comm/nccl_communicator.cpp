@@ -207,6 +207,10 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
     return host_->gather(mine);
   }
+  std::vector<std::vector<std::byte>> exchange(
+      const std::vector<std::vector<std::byte>>& send) override {
+    return host_->exchange(send);
+  }
   std::unique_ptr<Communicator> split(int64_t color) override {
     return make_nccl_communicator(host_->split(color), "part of " + name_, world_rank_, options_,
                                   watchdog_);

@@ -15,6 +15,8 @@
 #include "app/costs.h"
 #include "app/job.h"
 #include "app/planning.h"
+#include "app/run_files.h"
+#include "checkpoint/folder.h"
 #include "comm/collective.h"
 #include "core/units.h"
 #include "cost/profile.h"
@@ -193,7 +195,9 @@ class Inspection {
       });
     }
     if (options_.strategy.empty() || options_.strategy == kSearch) {
-      fact("strategy", "searched for when the run starts");
+      fact("strategy", options_.resume.empty() || options_.strategy == kSearch
+                           ? "searched for when the run starts"
+                           : "the checkpoint's where it fits, else searched for");
       return;
     }
     MemoryPlan plan;
@@ -221,13 +225,36 @@ class Inspection {
     });
   }
 
+  // On rank 0. What `train` reads to the last byte is only opened here.
+  void inspect_resume() {
+    try {
+      std::string path = options_.resume;
+      if (path == "auto") {
+        const std::string folder = checkpoint_folder(decks_.deck, options_.out);
+        const std::vector<FoundCheckpoint> all = list_checkpoints(folder).complete;
+        if (all.empty()) {
+          fact("resume", "no checkpoint in " + folder + ": the run would start with step 1");
+          return;
+        }
+        path = all.front().path;
+      }
+      fact("resume", fmt::format("{}, step {}", path, CheckpointFile(path).state().step));
+    } catch (const Error& error) {
+      found_.findings.emplace_back(error.what());
+    }
+  }
+
   void inspect_outputs() {
     if (world_.rank() != 0) {
       return;
     }
     std::vector<NamedFile> outputs;
+    if (!options_.resume.empty()) {
+      inspect_resume();
+    }
     if (!options_.out.empty()) {
-      outputs.push_back({"--out", options_.out});
+      outputs.push_back(
+          {"--out", options_.resume.empty() ? options_.out : next_timing_file(options_.out)});
     } else if (!options_.deck.empty()) {
       outputs.push_back({"--out", "out/" + fs::path(options_.deck).stem().string() + "-TIME.h5"});
     }

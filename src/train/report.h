@@ -27,8 +27,8 @@ class Report {
   // unigram_entropy: of the data, in nats; negative where it is not known.
   Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops);
 
-  // After a step: its loss in nats, the time since the previous call's step began,
-  // and the slowest rank's busy times.
+  // After a step: its loss in nats, the time since the previous call's step began (without
+  // validation), and the slowest rank's busy times.
   void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
 
   // After a measurement on the validation data: its mean loss in nats.

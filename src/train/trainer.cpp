@@ -157,7 +157,9 @@ void Trainer::between_steps(int64_t step) {
   const bool last = step == deck_.train.steps;
   const int64_t every = deck_.train.validate_every;
   if (outputs_.validation != nullptr && (last || (every > 0 && step % every == 0))) {
+    const double began = monotonic_seconds();
     const double loss = outputs_.validation->run().loss;
+    validation_s_ = monotonic_seconds() - began;
     if (outputs_.timings != nullptr) {
       outputs_.timings->append_validation(step, loss);
     }
@@ -216,7 +218,7 @@ void Trainer::write_step(double wall_s) {
   }
   if (outputs_.report != nullptr) {
     outputs_.report->step(
-        iteration_.step, iteration_.loss, wall_s,
+        iteration_.step, iteration_.loss, wall_s - std::exchange(validation_s_, 0.0),
         {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)});
   }
 }

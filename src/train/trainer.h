@@ -84,7 +84,8 @@ class Trainer {
   StopReason stop_ = StopReason::none;
   bool save_ = false;
   bool diverged_ = false;
-  double longest_s_ = 0.0;  // step of this run, but for the first
+  double longest_s_ = 0.0;     // step of this run, but for the first
+  double validation_s_ = 0.0;  // after the last step
 
   // Of the last finished step; on rank 0.
   Iteration iteration_;

@@ -53,6 +53,10 @@ class MisledRank final : public Communicator {
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
     return own_->gather(mine);
   }
+  std::vector<std::vector<std::byte>> exchange(
+      const std::vector<std::vector<std::byte>>& send) override {
+    return own_->exchange(send);
+  }
   std::unique_ptr<Communicator> split(int64_t color) override {
     return std::make_unique<MisledRank>(own_->split(color), wrong_);
   }

@@ -309,10 +309,13 @@ TEST_F(WrongCheckpoint, HasMissingOrOtherAttributes) {
               std::string::npos);
   }
   const auto later = [](hid_t file) {
-    const hdf5::Handle version(
-        H5Aopen_by_name(file, "state", "format_version", H5P_DEFAULT, H5P_DEFAULT));
+    EXPECT_GE(H5Adelete_by_name(file, "state", "format_version", H5P_DEFAULT), 0);
+    const hdf5::Handle space(H5Screate(H5S_SCALAR));
+    const hdf5::Handle version(H5Acreate_by_name(file, "state", "format_version", H5T_STD_I64LE,
+                                                 space.get(), H5P_DEFAULT, H5P_DEFAULT,
+                                                 H5P_DEFAULT));
     const int64_t value = 2;
-    H5Awrite(version.get(), H5T_NATIVE_INT64, &value);
+    EXPECT_GE(H5Awrite(version.get(), H5T_NATIVE_INT64, &value), 0);
   };
   const std::string error = error_with(later);
   EXPECT_NE(error.find("is a checkpoint of format 2; this program reads format 1"),

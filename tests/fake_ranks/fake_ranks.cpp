@@ -198,6 +198,23 @@ class FakeCommunicator final : public Communicator {
     return parts;
   }
 
+  std::vector<std::vector<std::byte>> exchange(
+      const std::vector<std::vector<std::byte>>& send) override {
+    check(send.size() == static_cast<size_t>(size()), "an exchange with {} ranks, of {}",
+          send.size(), size());
+    using Pieces = std::vector<std::vector<std::byte>>;
+    Pieces received;
+    group_->host.meet(rank_, {"exchange", {}, {}, &send, &received}, [](Calls& calls) {
+      for (size_t to = 0; to < calls.size(); ++to) {
+        for (const Call& from : calls) {
+          const auto& sent = *static_cast<const Pieces*>(from.send);
+          static_cast<Pieces*>(calls[to].receive)->push_back(sent[to]);
+        }
+      }
+    });
+    return received;
+  }
+
   std::unique_ptr<Communicator> split(int64_t color) override {
     std::unique_ptr<Communicator> mine;
     group_->host.meet(rank_, {"split", {}, {}, &color, &mine}, [this](Calls& calls) {

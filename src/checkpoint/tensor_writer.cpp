@@ -1,10 +1,9 @@
-#include "checkpoint/stream.h"
+#include "checkpoint/tensor_writer.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "checkpoint/crc32c.h"
-#include "checkpoint/runs.h"
 
 namespace hidup {
 namespace {
@@ -15,28 +14,7 @@ constexpr int64_t kFlushBytes = int64_t{32} << 20;
 
 }  // namespace
 
-void PartWriter::write(const std::vector<Region>& boxes, const Share& share, int64_t from,
-                       std::span<const std::byte> bytes) {
-  const int64_t to = from + static_cast<int64_t>(bytes.size());
-  // The last part that begins at `from` or before, if there is one.
-  auto part = std::ranges::upper_bound(share.parts, from, {}, &Part::at);
-  part -= part == share.parts.begin() ? 0 : 1;
-  for (; part != share.parts.end() && part->at < to; ++part) {
-    const int64_t size = size_of(tensors_[part->tensor].dtype);
-    const int64_t first = std::max<int64_t>((from - part->at) / size, 0);
-    const int64_t last = std::min(part->count, (to - part->at) / size);
-    for_each_run(boxes[part->tensor], part->first + first, std::max<int64_t>(last - first, 0),
-                 [&](int64_t global, int64_t local, int64_t count) {
-                   const int64_t at = part->at + (local - part->first) * size - from;
-                   write_run(
-                       part->tensor, global * size,
-                       bytes.subspan(static_cast<size_t>(at), static_cast<size_t>(count * size)));
-                 });
-    end_block();
-  }
-}
-
-void PartWriter::write_run(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
+void TensorWriter::write(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {  // as far as the block goes: what was just read is still in the cache
     const auto left = static_cast<size_t>(kBlockBytes - at % kBlockBytes);
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), left));
@@ -50,9 +28,9 @@ void PartWriter::write_run(size_t tensor, int64_t at, std::span<const std::byte>
 }
 
 // Of bytes within one block.
-void PartWriter::add_crc(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
+void TensorWriter::add_crc(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
   const int64_t block = at / kBlockBytes;
-  if (crc_end_ == 0 || block != now_.block) {
+  if (crc_end_ == 0 || tensor != now_.tensor || block != now_.block || at < crc_end_) {
     end_block();
     now_ = {static_cast<uint32_t>(tensor), 0, block};
     crc_end_ = at;
@@ -61,7 +39,7 @@ void PartWriter::add_crc(size_t tensor, int64_t at, std::span<const std::byte> b
   crc_end_ = at + static_cast<int64_t>(bytes.size());
 }
 
-void PartWriter::end_block() {
+void TensorWriter::end_block() {
   if (crc_end_ > 0) {
     const int64_t end = std::min(bytes_of(tensors_[now_.tensor]), (now_.block + 1) * kBlockBytes);
     now_.crc = linear_crc_of_zeros(now_.crc, end - crc_end_);
@@ -70,7 +48,7 @@ void PartWriter::end_block() {
   }
 }
 
-void PartWriter::pace(int64_t at, int64_t count) {
+void TensorWriter::pace(int64_t at, int64_t count) {
   const int64_t begin = fresh_bytes_ == 0 ? at : std::min(fresh_.place, at);
   const int64_t end =
       fresh_bytes_ == 0 ? at + count : std::max(fresh_.place + fresh_.bytes, at + count);
@@ -84,8 +62,10 @@ void PartWriter::pace(int64_t at, int64_t count) {
   }
 }
 
-void PartWriter::finish() {
+std::vector<BlockCrc> TensorWriter::finish() {
+  end_block();
   file_.flush();
+  return std::move(crcs_);
 }
 
 std::vector<uint32_t> complete_crcs(const StoredTensor& tensor,

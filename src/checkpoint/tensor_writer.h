@@ -1,4 +1,4 @@
-// The bytes that a rank writes, on their way into the file.
+// The content of tensors on its way into the file.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/division.h"
 #include "checkpoint/header.h"
 #include "checkpoint/open_file.h"
 
@@ -19,24 +18,19 @@ struct BlockCrc {
   int64_t block = 0;
 };
 
-// Writes parts of tensors, with the disk close behind, and sums up their CRCs.
-class PartWriter {
+// Writes parts of tensors, with the disk close behind, and computes their CRCs.
+class TensorWriter {
  public:
-  PartWriter(const OpenFile& file, const std::vector<StoredTensor>& tensors,
-             const std::vector<int64_t>& places)
+  TensorWriter(const OpenFile& file, const std::vector<StoredTensor>& tensors,
+               const std::vector<int64_t>& places)
       : file_(file), tensors_(tensors), places_(places) {}
 
-  // Bytes `from` .. of what the rank of these boxes writes, that is of its share. They end where an
-  // element does.
-  void write(const std::vector<Region>& boxes, const Share& share, int64_t from,
-             std::span<const std::byte> bytes);
-  // Brings all to the disk.
-  void finish();
-
-  const std::vector<BlockCrc>& crcs() const { return crcs_; }
+  // Bytes of a tensor, from that one on. They best follow each other.
+  void write(size_t tensor, int64_t at, std::span<const std::byte> bytes);
+  // Brings all to the disk. The CRCs of all that was written.
+  std::vector<BlockCrc> finish();
 
  private:
-  void write_run(size_t tensor, int64_t at, std::span<const std::byte> bytes);
   void add_crc(size_t tensor, int64_t at, std::span<const std::byte> bytes);
   void end_block();
   void pace(int64_t at, int64_t count);
@@ -45,7 +39,7 @@ class PartWriter {
   const std::vector<StoredTensor>& tensors_;
   const std::vector<int64_t>& places_;
   std::vector<BlockCrc> crcs_;
-  BlockCrc now_;         // of the block in which the last run ended,
+  BlockCrc now_;         // of the block in which the last bytes were,
   int64_t crc_end_ = 0;  // up to this byte of the tensor; 0: there is none
   // What was written since the disk was last asked to follow, and what it was asked for then.
   Extent fresh_;
@@ -53,7 +47,7 @@ class PartWriter {
   int64_t fresh_bytes_ = 0;
 };
 
-// The CRC-32Cs of all blocks of a tensor, from those of their parts.
+// The CRC-32Cs of all blocks of a tensor, from the linear ones.
 std::vector<uint32_t> complete_crcs(const StoredTensor& tensor,
                                     const std::vector<uint32_t>& linear);
 

@@ -1,0 +1,56 @@
+// What ranks hold in small pieces, on its way to ranks that write it whole.
+//
+// Files are written fast in large pieces only. So the blocks of tensors whose boxes have short
+// runs, as columns do, are dealt out to the ranks, which get what they miss from the others.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "checkpoint/division.h"
+#include "checkpoint/tensor_writer.h"
+#include "comm/communicator.h"
+
+namespace hidup {
+
+class BlockExchange {
+ public:
+  // `writers`: the ranks below it write; with one, it writes all tensors. The others are known to
+  // all ranks; they must live as long as this.
+  BlockExchange(const std::vector<StoredTensor>& tensors,
+                const std::vector<std::vector<Region>>& boxes, const std::vector<Share>& shares,
+                int writers);
+
+  // Whether the tensor goes this way. If not, every rank writes its own part of it.
+  bool has(size_t tensor) const { return exchanged_[tensor]; }
+
+  // Collective, all of them. `copied`: the bytes of this rank's share. Ranks that do not write need
+  // no `writer`. Throws CollectiveError.
+  void run(Communicator& group, std::span<const std::byte> copied, TensorWriter* writer) const;
+
+ private:
+  struct Block {
+    size_t tensor;
+    int64_t at;  // its first byte in the tensor
+    int64_t bytes;
+  };
+  using Window = std::span<const Block>;
+
+  Window window(size_t round, size_t rank) const;
+  template <typename Visit>
+  void for_each_piece(size_t rank, const Block& block, const Visit& visit) const;
+  std::vector<std::byte> pack(size_t rank, Window blocks, std::span<const std::byte> copied) const;
+  void write(Window blocks, const std::vector<std::vector<std::byte>>& received,
+             TensorWriter& writer) const;
+
+  const std::vector<StoredTensor>& tensors_;
+  const std::vector<std::vector<Region>>& boxes_;
+  const std::vector<Share>& shares_;
+  size_t writers_;
+  size_t window_;                           // blocks that a writer gets at once
+  std::vector<bool> exchanged_;             // [tensor]
+  std::vector<Block> blocks_;               // of the exchanged tensors
+  std::vector<std::vector<Part>> part_of_;  // [rank][tensor]; count 0: none
+};
+
+}  // namespace hidup
