@@ -102,6 +102,7 @@ TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dat
           .cluster_deck = header.inputs.cluster_deck,
           .resolved = header.inputs.resolved,
           .graph = decks.graph,
+          .data_hash = data.hash(),
           .timing_file = fs::absolute(files.out).string(),
           .vocabulary = data.vocabulary};
 }

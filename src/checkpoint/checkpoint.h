@@ -44,8 +44,9 @@ struct TrainingState {
   std::string strategy;  // text
   std::string model_deck;
   std::string cluster_deck;
-  std::string resolved;  // decks with all values
-  std::string graph;     // text of model.graph, or empty
+  std::string resolved;   // decks with all values
+  std::string graph;      // text of model.graph, or empty
+  std::string data_hash;  // of the files that were trained on; empty: synthetic
   std::string timing_file;
   std::vector<std::string> vocabulary;  // of data.tokenizer words; empty else
 };

@@ -34,6 +34,7 @@ void for_each_member(State& state, const Visit& visit) {
   visit("cluster_deck", state.cluster_deck);
   visit("resolved", state.resolved);
   visit("graph", state.graph);
+  visit("data_hash", state.data_hash);
   visit("timing_file", state.timing_file);
   visit("vocabulary", state.vocabulary);
 }

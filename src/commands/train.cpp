@@ -64,21 +64,36 @@ std::string describe(StopReason reason) {
   return "nothing";
 }
 
-// A run with everything in place; numbered as it happens.
+// A run with everything in place.
 class Run {
  public:
   Run(const TrainOptions& options, MpiSession& mpi)
       : options_(options), mpi_(mpi), world_(mpi.world()) {}
 
   ExitCode go() {
-    // 1. Decks, what to go on from, and whether the outputs can be written.
     catch_stop_signals();
+    read_decks();
+    if (files_.steps_done() >= decks_.deck.train.steps) {
+      log::info("{} has all {} steps; with a larger train.steps there would be more to do",
+                files_.checkpoint->path(), decks_.deck.train.steps);
+      return ExitCode::done;
+    }
+    open_data();
+    open_devices();
+    plan();
+    allocate();
+    tell_plan();
+    open_timings();
+    return train();
+  }
+
+ private:
+  void read_decks() {
     decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
     Deck& deck = decks_.deck;
-    Mesh mesh;
     std::vector<NamedFile> inputs;
     collectively(world_, [&] {
-      mesh = mesh_of(deck, check_ranks(deck, world_.size()));
+      mesh_ = mesh_of(deck, check_ranks(deck, world_.size()));
       check_strategy_choice(options_.strategy);
       inputs = files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints);
     });
@@ -89,119 +104,126 @@ class Run {
                              .overwrite = options_.overwrite,
                              .inputs = std::move(inputs)},
                             deck, world_);
-    if (files_.checkpoint && files_.checkpoint->state().step >= deck.train.steps) {
-      log::info("{} has all {} steps; with a larger train.steps there would be more to do",
-                files_.checkpoint->path(), deck.train.steps);
-      return ExitCode::done;
-    }
+  }
 
-    // 2. Data and graph.
-    data_ = load_data(deck, world_);
+  void open_data() {
+    data_ = load_data(decks_.deck, world_);
     log::info("data: {}", data_.description);
-    std::optional<Graph> graph;
     collectively(world_, [&] {
-      graph.emplace(make_graph(deck, decks_.graph, data_.vocab));
-      check_checkpoint();
+      graph_.emplace(make_graph(decks_.deck, decks_.graph, data_.vocab));
+      check_checkpoint();  // before anything costs time
     });
+  }
 
-    // 3. Device, and what is known of its speed.
-    const int threads = compute_threads(deck, world_, mpi_.host());
-    const std::unique_ptr<Device> device = open_device(deck, mpi_);
-    open_communication(deck, mesh, mpi_, *device, communication_);
+  // Devices, and what is known of their speed.
+  void open_devices() {
+    const Deck& deck = decks_.deck;
+    threads_ = compute_threads(deck, world_, mpi_.host());
+    device_ = open_device(deck, mpi_);
+    open_communication(deck, mesh_, mpi_, *device_, communication_);
     const std::optional<Profile> profile =
-        obtain_profile({deck, *graph, *data_.batches, mesh, world_, mpi_.host(), communication_,
-                        *device, threads});
-    const std::optional<Profile> costs = costs_of(deck, mesh, profile);
+        obtain_profile({deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(), communication_,
+                        *device_, threads_});
+    costs_ = costs_of(deck, mesh_, profile);
+    measured_ = profile.has_value();
+    memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
+  }
 
-    // 4. Strategy and program.
-    const int64_t memory = std::ranges::min(all_gather_value(world_, device->memory()));
-    choose_strategy(*graph, mesh, {costs, options_.hints, memory});
-    Strategy& strategy = loaded_.strategy;
-    program_ = make_program(*graph, strategy, deck, world_);
-    MemoryPlan plan;
+  // Strategy, program and memory.
+  void plan() {
+    choose_strategy();
+    program_ = make_program(*graph_, loaded_.strategy, decks_.deck, world_);
     collectively(world_, [&] {
-      plan = plan_memory(program_, world_.rank());
-      verify(program_, plan);
+      plan_ = plan_memory(program_, world_.rank());
+      verify(program_, plan_);
     });
-    std::optional<Store> store;  // the next one ends before it
-    std::optional<Validation> validation;
     if (data_.validation) {
-      validation.emplace(*graph, strategy, deck, PlannedProgram{program_, plan}, world_);
+      validation_.emplace(*graph_, loaded_.strategy, decks_.deck, PlannedProgram{program_, plan_},
+                          world_);
     }
+  }
 
-    // 5. Memory; what a step is going to take; and the timing file.
-    std::optional<Executor> executor;
+  void allocate() {
     collectively(world_, [&] {
-      std::vector<PlannedProgram> programs = {{program_, plan}};
-      if (validation) {
-        programs.push_back(validation->planned());
+      std::vector<PlannedProgram> programs = {{program_, plan_}};
+      if (validation_) {
+        programs.push_back(validation_->planned());
       }
-      store.emplace(programs, *device, *communication_.groups, threads);
-      executor.emplace(program_, plan, *store, world_.rank(), deck.train.seed);
-      if (validation) {
-        validation->prepare(*store, data_);
+      store_.emplace(programs, *device_, *communication_.groups, threads_);
+      executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train.seed);
+      if (validation_) {
+        validation_->prepare(*store_, data_);
       }
     });
-    start_parameters(*executor);
-    if (costs && world_.rank() == 0) {
-      prediction_ = simulate(program_, CostModel(*costs));
-      annotate(strategy, program_, plan, *prediction_);
+    if (files_.checkpoint) {
+      restore(world_, *executor_, *files_.checkpoint);
+    } else {
+      executor_->initialize_parameters();
+    }
+  }
+
+  // What a step is going to take.
+  void tell_plan() {
+    if (costs_ && world_.rank() == 0) {
+      prediction_ = simulate(program_, CostModel(*costs_));
+      annotate(loaded_.strategy, program_, plan_, *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
-              graph->name(), format_count(graph->parameter_count()), strategy.name, world_.size(),
-              threads, format_bytes(store->bytes()));
+              graph_->name(), format_count(graph_->parameter_count()), loaded_.strategy.name,
+              world_.size(), threads_, format_bytes(store_->bytes()));
     if (prediction_) {
-      log::info("predicted{}: {}", profile ? "" : " from " + costs->key.device,
+      log::info("predicted{}: {}", measured_ ? "" : " from " + costs_->key.device,
                 describe(*prediction_));
-      tell_repeated_work(*graph, *costs, mesh, memory);
+      tell_repeated_work();
     }
-    TimingHeader header =
-        timing_header({options_.deck, options_.command_line, decks_, data_, *graph, loaded_,
-                       program_, plan, *device, communication_, prediction_},
-                      mpi_);
+  }
+
+  void open_timings() {
+    header_ = timing_header({options_.deck, options_.command_line, decks_, data_, *graph_, loaded_,
+                             program_, plan_, *device_, communication_, prediction_},
+                            mpi_);
     if (files_.checkpoint) {
-      header.run.continued_from = previous_timings(files_);
-      header.run.continued_at_step = files_.checkpoint->state().step;
+      header_.run.continued_from = previous_timings(files_);
+      header_.run.continued_at_step = files_.steps_done();
     }
-    std::optional<TimingFile> timings;
     collectively(world_, [&] {
       if (world_.rank() == 0) {
-        timings.emplace(files_.out, options_.overwrite, header);
+        timings_.emplace(files_.out, options_.overwrite, header_);
         remove_old_checkpoints(files_);
       }
     });
+  }
 
-    // 6. Train.
+  ExitCode train() {
+    const Deck& deck = decks_.deck;
     Checkpoints checkpoints(deck, files_.checkpoints,
-                            initial_state(files_, decks_, data_, *graph, header), *executor,
+                            initial_state(files_, decks_, data_, *graph_, header_), *executor_,
                             world_);
     const double peak =
         static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
     Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy,
-                  {.model = model_flops(*graph), .peak = peak});
+                  {.model = model_flops(*graph_), .peak = peak});
     StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});
     const bool first = world_.rank() == 0;
-    Trainer trainer(deck, *data_.batches, *executor, world_, run_start(world_, mpi_.host()),
-                    {.timings = first ? &*timings : nullptr,
+    Trainer trainer(deck, *data_.batches, *executor_, world_, run_start(world_, mpi_.host()),
+                    {.timings = first ? &*timings_ : nullptr,
                      .report = first ? &report : nullptr,
                      .stop_watch = first ? &watch : nullptr,
                      .checkpoints = &checkpoints,
                      .gradients = options_.dump_gradients,
                      .overwrite = options_.overwrite,
-                     .validation = validation ? &validation->evaluator() : nullptr});
+                     .validation = validation_ ? &validation_->evaluator() : nullptr});
     if (files_.checkpoint) {
-      trainer.resume(files_.checkpoint->state().step, scale_of(*files_.checkpoint));
+      trainer.resume(files_.steps_done(), scale_of(*files_.checkpoint));
     }
-    trainer_ = &trainer;
-    executor_ = &*executor;
-    const StopReason stopped = train(trainer, timings);
-
-    // 7. The end.
+    guided_executor_ = &*executor_;
+    guided_trainer_ = &trainer;
+    const StopReason stopped = run(trainer);
     guide_.reset();  // it reads what goes now
     if (first) {
-      report.summary(plan, prediction_, files_.out, checkpoints.last_file());
+      report.summary(plan_, prediction_, files_.out, checkpoints.last_file());
     }
     if (stopped != StopReason::none) {
       log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
@@ -211,23 +233,21 @@ class Run {
     return ExitCode::done;
   }
 
- private:
-  // Before anything costs time.
   void check_checkpoint() const {
     if (!files_.checkpoint) {
       return;
     }
-    const std::string changed =
-        check_resumable(*files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary});
+    const std::string changed = check_resumable(
+        *files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary, data_.hash()});
     log::info("resumes from {}, step {}{}", files_.checkpoint->path(),
               files_.checkpoint->state().step,
               changed.empty() ? "" : "; changed since: " + changed);
   }
 
-  void choose_strategy(const Graph& graph, const Mesh& mesh, const SearchBasis& basis) {
+  void choose_strategy() {
     if (files_.checkpoint && options_.strategy.empty()) {
       if (std::optional<Strategy> stored =
-              stored_strategy(files_.checkpoint->state().strategy, decks_.deck, graph, mesh)) {
+              stored_strategy(files_.checkpoint->state().strategy, decks_.deck, *graph_, mesh_)) {
         loaded_.strategy = std::move(*stored);
         return;
       }
@@ -235,24 +255,16 @@ class Run {
           "the checkpoint's strategy is for another graph or mesh: a new one is searched for");
     }
     loaded_ = load_strategy(options_.strategy.empty() ? kSearch : options_.strategy, decks_.deck,
-                            graph, mesh, basis, world_);
-  }
-
-  void start_parameters(Executor& executor) {
-    if (files_.checkpoint) {
-      restore(world_, executor, *files_.checkpoint);
-    } else {
-      executor.initialize_parameters();
-    }
+                            *graph_, mesh_, {costs_, options_.hints, memory_}, world_);
   }
 
   // A rank that fails alone ends all ranks from here: unwinding would wait for
   // collectives that the others never finish.
-  StopReason train(Trainer& trainer, std::optional<TimingFile>& timings) {
+  StopReason run(Trainer& trainer) {
     try {
       const StopReason stopped = trainer.run();
-      if (timings) {
-        timings->close();
+      if (timings_) {
+        timings_->close();
       }
       return stopped;
     } catch (const CollectiveError&) {  // which all ranks have
@@ -264,12 +276,12 @@ class Run {
     }
   }
 
-  void tell_repeated_work(const Graph& graph, const Profile& costs, const Mesh& mesh,
-                          int64_t memory) const {
+  void tell_repeated_work() const {
     const bool chosen = loaded_.search_s > 0.0 && options_.hints.empty();
-    const std::string repeated = describe(repeated_work(graph, loaded_.strategy, CostModel(costs),
-                                                        lowering_options(decks_.deck), memory),
-                                          mesh, chosen);
+    const std::string repeated =
+        describe(repeated_work(*graph_, loaded_.strategy, CostModel(*costs_),
+                               lowering_options(decks_.deck), memory_),
+                 mesh_, chosen);
     if (!repeated.empty()) {
       log::info("repeated work: {}", repeated);
     }
@@ -277,8 +289,8 @@ class Run {
 
   void guide_heartbeat() {
     const auto here = [this] {
-      const Trainer* trainer = trainer_.load();
-      const Executor* executor = executor_.load();
+      const Trainer* trainer = guided_trainer_.load();
+      const Executor* executor = guided_executor_.load();
       return Progress{trainer != nullptr ? trainer->current_step() : 0,
                       executor != nullptr ? executor->current_instruction() : -1};
     };
@@ -300,15 +312,29 @@ class Run {
   MpiSession& mpi_;
   Communicator& world_;
   Decks decks_;
+  Mesh mesh_;
   RunFiles files_;
   Dataset data_;
+  std::optional<Graph> graph_;
+  std::optional<Profile> costs_;
+  bool measured_ = false;  // and not rates of the cluster deck
   LoadedStrategy loaded_;
   Program program_;
-  std::atomic<const Trainer*> trainer_ = nullptr;
-  std::atomic<const Executor*> executor_ = nullptr;
+  MemoryPlan plan_;
   std::optional<Prediction> prediction_;  // on rank 0
+  std::atomic<const Trainer*> guided_trainer_ = nullptr;
+  std::atomic<const Executor*> guided_executor_ = nullptr;
   std::optional<Heartbeat::Guide> guide_;
+  int threads_ = 1;
+  int64_t memory_ = 0;  // bytes, the least of all ranks
+  // Each uses those before it.
   Communication communication_;
+  std::unique_ptr<Device> device_;
+  std::optional<Store> store_;
+  std::optional<Executor> executor_;
+  std::optional<Validation> validation_;
+  TimingHeader header_;
+  std::optional<TimingFile> timings_;  // on rank 0
 };
 
 }  // namespace

@@ -163,6 +163,9 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
       changed += (changed.empty() ? "" : ", ") + text;
     }
   }
+  if (!run.data_hash.empty() && run.data_hash != state.data_hash) {
+    changed += std::string(changed.empty() ? "" : ", ") + "what the data files hold";
+  }
   if (state.graph != run.graph) {
     refused.push_back("model.graph: another graph");
   }

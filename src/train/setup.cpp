@@ -119,6 +119,10 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
   return data;
 }
 
+std::string Dataset::hash() const {
+  return files.empty() ? "" : fmt::format("{:016x}", files.back().hash);
+}
+
 namespace {
 
 // A line per file, for rank 0 to compare.
