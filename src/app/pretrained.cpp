@@ -68,6 +68,7 @@ LanguageModel::LanguageModel(Deck deck, const std::string& graph, const Checkpoi
   restore(*self_, *executor_, checkpoint);
   const auto empty = [&](const std::vector<ValueId>& values, int32_t token) {
     std::vector<std::vector<int32_t>> parts;
+    parts.reserve(values.size());
     for (const ValueId id : values) {
       parts.emplace_back(static_cast<size_t>(elements(program_.value(id).shape)), token);
     }
