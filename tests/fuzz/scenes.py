@@ -79,7 +79,7 @@ def model_text(name):
     if name in MODELS:
         return MODELS[name]
     text = (INPUTS / "models" / name).read_text(encoding="latin-1")
-    return re.sub(r"^  path:.*?^(?=\S)", "  path: text.txt\n\n", text, flags=re.M | re.S)
+    return re.sub(r"^  path:.*?^(?=(?:  )?\S)", "  path: text.txt\n", text, flags=re.M | re.S)
 
 
 def cluster_text(name):
