@@ -6,8 +6,6 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kPiB = 1024.0 * 1024.0 * 1024.0 * kMiB;
 
-constexpr double kHour = 3600.0;
-
 // Rates from those of a microcontroller to those of a whole computing centre: with others, times
 // are no longer numbers that can be compared.
 constexpr Range kFlopRates = {1e6, 1e18};         // flop/s

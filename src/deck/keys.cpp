@@ -10,7 +10,6 @@ namespace {
 
 constexpr double kKiB = 1024.0;
 constexpr double kTiB = 1024.0 * 1024.0 * 1024.0 * kKiB;
-constexpr double kHour = 3600.0;
 
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;

@@ -17,6 +17,8 @@
 
 namespace hidup {
 
+inline constexpr double kHour = 3600.0;  // seconds
+
 // Where a value goes; the type says what the key takes. An optional takes "auto" for none, or
 // the key's only choice. A list of strings holds paths, a list of axes holds maps.
 using Slot =
