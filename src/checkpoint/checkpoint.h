@@ -68,7 +68,7 @@ class CheckpointWriter {
   // divide the work; all boxes together must be the tensor. Creates the folder on rank 0, and the
   // memory for the copies. Throws CollectiveError.
   CheckpointWriter(Communicator& world, WriterOptions options, std::vector<StoredTensor> tensors,
-                   std::vector<Region> regions);
+                   const std::vector<Region>& regions);
   // Collective. Waits for the running write.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;

@@ -1,6 +1,7 @@
 #include "checkpoint/exchange.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "checkpoint/crc32c.h"
 #include "checkpoint/header.h"
@@ -19,7 +20,7 @@ constexpr int64_t kLongRun = int64_t{64} << 10;
 // Whether a rank holds a tensor in so many small pieces that writing them takes long.
 bool is_scattered(const StoredTensor& tensor, size_t index,
                   const std::vector<std::vector<Region>>& boxes) {
-  return bytes_of(tensor) >= kBlockBytes &&
+  return hidup::bytes_of(tensor) >= kBlockBytes &&
          std::ranges::any_of(boxes, [&](const std::vector<Region>& of_rank) {
            const Region& box = of_rank[index];
            return box.contiguous_run() * size_of(tensor.dtype) < kLongRun &&
@@ -38,7 +39,7 @@ BlockExchange::BlockExchange(const std::vector<StoredTensor>& tensors,
       writers_(static_cast<size_t>(writers)),
       window_(std::max<size_t>(kBlocksAtOnce / writers_, 1)) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const int64_t bytes = bytes_of(tensors[i]);
+    const int64_t bytes = hidup::bytes_of(tensors[i]);
     exchanged_.push_back(writers == 1 || is_scattered(tensors[i], i, boxes));
     for (int64_t at = 0; exchanged_[i] && at < bytes; at += kBlockBytes) {
       blocks_.push_back({i, at, std::min(bytes - at, kBlockBytes)});
@@ -58,42 +59,58 @@ BlockExchange::Window BlockExchange::window(size_t round, size_t rank) const {
                          : Window();
 }
 
-// What a rank has of a block: visit(byte in the block, byte in its share, bytes), in order.
-template <typename Visit>
-void BlockExchange::for_each_piece(size_t rank, const Block& block, const Visit& visit) const {
+BlockExchange::Elements BlockExchange::elements_of(size_t rank, const Block& block) const {
   const Part& part = part_of_[rank][block.tensor];
   if (part.count == 0) {
-    return;
+    return {0, 0};
   }
   const Region& box = boxes_[rank][block.tensor];
   const int64_t size = size_of(tensors_[block.tensor].dtype);
   const int64_t first = std::max(first_from(box, block.at / size), part.first);
   const int64_t end =
       std::min(first_from(box, (block.at + block.bytes) / size), part.first + part.count);
-  for_each_run(box, first, end - first, [&](int64_t global, int64_t local, int64_t count) {
-    visit(global * size - block.at, part.at + (local - part.first) * size, count * size);
-  });
+  return {first, std::max<int64_t>(end - first, 0)};
 }
 
-std::vector<std::byte> BlockExchange::pack(size_t rank, Window blocks,
-                                           std::span<const std::byte> copied) const {
-  std::vector<std::byte> packed;
+int64_t BlockExchange::bytes_of(size_t rank, Window blocks) const {
+  int64_t bytes = 0;
+  for (const Block& block : blocks) {
+    bytes += elements_of(rank, block).count * size_of(tensors_[block.tensor].dtype);
+  }
+  return bytes;
+}
+
+// What a rank has of a block: visit(byte in the block, byte in its share, bytes), in order.
+template <typename Visit>
+void BlockExchange::for_each_piece(size_t rank, const Block& block, const Visit& visit) const {
+  const Elements own = elements_of(rank, block);
+  const Part& part = part_of_[rank][block.tensor];
+  const int64_t size = size_of(tensors_[block.tensor].dtype);
+  for_each_run(boxes_[rank][block.tensor], own.first, own.count,
+               [&](int64_t global, int64_t local, int64_t count) {
+                 visit(global * size - block.at, part.at + (local - part.first) * size,
+                       count * size);
+               });
+}
+
+void BlockExchange::pack(size_t rank, Window blocks, std::span<const std::byte> copied,
+                         std::vector<std::byte>& packed) const {
   for (const Block& block : blocks) {
     for_each_piece(rank, block, [&](int64_t, int64_t from, int64_t bytes) {
       packed.insert(packed.end(), copied.begin() + from, copied.begin() + from + bytes);
     });
   }
-  return packed;
 }
 
-void BlockExchange::write(Window blocks, const std::vector<std::vector<std::byte>>& received,
-                          TensorWriter& writer) const {
+void BlockExchange::write(Window blocks, std::span<const std::byte> received,
+                          const std::vector<int64_t>& counts, TensorWriter& writer) const {
   std::vector<std::byte> whole(static_cast<size_t>(kBlockBytes));
-  std::vector<int64_t> taken(received.size());
+  std::vector<int64_t> taken(counts.size());  // of `received`, per rank
+  std::exclusive_scan(counts.begin(), counts.end(), taken.begin(), int64_t{0});
   for (const Block& block : blocks) {
-    for (size_t rank = 0; rank < received.size(); ++rank) {
+    for (size_t rank = 0; rank < counts.size(); ++rank) {
       for_each_piece(rank, block, [&](int64_t to, int64_t, int64_t bytes) {
-        std::copy_n(received[rank].begin() + taken[rank], bytes, whole.begin() + to);
+        std::copy_n(received.begin() + taken[rank], bytes, whole.begin() + to);
         taken[rank] += bytes;
       });
     }
@@ -106,13 +123,20 @@ void BlockExchange::run(Communicator& group, std::span<const std::byte> copied,
   const auto self = static_cast<size_t>(group.rank());
   const size_t at_once = writers_ * window_;
   const size_t rounds = (blocks_.size() + at_once - 1) / at_once;
+  std::vector<std::byte> send;
+  std::vector<std::byte> received;
   for (size_t round = 0; round < rounds; ++round) {
-    std::vector<std::vector<std::byte>> send;
+    std::vector<int64_t> send_counts;
+    std::vector<int64_t> counts;
+    send.clear();
     for (size_t rank = 0; rank < shares_.size(); ++rank) {
-      send.push_back(pack(self, window(round, rank), copied));
+      pack(self, window(round, rank), copied, send);
+      send_counts.push_back(bytes_of(self, window(round, rank)));
+      counts.push_back(bytes_of(rank, window(round, self)));
     }
-    const std::vector<std::vector<std::byte>> received = group.exchange(send);
-    collectively(group, [&] { write(window(round, self), received, *writer); });
+    received.resize(static_cast<size_t>(std::reduce(counts.begin(), counts.end())));
+    group.exchange(send, send_counts, received, counts);
+    collectively(group, [&] { write(window(round, self), received, counts, *writer); });
   }
 }
 

@@ -36,11 +36,20 @@ class BlockExchange {
   };
   using Window = std::span<const Block>;
 
+  // Elements of a rank's box that it writes.
+  struct Elements {
+    int64_t first;
+    int64_t count;
+  };
+
   Window window(size_t round, size_t rank) const;
+  Elements elements_of(size_t rank, const Block& block) const;
+  int64_t bytes_of(size_t rank, Window blocks) const;
   template <typename Visit>
   void for_each_piece(size_t rank, const Block& block, const Visit& visit) const;
-  std::vector<std::byte> pack(size_t rank, Window blocks, std::span<const std::byte> copied) const;
-  void write(Window blocks, const std::vector<std::vector<std::byte>>& received,
+  void pack(size_t rank, Window blocks, std::span<const std::byte> copied,
+            std::vector<std::byte>& packed) const;
+  void write(Window blocks, std::span<const std::byte> received, const std::vector<int64_t>& counts,
              TensorWriter& writer) const;
 
   const std::vector<StoredTensor>& tensors_;

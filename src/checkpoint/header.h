@@ -22,7 +22,7 @@ struct Places {
 };
 
 // Writes all but elements and checksums. Throws Error(file).
-Places write_header(const NewFile& file, const TrainingState& state,
+Places write_header(const NewFile& place, const TrainingState& state,
                     const std::vector<StoredTensor>& tensors);
 
 // What a file holds. In the order in which the tensors lie in it.
@@ -34,7 +34,7 @@ struct StoredHeader {
 };
 
 // Throws Error(file).
-StoredHeader read_header(const OpenFile& file);
+StoredHeader read_header(const OpenFile& bytes);
 
 // As bytes, for other ranks.
 std::string pack(const StoredHeader& header);

@@ -276,7 +276,8 @@ void CheckpointWriter::Impl::complete(WrittenFile& file,
 }
 
 CheckpointWriter::CheckpointWriter(Communicator& world, WriterOptions options,
-                                   std::vector<StoredTensor> tensors, std::vector<Region> regions)
+                                   std::vector<StoredTensor> tensors,
+                                   const std::vector<Region>& regions)
     : impl_(std::make_unique<Impl>(world, std::move(options), std::move(tensors), regions)) {}
 
 CheckpointWriter::~CheckpointWriter() = default;

@@ -68,9 +68,11 @@ class Communicator {
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> mine) = 0;
   // Every rank's bytes, in the order of ranks, on rank 0; numbers may differ.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) = 0;
-  // send[r]: bytes for rank r, one for every rank; numbers may differ. What came from each rank.
-  virtual std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& send) = 0;
+  // As the device's all_to_all, with bytes: `send` and `receive` have the pieces for and from every
+  // rank in the order of ranks.
+  virtual void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                        std::span<std::byte> receive,
+                        const std::vector<int64_t>& receive_counts) = 0;
   // The ranks that give the same color, as a group of their own in the order that they
   // have here. All its ranks must end it, before MPI ends and in the same order
   // relative to other groups.

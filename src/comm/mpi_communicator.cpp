@@ -29,18 +29,6 @@ std::vector<int> int_starts_of(const std::vector<int>& counts) {
   return starts;
 }
 
-// Pieces of these lengths that follow each other.
-std::vector<std::vector<std::byte>> cut(const std::vector<std::byte>& all,
-                                        const std::vector<int>& counts) {
-  std::vector<std::vector<std::byte>> pieces;
-  auto at = all.begin();
-  for (const int count : counts) {
-    pieces.emplace_back(at, at + count);
-    at += count;
-  }
-  return pieces;
-}
-
 MPI_Comm duplicate(MPI_Comm group) {
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(group, &copy), "MPI_Comm_dup");
@@ -168,32 +156,25 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Gatherv(mine.data(), bytes, MPI_BYTE, all.data(), counts.data(), starts.data(),
                           MPI_BYTE, 0, host_),
               "gather");
-    return rank_ == 0 ? cut(all, counts) : std::vector<std::vector<std::byte>>();
+    std::vector<std::vector<std::byte>> parts;
+    for (size_t r = 0; rank_ == 0 && r < counts.size(); ++r) {
+      parts.emplace_back(all.begin() + starts[r], all.begin() + starts[r] + counts[r]);
+    }
+    return parts;
   }
 
-  std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& send) override {
-    const auto ranks = static_cast<size_t>(size_);
-    check(send.size() == ranks, "an exchange with {} ranks, of {}", send.size(), ranks);
-    std::vector<std::byte> outgoing;
-    std::vector<int> send_counts;
-    for (const std::vector<std::byte>& piece : send) {
-      outgoing.insert(outgoing.end(), piece.begin(), piece.end());
-      send_counts.push_back(to_count(piece.size()));
-    }
-    to_count(outgoing.size());
-    std::vector<int> counts(ranks);
-    check_mpi(MPI_Alltoall(send_counts.data(), 1, MPI_INT, counts.data(), 1, MPI_INT, host_),
+  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    check_counts(send_counts, size_, "exchange");
+    check_counts(receive_counts, size_, "exchange");
+    to_count(send.size());
+    to_count(receive.size());
+    const std::vector<int> outgoing(send_counts.begin(), send_counts.end());
+    const std::vector<int> incoming(receive_counts.begin(), receive_counts.end());
+    check_mpi(MPI_Alltoallv(send.data(), outgoing.data(), int_starts_of(outgoing).data(), MPI_BYTE,
+                            receive.data(), incoming.data(), int_starts_of(incoming).data(),
+                            MPI_BYTE, host_),
               "exchange");
-    std::vector<std::byte> incoming(
-        static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), int64_t{0})));
-    to_count(incoming.size());
-    const std::vector<int> send_starts = int_starts_of(send_counts);
-    const std::vector<int> starts = int_starts_of(counts);
-    check_mpi(MPI_Alltoallv(outgoing.data(), send_counts.data(), send_starts.data(), MPI_BYTE,
-                            incoming.data(), counts.data(), starts.data(), MPI_BYTE, host_),
-              "exchange");
-    return cut(incoming, counts);
   }
 
   std::unique_ptr<Communicator> split(int64_t color) override {

@@ -207,9 +207,9 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
     return host_->gather(mine);
   }
-  std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& send) override {
-    return host_->exchange(send);
+  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    host_->exchange(send, send_counts, receive, receive_counts);
   }
   std::unique_ptr<Communicator> split(int64_t color) override {
     return make_nccl_communicator(host_->split(color), "part of " + name_, world_rank_, options_,

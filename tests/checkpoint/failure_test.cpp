@@ -53,9 +53,9 @@ class MisledRank final : public Communicator {
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
     return own_->gather(mine);
   }
-  std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& send) override {
-    return own_->exchange(send);
+  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    own_->exchange(send, send_counts, receive, receive_counts);
   }
   std::unique_ptr<Communicator> split(int64_t color) override {
     return std::make_unique<MisledRank>(own_->split(color), wrong_);

@@ -299,6 +299,25 @@ void gather_takes_uneven_parts(Communicator& world) {
   }
 }
 
+void exchange_passes_uneven_pieces(Communicator& world) {
+  std::vector<std::byte> send;
+  std::vector<std::byte> expected;
+  Counts send_counts;
+  Counts receive_counts;
+  const auto add = [](int from, int to, std::vector<std::byte>& bytes, Counts& counts) {
+    counts.push_back(1000 * from * to);
+    bytes.resize(bytes.size() + static_cast<size_t>(counts.back()),
+                 static_cast<std::byte>(16 * from + to));
+  };
+  for (int other = 0; other < world.size(); ++other) {
+    add(world.rank(), other, send, send_counts);
+    add(other, world.rank(), expected, receive_counts);
+  }
+  std::vector<std::byte> received(expected.size());
+  world.exchange(send, send_counts, received, receive_counts);
+  EXPECT_EQ(received, expected);
+}
+
 // The group holds exactly these ranks of the world, in this order, on both channels.
 void expect_group(Communicator& group, int world_rank, const std::vector<int>& members) {
   ASSERT_EQ(static_cast<size_t>(group.size()), members.size());
@@ -382,6 +401,7 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"DeviceAndHostCollectivesDoNotMix", device_and_host_collectives_do_not_mix},
       {"HostBroadcastIsRankZeros", host_broadcast_is_rank_zeros},
       {"GatherTakesUnevenParts", gather_takes_uneven_parts},
+      {"ExchangePassesUnevenPieces", exchange_passes_uneven_pieces},
       {"SplitMakesGroupsOfOneColor", split_makes_groups_of_one_color},
       {"GroupsOfASplitHaveAllCollectives", groups_of_a_split_have_all_collectives},
   };

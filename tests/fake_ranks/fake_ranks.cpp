@@ -198,21 +198,23 @@ class FakeCommunicator final : public Communicator {
     return parts;
   }
 
-  std::vector<std::vector<std::byte>> exchange(
-      const std::vector<std::vector<std::byte>>& send) override {
-    check(send.size() == static_cast<size_t>(size()), "an exchange with {} ranks, of {}",
-          send.size(), size());
-    using Pieces = std::vector<std::vector<std::byte>>;
-    Pieces received;
-    group_->host.meet(rank_, {"exchange", {}, {}, &send, &received}, [](Calls& calls) {
-      for (size_t to = 0; to < calls.size(); ++to) {
-        for (const Call& from : calls) {
-          const auto& sent = *static_cast<const Pieces*>(from.send);
-          static_cast<Pieces*>(calls[to].receive)->push_back(sent[to]);
-        }
-      }
-    });
-    return received;
+  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    check_counts(send_counts, size(), "exchange");
+    check_counts(receive_counts, size(), "exchange");
+    group_->host.meet(
+        rank_, {"exchange", send_counts, receive_counts, send.data(), receive.data()},
+        [](Calls& calls) {
+          for (size_t to = 0; to < calls.size(); ++to) {
+            const std::vector<int64_t> receive_starts = starts_of(calls[to].receive_counts);
+            for (size_t from = 0; from < calls.size(); ++from) {
+              const std::vector<int64_t> send_starts = starts_of(calls[from].counts);
+              std::copy_n(static_cast<const std::byte*>(calls[from].send) + send_starts[to],
+                          calls[from].counts[to],
+                          static_cast<std::byte*>(calls[to].receive) + receive_starts[from]);
+            }
+          }
+        });
   }
 
   std::unique_ptr<Communicator> split(int64_t color) override {
