@@ -44,9 +44,9 @@ struct TrainingState {
   std::string strategy;  // text
   std::string model_deck;
   std::string cluster_deck;
-  std::string resolved;   // decks with all values
-  std::string graph;      // text of model.graph, or empty
-  std::string data_hash;  // of the files that were trained on; empty: synthetic
+  std::string resolved;    // decks with all values
+  std::string graph;       // text of model.graph, or empty
+  uint64_t data_hash = 0;  // of the files that were read; 0: there were none
   std::string timing_file;
   std::vector<std::string> vocabulary;  // of data.tokenizer words; empty else
 };

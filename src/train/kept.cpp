@@ -163,7 +163,7 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
       changed += (changed.empty() ? "" : ", ") + text;
     }
   }
-  if (!run.data_hash.empty() && run.data_hash != state.data_hash) {
+  if (run.data_hash != 0 && run.data_hash != state.data_hash) {
     changed += std::string(changed.empty() ? "" : ", ") + "what the data files hold";
   }
   if (state.graph != run.graph) {

@@ -34,7 +34,7 @@ struct ResumedRun {
   const Deck& deck;          // with a number as its vocabulary
   const std::string& graph;  // text of model.graph; empty: none
   const std::vector<std::string>& vocabulary;
-  std::string data_hash = "";  // empty: nothing is trained on
+  uint64_t data_hash = 0;  // 0: nothing is read, or nothing trained on it
 };
 // Throws Error(usage) with what differs in model, optimizer or vocabulary. Returns what else does,
 // for people: "train.lr: 0.001 -> 0.0005, ..."; empty where nothing does.

@@ -119,8 +119,12 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
   return data;
 }
 
-std::string Dataset::hash() const {
-  return files.empty() ? "" : fmt::format("{:016x}", files.back().hash);
+uint64_t Dataset::hash() const {
+  uint64_t hash = 0;
+  for (const CorpusFile& file : files) {
+    hash = std::rotl(hash, 1) ^ file.hash;
+  }
+  return hash;
 }
 
 namespace {
@@ -155,11 +159,7 @@ std::string first_difference(const std::string& other, const std::string& mine) 
 }  // namespace
 
 void check_same_data(Communicator& world, const Dataset& data) {
-  uint64_t mine = 0;
-  for (const CorpusFile& file : data.files) {
-    mine = std::rotl(mine, 1) ^ file.hash;
-  }
-  const std::vector<uint64_t> hashes = all_gather_value(world, mine);
+  const std::vector<uint64_t> hashes = all_gather_value(world, data.hash());
   const auto other = std::ranges::find_if(hashes, [&](uint64_t h) { return h != hashes[0]; });
   if (other == hashes.end()) {
     return;

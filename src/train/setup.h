@@ -24,8 +24,8 @@ struct Dataset {
   std::vector<CorpusFile> files;  // those of the validation last; none where data is synthetic
   std::string description;        // a line for people
 
-  // Of all that the files hold; empty where there are none.
-  std::string hash() const;
+  // Of all that the files hold; 0 where there are none.
+  uint64_t hash() const;
 };
 // Where tokens are words and `vocabulary` is not empty, they are numbered by it, and others are
 // refused. Otherwise those of the validation's files go on where those of the data end. Throws
