@@ -93,8 +93,9 @@ Frame without_tensors(const UserBlock& block) {
 }
 
 std::vector<Extent> read_table(const OpenFile& file, const UserBlock& block) {
-  const int64_t bytes = block.file_bytes - block.table;
-  if (block.table < kUserBlock || bytes < 0 || bytes % static_cast<int64_t>(sizeof(Extent)) != 0) {
+  const bool inside = block.table >= kUserBlock && block.table <= block.file_bytes;
+  const int64_t bytes = inside ? block.file_bytes - block.table : 0;
+  if (!inside || bytes % static_cast<int64_t>(sizeof(Extent)) != 0) {
     fail(ExitCode::file, "{}: its table of tensors lies outside of the file", file.name());
   }
   std::vector<Extent> tensors(static_cast<size_t>(bytes) / sizeof(Extent));

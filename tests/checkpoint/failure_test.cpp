@@ -102,7 +102,9 @@ TEST(FailingCheckpoint, OfAFolderThatCannotBe) {
       EXPECT_EQ(error.code(), ExitCode::file);
       EXPECT_EQ(std::string(error.what()),
                 world.rank() == 0 ? path + ": cannot create the folder: not a directory" : "");
-      failures += world.rank() == 0 ? 1 : 0;
+      if (world.rank() == 0) {
+        ++failures;
+      }
     }
   });
   EXPECT_EQ(failures, 1);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -107,16 +108,15 @@ TrainingState state(int64_t step) {
 std::vector<std::byte> content(const std::vector<StoredTensor>& tensors, size_t tensor,
                                const Region& box, int64_t step, int64_t first, int64_t count) {
   const auto size = static_cast<size_t>(size_of(tensors[tensor].dtype));
+  const uint64_t base =
+      (tensor + 1) * 0xbf58476d1ce4e5b9ULL + static_cast<uint64_t>(step) * 0x94d049bb133111ebULL;
   std::vector<std::byte> bytes(static_cast<size_t>(count) * size);
-  for_each_run(box, first, count, [&](int64_t global, int64_t local, int64_t length) {
-    for (int64_t k = 0; k < length; ++k) {
-      uint64_t value = (static_cast<uint64_t>(global + k) + 1) * 0x9e3779b97f4a7c15ULL;
-      value ^= (tensor + 1) * 0xbf58476d1ce4e5b9ULL +
-               static_cast<uint64_t>(step) * 0x94d049bb133111ebULL;
-      value ^= value >> 29;
-      const auto at = static_cast<size_t>(local + k - first) * size;
-      std::copy_n(std::as_bytes(std::span(&value, 1)).begin(), size,
-                  bytes.begin() + static_cast<ptrdiff_t>(at));
+  std::byte* to = bytes.data();
+  for_each_run(box, first, count, [&](int64_t global, int64_t, int64_t length) {
+    for (int64_t k = global; k < global + length; ++k) {
+      const uint64_t value = (base + static_cast<uint64_t>(k) * 0x9e3779b97f4a7c15ULL) >> 32;
+      std::memcpy(to, &value, size);
+      to += size;
     }
   });
   return bytes;
