@@ -16,10 +16,6 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 # thread that they start.
 export OMPI_MCA_hwloc_base_binding_policy=none
 
-# What mpirun ends gets SIGTERM, and SIGKILL this many seconds later: time to write a checkpoint.
-# mpirun waits for twice as long whenever a rank fails, so it is not more.
-export OMPI_MCA_odls_base_sigkill_timeout=${OMPI_MCA_odls_base_sigkill_timeout:-3}
-
 # Ranks copy straight out of each other's memory. Where the container's seccomp
 # filter forbids that, every large message would print an error before it falls
 # back; going through shared memory at once is right there, but several times slower

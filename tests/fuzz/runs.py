@@ -61,7 +61,6 @@ def environment(scratch):
     """What jobs/environment.sh sets, a cache of its own, and none of a launcher's marks."""
     script = SOURCE / "jobs" / "environment.sh"
     text = subprocess.run(["bash", "-c", 'source "$0" && env -0', script], check=True,
-                          env={**os.environ, "OMPI_MCA_odls_base_sigkill_timeout": "1"},
                           stdout=subprocess.PIPE).stdout.decode()
     variables = dict(entry.split("=", 1) for entry in text.split("\0") if entry)
     kept = {key: value for key, value in variables.items()

@@ -35,9 +35,6 @@ MODEL = dict(family="bert", layers=2, hidden=24, heads=3, ffn=40, sequence=17, v
 TRAIN = dict(batch=5, steps=20, seed=1, lr=3e-3, optimizer="adamw",
              weight_decay=0.01, clip_norm=1.4)
 
-# mpirun waits for twice as long when a rank has failed; jobs/environment.sh has more.
-QUICK_END = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}
-
 STEP_TOLERANCE = 2e-5  # of equal runs: relative, loss and gradient norm of every step
 GRADIENT_TOLERANCE = 1e-4  # and largest difference over largest value, every tensor
 
@@ -78,8 +75,7 @@ class Launch:
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._stdout, stderr=self._stderr, cwd=cwd,
-            env={"XDG_CACHE_HOME": str(CACHE), **QUICK_END, **inherited, **(env or {})},
-            start_new_session=True, preexec_fn=end_with_parent)
+            env={"XDG_CACHE_HOME": str(CACHE), **inherited, **(env or {})}, start_new_session=True, preexec_fn=end_with_parent)
 
     def __enter__(self):
         return self
