@@ -9,8 +9,9 @@
 #   sbatch jobs/train.sbatch                          and any other command of Slurm
 #   jobs/testbed/slurm-down.sh                        ends its jobs and removes everything
 #
-# Every hardware thread counts as a core, two at least. Under root, jobs that use mpirun
-# need the variables OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM set to 1.
+# Every hardware thread counts as a core, four at least: two jobs of two ranks run at once. Under
+# root, jobs that use mpirun need the variables OMPI_ALLOW_RUN_AS_ROOT and
+# OMPI_ALLOW_RUN_AS_ROOT_CONFIRM set to 1.
 #
 # What a crash left behind is removed first; a Slurm that is up stays, with exit code 1.
 set -euo pipefail
@@ -22,7 +23,7 @@ source "$here/common.sh"
 source "$here/slurm-common.sh"
 
 node=$(hostname -s)
-cores=$(($(nproc) > 2 ? $(nproc) : 2))
+cores=$(($(nproc) > 4 ? $(nproc) : 4))
 memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
 
 # The usual ports, 6817 and 6818, are left to another Slurm. Processes are found by their parents

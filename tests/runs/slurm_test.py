@@ -124,9 +124,10 @@ class SlurmTest(harness.RunTest):
     def test_wall_time_in_mid_run(self):
         """The job goes back to the queue and goes on; nothing of the loss curve shows it. Slurm's
         signal comes up to 30 s before the 20 s that are left."""
-        for launcher in ("srun", "mpirun"):
+        jobs = {launcher: self.sbatch("--time=1", "--signal=B:USR1@20", "train.steps=1000000",
+                                      launcher=launcher) for launcher in ("srun", "mpirun")}
+        for launcher, first in jobs.items():
             with self.subTest(launcher=launcher):
-                first = self.sbatch("--time=1", "--signal=B:USR1@20", "train.steps=1000000", launcher=launcher)
                 second = first.with_stem(first.stem + "-2")
                 self.wait_for_rows(second, 20, timeout=2 * JOB)
                 job = first.stem.removeprefix("tiny-")
