@@ -7,6 +7,7 @@
 // holds pieces of 4 KiB of every row; `replicas`: every rank holds all. Reading checks all blocks,
 // and its content mostly comes from the page cache. Built by the target bench_checkpoint.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -42,6 +43,12 @@ Region box_of(const std::string& layout, int rank, int ranks) {
     box.extent[d] = box.global[d] * (rank + 1) / ranks - box.start[d];
   }
   return box;
+}
+
+// So that what comes next need not wait for what the file system still has to do.
+void remove_file(const std::string& path) {
+  std::filesystem::remove(path);
+  sync();
 }
 
 struct Times {
@@ -92,12 +99,12 @@ void run(Communicator& world, const std::string& folder, double gigabytes, int r
             fmt::format("dd if=/dev/zero of='{}' bs=1M count={} conv=fsync status=none", dd_file,
                         static_cast<int64_t>(bytes) >> 20);
         dd = seconds_of([&] { check(std::system(command.c_str()) == 0, "dd failed"); });
-        std::filesystem::remove(dd_file);
+        remove_file(dd_file);
       }
       world.barrier();
       const Times times = save_and_read(world, folder, tensors, layout);
       if (world.rank() == 0) {
-        std::filesystem::remove(folder + "/" + checkpoint_name(1));
+        remove_file(folder + "/" + checkpoint_name(1));
         ratios[layout].push_back(dd / times.write);
         fmt::print(
             "{:8} {:.2f} GB: dd {:.2f} s, write {:.2f} s ({:.0f} MB/s, {:.2f} of dd), "

@@ -15,7 +15,7 @@ const std::vector<StoredTensor> kOneLarge = {{"parameters/a", DType::f32, {4096,
 TEST(Division, GivesEveryElementOneWriter) {
   const std::vector<StoredTensor> tensors = sample::tensors();
   std::mt19937 random(1);
-  for (int round = 0; round < 18; ++round) {
+  for (int round = 0; round < 8; ++round) {
     const auto boxes = sample::random_boxes(tensors, 1 + round % 6, random);
     const std::vector<Share> shares = divide(tensors, boxes);
     std::vector<std::vector<char>> writers;

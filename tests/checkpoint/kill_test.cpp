@@ -83,6 +83,11 @@ TEST(KilledWriter, LeavesTheCheckpointBefore) {
     child.kill();
     inside += progress->is_writing ? 1 : 0;
     const int64_t done = progress->done;
+    for (const std::string& name : folder.names()) {
+      if (name.ends_with(".ckpt.h5")) {
+        CheckpointFile(folder / name).verify(0, 1);
+      }
+    }
     const auto file = open_newest(*self, folder / "");
     ASSERT_TRUE(file.has_value() || done == 0);
     if (file) {

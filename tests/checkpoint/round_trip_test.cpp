@@ -19,7 +19,7 @@
 namespace hidup {
 namespace {
 
-// Every rank asks for its boxes of the newest file, in some order.
+// Every rank asks for its boxes of some tensors of the newest file.
 void expect_boxes(const std::string& folder, const std::vector<StoredTensor>& tensors,
                   const std::vector<sample::Boxes>& boxes, int64_t step, bool through_rank_0) {
   run_ranks(static_cast<int>(boxes.size()), [&](Communicator& world) {
@@ -27,21 +27,22 @@ void expect_boxes(const std::string& folder, const std::vector<StoredTensor>& te
     const auto file = open_newest(world, folder, through_rank_0);
     ASSERT_TRUE(file.has_value());
     EXPECT_EQ(file->state().step, step);
-    std::vector<std::vector<std::byte>> read;
+    std::vector<std::vector<std::byte>> read(tensors.size());
     std::vector<BoxRequest> wanted;
-    read.reserve(tensors.size());
-    for (size_t i = tensors.size(); i-- > 0;) {
-      const auto& stored = file->tensors();
+    const auto& stored = file->tensors();
+    for (size_t i = static_cast<size_t>(world.rank()) % 2; i < tensors.size(); i += 1 + i % 3) {
       const auto found = std::ranges::find(stored, tensors[i].name, &StoredTensor::name);
       ASSERT_NE(found, stored.end());
       const auto bytes = static_cast<size_t>(mine[i].elements() * size_of(tensors[i].dtype));
-      read.emplace_back(bytes);
-      wanted.push_back({static_cast<size_t>(found - stored.begin()), mine[i], read.back().data()});
+      read[i].resize(bytes);
+      wanted.push_back({static_cast<size_t>(found - stored.begin()), mine[i], read[i].data()});
     }
     read_boxes(world, *file, wanted);
-    for (size_t k = 0; k < read.size(); ++k) {
-      const size_t i = tensors.size() - 1 - k;
-      EXPECT_TRUE(read[k] == sample::content(tensors, i, mine[i], step)) << tensors[i].name;
+    for (const BoxRequest& request : wanted) {
+      const auto named =
+          std::ranges::find(tensors, stored[request.tensor].name, &StoredTensor::name);
+      const auto i = static_cast<size_t>(named - tensors.begin());
+      EXPECT_TRUE(read[i] == sample::content(tensors, i, mine[i], step)) << tensors[i].name;
     }
   });
 }
