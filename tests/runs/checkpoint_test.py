@@ -85,7 +85,7 @@ class Resume(CheckpointTest):
         self.assertFalse((self.folder / "run-2.h5").exists())
 
     def test_damaged_files(self):
-        self.run_train(1, "run.h5", "train.checkpoint.every_steps=5", "train.checkpoint.keep=0")
+        self.run_train(0, "run.h5", "train.checkpoint.every_steps=5", "train.checkpoint.keep=0")
         steps = self.checkpoints()
         self.assertEqual(len(steps), 4)
         with open(steps[3], "r+b") as file:
@@ -99,39 +99,39 @@ class Resume(CheckpointTest):
         self.assertIn(str(steps[3]), result.stderr)
         self.assertRegex(result.stderr, f"{steps[2]}: block 0 of parameters/head.weight is corrupted")
         self.assertIn(f"resumes from {steps[1]}, step 10", result.stderr)
-        result = self.run_train(2, "mine.h5", ["--resume", steps[2]], code=FILE)
+        result = self.run_train(0, "mine.h5", ["--resume", steps[2]], code=FILE)
         self.assert_one_error(result, FILE, "head.weight", "block 0")
 
     def test_what_differs_is_named(self):
-        self.run_train(1, "run.h5", "train.checkpoint.every_steps=20")
+        self.run_train(0, "run.h5", "train.checkpoint.every_steps=20")
         resume = ["--resume", self.checkpoints()[0]]
         for settings, texts in [
                 (["model.heads=4", "train.optimizer=adam", "train.lr=1"],
                  ["model.heads: 3 -> 4", "train.optimizer: adamw -> adam"]),
                 (["data.tokenizer=words"], ["data.tokenizer: bytes -> words", "vocabulary"])]:
-            result = self.run_train(1, "other.h5", resume, "train.steps=30", *settings, code=USAGE)
+            result = self.run_train(0, "other.h5", resume, "train.steps=30", *settings, code=USAGE)
             self.assert_one_error(result, USAGE, *texts)
             self.assertNotIn("train.lr:", result.error_lines()[0])
-        result = self.run_train(1, "other.h5", resume, "train.steps=30", "train.lr=0.002")
+        result = self.run_train(0, "other.h5", resume, "train.steps=30", "train.lr=0.002")
         self.assertIn("train.lr: 0.003 -> 0.002", result.stderr)
         self.assertNotIn("data files", result.stderr)
         text = self.folder / "text.txt"
         text.write_text(text.read_text() + "more")
-        result = self.run_train(1, "third.h5", resume, "train.steps=30")
+        result = self.run_train(0, "third.h5", resume, "train.steps=30")
         self.assertIn("what the data files hold", result.stderr)
 
     def test_checkpoints_of_an_earlier_run(self):
-        self.run_train(1, "run.h5", "train.checkpoint.every_steps=20")
+        self.run_train(0, "run.h5", "train.checkpoint.every_steps=20")
         (self.folder / "run.h5").unlink()
-        result = self.run_train(1, "run.h5", code=FILE)
+        result = self.run_train(0, "run.h5", code=FILE)
         self.assert_one_error(result, FILE, "run.ckpt", "up to step 20", "--overwrite")
-        self.run_train(1, "run.h5", ["--overwrite"], "train.checkpoint.every_steps=3",
+        self.run_train(0, "run.h5", ["--overwrite"], "train.checkpoint.every_steps=3",
                        "train.steps=4")
         self.assertEqual([path.name for path in self.checkpoints()],
                          ["step-00000003.ckpt.h5", "step-00000004.ckpt.h5"])
 
     def test_no_checkpoint_yet(self):
-        result = self.resume(1, "run.h5", "train.steps=2")
+        result = self.resume(0, "run.h5", "train.steps=2")
         self.assertIn("starts with step 1", result.stderr)
         self.assertEqual(len(rows(self.folder / "run.h5")), 2)
 
@@ -180,7 +180,7 @@ class Stopping(CheckpointTest):
 
     def test_wrong_wall_time(self):
         for text in ("10", "1:2", "00:61:00", "00:00:00", "x:00:00"):
-            result = self.run_train(1, "run.h5", ["-t", text], code=USAGE)
+            result = self.run_train(0, "run.h5", ["-t", text], code=USAGE)
             self.assert_one_error(result, USAGE, "hh:mm:ss")
 
 

@@ -63,7 +63,7 @@ class EvaluateTest(harness.RunTest):
 class Evaluate(EvaluateTest):
 
     def test_anywhere_as_in_training(self):
-        everywhere = [(1, []), (3, []), (2, ["train.batch=7"]), (1, ["train.batch=64"]),
+        everywhere = [(0, []), (3, []), (2, ["train.batch=7"]), (0, ["train.batch=64"]),
                       (2, [["--strategy", "megatron"]]),
                       (3, [["--strategy", "zero1"], "train.microbatches=2"])]
         for model, places in (
@@ -83,9 +83,9 @@ class Evaluate(EvaluateTest):
                     numpy.testing.assert_allclose(found["loss"], validations[20], rtol=TOLERANCE)
 
     def test_other_precision(self):
-        checkpoint, _ = self.trained(1, "model.precision=bf16")
+        checkpoint, _ = self.trained(0, "model.precision=bf16")
         wide = self.evaluate(2, checkpoint)
-        narrow = self.evaluate(1, checkpoint, "model.precision=bf16")
+        narrow = self.evaluate(0, checkpoint, "model.precision=bf16")
         self.assertNotEqual(wide["loss"], narrow["loss"])
         numpy.testing.assert_allclose(wide["loss"], narrow["loss"], rtol=2.0 ** -8)
 
@@ -100,18 +100,18 @@ class Evaluate(EvaluateTest):
         """They are numbered as in training, whatever files are evaluated."""
         (self.folder / "other.txt").write_text("sum; for the " * 60)
         words = "data.tokenizer=words"
-        checkpoint, _ = self.trained(1, words)
-        found = self.evaluate(1, checkpoint, words)
+        checkpoint, _ = self.trained(0, words)
+        found = self.evaluate(0, checkpoint, words)
         # The same words in another order, which the model has not seen.
         other = self.evaluate(2, checkpoint, words, f"data.path={self.folder / 'other.txt'}")
         self.assertGreater(other["loss"], found["loss"])
         (self.folder / "other.txt").write_text("sum; unheard " * 60)
-        result = harness.run(1, self.evaluate_args(
+        result = harness.run(0, self.evaluate_args(
             checkpoint, words, f"data.validation={self.folder / 'other.txt'}"))
         self.assert_one_error(result, USAGE, "unheard")
 
     def test_refusals(self):
-        checkpoint, _ = self.trained(1, steps=1)
+        checkpoint, _ = self.trained(0, steps=1)
         some = "data.validation=0.2"
         for more, code, texts in (
                 ([], USAGE, ["model.yaml", "data.validation"]),
@@ -120,7 +120,7 @@ class Evaluate(EvaluateTest):
                 ([some, ["--strategy", "search"]], USAGE, ["--strategy"]),
                 ([some, ["--strategy", "dpp"]], USAGE, ["dpp"])):
             with self.subTest(more=more):
-                self.assert_one_error(harness.run(1, self.evaluate_args(checkpoint, *more)),
+                self.assert_one_error(harness.run(0, self.evaluate_args(checkpoint, *more)),
                                       code, *texts)
         missing = self.folder / "missing.ckpt.h5"
         for args, ranks in ((self.evaluate_args(missing, some), 2),
@@ -145,7 +145,7 @@ class Generate(EvaluateTest):
                 self.assertEqual(self.generate(checkpoint, expected[:10], TOKENS), expected)
 
     def test_sampling(self):
-        checkpoint, _ = self.trained(1, ["--set", "model.family=gpt"], steps=5)
+        checkpoint, _ = self.trained(0, ["--set", "model.family=gpt"], steps=5)
         self.write_deck(family="gpt")
         greedy = self.generate(checkpoint, "the", TOKENS)
         chain = "the"
@@ -164,7 +164,7 @@ class Generate(EvaluateTest):
     def test_words(self):
         self.write_deck(family="gpt")
         words = "data.tokenizer=words"
-        checkpoint, _ = self.trained(1, words, "model.dropout=0", "train.lr=0.01", steps=60)
+        checkpoint, _ = self.trained(0, words, "model.dropout=0", "train.lr=0.01", steps=60)
         text = self.generate(checkpoint, "its  sum;", 4, "--set", words)
         self.assertEqual(text, "its  sum; the rank waits for")
 
@@ -182,7 +182,7 @@ class Generate(EvaluateTest):
         self.assertGreater(len(result.stdout), 3)
 
     def test_refusals(self):
-        checkpoint, _ = self.trained(1, steps=1)
+        checkpoint, _ = self.trained(0, steps=1)
         for more, text in ((["--prompt", ""], "--prompt"), (["--tokens", "-1"], "--tokens"),
                            (["--temperature", "nan"], "--temperature"),
                            (["--top-k", "-2"], "--top-k"),
