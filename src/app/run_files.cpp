@@ -85,11 +85,6 @@ void remove_old_checkpoints(const RunFiles& files) {
   }
 }
 
-std::string previous_timings(const RunFiles& files) {
-  const fs::path folder = fs::absolute(files.out).parent_path();
-  return fs::path(files.checkpoint->state().timing_file).lexically_proximate(folder).string();
-}
-
 TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
                             const Graph& graph, const TimingHeader& header) {
   return {.step = files.steps_done(),

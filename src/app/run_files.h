@@ -42,9 +42,6 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
 // On rank 0, for a run that starts anew: checkpoints of an earlier one would be taken for its own.
 void remove_old_checkpoints(const RunFiles& files);
 
-// The timing file of the run that wrote the checkpoint, as seen from this one's folder.
-std::string previous_timings(const RunFiles& files);
-
 // What this run's checkpoints have before its first step.
 TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
                             const Graph& graph, const TimingHeader& header);

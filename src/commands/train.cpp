@@ -183,7 +183,7 @@ class Run {
                              program_, plan_, *device_, communication_, prediction_},
                             mpi_);
     if (files_.checkpoint) {
-      header_.run.continued_from = previous_timings(files_);
+      header_.run.continued_from = files_.checkpoint->state().timing_file;
       header_.run.continued_at_step = files_.steps_done();
     }
     collectively(world_, [&] {

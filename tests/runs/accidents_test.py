@@ -49,13 +49,7 @@ class FileAccidents(AccidentTest):
         self.assertEqual(len(harness.losses(out)), harness.TRAIN["steps"])
 
     def test_disk_full_during_the_run(self):
-        disk = self.folder / "disk"
-        disk.mkdir()
-        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk],
-                               stderr=subprocess.PIPE, text=True)
-        if mount.returncode != 0:
-            self.skipTest(f"a full disk needs a small one, and mount says: {mount.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)
+        disk = self.small_disk()
         out = disk / "run.h5"
         with harness.Launch(2, self.train_args("disk/run.h5", FOR_EVER)) as launch:
             launch.wait_for_rows(out, 1)

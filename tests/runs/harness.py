@@ -211,6 +211,17 @@ class RunTest(unittest.TestCase):
             "  comm: {heartbeat_timeout: 3s}\n"
             "  profile: none\n")
 
+    def small_disk(self):
+        """A folder with room for 1 MiB; the test is skipped where there can be none."""
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk],
+                               stderr=subprocess.PIPE, text=True)
+        if mount.returncode != 0:
+            self.skipTest(f"a full disk needs a small one, and mount says: {mount.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", disk], check=True)
+        return disk
+
     def write_deck(self, **model):
         """The small model deck; model: more of its keys."""
         self.deck.write_text(
