@@ -225,7 +225,7 @@ class Run {
     if (first) {
       report.summary(plan_, prediction_, files_.out, checkpoints.last_file());
     }
-    if (stopped != StopReason::none) {
+    if (stopped != StopReason::none && trainer.current_step() < deck.train.steps) {
       log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
                 describe(stopped), trainer.current_step(), deck.train.steps);
       return ExitCode::stopped;
