@@ -1,5 +1,6 @@
-"""What somebody does first: train on a text of their own, and mistype a key."""
+"""What somebody does first: train on a text of their own, go on with it, look at it, mistype a key."""
 
+import signal
 import subprocess
 import sys
 import unittest
@@ -28,6 +29,28 @@ class NewcomerTest(harness.RunTest):
         subprocess.run([sys.executable, harness.SOURCE / "analysis" / "plot_training.py", "mine.h5",
                         "-o", "mine.png"], cwd=self.folder, check=True)
         self.assertEqual((self.folder / "mine.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_go_on_evaluate_sample(self):
+        """A run that is stopped goes on with more ranks; the model that it leaves is looked at."""
+        text = ["--set", "data.path=text.txt", "--set", "train.warmup_steps=1"]
+        decks = [TINY, "--cluster", LAPTOP]
+        train = ["train", *decks, "--out", "mine.h5", *text]
+        with harness.Launch(2, [*train, "--set", "train.steps=100000"], cwd=self.folder) as launch:
+            launch.wait_for_rows(self.folder / "mine.h5", 3)
+            launch.signal(signal.SIGUSR1)
+            self.assertEqual(launch.wait(harness.SOON).code, 7)
+        (stopped,) = (self.folder / "mine.ckpt").iterdir()
+        steps = int(stopped.name[5:13]) + 4
+        self.assert_done(harness.run(3, [*train, "--resume", "auto", "--set",
+                                         f"train.steps={steps}"], cwd=self.folder))
+        resume = ["--resume", f"mine.ckpt/step-{steps:08}.ckpt.h5", *text]
+        found = harness.run(2, ["evaluate", *decks, *resume], cwd=self.folder)
+        self.assert_done(found)
+        self.assertRegex(found.stdout, "loss .*\nperplexity .*\ntokens ")
+        sample = harness.run(0, ["generate", TINY, *resume, "--prompt", "the rank", "--tokens", 20],
+                             cwd=self.folder)
+        self.assert_done(sample)
+        self.assertEqual(len(sample.stdout.rstrip("\n")), len("the rank") + 20)
 
     def test_mistyped_key(self):
         lines = TINY.read_text().splitlines(keepends=True)
