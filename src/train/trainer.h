@@ -42,7 +42,8 @@ class Trainer {
   void resume(int64_t done, const LossScale::State& scale);
 
   // The steps that are left, unless something stops the run; says what did, also where it was the
-  // last step. With checkpoints, one is written then. An Error that it throws is this rank's alone, but for a CollectiveError.
+  // last step. With checkpoints, one is written then. An Error that it throws is this rank's alone,
+  // but for a CollectiveError.
   StopReason run();
 
   // The step that runs, for the heartbeat, from any thread; 0 before the first.
