@@ -130,13 +130,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What parse_graph() refuses keeps its place.
 INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
-                         testing::Values(Wrong{"dispatch(x, routing)", "dispach(x, routing)",
-                                               "own.txt:11:10: unknown operation dispach (did you "
-                                               "mean dispatch?); there are embedding, positions, "
-                                               "matmul, bias, relu, gelu, silu, dropout, add, "
-                                               "layer_norm, attention, cross_entropy, route, gate, "
-                                               "expert_counts, dispatch, expert_matmul, "
-                                               "expert_bias, combine"}));
+                         testing::Values(Wrong{
+                             "dispatch(x, routing)", "dispach(x, routing)",
+                             "own.txt:11:10: unknown operation dispach (did you "
+                             "mean dispatch?); there are embedding, positions, "
+                             "prepend, first, matmul, bias, relu, gelu, silu, dropout, add, "
+                             "layer_norm, attention, cross_entropy, route, gate, "
+                             "expert_counts, dispatch, expert_matmul, "
+                             "expert_bias, combine"}));
 
 TEST(ReadGraph, WantsBothInputs) {
   try {
@@ -164,6 +165,31 @@ TEST(ReadGraph, WantsIntegers) {
                  "own.txt:2:7: input tokens is f32[5, 7], but train.batch and "
                  "model.sequence make it i32[5, 7]");
   }
+}
+
+TEST(ReadGraph, OfImages) {
+  Deck deck = deck_of_graph_file();
+  deck.model.family = "vit";
+  deck.model.sequence = 65;
+  deck.data.kind = "images";
+  const std::string text = print_graph(build_model(deck, 10));
+  EXPECT_EQ(print_graph(read_graph(text, "vit.txt", deck, 10)), text);
+  const auto problem = [&](const std::string& changed) -> std::string {
+    try {
+      read_graph(changed, "vit.txt", deck, 10);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem(kGraph),
+            "vit.txt:2:7: input tokens: a graph has the inputs images and targets");
+  constexpr const char* kOther =
+      "graph own\ninput images : f32[5, 8, 48]\ninput targets : i32[5]\n"
+      "y = first(images)\nloss = cross_entropy(y, targets)\n";
+  EXPECT_EQ(problem(kOther),
+            "vit.txt:2:7: input images is f32[5, 8, 48], but train.batch and data.kind make it "
+            "f32[5, 64, 48]");
 }
 
 }  // namespace
