@@ -51,7 +51,8 @@ double Report::mean_wall() const {
   return mean(walls_);
 }
 
-void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slowest) {
+void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slowest,
+                  const std::vector<NamedNumber>& beside) {
   if (done_++ == 0) {
     first_loss_ = loss;
   }
@@ -60,14 +61,22 @@ void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slo
   busy_.comm_s += slowest.comm_s;
   busy_.exposed_comm_s += slowest.exposed_comm_s;
   keep_recent(losses_, loss);
+  std::string text;
+  beside_names_.resize(beside.size());
+  beside_.resize(beside.size());
+  for (size_t i = 0; i < beside.size(); ++i) {
+    beside_names_[i] = beside[i].name;
+    keep_recent(beside_[i], beside[i].value);
+    text += fmt::format("  {} {:.4f}", beside[i].name, beside[i].value);
+  }
   keep_recent(walls_, wall_s);
   keep_recent(exposed_, slowest.exposed_comm_s);
   if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
     results::print(
-        "step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n", step,
-        width, steps_, loss,
+        "step {:>{}}/{}  loss {:.4f}{}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n", step,
+        width, steps_, loss, text,
         format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
                                           std::max(mean_wall(), 1e-9))),
         format_seconds(mean_wall()), format_seconds(mean(exposed_)),
@@ -105,6 +114,10 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
                  recent_loss(), losses_.size());
+  for (size_t i = 0; i < beside_.size(); ++i) {
+    results::print("        {} {:.4f} over the last {} steps\n", beside_names_[i], mean(beside_[i]),
+                   beside_[i].size());
+  }
   if (validation_loss_) {
     results::print("        validation {:.4f} after step {}, perplexity {:.4g}\n",
                    *validation_loss_, validated_, std::exp(*validation_loss_));

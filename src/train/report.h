@@ -5,6 +5,8 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cost/simulate.h"
 #include "program/memory.h"
@@ -20,6 +22,12 @@ struct FlopRates {
   double peak = 0.0;   // flop/s of all ranks together; 0: not known
 };
 
+// What a step has beside its loss.
+struct NamedNumber {
+  std::string_view name;
+  double value;
+};
+
 // Used on rank 0. Prints the first step of the run, the last one, and otherwise a line a
 // second; and every validation.
 class Report {
@@ -28,8 +36,10 @@ class Report {
   Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops);
 
   // After a step: its loss in nats, the time since the previous call's step began (without
-  // validation), and the slowest rank's busy times.
-  void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
+  // validation), the slowest rank's busy times, and what is shown behind the loss, the same names
+  // in every step.
+  void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest,
+            const std::vector<NamedNumber>& beside = {});
 
   // After a measurement on the validation data: its mean loss in nats.
   void validation(int64_t step, double loss);
@@ -56,6 +66,8 @@ class Report {
   double printed_at_ = 0.0;    // total_wall_ when the last line was printed
   bool silent_ = false;        // a line could not be printed
   std::deque<double> losses_;  // the last ones
+  std::vector<std::string> beside_names_;
+  std::vector<std::deque<double>> beside_;  // likewise, by name
   std::deque<double> walls_;
   std::deque<double> exposed_;
   BusyTimes busy_;  // sums over all steps
