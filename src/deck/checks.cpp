@@ -70,7 +70,7 @@ void check_choices(const MoeDeck& moe, const DeckChecks& checks) {
 void check_moe(const ModelDeck& model, const DeckChecks& checks) {
   constexpr Name kEvery = "model.moe.every";
   const MoeDeck& moe = model.moe;
-  if (usable(checks, "model.moe.router", "model.moe.top_k")) {
+  if (usable(checks, "model.moe.router", "model.moe.top_k", "model.moe.experts")) {
     check_choices(moe, checks);
   }
   if (usable(checks, "model.moe.router", "model.moe.balance_loss") && moe.router == "hash" &&
