@@ -6,14 +6,14 @@
 namespace hidup::kernels::testing {
 namespace {
 
-struct Case {
+struct RouterCase {
   RouteSize route;
   int64_t counted;
 
   int64_t tokens() const { return route.batch * route.sequence; }
 };
 
-std::vector<Case> cases() {
+std::vector<RouterCase> router_cases() {
   return {{{1, 1, 1, 1, 1}, 1},       {{3, 17, 5, 1, 2}, 1}, {{3, 17, 5, 2, 2}, 2},
           {{3, 17, 5, 3, 4}, 1},      {{2, 65, 8, 4, 3}, 4},  // most are dropped
           {{2, 33, 67, 3, 40}, 3},    {{2, 9, 4, 2, 0}, 2},   // all are
@@ -40,7 +40,7 @@ Softmax softmax_of(const Doubles& logits, int64_t t, int64_t experts) {
 }
 
 // [3, experts]
-Doubles reference_sums(const Doubles& logits, const Ints& chosen, const Case& at) {
+Doubles reference_sums(const Doubles& logits, const Ints& chosen, const RouterCase& at) {
   const auto experts = static_cast<size_t>(at.route.experts);
   const auto choices = static_cast<size_t>(at.route.choices);
   Doubles sums(3 * experts, 0.0);
@@ -59,7 +59,7 @@ Doubles reference_sums(const Doubles& logits, const Ints& chosen, const Case& at
 }
 
 TEST(RouterLosses, SumsAreThoseOfTheDefinition) {
-  for (const Case& at : cases()) {
+  for (const RouterCase& at : router_cases()) {
     SCOPED_TRACE(::testing::Message() << at.route.sequence << " " << at.route.experts);
     const auto chosen = random_choices(at.route, at.route.experts);
     const auto routing = routing_of(chosen, at.route);
@@ -82,7 +82,7 @@ TEST(RouterLosses, SumsAreThoseOfTheDefinition) {
 // The tokens are a part of twice as many; the others change the counts only.
 TEST(RouterLosses, GradientsAreDifferencesOfTheLosses) {
   const OnDevice<StepState> state({.step = 1, .loss_scale = 4.0F});
-  for (const Case& at : cases()) {
+  for (const RouterCase& at : router_cases()) {
     SCOPED_TRACE(::testing::Message() << at.route.sequence << " " << at.route.experts);
     const int64_t experts = at.route.experts;
     const int64_t n = at.tokens() * experts;
