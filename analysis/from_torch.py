@@ -6,7 +6,8 @@
 function() returns a torch.nn.Module, in training mode if dropout is wanted. forward(tokens) returns
 logits [batch, sequence, classes], alone, as the first of several, or as `.logits`; their cross entropy
 is the loss. forward(tokens, targets), with an argument of that name, returns the loss, alone or among
-others. tokens and targets are int64 [batch, sequence], 8 and 128 above.
+others. tokens and targets are int64 [batch, sequence], 8 and 128 above. With --input
+8x3x32x32:float32 the first argument is images, and targets are int64 [batch].
 
 torch.export says which ATen operators the model calls. They become operations of hidup; what has no
 counterpart is an error that names the node and its line in the model's source. A parameter starts with
@@ -28,10 +29,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 
 def input_shape(text):
-    match = re.fullmatch(r"(\d+)x(\d+):int64", text)
+    match = re.fullmatch(r"(\d+)x(\d+):int64|(\d+)x(3)x(32)x(32):float32", text)
     if not match:
-        raise argparse.ArgumentTypeError("expected BATCHxSEQUENCE:int64, as in 8x128:int64")
-    return tuple(map(int, match.groups()))
+        raise argparse.ArgumentTypeError("expected BATCHxSEQUENCE:int64, as in 8x128:int64, or of "
+                                         "images BATCHx3x32x32:float32")
+    return tuple(int(extent) for extent in match.groups() if extent)
 
 
 def make_model(text):
@@ -77,12 +79,13 @@ def report(graph, loss, nodes, arguments):
     held = {piece.base.name for tensor in used for piece in tensor.pieces}
     left = [name for name in (node.value.name for node in nodes if node.op == "parameter")
             if name not in held]
-    batch, sequence = arguments.input
+    batch, *sample = arguments.input
+    data = f"model.sequence: {sample[0]}" if len(sample) == 1 else "data.kind: images"
     print(f"{arguments.output}: {sum(not t.pieces and t.operation != 'input' for t in used)} "
           f"operations, {sum(t.elements for t in used if t.pieces):,} parameters")
     if left:
         print(f"not used by the loss: {', '.join(left)}")
-    print(f"in the deck: model.graph: {arguments.output.name}, model.sequence: {sequence}, "
+    print(f"in the deck: model.graph: {arguments.output.name}, {data}, "
           f"train.batch: {batch}")
 
 

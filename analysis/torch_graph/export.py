@@ -30,18 +30,21 @@ class WithOneResult(torch.nn.Module):
 
 
 def export(model, shape):
-    """Nodes of the model, the last one its output. Inputs are `tokens`, int64 of the shape, and
-    `targets`, if forward() has an argument of that name. In training mode, if the model is."""
-    names = input_names(model)
-    example = tuple(torch.zeros(shape, dtype=torch.int64) for _ in names)
+    """Nodes of the model, the last one its output. Its first argument is `tokens`, int64 [batch,
+    sequence], or `images`, float32 [batch, channels, rows, columns]; the second, if forward() has one
+    of that name, `targets`. In training mode, if the model is."""
+    example = {"tokens": torch.zeros(shape, dtype=torch.int64)} if len(shape) == 2 else {
+        "images": torch.zeros(shape)}
+    if takes_targets(model):
+        example["targets"] = torch.zeros(shape if len(shape) == 2 else shape[:1],
+                                         dtype=torch.int64)
     with torch.random.fork_rng():
-        program = torch.export.export(WithOneResult(model), example).run_decompositions({})
-    return Reader(program, names, model).nodes()
+        program = torch.export.export(WithOneResult(model), tuple(example.values()))
+        return Reader(program.run_decompositions({}), list(example), model).nodes()
 
 
-def input_names(model):
-    return ["tokens", *(["targets"] if "targets" in inspect.signature(model.forward).parameters
-                        else [])]
+def takes_targets(model):
+    return "targets" in inspect.signature(model.forward).parameters
 
 
 class Reader:

@@ -10,13 +10,13 @@ import math
 
 import numpy
 
-from . import attention
+from . import attention, images
 from .graph import Graph, name_tensors
 from .layout import Layout, LayoutError
 from .nodes import NotSupported, Ref, TorchParameter, Unsupported
 from .values import FUNCTIONS, OPERATIONS, Elementwise, View, is_gelu_erf, recognize
 from .views import COPIES, LAYOUTS
-from .weights import is_parameter, matmul_weight, rows_of_table, stem_of, trailing
+from .weights import in_memory_order, is_parameter, matmul_weight, rows_of_table, stem_of, trailing
 
 
 def translate(nodes, name):
@@ -31,6 +31,7 @@ class Translator:
         self.graph = graph
         self.results = {}
         self.node = None
+        self.firsts = {}  # by the tensor that they are the first positions of
 
     def run(self, nodes):
         for node in nodes:
@@ -49,7 +50,8 @@ class Translator:
 
     def evaluate(self, node):
         if node.op == "input":
-            return View.of(self.graph.add(node.value, node.shape, "input", dtype="i32"))
+            return images.input_of(self.graph, node) if node.value == "images" else View.of(
+                self.graph.add(node.value, node.shape, "input", dtype="i32"))
         if node.op in ("parameter", "constant"):
             return View.of(node.value) if node.op == "parameter" else node.value
         arguments = {name: self.resolve(value) for name, value in node.arguments.items()}
@@ -149,14 +151,20 @@ class Translator:
         view = self.activation(value)
         if isinstance(view.base, TorchParameter):
             raise Unsupported(f"the parameter {view.base.name} where an activation is expected")
-        if not view.layout.covers(view.base.elements):
-            raise Unsupported("takes a part of a tensor")
-        return view
+        if view.layout.covers(view.base.elements):
+            return view
+        start = Layout.contiguous(view.base.shape).select(1, 0)
+        if len(view.base.shape) != 3 or (view.layout.atoms, view.layout.offset) != (start.atoms, 0):
+            raise Unsupported("takes a part of a tensor; hidup takes the first position only")
+        shape = (view.base.shape[0], view.base.shape[2])
+        if view.base not in self.firsts:
+            self.firsts[view.base] = self.add("first", shape, [view.base])
+        return View(self.firsts[view.base], Layout.contiguous(view.shape))
 
     def rows(self, value, width):
         """For operations on the last dimension: the tensor, and the layout of its rows."""
         view = self.whole(value)
-        if width > 1 and view.layout.dims[-1] != ((width, 1),):
+        if not Layout(view.layout.dims[-1:]).in_order(width):
             raise Unsupported(f"the last dimension, of {width}, is not the last of the tensor")
         return view.base, Layout(view.layout.dims[:-1]).scale(1, width)
 
@@ -182,6 +190,7 @@ class Translator:
     def product(self, x, weight):
         """x [.., k] times a parameter [k, n]."""
         width, columns = weight.shape
+        x, weight = in_memory_order(self.whole(x), weight)
         base, rows = self.rows(x, width)
         contract = trailing(base.shape, width)
         matrix, attributes = matmul_weight(weight, base.shape[-contract:], (columns,))
@@ -315,9 +324,9 @@ class Translator:
         if view.base.operation == "cross_entropy":
             return view.base
         targets = self.graph.add("targets", view.shape[:-1], "input", dtype="i32")
-        if not view.layout.in_order(view.base.elements) or view.shape != view.base.shape:
+        if len(view.shape) < 2 or not view.layout.in_order(view.base.elements) or view.shape != view.base.shape:
             raise Unsupported(f"the output {list(view.shape)} is neither a loss nor logits "
-                              "[batch, sequence, classes]")
+                              "[.., classes]")
         return self.graph.add("loss", (), "cross_entropy", [view.base, targets])
 
     def check_sharing(self, loss):
@@ -376,6 +385,8 @@ OWNERS = ("layer_norm", "embedding", "attention")
 HANDLERS = {
     "add": Translator.sum,
     "addmm": Translator.addmm,
+    "cat": images.prepend,
+    "conv2d": images.patches,
     "cross_entropy_loss": Translator.cross_entropy,
     "dropout": Translator.dropout,
     "embedding": Translator.embedding,

@@ -38,6 +38,18 @@ def matmul_weight(weight, summed, columns):
     return ((*summed, *columns), [weight]), attributes
 
 
+def in_memory_order(x, weight):
+    """x [.., k] and a weight [k, n] whose k are in the order in which x has them in memory."""
+    atoms = x.layout.dims[-1]
+    order = sorted(range(len(atoms)), key=lambda at: -atoms[at][1])
+    split = weight.layout.reshape([*(extent for extent, _ in atoms), *weight.shape[1:]])
+    lead, rest = split.dims[:len(atoms)], split.dims[len(atoms):]
+    columns = Layout((tuple(atoms[at] for at in order),)).atoms
+    summed = Layout(tuple(lead[at] for at in order)).atoms
+    return (View(x.base, Layout((*x.layout.dims[:-1], columns), x.layout.offset)),
+            View(weight.base, Layout((summed, *rest), weight.layout.offset)))
+
+
 def rows_of_table(table, indices):
     """The layout of rows of a table whose numbers are evenly spaced along every dimension."""
     strides = [int(indices.take(1, axis)[(0,) * (indices.ndim - 1)] - indices.flat[0])

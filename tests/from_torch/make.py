@@ -21,14 +21,14 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(FOLDER), str(FOLDER.parents[1] / "analysis"), str(FOLDER.parent / "golden")]
 
 import zoo  # noqa: E402
-from make_golden import synthetic_batch, write  # noqa: E402
+import make_golden  # noqa: E402
 from philox import normal, uniform  # noqa: E402
 from torch_graph import exchange, nodes as node_files  # noqa: E402
-from torch_graph.export import WithOneResult, export, input_names  # noqa: E402
+from torch_graph.export import WithOneResult, export, takes_targets  # noqa: E402
 from torch_graph.graph import decays, start_of, text_of  # noqa: E402
 from torch_graph.translate import translate  # noqa: E402
 
-MODELS = ("gpt2", "bert", "encoder", "by_hand")
+MODELS = ("gpt2", "bert", "encoder", "by_hand", "vit")
 
 
 def initial_values(tensor, seed):
@@ -43,12 +43,27 @@ def initial_values(tensor, seed):
     return scale * (numpy.float32(2) * u - numpy.float32(1))
 
 
-def loss_of(model, tokens, targets):
-    inputs = {"tokens": tokens.contiguous(), "targets": targets.contiguous()}
-    result = WithOneResult(model)(*(inputs[name] for name in input_names(model)))
+def loss_and_accuracy(model, x, targets):
+    """The accuracy is None where the model gives the loss alone."""
+    result = WithOneResult(model)(x, *([targets] if takes_targets(model) else []))
     if result.ndim == 0:
-        return result
-    return torch.nn.functional.cross_entropy(result.flatten(0, 1), targets.flatten())
+        return result, None
+    accuracy = (result.argmax(-1) == targets).double().mean().item()
+    return torch.nn.functional.cross_entropy(result.flatten(0, -2), targets.flatten()), accuracy
+
+
+def batch_of(deck, step):
+    if deck["data"]["kind"] == "images":
+        patches, targets = make_golden.synthetic_images(deck, step)
+        apart = patches.view(-1, 8, 8, 3, 4, 4).permute(0, 3, 1, 4, 2, 5)
+        return apart.reshape(-1, 3, 32, 32), targets
+    return [part.contiguous() for part in make_golden.synthetic_batch(deck, step)]
+
+
+def input_shape(deck):
+    batch = deck["train"]["batch"]
+    return (batch, 3, 32, 32) if deck["data"]["kind"] == "images" else (
+        batch, deck["model"]["sequence"])
 
 
 def golden_values(model, parameters, mapping, deck):
@@ -66,7 +81,7 @@ def golden_values(model, parameters, mapping, deck):
     golden = {"loss": [], "grad_norm": []}
     for step in range(1, train["steps"] + 1):
         optimizer.zero_grad()
-        loss = loss_of(model, *synthetic_batch(deck, step))
+        loss, accuracy = loss_and_accuracy(model, *batch_of(deck, step))
         loss.backward()
         if step == 1:
             gradients = {name: value.grad.numpy().copy() for name, value in held.items()
@@ -77,6 +92,8 @@ def golden_values(model, parameters, mapping, deck):
         optimizer.step()
         golden["loss"].append(loss.item())
         golden["grad_norm"].append(norm.item())
+        if deck["data"]["kind"] == "images":
+            golden.setdefault("accuracy", []).append(accuracy)
     return golden
 
 
@@ -84,7 +101,7 @@ def make(name):
     deck = yaml.safe_load((FOLDER / f"{name}.yaml").read_text())
     torch.manual_seed(1)
     model = getattr(zoo, name)()
-    nodes = export(model, (deck["train"]["batch"], deck["model"]["sequence"]))
+    nodes = export(model, input_shape(deck))
     for node in nodes:
         node.source = node.source.replace(str(FOLDER) + "/", "").rpartition("site-packages/")[2]
     with open(FOLDER / f"{name}.nodes.json", "w", encoding="utf-8") as file:
@@ -94,7 +111,7 @@ def make(name):
     (FOLDER / f"{name}.txt").write_text(text_of(graph, loss, comment), encoding="utf-8")
     mapping = json.loads(exchange.map_of(graph, loss))
     parameters = [tensor for tensor in graph.used(loss) if tensor.pieces]
-    write(golden_values(model, parameters, mapping, deck), FOLDER / f"{name}.json")
+    make_golden.write(golden_values(model, parameters, mapping, deck), FOLDER / f"{name}.json")
 
 
 def main():

@@ -80,4 +80,13 @@ class ByHand(nn.Module):
         return logits, loss
 
 
+def vit():
+    """Patches by a convolution, a class token, pre-norm, the head on the first position."""
+    from transformers import ViTConfig, ViTForImageClassification
+    return ViTForImageClassification(ViTConfig(
+        image_size=32, patch_size=4, hidden_size=HIDDEN, num_hidden_layers=1,
+        num_attention_heads=HEADS, intermediate_size=FFN, hidden_act="gelu_new",
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=10))
+
+
 encoder, by_hand = Encoder, ByHand
