@@ -112,7 +112,7 @@ class Layout:
             if own != stride:
                 return False
             stride *= extent
-        return self.offset == 0 and stride == count
+        return stride == count
 
     def in_order(self, count):
         """Whether it has `count` elements, each at its own place."""
