@@ -23,12 +23,30 @@ class Scores:
     query: View
     key: View
     scale: float
-    seen: numpy.ndarray  # true where a query's position sees a key's; broadcast
+    shape: tuple         # the queries' and then keys last
+    seen: numpy.ndarray  # true where a query's position sees a key's; broadcast to the shape
+
+
+    def view(self, layout):
+        """In another shape, in the same order."""
+        if not layout.in_order(math.prod(self.shape)):
+            raise Unsupported("attention's scores in another order")
+        seen = self.seen
+        if seen.size > 1:
+            seen = numpy.broadcast_to(seen, self.shape).reshape(layout.shape)
+        return dataclasses.replace(self, shape=layout.shape, seen=seen)
 
 
 @dataclasses.dataclass(frozen=True)
 class Probabilities:
     scores: Scores
+
+    @property
+    def shape(self):
+        return self.scores.shape
+
+    def view(self, layout):
+        return Probabilities(self.scores.view(layout))
 
 
 KINDS = (Scores, Probabilities)
@@ -43,8 +61,8 @@ def handler(op, arguments):
                 raise Unsupported("on attention's scores; hidup's attention has a scale, a mask "
                                   "and a softmax")
             return found
-    if op == "scaled_dot_product_attention":
-        return fused
+    if op in WHOLE:
+        return WHOLE[op]
     activations = (View, Elementwise)
     if op in ("matmul", "bmm") and all(isinstance(value, activations) and not is_parameter(value)
                                        for value in arguments.values()):
@@ -72,10 +90,13 @@ def scores(translator, x=None, other=None, mat2=None, transposed=False):
     key, k_scale = unscaled(translator, mat2 if other is None else other)
     if not transposed:
         key = View(key.base, key.layout.transpose(-1, -2))
+    if is_parameter(query) or is_parameter(key):
+        raise Unsupported("attention to a parameter")
     if query.shape != key.shape or len(query.shape) < 3:
         raise Unsupported(f"a product of two activations {list(query.shape)} and "
                           f"{list(key.shape)} that is not that of queries and keys of one sequence")
-    return Scores(query, key, q_scale * k_scale, numpy.ones((1, 1), dtype=bool))
+    return Scores(query, key, q_scale * k_scale, (*query.shape[:-1], key.shape[-2]),
+                  numpy.ones((1, 1), dtype=bool))
 
 
 def unscaled(translator, value):
@@ -133,8 +154,8 @@ def where(translator, condition, x, other):
 
 
 def softmax(translator, x, dim, dtype=None, half_to_float=False):
-    if dim % len(translator.node.shape) != len(translator.node.shape) - 1:
-        raise Unsupported("softmax over another dimension than the last")
+    if dim % len(x.shape) != len(x.shape) - 1 or x.shape[-1] != x.key.shape[-2]:
+        raise Unsupported("softmax over other than the keys")
     return Probabilities(x)
 
 
@@ -175,11 +196,10 @@ def batch_of(tensor):
 
 
 def is_causal(found, sequence):
-    shape = (*found.query.shape[:-1], sequence)
-    seen = numpy.broadcast_to(found.seen, shape)
+    seen = numpy.broadcast_to(found.seen, found.shape)
     if seen.all():
         return False
-    if (seen == numpy.tri(sequence, dtype=bool)).all():
+    if (seen.reshape(-1, sequence, sequence) == numpy.tri(sequence, dtype=bool)).all():
         return True
     raise Unsupported("a mask that is neither causal nor empty")
 
@@ -218,12 +238,14 @@ def projection(view, extents):
 
 def of_columns(layout, columns):
     """The last dimension of a parameter's layout split as `columns` says."""
-    atoms = layout.dims[-1]
-    if len(atoms) != 1:
-        raise Unsupported("a weight whose columns are in several parts")
-    ((_, stride),) = atoms
-    part = columns.scale(stride, 1)
-    return Layout((*layout.dims[:-1], *part.dims), layout.offset + part.offset)
+    places = Layout(layout.dims[-1:]).indices()[columns.indices()]
+    start = int(places.flat[0])
+    strides = [int(places.take(1, axis).flat[0]) - start if extent > 1 else 0
+               for axis, extent in enumerate(places.shape)]
+    part = Layout.strided(places.shape, strides, start)
+    if (part.indices() != places).any() or min(strides) < 0:
+        raise Unsupported("a weight whose columns are in another order than heads")
+    return Layout((*layout.dims[:-1], *part.dims), layout.offset + start)
 
 
 def joined(translator, parts, extents):
@@ -248,6 +270,14 @@ def joined(translator, parts, extents):
     bias = translator.graph.parameter(columns[2:], [part.bias for part in parts])
     return translator.graph.add(name + ".biased", columns, "bias", [qkv, bias])
 
+
+def biased_scores(translator, x, batch1, batch2, beta=1, alpha=1):
+    if beta != 1:
+        raise Unsupported("beta")
+    return add_mask(translator, scaled(translator, scores(translator, batch1, batch2), alpha), x)
+
+
+WHOLE = {"baddbmm": biased_scores, "scaled_dot_product_attention": fused}
 
 STEPS = {
     (Scores, "mul"): scaled,

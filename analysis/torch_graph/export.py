@@ -11,6 +11,10 @@ import torch
 from .nodes import Node, NotSupported, Ref, TorchParameter
 
 
+if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+    raise ImportError(f"PyTorch {torch.__version__} is too old")
+
+
 class WithOneResult(torch.nn.Module):
     """Gives the loss, or else the logits, where the model gives several things by name or place."""
 
@@ -40,11 +44,33 @@ def export(model, shape):
                                          dtype=torch.int64)
     with torch.random.fork_rng():
         program = torch.export.export(WithOneResult(model), tuple(example.values()))
-        return Reader(program.run_decompositions({}), list(example), model).nodes()
+    refuse_without_gradients(program)
+    # As few as possible are taken apart.
+    table = {operator: rule for operator, rule in torch.export.default_decompositions().items()
+             if operator in (torch.ops.aten.einsum.default,)}
+    return Reader(program.run_decompositions(table), list(example), model).nodes()
 
 
 def takes_targets(model):
     return "targets" in inspect.signature(model.forward).parameters
+
+
+def refuse_without_gradients(program):
+    """torch.no_grad() on more than constants: hidup would train what is in it."""
+    constants = set()
+    for node in program.graph.nodes:
+        name = operator_name(node) if node.op == "call_function" else ""
+        sources = [source for source in node.all_input_nodes if source.op != "get_attr"]
+        if node.op == "placeholder":
+            if node.name in program.graph_signature.inputs_to_buffers:
+                constants.add(node)
+        elif all(source in constants for source in sources):
+            constants.add(node)
+        elif name == "wrap_with_set_grad_enabled" and not node.args[0]:
+            inner = getattr(program.graph_module, node.args[1].target).graph.nodes
+            first = next(part for part in inner if part.op == "call_function")
+            raise NotSupported(Node(first.name, operator_name(first), source=source_of(first)),
+                               "under torch.no_grad(); hidup trains all that the loss needs")
 
 
 class Reader:
@@ -84,6 +110,8 @@ class Reader:
         if node.name in signature.inputs_to_parameters:
             name = signature.inputs_to_parameters[node.name]
             values = self.parameters[name].detach()
+            if not self.parameters[name].requires_grad:
+                return self.constant(node, values)
             name = self.names[values.data_ptr()]
             parameter = TorchParameter(name, shape, start_of(values, name))
             return Node(node.name, "parameter", shape=shape, value=parameter)

@@ -22,6 +22,8 @@ def input_of(graph, node):
 def patches(translator, input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,),
             groups=1):
     """A convolution whose kernels touch: a linear map of patches."""
+    if not is_parameter(weight) or len(input.shape) != 4:
+        raise Unsupported("a convolution of other than images with a parameter")
     columns, channels, *size = weight.shape
     batch, _, height, width = input.shape
     if list(stride) != size or any(padding) or groups != 1 or any(

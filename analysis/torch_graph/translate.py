@@ -15,7 +15,7 @@ from .graph import Graph, name_tensors
 from .layout import Layout, LayoutError
 from .nodes import NotSupported, Ref, TorchParameter, Unsupported
 from .values import FUNCTIONS, OPERATIONS, Elementwise, View, is_gelu_erf, recognize
-from .views import COPIES, LAYOUTS
+from .views import LAYOUTS
 from .weights import in_memory_order, is_parameter, matmul_weight, rows_of_table, stem_of, trailing
 
 
@@ -34,18 +34,14 @@ class Translator:
         self.firsts = {}  # by the tensor that they are the first positions of
 
     def run(self, nodes):
-        for node in nodes:
-            self.node = node
-            try:
-                self.results[node.name] = self.evaluate(node)
-            except (Unsupported, LayoutError) as reason:
-                raise NotSupported(node, str(reason)) from reason
         try:
-            loss = self.loss_of(self.results[nodes[-1].name])
+            for self.node in nodes:
+                self.results[self.node.name] = self.evaluate(self.node)
+            loss = self.loss_of(self.results[self.node.name])
             self.check_sharing(loss)
-            name_tensors(self.graph.used(loss))
         except (Unsupported, LayoutError) as reason:
-            raise NotSupported(nodes[-1], str(reason)) from reason
+            raise NotSupported(self.node, str(reason)) from reason
+        name_tensors(self.graph.used(loss))
         return self.graph, loss
 
     def evaluate(self, node):
@@ -57,11 +53,17 @@ class Translator:
         arguments = {name: self.resolve(value) for name, value in node.arguments.items()}
         if node.op in LAYOUTS:
             return self.view(arguments.pop("x"), **arguments)
-        special = attention.handler(node.op, arguments)
-        handler = special or HANDLERS.get(node.op)
-        if handler is None and node.op not in FUNCTIONS:
+        handler = attention.handler(node.op, arguments) or HANDLERS.get(node.op)
+        if handler is None and node.op in FUNCTIONS:
+            return self.elementwise(**arguments)
+        if handler is None:
             raise Unsupported("hidup has no operation for it")
-        return handler(self, **arguments) if handler else self.elementwise(**arguments)
+        known = inspect.signature(handler).parameters
+        unknown = [name for name, value in arguments.items()
+                   if name not in known and value is not None]
+        if unknown:
+            raise Unsupported(f"the argument {', '.join(unknown)}")
+        return handler(self, **{name: arguments[name] for name in arguments if name in known})
 
     def resolve(self, value):
         if isinstance(value, Ref):
@@ -75,9 +77,7 @@ class Translator:
     def view(self, value, **arguments):
         change = LAYOUTS[self.node.op]
         if isinstance(value, attention.KINDS):
-            if self.node.op not in COPIES:
-                raise Unsupported("attention's scores in another shape")
-            return value
+            return value.view(change(Layout.contiguous(value.shape), self.node.shape, **arguments))
         view = self.activation(value)
         changed = change(view.layout, self.node.shape, **arguments)
         if isinstance(changed, list):
@@ -131,10 +131,9 @@ class Translator:
             raise Unsupported("hidup has no such operation on two tensors; it can add two of one "
                               "shape, and a parameter to the last dimensions")
         function = FUNCTIONS[self.node.op]
-        unknown = arguments.keys() - inspect.signature(function).parameters
-        if any(arguments[name] is not None for name in unknown):
-            raise Unsupported(f"the argument {', '.join(unknown)}")
-        others = {name: value for name, value in others.items() if name not in unknown}
+        others = {name: value for name, value in others.items() if value is not None}
+        if others.keys() - inspect.signature(function).parameters:
+            raise Unsupported(f"with {others}")
 
         def composed(x):
             own = {name: value.function(x) if isinstance(value, Elementwise) else x
@@ -184,6 +183,7 @@ class Translator:
 
     def linear(self, input, weight, bias=None):
         """x [.., k] times a parameter [n, k]."""
+        weight = trained(weight)
         y = self.product(input, View(weight.base, weight.layout.transpose(0, 1)))
         return y if bias is None else self.sum(y, bias)
 
@@ -203,14 +203,19 @@ class Translator:
         return View(y, Layout((*rows.scale(columns, 1).dims, *Layout.contiguous([columns]).dims)))
 
     def matmul(self, x, other):
-        if not is_parameter(other) or len(other.shape) != 2:
+        if not is_parameter(other):
             raise Unsupported("a product of two activations that is not attention's")
-        return self.product(x, other)
+        *leading, width, columns = other.shape
+        if math.prod(leading) != 1:
+            raise Unsupported("a product with several matrices")
+        weight = View(other.base, other.layout.reshape((width, columns)))
+        y = self.product(x, weight)
+        return View(y.base, y.layout.reshape(self.node.shape))
 
     def addmm(self, x, mat1, mat2, beta=1, alpha=1):
         if beta != 1 or alpha != 1:
             raise Unsupported("beta and alpha")
-        return self.sum(self.product(mat1, mat2), x)
+        return self.sum(self.product(mat1, trained(mat2)), x)
 
     def sum(self, x, other, alpha=1):
         """Of two activations, of an activation and a parameter, or an elementwise function."""
@@ -260,14 +265,12 @@ class Translator:
         if scale_grad_by_freq or sparse:
             raise Unsupported("scale_grad_by_freq and sparse")
         if isinstance(indices, numpy.ndarray):
-            return View(weight.base, rows_of_table(weight.layout, indices))
+            return View(trained(weight).base, rows_of_table(weight.layout, indices))
         if padding_idx >= 0:
             raise Unsupported(f"padding_idx={padding_idx} keeps a row as it is; hidup trains all: "
                               "give None (in transformers pad_token_id=None)")
         view = self.whole(indices)
-        columns = weight.shape[1]
-        if not is_parameter(weight) or not weight.layout.covers(math.prod(weight.shape)):
-            raise Unsupported("a table that is no parameter")
+        columns = trained(weight).shape[1]
         table = self.graph.parameter(weight.shape, [weight])
         y = self.add("embedding", (*view.base.shape, columns), [view.base, table])
         return View(y, Layout((*view.layout.scale(columns, 1).dims,
@@ -281,7 +284,7 @@ class Translator:
         base, _ = self.rows(input, width)
         if base.shape[-1] != width:
             raise Unsupported(f"of {width} values, which hidup has in two dimensions")
-        parameters = [self.graph.parameter([width], [part]) for part in (weight, bias)]
+        parameters = [self.graph.parameter([width], [trained(part)]) for part in (weight, bias)]
         y = self.add("layer_norm", base.shape, [base, *parameters], attributes={"epsilon": eps})
         return View(y, self.activation(input).layout)
 
@@ -359,6 +362,12 @@ class LogSoftmax:
         self.logits = logits
 
 
+def trained(value):
+    if not is_parameter(value):
+        raise Unsupported(f"{describe(value)} where a parameter that is trained is expected")
+    return value
+
+
 def number_of(value):
     if isinstance(value, numpy.ndarray) and value.ndim == 0:
         return value.item()
@@ -368,8 +377,9 @@ def number_of(value):
 
 
 def describe(value):
-    names = {numpy.ndarray: "a constant tensor", list: "several tensors",
-             LogSoftmax: "log_softmax", **dict.fromkeys(attention.KINDS, "attention's scores")}
+    names = {numpy.ndarray: "a constant tensor", list: "several tensors", View: "an activation",
+             Elementwise: "an activation", LogSoftmax: "log_softmax",
+             **dict.fromkeys(attention.KINDS, "attention's scores")}
     return names.get(type(value), f"{value!r}")
 
 
@@ -395,7 +405,7 @@ HANDLERS = {
     "linear": Translator.linear,
     "log_softmax": Translator.log_softmax,
     "matmul": Translator.matmul,
-    "mm": lambda self, x, mat2: self.matmul(x, mat2),
+    **dict.fromkeys(("mm", "bmm"), lambda self, x, mat2: self.matmul(x, mat2)),
     "native_dropout": Translator.native_dropout,
     "nll_loss": Translator.nll_loss,
     "nll_loss_nd": Translator.nll_loss,
