@@ -67,6 +67,8 @@ def main():
         graph, loss = translate(nodes, re.sub(r"\W", "_", arguments.model.partition(":")[2]))
     except NotSupported as error:
         sys.exit(f"from_torch: {error}")
+    except Exception as error:  # of PyTorch, of many kinds
+        sys.exit(f"from_torch: torch.export cannot read the model: {error}")
     comment = f"# {arguments.model}, by from_torch.py"
     arguments.output.write_text(text_of(graph, loss, comment), encoding="utf-8")
     mapping = arguments.output.with_suffix(".map.json")

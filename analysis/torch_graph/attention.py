@@ -27,14 +27,11 @@ class Scores:
     seen: numpy.ndarray  # true where a query's position sees a key's; broadcast to the shape
 
 
-    def view(self, layout):
-        """In another shape, in the same order."""
-        if not layout.in_order(math.prod(self.shape)):
-            raise Unsupported("attention's scores in another order")
+    def reshape(self, shape):
         seen = self.seen
         if seen.size > 1:
-            seen = numpy.broadcast_to(seen, self.shape).reshape(layout.shape)
-        return dataclasses.replace(self, shape=layout.shape, seen=seen)
+            seen = numpy.broadcast_to(seen, self.shape).reshape(shape)
+        return dataclasses.replace(self, shape=shape, seen=seen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,11 +42,28 @@ class Probabilities:
     def shape(self):
         return self.scores.shape
 
-    def view(self, layout):
-        return Probabilities(self.scores.view(layout))
+    def reshape(self, shape):
+        return Probabilities(self.scores.reshape(shape))
 
 
-KINDS = (Scores, Probabilities)
+@dataclasses.dataclass(frozen=True)
+class Reordered:
+    """Scores or probabilities, permuted; of use once they are in order again."""
+    value: object
+    layout: Layout
+
+
+KINDS = (Scores, Probabilities, Reordered)
+
+
+def viewed(value, change):
+    """change: of the value's layout."""
+    if not isinstance(value, Reordered):
+        value = Reordered(value, Layout.contiguous(value.shape))
+    layout = change(value.layout)
+    if layout.in_order(math.prod(value.value.shape)):
+        return value.value.reshape(layout.shape)
+    return Reordered(value.value, layout)
 
 
 def handler(op, arguments):

@@ -77,7 +77,8 @@ class Translator:
     def view(self, value, **arguments):
         change = LAYOUTS[self.node.op]
         if isinstance(value, attention.KINDS):
-            return value.view(change(Layout.contiguous(value.shape), self.node.shape, **arguments))
+            return attention.viewed(value, lambda layout: change(layout, self.node.shape,
+                                                                 **arguments))
         view = self.activation(value)
         changed = change(view.layout, self.node.shape, **arguments)
         if isinstance(changed, list):

@@ -80,6 +80,29 @@ class ByHand(nn.Module):
         return logits, loss
 
 
+class Einsum(nn.Module):
+    """Attention by einsum with a dimension for heads, then by PyTorch's module with a mask that is
+    added to the scores."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(VOCAB, HIDDEN)
+        self.qkv = nn.Parameter(0.3 * torch.randn(3, HIDDEN, HEADS, HIDDEN // HEADS))
+        self.out = nn.Parameter(0.3 * torch.randn(HEADS, HIDDEN // HEADS, HIDDEN))
+        self.attention = nn.MultiheadAttention(HIDDEN, HEADS, batch_first=True)
+        self.head = nn.Linear(HIDDEN, VOCAB)
+
+    def forward(self, tokens):
+        x = self.table(tokens)
+        q, k, v = torch.einsum("bsk,tknd->tbsnd", x, self.qkv)
+        weights = torch.einsum("bqnd,bknd->bnqk", q, k).div(math.sqrt(q.shape[-1])).softmax(-1)
+        heads = torch.einsum("bnqk,bknd->bqnd", weights, v)
+        x = x + torch.einsum("bqnd,ndk->bqk", heads, self.out)
+        sequence = x.shape[1]
+        future = torch.full((sequence, sequence), -math.inf, dtype=x.dtype).triu(1)
+        return self.head(x + self.attention(x, x, x, attn_mask=future)[0])
+
+
 def vit():
     """Patches by a convolution, a class token, pre-norm, the head on the first position."""
     from transformers import ViTConfig, ViTForImageClassification
@@ -89,4 +112,4 @@ def vit():
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=10))
 
 
-encoder, by_hand = Encoder, ByHand
+encoder, by_hand, einsum = Encoder, ByHand, Einsum
