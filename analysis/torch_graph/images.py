@@ -42,6 +42,9 @@ def patches(translator, input, weight, bias=None, stride=(1,), padding=(0,), dil
 
 def prepend(translator, tensors, dim=0):
     """A parameter before the first position of every sequence."""
+    tensors = [tensor for tensor in tensors if getattr(tensor, "size", 1)]  # empty caches of keys
+    if len(tensors) == 1:
+        return tensors[0]
     if len(tensors) != 2 or not is_parameter(tensors[0]) or is_parameter(tensors[1]):
         raise Unsupported("joins tensors; hidup puts one parameter before a sequence")
     token, x = tensors[0], translator.whole(tensors[1])

@@ -79,11 +79,17 @@ class Translator:
         if isinstance(value, attention.KINDS):
             return attention.viewed(value, lambda layout: change(layout, self.node.shape,
                                                                  **arguments))
-        view = self.activation(value)
+        if is_operation(value):
+            value = self.activation(value)
+        function = value.function if isinstance(value, Elementwise) else None
+        view = self.activation(value) if function is None else value.view
         changed = change(view.layout, self.node.shape, **arguments)
-        if isinstance(changed, list):
-            return [View(view.base, part) for part in changed]
-        return View(view.base, changed)
+
+        def made(layout):
+            part = View(view.base, layout)
+            return part if function is None else Elementwise(part, function, value.node)
+
+        return [made(part) for part in changed] if isinstance(changed, list) else made(changed)
 
     def activation(self, value):
         """A View of the value; an elementwise function becomes an operation."""
@@ -353,9 +359,12 @@ class Translator:
 
 
 def is_operation(value):
-    """Whether the value is a View, or an elementwise function that becomes one."""
-    return isinstance(value, View) or (isinstance(value, Elementwise)
-                                       and recognize(value.function) is not None)
+    """Whether the value is a View, or an elementwise function that can become one."""
+    if isinstance(value, Elementwise):
+        found = recognize(value.function)
+        return found is not None and (found[0] != "scale" or found[1] == 1 or getattr(
+            value.view.base, "operation", None) == "embedding")
+    return isinstance(value, View)
 
 
 class LogSoftmax:

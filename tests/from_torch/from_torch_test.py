@@ -224,7 +224,7 @@ class ErrorTest(unittest.TestCase):
                              call("add", (2, 4, 6), x=Ref("output"), other=Ref("slice"))],
                             "parameter w", "several forms ([6, 6], [4, 6])")
 
-    def attention(self, **changes):
+    def attention(self, *more, **changes):
         nodes = [*embedded(), parameter("w", 18, 6),
                  call("linear", (2, 4, 18), input=Ref("embedding"), weight=Ref("w")),
                  call("view", (2, 4, 3, 3, 2), x=Ref("linear")),
@@ -235,7 +235,7 @@ class ErrorTest(unittest.TestCase):
                  Node("past", "constant", shape=(4, 4), value=numpy.tri(4, dtype=bool)),
                  Node("window", "constant", shape=(4, 4), value=numpy.tri(4, k=1, dtype=bool))]
         arguments = {"query": Ref("q"), "key": Ref("k"), "value": Ref("v"), **changes}
-        return [*nodes, call("scaled_dot_product_attention", (2, 3, 4, 2), **arguments)]
+        return [*nodes, *more, call("scaled_dot_product_attention", (2, 3, 4, 2), **arguments)]
 
     def test_attention(self):
         self.assert_refused(self.attention(dropout_p=0.1), "dropout of 0.1", "attn_pdrop")
@@ -264,6 +264,18 @@ class ErrorTest(unittest.TestCase):
             self.assertIn(f"attention(w_2) {{causal={causal}}} : f32[2, 4, 3, 2]", found)
             self.assertEqual([line for line in found if line.startswith("dropout(")],
                              ["dropout(block.part_2) {p=0.25} : f32[2, 4, 3, 2]"])
+
+    def test_scaled_queries_and_an_empty_cache(self):
+        """As transformers has them: a factor before a view, and keys behind none."""
+        more = [call("mul", (2, 3, 4, 2), x=Ref("q"), other=0.5),
+                call("reshape", (6, 4, 2), "scaled", x=Ref("mul")),
+                call("reshape", (2, 3, 4, 2), "queries", x=Ref("scaled")),
+                Node("none", "constant", shape=(0,), value=numpy.zeros(0)),
+                call("cat", (2, 3, 4, 2), "keys", tensors=[Ref("none"), Ref("k")], dim=2)]
+        queries = {"query": Ref("queries"), "key": Ref("keys")}
+        lines = self.finished(self.attention(*more, **queries, scale=2**0.5))
+        self.assertTrue(any("attention(w_2) {causal=0}" in line for line in lines), lines)
+        self.assert_refused(self.attention(*more, **queries), "divided by the root of 2")
 
 
 class RunTest(harness.RunTest):
