@@ -64,11 +64,14 @@ def main():
     model = make_model(arguments.model)
     try:
         nodes = export(model, arguments.input)
-        graph, loss = translate(nodes, re.sub(r"\W", "_", arguments.model.partition(":")[2]))
     except NotSupported as error:
         sys.exit(f"from_torch: {error}")
     except Exception as error:  # of PyTorch, of many kinds
         sys.exit(f"from_torch: torch.export cannot read the model: {error}")
+    try:
+        graph, loss = translate(nodes, re.sub(r"\W", "_", arguments.model.partition(":")[2]))
+    except NotSupported as error:
+        sys.exit(f"from_torch: {error}")
     comment = f"# {arguments.model}, by from_torch.py"
     arguments.output.write_text(text_of(graph, loss, comment), encoding="utf-8")
     mapping = arguments.output.with_suffix(".map.json")

@@ -88,7 +88,7 @@ def fused(translator, query, key, value, attn_mask=None, dropout_p=0.0, is_causa
           scale=None, enable_gqa=False):
     no_dropout(translator, None, dropout_p, True)
     found = scores(translator, query, key, transposed=True)
-    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(found.query.shape[-1]) if scale is None else scale
     found = scaled(translator, found, factor)
     if is_causal:
         found = masked(found, numpy.tri(found.query.shape[-2], dtype=bool))
@@ -145,7 +145,7 @@ def masked(found, seen):
 def add_mask(_, x, other, alpha=1):
     found, mask = (x, other) if isinstance(x, Scores) else (other, x)
     if not isinstance(mask, numpy.ndarray) or alpha != 1:
-        raise Unsupported("a mask that depends on the input; hidup's attention is causal or sees all")
+        raise Unsupported("a mask that depends on the input; hidup's is causal or none")
     if mask.dtype == bool:
         return masked(found, mask)
     if not ((mask == 0) | (mask <= HIDDEN)).all():
@@ -243,7 +243,7 @@ def projection(view, extents):
     columns = Layout(layout.dims[1:2] + layout.dims[3:], layout.offset)
     if at != Layout.strided((batch, sequence), (sequence * count, count)) or any(
             stride == 0 for _, stride in columns.atoms):
-        raise Unsupported("heads that share keys, or that are cut from other than the last dimension")
+        raise Unsupported("heads that share keys, or are cut from other than the last dimension")
     x = product.inputs[0]
     return Projection(x, x.shape[-trailing(x.shape, width):],
                       View(product.weight.base, of_columns(product.weight.layout, columns)),

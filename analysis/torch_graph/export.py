@@ -35,8 +35,8 @@ class WithOneResult(torch.nn.Module):
 
 def export(model, shape):
     """Nodes of the model, the last one its output. Its first argument is `tokens`, int64 [batch,
-    sequence], or `images`, float32 [batch, channels, rows, columns]; the second, if forward() has one
-    of that name, `targets`. In training mode, if the model is."""
+    sequence], or `images`, float32 [batch, channels, rows, columns]; the second, if forward() has
+    one of that name, `targets`. In training mode, if the model is."""
     example = {"tokens": torch.zeros(shape, dtype=torch.int64)} if len(shape) == 2 else {
         "images": torch.zeros(shape)}
     if takes_targets(model):
@@ -216,9 +216,10 @@ def start_of(values, name):
         if (values == value).all():
             return (kind,)
     if numpy.isnan(values).any() or (values == values.flat[0]).all():
-        raise SystemExit(f"the parameter {name} starts with {values.flat[0]:g} everywhere; hidup has "
-                         "zeros, ones, uniform and normal")
+        raise SystemExit(f"the parameter {name} starts with {values.flat[0]:g} everywhere; hidup "
+                         "has zeros, ones, uniform and normal")
     bound, deviation = float(abs(values).max()), float(numpy.sqrt((values**2).mean()))
     # Logarithms of the densities, per value; both scales are the likeliest ones.
-    uniform, normal = -numpy.log(2 * bound), -numpy.log(deviation * numpy.sqrt(2 * numpy.pi * numpy.e))
+    uniform = -numpy.log(2 * bound)
+    normal = -numpy.log(deviation) - numpy.log(2 * numpy.pi * numpy.e) / 2
     return ("uniform", bound) if uniform > normal else ("normal", deviation)

@@ -74,7 +74,7 @@ def name_tensors(tensors):
 
 
 def _common_name(names):
-    """Of query.weight, key.weight and value.weight: qkv.weight, within the module that they share."""
+    """Of query.weight, key.weight and value.weight: qkv.weight, in the module that they share."""
     parts = [name.split(".") for name in dict.fromkeys(names)]
     return ".".join(words[0] if len(set(words)) == 1 else "".join(word[0] for word in words)
                     for words in zip(*parts))

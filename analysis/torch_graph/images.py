@@ -22,16 +22,16 @@ def input_of(graph, node):
 def patches(translator, input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,),
             groups=1):
     """A convolution whose kernels touch: a linear map of patches."""
-    if not is_parameter(weight) or len(input.shape) != 4:
+    view = translator.whole(input)
+    if not is_parameter(weight) or len(view.shape) != 4:
         raise Unsupported("a convolution of other than images with a parameter")
     columns, channels, *size = weight.shape
-    batch, _, height, width = input.shape
+    batch, _, height, width = view.shape
     if list(stride) != size or any(padding) or groups != 1 or any(
             step != 1 for step in dilation) or height % size[0] or width % size[1]:
         raise Unsupported("a convolution; hidup has that of patches only: stride as the kernel, "
                           "no padding, dilation or groups")
     down, across = height // size[0], width // size[1]
-    view = translator.whole(input)
     apart = view.layout.reshape((batch, channels, down, size[0], across, size[1]))
     rows = apart.permute([0, 2, 4, 1, 3, 5]).reshape(
         (batch, down, across, channels * math.prod(size)))

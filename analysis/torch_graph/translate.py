@@ -10,7 +10,7 @@ import math
 
 import numpy
 
-from . import attention, images
+from . import attention, images, losses
 from .graph import Graph, name_tensors
 from .layout import Layout, LayoutError
 from .nodes import NotSupported, Ref, TorchParameter, Unsupported
@@ -41,6 +41,8 @@ class Translator:
             self.check_sharing(loss)
         except (Unsupported, LayoutError) as reason:
             raise NotSupported(self.node, str(reason)) from reason
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise NotSupported(self.node, f"used in an unexpected way ({error})") from error
         name_tensors(self.graph.used(loss))
         return self.graph, loss
 
@@ -303,30 +305,6 @@ class Translator:
     def native_dropout(self, input, p, train):
         return [self.dropout(input, p, train)]
 
-    def cross_entropy(self, x, target, weight=None, reduction=1, ignore_index=-100,
-                      label_smoothing=0.0):
-        if weight is not None or reduction != 1 or label_smoothing != 0 or ignore_index >= 0:
-            raise Unsupported("hidup's cross_entropy is the mean over all targets, without weights "
-                              "and label_smoothing; ignore_index is negative")
-        view = self.whole(x)
-        if len(view.shape) > 2:  # [N, classes, ..]
-            view = View(view.base, view.layout.permute([0, *range(2, len(view.shape)), 1]))
-        base, rows = self.rows(view, view.shape[-1])
-        targets = self.whole(target)
-        if rows.atoms != targets.layout.atoms or base.shape[:-1] != targets.base.shape:
-            raise Unsupported("targets in another order than the logits, or another number")
-        return View.of(self.add("cross_entropy", (), [base, targets.base]))
-
-    def log_softmax(self, x, dim, dtype=None):
-        if dim % len(self.node.shape) != len(self.node.shape) - 1:
-            raise Unsupported("log_softmax over another dimension than the last")
-        return LogSoftmax(x)
-
-    def nll_loss(self, x, target, weight=None, reduction=1, ignore_index=-100):
-        if not isinstance(x, LogSoftmax):
-            raise Unsupported("of other than log_softmax")
-        return self.cross_entropy(x.logits, target, weight, reduction, ignore_index)
-
     # The end.
 
     def loss_of(self, value):
@@ -334,7 +312,7 @@ class Translator:
         if view.base.operation == "cross_entropy":
             return view.base
         targets = self.graph.add("targets", view.shape[:-1], "input", dtype="i32")
-        if len(view.shape) < 2 or not view.layout.in_order(view.base.elements) or view.shape != view.base.shape:
+        if len(view.shape) < 2 or view.layout != Layout.contiguous(view.base.shape):
             raise Unsupported(f"the output {list(view.shape)} is neither a loss nor logits "
                               "[.., classes]")
         return self.graph.add("loss", (), "cross_entropy", [view.base, targets])
@@ -346,16 +324,15 @@ class Translator:
             for piece in tensor.pieces:
                 holders.setdefault(piece.base, []).append((tensor, piece))
         for base, held in holders.items():
-            first = held[0][0]
-            if all(tensor is first for tensor, _ in held):
+            if len(held) == 1:
                 continue
             times = numpy.zeros(math.prod(base.shape), dtype=int)
             for _, piece in held:
                 times[piece.layout.indices().ravel()] += 1
             if times.max() > 1:
                 names = ", ".join(dict.fromkeys(str(list(tensor.shape)) for tensor, _ in held))
-                raise Unsupported(f"the parameter {base.name} is used in several forms ({names}), "
-                                  "which hidup would hold and train apart")
+                raise Unsupported(f"the parameter {base.name} is used in several places (of {names}) "
+                                  "that hidup would hold and train apart")
 
 
 def is_operation(value):
@@ -365,11 +342,6 @@ def is_operation(value):
         return found is not None and (found[0] != "scale" or found[1] == 1 or getattr(
             value.view.base, "operation", None) == "embedding")
     return isinstance(value, View)
-
-
-class LogSoftmax:
-    def __init__(self, logits):
-        self.logits = logits
 
 
 def trained(value):
@@ -388,7 +360,7 @@ def number_of(value):
 
 def describe(value):
     names = {numpy.ndarray: "a constant tensor", list: "several tensors", View: "an activation",
-             Elementwise: "an activation", LogSoftmax: "log_softmax",
+             Elementwise: "an activation", losses.LogSoftmax: "log_softmax",
              **dict.fromkeys(attention.KINDS, "attention's scores")}
     return names.get(type(value), f"{value!r}")
 
@@ -407,16 +379,16 @@ HANDLERS = {
     "addmm": Translator.addmm,
     "cat": images.prepend,
     "conv2d": images.patches,
-    "cross_entropy_loss": Translator.cross_entropy,
+    "cross_entropy_loss": losses.cross_entropy,
     "dropout": Translator.dropout,
     "embedding": Translator.embedding,
     "getitem": lambda self, x, index: x[index],
     "layer_norm": Translator.layer_norm,
     "linear": Translator.linear,
-    "log_softmax": Translator.log_softmax,
+    "log_softmax": losses.log_softmax,
     "matmul": Translator.matmul,
     **dict.fromkeys(("mm", "bmm"), lambda self, x, mat2: self.matmul(x, mat2)),
     "native_dropout": Translator.native_dropout,
-    "nll_loss": Translator.nll_loss,
-    "nll_loss_nd": Translator.nll_loss,
+    "nll_loss": losses.nll_loss,
+    "nll_loss_nd": losses.nll_loss,
 }

@@ -170,7 +170,8 @@ class ErrorTest(unittest.TestCase):
         """The last node is, by name, operator, source and module."""
         with self.assertRaises(NotSupported) as caught:
             translate(nodes, "model")
-        for word in (f"{nodes[-1].name} ({nodes[-1].op}): ", nodes[-1].source, "block.part", *words):
+        last = nodes[-1]
+        for word in (f"{last.name} ({last.op}): ", last.source, "block.part", *words):
             self.assertIn(word, str(caught.exception))
 
     def test_unknown_operator(self):
@@ -178,7 +179,7 @@ class ErrorTest(unittest.TestCase):
                             "no operation")
 
     def test_functions(self):
-        """An elementwise function that hidup has not, told where it is made, not where it is used."""
+        """Of each element, and none of hidup's: told where they are made, not where used."""
         for op, word in (("gelu", "tanh form"), ("tanh", "none of relu, gelu, silu"),
                          ("abs", "none of")):
             made = call(op, (2, 4, 6), x=Ref("embedding"),
@@ -222,7 +223,11 @@ class ErrorTest(unittest.TestCase):
         self.assertEqual(text_of(*translate(twice, "model")).count("parameter w"), 1)
         self.assert_refused([*twice, call("slice", (4, 6), x=Ref("w"), dim=0, start=0, end=4),
                              call("add", (2, 4, 6), x=Ref("output"), other=Ref("slice"))],
-                            "parameter w", "several forms ([6, 6], [4, 6])")
+                            "parameter w", "several places (of [6, 6], [4, 6])")
+
+    def test_queries_that_are_keys(self):
+        with self.assertRaisesRegex(NotSupported, "parameter w is used in several places"):
+            self.finished(self.attention(query=Ref("k")))
 
     def attention(self, *more, **changes):
         nodes = [*embedded(), parameter("w", 18, 6),
@@ -341,7 +346,8 @@ class ToolTest(harness.RunTest):
         from torch_graph.export import start_of
         torch.manual_seed(1)
         values = torch.empty(500)
-        for fill, kind, scale in ((values.normal_, "normal", 0.02), (values.uniform_, "uniform", 0.3)):
+        for fill, kind, scale in ((values.normal_, "normal", 0.02),
+                                  (values.uniform_, "uniform", 0.3)):
             fill(*((0, scale) if kind == "normal" else (-scale, scale)))
             found = start_of(values, "w")
             self.assertEqual(found[0], kind)

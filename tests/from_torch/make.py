@@ -72,7 +72,8 @@ def golden_values(model, parameters, mapping, deck):
     model = model.double()
     held = {name: value for name, value in model.named_parameters()}
     arrays = {name: value.detach().numpy() for name, value in held.items()}
-    exchange.to_torch({t.name: initial_values(t, train["seed"]) for t in parameters}, mapping, arrays)
+    exchange.to_torch({tensor.name: initial_values(tensor, train["seed"])
+                       for tensor in parameters}, mapping, arrays)
     decay = {piece.base.name for tensor in parameters if decays(tensor) for piece in tensor.pieces}
     groups = [{"params": [held[name] for name in held if (name in decay) == member],
                "weight_decay": train["weight_decay"] if member else 0.0}
