@@ -1,4 +1,10 @@
-"""Values of parameters between PyTorch and hidup."""
+"""Values of parameters between PyTorch and hidup. A trained model back in PyTorch:
+
+    mapping = json.load(open("model.map.json"))
+    with h5py.File("out/model.ckpt/step-00001000.ckpt.h5") as file:
+        values = {name: file["parameters"][name][()] for name in mapping}
+    to_torch(values, mapping, {name: p.detach().numpy() for name, p in model.named_parameters()})
+"""
 
 import json
 
