@@ -116,10 +116,10 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
                    validation_->loss, validated_, std::exp(validation_->loss));
   }
   if (size_.images) {
-    results::print("        accuracy {:.1f} % at first, {:.1f} % over the last {} steps{}\n",
-                   100.0 * first_accuracy_, 100.0 * mean(accuracies_), accuracies_.size(),
-                   validation_ ? fmt::format("; validation {:.1f} %", 100.0 * validation_->accuracy)
-                               : "");
+    results::print(
+        "        accuracy {:.1f} % at first, {:.1f} % over the last {} steps{}\n",
+        100.0 * first_accuracy_, 100.0 * mean(accuracies_), accuracies_.size(),
+        validation_ ? fmt::format("; validation {:.1f} %", 100.0 * validation_->accuracy) : "");
   }
   if (unigram_entropy_ >= 0.0) {
     const double gain = unigram_entropy_ - recent_loss();
