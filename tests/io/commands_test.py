@@ -243,6 +243,10 @@ class Drawn(FolderTest):
         self.assertEqual(roofline.peaks(self.path, None)[:2], (1e11, 1e10))
         self.assertIn("peaks, the cluster deck's (may be a guess):\n100 Gflop/s, 10 GB/s",
                       self.labels(roofline.draw([self.path])))
+        with h5py.File(self.path, "r+") as file:
+            del file["input/resolved"]
+        known = self.labels(roofline.draw([self.path]))
+        self.assertTrue(known[0].startswith("best seen in the run:\n"), known)
         profile = self.in_folder("mine.yaml")
         with open(profile, "w", encoding="utf-8") as file:
             file.write("  - {op: matmul, sizes: [2], flops: 4000, bytes: 10, seconds: 2e-06}\n"
