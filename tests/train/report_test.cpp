@@ -32,12 +32,12 @@ TEST(Report, TheFirstStepOfARunThatGoesOn) {
 }
 
 TEST(Report, WhatIsBesideTheLoss) {
-  Report report(2, 64, -1.0, {});
+  Report report(2, {.count = 64}, -1.0, {});
   EXPECT_THAT(printed([&] {
-                report.step(1, 2.0, 0.01, {}, {{"balance loss", 1.25}});
+                report.step(1, {.loss = 2.0}, 0.01, {}, {{"balance loss", 1.25}});
               }),
               StartsWith("step 1/2  loss 2.0000  balance loss 1.2500  "));
-  report.step(2, 1.0, 0.01, {}, {{"balance loss", 1.5}});
+  report.step(2, {.loss = 1.0}, 0.01, {}, {{"balance loss", 1.5}});
   EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, "run.h5", ""); }),
               HasSubstr("        balance loss 1.3750 over the last 2 steps\n"));
 }
