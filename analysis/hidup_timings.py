@@ -27,8 +27,6 @@ import h5py
 import numpy
 import pandas
 
-EXIT_FILE = 6  # bad or missing file, as hidup's own exit codes have it
-
 
 def open_file(path):
     """The open h5py.File; the writer may go on writing."""
@@ -307,13 +305,3 @@ def read_attributes(path):
     """The root attributes as a dictionary."""
     with open_file(path) as file:
         return dict(file.attrs)
-
-
-def run_script(main):
-    """Runs a script's main(); a bad or missing file becomes one line and an exit code."""
-    try:
-        sys.exit(main())
-    except (OSError, KeyError) as error:
-        message = error.args[0] if isinstance(error, KeyError) else error
-        print(f"{os.path.basename(sys.argv[0])}: error: {message}", file=sys.stderr)
-        sys.exit(EXIT_FILE)

@@ -47,7 +47,7 @@ mpirun -n 2 "$build/hidup" train "$root/inputs/models/tiny.yaml" \
   --cluster "$root/inputs/clusters/laptop.yaml" --out "$out.h5" --overwrite "$@"
 
 next_part "plot"
-/usr/bin/python3 "$root/analysis/plot_training.py" "$out.h5" -o "$out.png"
+/usr/bin/python3 "$root/analysis" loss "$out.h5" -o "$out.png"
 
 next_part ""
 echo

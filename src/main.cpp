@@ -170,7 +170,7 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   explain->add_option("--ranks", options.ranks, kRanks);
   add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
-                    "Print one JSON object, which analysis/plot_timeline.py draws, too");
+                    "Print one JSON object, which python3 -m analysis timeline draws, too");
 }
 
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The scripts in analysis on a run that goes on, and on the same run once killed.
+"""The commands of analysis on a run that goes on, and on the same run once killed.
 
     analysis_test.py TIMING_WRITER ANALYSIS_FOLDER
 """
@@ -18,9 +18,9 @@ import numpy
 
 WRITER, ANALYSIS = sys.argv[1:3]
 sys.dont_write_bytecode = True
-sys.path.insert(0, ANALYSIS)
-import compare_runs  # noqa: E402
-import hidup_timings  # noqa: E402
+sys.path.insert(0, os.path.dirname(ANALYSIS))
+from analysis import hidup_timings  # noqa: E402
+from analysis.commands import compare  # noqa: E402
 from scripts import script  # noqa: E402
 
 
@@ -35,7 +35,7 @@ class Run(unittest.TestCase):
             try:
                 cls.wait_for(writer, 100)
                 cls.alive = hidup_timings.read(cls.path)
-                cls.picture_alive = script("plot_training.py", cls.path, "-o", cls.path + "-alive.png")
+                cls.picture_alive = script("loss", cls.path, "-o", cls.path + "-alive.png")
                 cls.flushed = cls.wait_for(writer, 1200)  # beyond a chunk's border
             finally:
                 writer.kill()
@@ -106,10 +106,11 @@ class Run(unittest.TestCase):
 
     def test_pictures(self):
         self.assertEqual(self.picture_alive.returncode, 0, self.picture_alive.stderr)
-        drawn = script("plot_training.py", self.path)
+        drawn = script("loss", self.path)
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
-        self.assertEqual(drawn.stdout, os.path.join(self.folder, "run.png") + "\n")
-        with open(os.path.join(self.folder, "run.png"), "rb") as picture:
+        names = [os.path.join(self.folder, f"run-loss.{ending}") for ending in ("png", "svg")]
+        self.assertEqual(drawn.stdout.splitlines(), names)
+        with open(names[0], "rb") as picture:
             self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
 
     def compare_losses(self, factors, *options):
@@ -120,7 +121,7 @@ class Run(unittest.TestCase):
                 killed.copy(group, file)
             for step, factor in factors.items():
                 file["iterations/loss"][step - 1] *= factor
-        return script("compare_runs.py", "losses", self.path, path, *options)
+        return script("compare", "losses", self.path, path, *options)
 
     def test_losses_up_to_rounding_are_equal(self):
         self.assertEqual(self.compare_losses({}).returncode, 0)
@@ -141,11 +142,11 @@ class Run(unittest.TestCase):
         with open(bad, "w", encoding="utf-8") as file:
             file.write("not HDF5")
         for path in (bad, os.path.join(self.folder, "none.h5")):
-            for name, *arguments in (("plot_training.py", path),
-                                     ("compare_runs.py", "losses", path, path)):
+            for name, *arguments in (("loss", path),
+                                     ("compare", "losses", path, path)):
                 failed = script(name, *arguments)
-                self.assertEqual(failed.returncode, 6)
-                self.assertIn(f"{name}: error: {path}: ", failed.stderr)
+                self.assertEqual(failed.returncode, 2)
+                self.assertIn(f"analysis {name}: error: {path}: ", failed.stderr)
                 self.assertNotIn("Traceback", failed.stderr)
 
 
@@ -216,12 +217,12 @@ class Segments(unittest.TestCase):
         self.assertTrue(hidup_timings.read_validation(self.second, join=False).empty)
 
     def test_compared_and_drawn(self):
-        same = script("compare_runs.py", "losses", self.whole, self.third)
+        same = script("compare", "losses", self.whole, self.third)
         self.assertEqual((same.returncode, same.stderr), (0, ""))
         self.assertIn("12 compared", same.stdout)
-        drawn = script("plot_training.py", self.third)
+        drawn = script("loss", self.third)
         self.assertEqual((drawn.returncode, drawn.stderr), (0, ""))
-        self.assertTrue(os.path.exists(os.path.join(self.folder, "b", "third.png")))
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "b", "third-loss.png")))
 
 
 class Gradients(unittest.TestCase):
@@ -233,7 +234,7 @@ class Gradients(unittest.TestCase):
                     file.attrs["loss"] = 2.0
                     for name, values in tensors.items():
                         file[name] = numpy.array(values, dtype="f4")
-            return script("compare_runs.py", "gradients", *paths, *options)
+            return script("compare", "gradients", *paths, *options)
 
     def test_the_worst_tensor_decides(self):
         result = self.compare({"a": [1, 2], "b": [10, 0]}, {"a": [1, 2], "b": [10, 0.01]})
@@ -248,8 +249,8 @@ class Gradients(unittest.TestCase):
         self.assertEqual(self.compare({"a": [1]}, {"b": [1]}).returncode, 1)
         self.assertEqual(self.compare({"a": [1, 1]}, {"a": [1]}).returncode, 1)
         self.assertEqual(self.compare({"a": [numpy.nan]}, {"a": [numpy.nan]}).returncode, 1)
-        self.assertEqual(compare_runs.relative_error([0.0], [1.0]), float("inf"))
-        self.assertEqual(compare_runs.relative_error([0.0], [0.0]), 0.0)
+        self.assertEqual(compare.relative_error([0.0], [1.0]), float("inf"))
+        self.assertEqual(compare.relative_error([0.0], [0.0]), 0.0)
 
 
 if __name__ == "__main__":

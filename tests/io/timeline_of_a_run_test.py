@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The timeline of a run of HIDUP_BINARY, read by the scripts in analysis.
+"""The timeline of a run of HIDUP_BINARY, read by analysis.
 
     timeline_of_a_run_test.py ANALYSIS_FOLDER
 """
@@ -13,8 +13,8 @@ import numpy
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
-sys.path.insert(0, sys.argv[1])
-import hidup_timings  # noqa: E402
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+from analysis import hidup_timings  # noqa: E402
 from sample_timeline import FolderTest  # noqa: E402
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Timelines: read, measured, drawn and exported by the scripts in analysis.
+"""Timelines: read, measured, drawn and exported by analysis.
 
     timeline_test.py ANALYSIS_FOLDER [TEST...]
 """
@@ -14,15 +14,15 @@ import numpy
 
 ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
-sys.path.insert(0, ANALYSIS)
-import hidup_timings  # noqa: E402
-import plot_timeline  # noqa: E402
+sys.path.insert(0, os.path.dirname(ANALYSIS))
+from analysis import hidup_timings  # noqa: E402
+from analysis.commands import timeline  # noqa: E402
 from sample_timeline import PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E402
 from scripts import script  # noqa: E402
 
 BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
         "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.2, 0.0]}
-SCRIPTS = ("plot_timeline.py", "export_trace.py")
+SCRIPTS = ("timeline", "trace")
 EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
 
 
@@ -124,19 +124,19 @@ class Predictions(FolderTest):
     def test_the_picture_has_it_above_the_ranks(self):
         with write(self.path) as file:
             predict(file)
-        predicted, measured = (plot_timeline.predicted_panels(self.path),
-                               plot_timeline.measured_panels(self.path, None, None)[0])
+        predicted, measured = (timeline.predicted_panels(self.path),
+                               timeline.measured_panels(self.path, None, None)[0])
         self.assertEqual([panel.label for panel in predicted + measured],
                          ["predicted", "rank 0", "rank 1"])
         numpy.testing.assert_allclose(predicted[0].events[["start", "end"]], PREDICTED)
         numpy.testing.assert_allclose(predicted[0].exposed, [(4, 6), (9, 11)])
-        result = script("plot_timeline.py", self.path)
+        result = script("timeline", self.path)
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_the_trace_has_it_as_a_process(self):
         with write(self.path) as file:
             predict(file)
-        result = script("export_trace.py", self.path, "--steps", "2")
+        result = script("trace", self.path, "--steps", "2")
         self.assertEqual(result.returncode, 0, result.stderr)
         with open(result.stdout.strip(), encoding="utf-8") as trace:
             events = json.load(trace)["traceEvents"]
@@ -151,12 +151,12 @@ class Predictions(FolderTest):
 class Pictures(FolderTest):
     def panels(self, **options):
         write(self.path, **options).close()
-        return plot_timeline.measured_panels(self.path, None, None)[0]
+        return timeline.measured_panels(self.path, None, None)[0]
 
     def test_what_is_drawn(self):
         panels = self.panels()
-        figure = plot_timeline.draw(panels, "the heading")
-        self.addCleanup(plot_timeline.plt.close, figure)
+        figure = timeline.draw(panels, "the heading")
+        self.addCleanup(timeline.plt.close, figure)
         self.assertEqual([axes.get_ylabel() for axes in figure.axes], ["rank 0", "rank 1"])
         for rank, axes in enumerate(figure.axes):
             hatched = [bars for bars in axes.collections if bars.get_hatch()]
@@ -164,7 +164,7 @@ class Pictures(FolderTest):
                              [(a - 10, b - 10, *self.lane("compute")) for a, b in EXPOSED[rank]])
             bars = [bars for bars in axes.collections if not bars.get_hatch()]
             self.assertEqual(
-                [box for box in self.extents(bars) if box[3] <= sum(plot_timeline.COMPUTE)],
+                [box for box in self.extents(bars) if box[3] <= sum(timeline.COMPUTE)],
                 sorted((a - 10, b - 10, *self.lane(PROGRAM["stream"][i]))
                        for i, (a, b) in enumerate(TIMES[rank])))
             texts = [text.get_text().replace("\n", "") for text in axes.texts]
@@ -179,7 +179,7 @@ class Pictures(FolderTest):
 
     @staticmethod
     def lane(stream):
-        low, size = plot_timeline.LANES[stream]
+        low, size = timeline.LANES[stream]
         return low, low + size
 
     @staticmethod
@@ -189,20 +189,20 @@ class Pictures(FolderTest):
         return sorted((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1) for box in boxes)
 
     def test_colours_tell_microbatches_and_phases_apart(self):
-        for count in (1, 6, 7, 32):
-            colours = {plot_timeline.shade(microbatch, phase, count)
+        for count in (1, 4, 5, 32):
+            colours = {timeline.shade(microbatch, phase, count)
                        for microbatch in range(-1, count) for phase in ("forward", "backward")}
             self.assertEqual(len(colours), 2 * (count + 1))
 
     def test_names_fit_or_are_left_out(self):
         name = "layers.11.moe.experts.down.weight.gradient"
-        self.assertEqual(plot_timeline.fit(name, 400, 50), (name, 0))
-        self.assertEqual(plot_timeline.fit(name, 12, 400), (name, 90))
-        text, angle = plot_timeline.fit(name, 110, 50)
+        self.assertEqual(timeline.fit(name, 400, 50), (name, 0))
+        self.assertEqual(timeline.fit(name, 12, 400), (name, 90))
+        text, angle = timeline.fit(name, 110, 50)
         self.assertEqual((text.count("\n"), text.replace("\n", ""), angle), (1, name, 0))
-        self.assertLessEqual(plot_timeline.text_size(text)[0], 110)
-        self.assertIsNone(plot_timeline.fit(name, 7, 400))
-        self.assertIsNone(plot_timeline.fit(name, 30, 30))
+        self.assertLessEqual(timeline.text_size(text)[0], 110)
+        self.assertIsNone(timeline.fit(name, 7, 400))
+        self.assertIsNone(timeline.fit(name, 30, 30))
 
     def test_48_layers_of_16_microbatches(self):
         layers, microbatches = 48, 16
@@ -215,8 +215,8 @@ class Pictures(FolderTest):
                    "flops": [0] * count, "bytes": [0] * count}
         panels = self.panels(program=program, events_of_last=2 * count,
                              times=[[(i, i + 1.01) for i in range(count)]] * 2)
-        figure = plot_timeline.draw(panels, "the heading")
-        self.addCleanup(plot_timeline.plt.close, figure)
+        figure = timeline.draw(panels, "the heading")
+        self.addCleanup(timeline.plt.close, figure)
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(legend, ["microbatch 0", "microbatch 8", "microbatch 15", "forward",
                                   "exposed: only communication runs"])
@@ -230,9 +230,10 @@ class Pictures(FolderTest):
 
     def height(self, *arguments):
         """Of the picture that the script draws, in pixels."""
-        drawn = script("plot_timeline.py", self.path, *arguments)
+        drawn = script("timeline", self.path, *arguments)
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
-        self.assertEqual(drawn.stdout, self.in_folder("run-timeline.png") + "\n")
+        self.assertEqual(drawn.stdout.splitlines(),
+                         [self.in_folder(f"run-timeline.{ending}") for ending in ("png", "svg")])
         with open(self.in_folder("run-timeline.png"), "rb") as picture:
             start = picture.read(24)
         self.assertEqual(start[:8], b"\x89PNG\r\n\x1a\n")
@@ -241,7 +242,7 @@ class Pictures(FolderTest):
     def test_of_many_ranks_the_first_are_drawn(self):
         panels = self.panels(times=[TIMES[0]] * 11, events_of_last=66)
         self.assertEqual([panel.label for panel in panels], [f"rank {r}" for r in range(8)])
-        self.assertTrue(plot_timeline.heading(self.path, 2, 8).endswith(
+        self.assertTrue(timeline.heading(self.path, 2, 8).endswith(
             "tiny, dp on 11 ranks (cpu): step 2, 8 of them shown"))
 
 
@@ -263,18 +264,18 @@ class Plans(FolderTest):
 
     def test_the_predicted_timeline_is_drawn(self):
         self.write_sample()
-        (panel,), heading = plot_timeline.panels_and_heading(self.path, None, None)
+        (panel,), heading = timeline.panels_and_heading(self.path, None, None)
         self.assertEqual(heading, "tiny, search on 4 ranks: a step, predicted")
         self.assertEqual(panel.label, "predicted")
         for name, values in BUSY.items():
             self.assertAlmostEqual(panel.busy[name], values[0], places=9, msg=name)
-        result = script("plot_timeline.py", self.path)
+        result = script("timeline", self.path)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertGreater(os.path.getsize(result.stdout.strip()), 10_000)
+        self.assertGreater(os.path.getsize(result.stdout.splitlines()[0]), 10_000)
 
     def test_the_predicted_timeline_is_exported(self):
         self.write_sample()
-        result = script("export_trace.py", self.path)
+        result = script("trace", self.path)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(result.stdout, self.in_folder("plan-trace.json") + "\n")
         with open(self.in_folder("plan-trace.json"), encoding="utf-8") as file:
@@ -299,7 +300,7 @@ class Plans(FolderTest):
 
     def test_a_plan_has_no_numbered_steps(self):
         self.write_sample()
-        result = script("export_trace.py", self.path, "--steps", "1")
+        result = script("trace", self.path, "--steps", "1")
         self.assertEqual(result.returncode, 2)
         self.assertIn("--steps: a plan has one step", result.stderr)
 
@@ -308,14 +309,14 @@ class Plans(FolderTest):
             self.write_plan(text)
             for name in SCRIPTS:
                 result = script(name, self.path)
-                self.assertEqual((result.returncode, result.stdout), (6, ""), text)
+                self.assertEqual((result.returncode, result.stdout), (2, ""), text)
                 self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
                 self.assertEqual(os.listdir(self.folder), ["plan.json"])
 
 
 class Traces(FolderTest):
     def export(self, *arguments):
-        done = script("export_trace.py", self.path, *arguments)
+        done = script("trace", self.path, *arguments)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         with open(done.stdout.rstrip("\n"), encoding="utf-8") as file:
             return json.load(file)
@@ -375,52 +376,53 @@ class Failures(FolderTest):
         for name in scripts:
             failed = script(name, self.path, *arguments)
             self.assertEqual((failed.returncode, failed.stdout), (code, ""), failed.stderr)
-            self.assertTrue(failed.stderr.splitlines()[-1].startswith(f"{name}: error: "))
+            self.assertTrue(failed.stderr.splitlines()[-1].startswith(
+                f"analysis {name}: error: "))
             self.assertNotIn("Traceback", failed.stderr)
             for text in texts:
                 self.assertIn(text, failed.stderr)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_missing_and_bad_files(self):
-        self.assert_fails(6, f"{self.path}: no such file")
+        self.assert_fails(2, f"{self.path}: no such file")
         with open(self.path, "w", encoding="utf-8") as file:
             file.write("not HDF5")
-        self.assert_fails(6, f"{self.path}: not a readable HDF5 file")
+        self.assert_fails(2, f"{self.path}: not a readable HDF5 file")
 
     def test_no_timeline(self):
         with write(self.path, steps=(1,), events_of_last=5) as file:
             file.swmr_mode = True
-            self.assert_fails(6, f"{self.path}: holds no complete timeline of a step")
+            self.assert_fails(2, f"{self.path}: holds no complete timeline of a step")
         with write(self.path) as file:
             del file["timeline"]
-        self.assert_fails(6, f"{self.path}: holds no timeline")
+        self.assert_fails(2, f"{self.path}: holds no timeline")
         with h5py.File(self.path, "w") as file:  # of --dump-gradients, say
             file["a.weight"] = [1.0]
-        self.assert_fails(6, f"{self.path}: holds no timeline")
+        self.assert_fails(2, f"{self.path}: holds no timeline")
 
     def test_steps_and_ranks_that_are_not_there(self):
         write(self.path, steps=(1, 2, 30)).close()
         there = "there are those of steps 1, 2, 30"
-        self.assert_fails(6, f"{self.path}: no timeline of step 7; {there}",
-                          scripts=("plot_timeline.py",), arguments=("--step", "7"))
-        self.assert_fails(6, f"{self.path}: no rank 2; there are ranks 0 to 1",
-                          scripts=("plot_timeline.py",), arguments=("--ranks", "0,2"))
+        self.assert_fails(2, f"{self.path}: no timeline of step 7; {there}",
+                          scripts=("timeline",), arguments=("--step", "7"))
+        self.assert_fails(2, f"{self.path}: no rank 2; there are ranks 0 to 1",
+                          scripts=("timeline",), arguments=("--ranks", "0,2"))
         for steps, text in (("7", "step 7"), ("1,3-29", "any of steps 3-29")):
-            self.assert_fails(6, f"{self.path}: no timeline of {text}; {there}",
-                              scripts=("export_trace.py",), arguments=("--steps", steps))
+            self.assert_fails(2, f"{self.path}: no timeline of {text}; {there}",
+                              scripts=("trace",), arguments=("--steps", steps))
         self.assertEqual(hidup_timings.listed(range(10, 1000, 10)),
                          "10, 20, 30, 40, 50, 60, ..., 970, 980, 990")
 
     def test_usage(self):
         write(self.path).close()
-        for name, *arguments in (("plot_timeline.py", "--ranks", "0-1"),
-                                 ("plot_timeline.py", "--step", "last"),
-                                 ("plot_timeline.py", "-o", self.in_folder("x.foo")),
-                                 ("export_trace.py", "--steps", "1-")):
+        for name, *arguments in (("timeline", "--ranks", "0-1"),
+                                 ("timeline", "--step", "last"),
+                                 ("timeline", "-o", self.in_folder("x.pdf")),
+                                 ("trace", "--steps", "1-")):
             self.assert_fails(2, arguments[-1], scripts=(name,), arguments=arguments)
         for name in SCRIPTS:
             self.assertEqual(script(name, "--help").returncode, 0)
-            self.assert_fails(6, scripts=(name,), arguments=("-o", self.in_folder("none/x.png")))
+            self.assert_fails(2, scripts=(name,), arguments=("-o", self.in_folder("none/x.png")))
 
 
 if __name__ == "__main__":

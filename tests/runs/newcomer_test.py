@@ -26,7 +26,7 @@ class NewcomerTest(harness.RunTest):
             self.assertTrue(numpy.isfinite(file["iterations/loss"][:]).all())
             self.assertEqual(len(file["iterations/loss"]), 5)
             self.assertEqual(file.attrs["world_size"], 2)
-        subprocess.run([sys.executable, harness.SOURCE / "analysis" / "plot_training.py", "mine.h5",
+        subprocess.run([sys.executable, harness.SOURCE / "analysis", "loss", "mine.h5",
                         "-o", "mine.png"], cwd=self.folder, check=True)
         self.assertEqual((self.folder / "mine.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 

@@ -1,22 +1,21 @@
-#!/usr/bin/python3
 """Compares two runs: their losses by step, or their gradients by parameter.
 
-    compare_runs.py losses A.h5 B.h5          timing files
-    compare_runs.py gradients A.h5 B.h5       files of --dump-gradients
+    compare losses A.h5 B.h5          timing files
+    compare gradients A.h5 B.h5       files of --dump-gradients
 
-Runs of the same deck are equal up to rounding, whatever their ranks and strategies. This script
-checks it, with the tolerances of the project's own tests, which are for fp32. The relative error of
+Runs of the same deck are equal up to rounding, whatever their ranks and strategies. This checks
+it, with the tolerances of the project's own tests, which are for fp32. The relative error of
 a step is |a - b| / |a|, that of a tensor max |a - b| / max |a|. Of the losses only the first steps
 decide: every step amplifies the rounding of those before, and the losses of long runs part, as those
 of two seeds do. Prints the worst ones; exit code 1 beyond the tolerance, or when the files do not
-hold the same steps or parameters. Needs h5py, numpy and pandas.
+hold the same steps or parameters.
 """
-
-import argparse
 
 import numpy
 
-import hidup_timings
+from analysis import hidup_timings
+
+HELP = "losses or gradients of two runs: equal up to rounding?"
 
 RTOL = {"losses": 2e-5, "gradients": 1e-4}
 
@@ -71,9 +70,7 @@ def compare(a, b, rtol, shown):
     return agree and within
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("what", choices=("losses", "gradients"))
     parser.add_argument("first", metavar="A.h5")
     parser.add_argument("second", metavar="B.h5")
@@ -84,13 +81,11 @@ def main():
                         help="how many of the first steps are compared (default: %(default)d)")
     parser.add_argument("--shown", type=int, default=10,
                         help="how many of the worst are printed (default: %(default)d)")
-    arguments = parser.parse_args()
+
+
+def run(arguments):
     load = load_losses if arguments.what == "losses" else load_gradients
     rtol = RTOL[arguments.what] if arguments.rtol is None else arguments.rtol
     agree = compare(load(arguments.first, arguments.steps), load(arguments.second, arguments.steps),
                     rtol, arguments.shown)
     return 0 if agree else 1
-
-
-if __name__ == "__main__":
-    hidup_timings.run_script(main)

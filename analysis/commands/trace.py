@@ -1,11 +1,9 @@
-#!/usr/bin/python3
 """Writes timelines as trace events (JSON) for https://ui.perfetto.dev and chrome://tracing.
 
 A rank is a process, each of its streams a thread, an instruction's run an event whose category is
 its phase. The predicted step, if there is one, is a process of its own that begins with the first
 step written. Flops, bytes and their rates are those of one rank. Works on finished files, on those
 that are still being written, and on what `hidup explain --json` prints. Prints the trace's name.
-Needs h5py, numpy and pandas.
 """
 
 import argparse
@@ -13,7 +11,9 @@ import json
 import os
 import re
 
-import hidup_timings
+from analysis import hidup_timings
+
+HELP = "timelines as trace events for ui.perfetto.dev"
 
 STREAMS = {"compute": 0, "comm": 1}  # threads
 PREDICTED = -1  # a rank
@@ -133,25 +133,20 @@ def chosen_steps(path, ranges):
     return [s for s in there if any(first <= s <= last for first, last in ranges)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("file", help="timing file (HDF5) of a run, or a plan (JSON)")
     parser.add_argument("--steps", type=step_ranges, metavar="1-3,7",
                         help="of a run; default: all that have a timeline")
     parser.add_argument("-o", "--output",
                         help="name of the trace; default: beside the file, -trace.json")
-    arguments = parser.parse_args()
+
+
+def run(arguments):
     output = arguments.output or os.path.splitext(arguments.file)[0] + "-trace.json"
     if not hidup_timings.is_plan(arguments.file):
         write_run(output, arguments.file, arguments.steps)
     elif arguments.steps is None:
         write_plan(output, arguments.file)
     else:
-        parser.error("--steps: a plan has one step, without a number")
+        raise ValueError("--steps: a plan has one step, without a number")
     print(output)
-    return 0
-
-
-if __name__ == "__main__":
-    hidup_timings.run_script(main)

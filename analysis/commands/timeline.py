@@ -1,32 +1,27 @@
-#!/usr/bin/python3
 """Draws a step's timeline: what ran when on each rank's two streams.
 
 Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; hatched
 is the time in which only communication ran. Beside each rank stands how long its streams were
 busy (hidup_timings.busy_times). What was predicted stands above what was measured. Works on
 finished files, on those that are still being written, and on what `hidup explain --json` prints.
-Prints the picture's name. Needs h5py, numpy, pandas and matplotlib.
 """
 
 import argparse
 import functools
-import os
 import re
 import typing
 
-import matplotlib
+import matplotlib.pyplot as plt
+import numpy
+import pandas
+from matplotlib.colors import to_rgb
+from matplotlib.font_manager import FontProperties
+from matplotlib.patches import Patch
+from matplotlib.textpath import text_to_path
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
-import numpy  # noqa: E402
-import pandas  # noqa: E402
-from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
-from matplotlib.colors import to_rgb  # noqa: E402
-from matplotlib.font_manager import FontProperties  # noqa: E402
-from matplotlib.patches import Patch  # noqa: E402
-from matplotlib.textpath import text_to_path  # noqa: E402
+from analysis import figures, hidup_timings
 
-import hidup_timings  # noqa: E402
+HELP = "what ran when on each rank's two streams in a step"
 
 MOST_RANKS = 8  # drawn if the user names none
 
@@ -34,7 +29,7 @@ MOST_RANKS = 8  # drawn if the user names none
 BANDS, COMPUTE, COMM = (2.2, 0.16), (1.1, 1.0), (0.0, 1.0)  # (bottom, height)
 LANES = {"compute": COMPUTE, "comm": COMM}
 
-HUES = ("#2a78b5", "#d9862b", "#3f9142", "#8458b3", "#2aa5a0", "#c2558f")
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # figures.COLOURS that are told apart when pale
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
 HATCHED = {"facecolor": "#f9dde1", "edgecolor": "#c8102e", "hatch": "//////", "linewidth": 0}
 PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#b8a97c"}
@@ -208,6 +203,7 @@ def draw(panels, heading):
     each = max(1.3, 2.9 - 0.3 * len(panels))  # inches
     top, bottom = 0.95, 0.6
     height = top + bottom + each * len(panels)
+    figures.style(**{"axes.spines.left": False, "axes.grid": False, "font.size": 10})
     figure, columns = plt.subplots(len(panels), 1, figsize=(16, height), sharex=True,
                                    squeeze=False)
     figure.subplots_adjust(left=0.09, right=0.86, top=1 - top / height, bottom=bottom / height,
@@ -287,29 +283,14 @@ def rank_list(text):
     return sorted({int(rank) for rank in text.split(",")})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_arguments(parser):
     parser.add_argument("file", help="timing file (HDF5) of a run, or a plan (JSON)")
     parser.add_argument("--step", type=int, help="default: the last one that has a timeline")
     parser.add_argument("--ranks", type=rank_list, metavar="0,1,...",
                         help=f"default: all, or the first {MOST_RANKS}")
-    parser.add_argument("-o", "--output",
-                        help="name of the picture; default: beside the file, -timeline.png")
-    arguments = parser.parse_args()
-    output = arguments.output or os.path.splitext(arguments.file)[0] + "-timeline.png"
-    kinds = FigureCanvasBase.get_supported_filetypes()
-    if os.path.splitext(output)[1].lstrip(".").lower() not in kinds:
-        parser.error(f"{output}: not a kind of picture; there are {', '.join(sorted(kinds))}")
+    figures.add_out(parser)
 
-    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False,
-                         "axes.spines.left": False, "legend.frameon": False,
-                         "hatch.linewidth": 0.6})
+
+def run(arguments):
     figure = draw(*panels_and_heading(arguments.file, arguments.step, arguments.ranks))
-    figure.savefig(output, dpi=150)
-    print(output)
-    return 0
-
-
-if __name__ == "__main__":
-    hidup_timings.run_script(main)
+    figures.save(figure, arguments.out or figures.default_name([arguments.file], "timeline"))

@@ -1,20 +1,13 @@
-#!/usr/bin/python3
-"""Draws a training run: loss over steps, and where the time of each step went.
+"""Draws training runs: loss over steps, and where the time of each step went.
 
-Runs from which this one goes on are part of the picture. Works on finished files and on those that are still being written. Prints the
-picture's name. Needs h5py, pandas and matplotlib.
+Runs from which this one goes on are part of the picture.
 """
 
-import argparse
-import os
+from matplotlib.ticker import MaxNLocator
 
-import matplotlib
+from analysis import figures, hidup_timings
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
-from matplotlib.ticker import MaxNLocator  # noqa: E402
-
-import hidup_timings  # noqa: E402
+HELP = "loss, learning rate, norm of the gradients and time over the steps"
 
 WALL, COMPUTE, COMM, LOSS, VALIDATION = "#333333", "#2a78b5", "#d9662b", "#2a78b5", "#b03060"
 
@@ -75,32 +68,20 @@ def title(attributes):
     return f"{attributes['model']} on {ranks} ({attributes['device']})"
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+def add_arguments(parser):
     parser.add_argument("file", help="timing file (HDF5) of a run")
-    parser.add_argument("-o", "--output", help="name of the picture; default: beside the file, .png")
-    arguments = parser.parse_args()
-    output = arguments.output or os.path.splitext(arguments.file)[0] + ".png"
+    figures.add_out(parser)
 
-    attributes = hidup_timings.read_attributes(arguments.file)
-    frame = hidup_timings.read(arguments.file)
+
+def run(arguments):
+    path = arguments.file
+    attributes = hidup_timings.read_attributes(path)
+    frame = hidup_timings.read(path)
     if frame.empty:
-        raise OSError(f"{arguments.file}: holds no finished step yet")
-
-    plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False,
-                         "axes.grid": True, "grid.alpha": 0.25, "legend.frameon": False,
-                         "lines.linewidth": 1.4})
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(9, 7), sharex=True, layout="constrained",
-                                         height_ratios=(3, 2))
+        raise OSError(f"{path}: holds no finished step yet")
+    figure, (top, bottom) = figures.new(rows=2, size=(9, 7), sharex=True, height_ratios=(3, 2))
     figure.suptitle(title(attributes), fontsize=14)
-    plot_loss(top, frame, hidup_timings.read_validation(arguments.file),
-              attributes.get("unigram_entropy"))
-    plot_times(bottom, arguments.file, frame)
+    plot_loss(top, frame, hidup_timings.read_validation(path), attributes.get("unigram_entropy"))
+    plot_times(bottom, path, frame)
     bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figure.savefig(output, dpi=150)
-    print(output)
-    return 0
-
-
-if __name__ == "__main__":
-    hidup_timings.run_script(main)
+    figures.save(figure, arguments.out or figures.default_name([path], "loss"))

@@ -1,0 +1,123 @@
+"""What all figures share: their style, colours and names, and how many points they draw.
+
+    figure, axes = figures.new(rows=2)
+    figures.legend(axes)
+    figures.save(figure, arguments.out)    # OUT.png and OUT.svg; prints their names
+"""
+
+import argparse
+import io
+import os
+import re
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
+import numpy  # noqa: E402
+from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
+
+# Okabe and Ito (2008): told apart with any kind of colour vision. Yellow is left out, it is too pale
+# for lines.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+# What has the same meaning in all figures has the same colour.
+COMPUTE, HIDDEN, EXPOSED, IDLE, WALL = "#0072b2", "#56b4e9", "#d55e00", "#d0d0d0", "#000000"
+MARKERS = "osD^vPX"
+LINES = ("-", "--", ":", "-.")
+
+MOST_POINTS = 4000  # of a line; more are not seen, and make large files
+
+STYLE = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+         "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False, "lines.linewidth": 1.4,
+         "hatch.linewidth": 0.6, "figure.dpi": 150,
+         "svg.hashsalt": "hidup",  # the same figure is the same file
+         "text.parse_math": False}  # names in files may have a $
+
+
+def style(**changes):
+    """Sets the style with these changes; new() sets it without."""
+    plt.rcParams.update({**STYLE, **changes})
+
+
+def new(rows=1, columns=1, size=(9, 4.5), **options):
+    """A figure and its axes, as plt.subplots() returns them; legends outside of the axes fit in."""
+    style()
+    return plt.subplots(rows, columns, figsize=size, layout="constrained", **options)
+
+
+def style_of(number):
+    """Colour, marker and kind of line of the number-th curve: different for 7 * 4 curves."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)],
+            "linestyle": LINES[number // len(COLOURS) % len(LINES)]}
+
+
+def legend(axes, **options):
+    """The legend, right of the axes."""
+    return axes.legend(**{"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0,
+                          "fontsize": "small", **options})
+
+
+def thinned(x, y, most=MOST_POINTS):
+    """At most so many points of a curve, and what to say about it.
+
+    Beyond `most`, the least and the greatest value of every stretch of equally many points are
+    kept, at their places: outliers stay. Returns (x, y, note); the note is empty if all are there.
+    Values that are not finite are kept as a gap where a whole stretch has nothing else.
+    """
+    x, y = numpy.asarray(x), numpy.asarray(y, dtype=float)
+    if len(x) <= most:
+        return x, y, ""
+    stretch = -(-2 * len(x) // most)
+    kept = []
+    for begin in range(0, len(x), stretch):
+        part = y[begin:begin + stretch]
+        if numpy.isnan(part).all():
+            kept.append(begin)
+        else:
+            kept += sorted({begin + numpy.nanargmin(part), begin + numpy.nanargmax(part)})
+    return x[kept], y[kept], f"least and greatest of every {stretch} steps"
+
+
+def add_out(parser):
+    """The option -o of commands that draw; its value is a path without .png and .svg, or None."""
+    parser.add_argument("-o", "--out", type=_stem, metavar="NAME",
+                        help="writes NAME.png and NAME.svg; default: beside the first file")
+
+
+def _stem(text):
+    stem, ending = os.path.splitext(text)
+    if ending.lower() in (".png", ".svg"):
+        return stem
+    if ending.lstrip(".").lower() in FigureCanvasBase.get_supported_filetypes():
+        raise argparse.ArgumentTypeError(f"{text}: figures are written as PNG and SVG")
+    return text
+
+
+def default_name(paths, what):
+    """The name of a figure of these files without ending: beside the first one."""
+    if len(paths) == 1:
+        return f"{os.path.splitext(paths[0])[0]}-{what}"
+    return os.path.join(os.path.dirname(paths[0]), what)
+
+
+def save(figure, out):
+    """Writes OUT.png and OUT.svg, prints and returns their names."""
+    names = [f"{out}.png", f"{out}.svg"]
+    for name in names:
+        figure.savefig(name, metadata={"Date": None} if name.endswith(".svg") else None)
+        print(name)
+    plt.close(figure)
+    return names
+
+
+def inline_svg(figure, name):
+    """The figure as SVG text for an HTML page. Its ids begin with `name`: a page has several."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    text = file.getvalue()
+    text = text[text.index("<svg"):]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
