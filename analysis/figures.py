@@ -16,6 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of the back end)
 import numpy  # noqa: E402
 from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
+from matplotlib.ticker import LogFormatter  # noqa: E402
 
 # Okabe and Ito (2008): told apart with any kind of colour vision. Yellow is left out, it is too pale
 # for lines.
@@ -23,7 +24,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 # What has the same meaning in all figures has the same colour.
 COMPUTE, HIDDEN, EXPOSED, IDLE, WALL = "#0072b2", "#56b4e9", "#d55e00", "#d0d0d0", "#000000"
 MARKERS = "osD^vPX"
-LINES = ("-", "--", ":", "-.")
+LINES = ("-", "--", "-.", ":")
 
 MOST_POINTS = 4000  # of a line; more are not seen, and make large files
 
@@ -48,7 +49,24 @@ def new(rows=1, columns=1, size=(9, 4.5), **options):
 def style_of(number):
     """Colour, marker and kind of line of the number-th curve: different for 7 * 4 curves."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)],
-            "linestyle": LINES[number // len(COLOURS) % len(LINES)]}
+            "linestyle": LINES[number % len(LINES)]}
+
+
+class PlainLogFormatter(LogFormatter):
+    """Labels such as 0.05: those of matplotlib are formulas, which STYLE switches off."""
+
+    def _num_to_string(self, x, vmin, vmax):
+        return f"{x:g}"
+
+
+def logarithmic(axes, which):
+    """Makes the axis "x" or "y" (or both, "xy") logarithmic; use this, not set_xscale()."""
+    for name in which:
+        axes.set(**{f"{name}scale": "log"})
+        axes.grid(visible=True, which="minor", axis=name, alpha=0.12)
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_formatter(PlainLogFormatter())
+        axis.set_minor_formatter(PlainLogFormatter(labelOnlyBase=False, minor_thresholds=(2, 0.4)))
 
 
 def legend(axes, **options):
@@ -76,6 +94,13 @@ def thinned(x, y, most=MOST_POINTS):
         else:
             kept += sorted({begin + numpy.nanargmin(part), begin + numpy.nanargmax(part)})
     return x[kept], y[kept], f"least and greatest of every {stretch} steps"
+
+
+def subject(path, attributes, strategy):
+    """The title of a figure of one run; it names the file."""
+    world = attributes.get("world_size", "?")
+    return (f"{os.path.basename(path)}: {attributes.get('model', '?')}, {strategy or '?'} on {world} "
+            f"rank{'' if world == 1 else 's'} ({attributes.get('device', '?')})")
 
 
 def add_out(parser):

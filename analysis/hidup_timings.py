@@ -18,6 +18,7 @@ Needs h5py, numpy and pandas. Units are those of the datasets' attribute `unit`:
 seconds, bytes, tokens, nats.
 """
 
+import contextlib
 import functools
 import json
 import os
@@ -36,6 +37,19 @@ def open_file(path):
         return h5py.File(path, "r", swmr=True)
     except OSError as error:
         raise OSError(f"{path}: not a readable HDF5 file, or one being created ({error})") from error
+
+
+@contextlib.contextmanager
+def _reading(path):
+    """The open file; what h5py says about a part that is missing or damaged names the file."""
+    with open_file(path) as file:
+        try:
+            yield file
+        except (OSError, KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            message = str(error.args[0] if error.args else error)
+            if message.startswith(path):
+                raise
+            raise OSError(f"{path}: damaged, or not a timing file ({message})") from error
 
 
 def segments(path):
@@ -95,7 +109,7 @@ def read_validation(path, join=True):
 
 
 def _read_validation(path):
-    with open_file(path) as file:
+    with _reading(path) as file:
         names = ("step", "loss")
         columns = {name: file["validation"][name][:] if "validation" in file else numpy.empty(0)
                    for name in names}
@@ -104,10 +118,9 @@ def _read_validation(path):
 
 
 def _read_steps(path):
-    with open_file(path) as file:
-        columns = {name: data[:] for name, data in file["iterations"].items()}
-        for name in ("compute_s", "comm_s", "exposed_comm_s"):
-            spans = file["ranks"][name][:]
+    with _reading(path) as file:
+        columns = {name: data[:] for name, data in _group(path, file, "iterations").items()}
+        for name, spans in _spans(path, file).items():
             columns[f"{name}_mean"] = spans.mean(axis=1)
             columns[f"{name}_max"] = spans.max(axis=1)
     rows = min(len(values) for values in columns.values())
@@ -117,11 +130,22 @@ def _read_steps(path):
 def read_spans(path):
     """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
     file only."""
-    with open_file(path) as file:
-        names = ("compute_s", "comm_s", "exposed_comm_s")
-        spans = {name: file["ranks"][name][:] for name in names}
+    with _reading(path) as file:
+        spans = _spans(path, file)
     rows = min(len(values) for values in spans.values())
     return {name: values[:rows] for name, values in spans.items()}
+
+
+def _spans(path, file):
+    return {name: _group(path, file, f"ranks/{name}")[:]
+            for name in ("compute_s", "comm_s", "exposed_comm_s")}
+
+
+def _group(path, file, name):
+    """The group or dataset, which all timing files have."""
+    if name not in file:
+        raise KeyError(f"{path}: no /{name}: not the timing file of a run")
+    return file[name]
 
 
 def read_experts(path):
@@ -131,7 +155,7 @@ def read_experts(path):
     Layers are those with experts, numbered from 0. A step whose row is not complete yet is left
     out. Raises KeyError if the model has no experts.
     """
-    with open_file(path) as file:
+    with _reading(path) as file:
         if "experts" not in file:
             raise KeyError(f"{path}: the model has no experts")
         columns = {name: file["experts"][name][:] for name in ("tokens", "dropped")}
@@ -143,11 +167,42 @@ def read_experts(path):
     return pandas.DataFrame({k: v[:rows].ravel() for k, v in columns.items()}, index=index)
 
 
+def expert_steps(path, bins=400):
+    """The load of the experts step by step, without all of it in memory at once.
+
+    Returns a dictionary of arrays: step [n]; tokens, dropped and imbalance [n, layers], the last one
+    the greatest load of a layer's experts over their mean (NaN where there is none); and, over
+    stretches of equally many steps, load [at most bins, layers, experts], the mean load over the
+    mean of the layer's experts, with the stretches' first steps, load_step. Raises KeyError if the
+    model has no experts.
+    """
+    with _reading(path) as file:
+        if "experts" not in file:
+            raise KeyError(f"{path}: the model has no experts")
+        tokens, dropped = (_group(path, file, f"experts/{name}") for name in ("tokens", "dropped"))
+        steps = _group(path, file, "iterations/step")[:]
+        rows = min(len(steps), len(tokens), len(dropped))
+        stretch = max(1, -(-rows // bins))
+        parts = {name: [] for name in ("tokens", "dropped", "imbalance", "load")}
+        for begin in range(0, rows, stretch):
+            part = slice(begin, min(rows, begin + stretch))
+            chosen = tokens[part]
+            parts["tokens"].append(chosen.sum(axis=2))
+            parts["dropped"].append(dropped[part].sum(axis=2))
+            with numpy.errstate(invalid="ignore", divide="ignore"):
+                parts["imbalance"].append(chosen.max(axis=2) / chosen.mean(axis=2))
+                mean = chosen.mean(axis=0)
+                parts["load"].append((mean / mean.mean(axis=1, keepdims=True))[None])
+    none = numpy.empty((0, *tokens.shape[1:2]))
+    arrays = {name: numpy.concatenate(values) if values else none for name, values in parts.items()}
+    return {"step": steps[:rows], "load_step": steps[:rows:stretch], **arrays}
+
+
 def read_table(path, group):
     """The equally long columns of a group, "program" or "timeline", as a data frame."""
-    with open_file(path) as file:
+    with _reading(path) as file:
         columns = {}
-        for name, data in file[group].items():
+        for name, data in _group(path, file, group).items():
             if data.ndim == 1:
                 columns[name] = data.asstr()[:] if h5py.check_string_dtype(data.dtype) else data[:]
     rows = min(len(values) for values in columns.values())
@@ -156,7 +211,7 @@ def read_table(path, group):
 
 def timeline_steps(path):
     """The steps whose timelines are complete, ascending. Raises KeyError if there are none."""
-    with open_file(path) as file:
+    with _reading(path) as file:
         return list(_timeline_rows(path, file))
 
 
@@ -167,7 +222,7 @@ def read_timeline(path, step=None):
     of /program for the event's instruction. Raises KeyError if the step has no timeline, or none
     that is complete yet.
     """
-    with open_file(path) as file:
+    with _reading(path) as file:
         rows = _timeline_rows(path, file)
         if step is None:
             step = max(rows)
@@ -297,11 +352,24 @@ def busy_times(events):
 
 def read_strategy(path):
     """The strategy's text and attributes (name, hash, ...) as a dictionary."""
-    with open_file(path) as file:
-        return {"text": file["strategy/text"].asstr()[()], **file["strategy"].attrs}
+    with _reading(path) as file:
+        return {"text": _group(path, file, "strategy/text").asstr()[()], **file["strategy"].attrs}
 
 
 def read_attributes(path):
     """The root attributes as a dictionary."""
-    with open_file(path) as file:
+    with _reading(path) as file:
         return dict(file.attrs)
+
+
+def read_inputs(path):
+    """The texts under /input by name: model_deck, cluster_deck, resolved."""
+    with _reading(path) as file:
+        return {name: text.asstr()[()] for name, text in file.get("input", {}).items()}
+
+
+def read_memory(path):
+    """Arrays [ranks] in bytes by name: peak_bytes, parameter_bytes; those that the file has."""
+    with _reading(path) as file:
+        return {name: file[f"ranks/{name}"][:] for name in ("peak_bytes", "parameter_bytes")
+                if f"ranks/{name}" in file}

@@ -1,87 +1,153 @@
-"""Draws training runs: loss over steps, and where the time of each step went.
+"""Draws training runs: loss over steps, below it learning rate, norm of the gradients and time per
+step; several runs in the same axes.
 
-Runs from which this one goes on are part of the picture.
+Runs from which a file goes on are part of its curves. The time per step of a single file is shown
+with what of it was computation and communication on the rank that was busiest.
 """
+
+import argparse
 
 from matplotlib.ticker import MaxNLocator
 
-from analysis import figures, hidup_timings
+from analysis import facts, figures, hidup_timings
 
 HELP = "loss, learning rate, norm of the gradients and time over the steps"
 
-WALL, COMPUTE, COMM, LOSS, VALIDATION = "#333333", "#2a78b5", "#d9662b", "#2a78b5", "#b03060"
+ENTROPY = {"color": "#777777", "linestyle": "--", "linewidth": 1.2}
+SMOOTHED = 200  # more steps than this are smoothed if the user says nothing
 
 
-def plot_loss(axes, frame, validation, entropy):
-    axes.plot(frame.index, frame["loss"], color=LOSS, label="training loss")
+def mean_of(frame, smooth):
+    """How many steps a mean is over: what the user wants (None: a hundredth of the steps)."""
+    if smooth is not None:
+        return min(smooth, len(frame))
+    return len(frame) // 100 if len(frame) > SMOOTHED else 1
+
+
+def draw_line(axes, x, y, label, **style):
+    """A curve of many steps with fewer points; its label says so."""
+    x, y, note = figures.thinned(x, y)
+    axes.plot(x, y, label=f"{label}\n({note})" if label and note else label, **style)
+
+
+def draw_loss(axes, path, frame, name, style, smooth):
+    """The training loss and, with points, the validation loss. `name` is that of the run in the
+    legend, empty if there is only one."""
+    prefix = f"{name}: " if name else ""
+    over = mean_of(frame, smooth)
+    losses = frame["loss"]
+    if over > 1:
+        draw_line(axes, frame.index, losses, None, color=style["color"], alpha=0.25, linewidth=0.8)
+        mean = losses.rolling(over, min_periods=1).mean()
+        draw_line(axes, frame.index, mean, f"{prefix}training, running\nmean of {over} steps",
+                  **{**style, "marker": None})
+    else:
+        draw_line(axes, frame.index, losses, f"{prefix}training", **{**style, "marker": None})
+    validation = hidup_timings.read_validation(path)
     if not validation.empty:
-        axes.plot(validation.index, validation["loss"], color=VALIDATION, marker="o", markersize=4,
-                  label="validation loss")
-    if entropy is not None:
-        axes.axhline(entropy, color="#777777", linestyle="--", label="unigram entropy of the data")
-    axes.set_ylabel("loss (nats per target)")
-    axes.legend(loc="upper right")
+        own = style["color"] if name else figures.EXPOSED
+        axes.plot(validation.index, validation["loss"], color=own, marker=style["marker"],
+                  markersize=6, markeredgecolor="black", linewidth=1, label=f"{prefix}validation")
 
 
-def plot_time(axes, frame, spans, labelled):
-    """The step's time, and the busy times of the rank that is busiest over the run."""
-    rows = len(frame)
-    busy = (spans["compute_s"] + spans["exposed_comm_s"])[:rows]
-    slowest = busy.sum(axis=0).argmax()
-
-    def text(label):
-        return label if labelled else None
-
-    milliseconds = 1e3
-    axes.plot(frame.index, frame["wall_s"] * milliseconds, color=WALL,
-              label=text("step (wall time)"))
-    ranks = busy.shape[1]
-    of_rank = f", rank {slowest} (slowest of {ranks})" if ranks > 1 else ""
-    for name, colour, label in (("compute_s", COMPUTE, "computation"),
-                                ("comm_s", COMM, "communication")):
-        values = spans[name][:rows, slowest] * milliseconds
-        axes.plot(frame.index, values, color=colour, label=text(f"{label}{of_rank}"))
+def draw_entropy(axes, paths):
+    """A line for the unigram entropy of the data, if the runs have one."""
+    values = {path: hidup_timings.read_attributes(path).get("unigram_entropy") for path in paths}
+    for number, value in enumerate(sorted({v for v in values.values() if v is not None})):
+        axes.axhline(value, label=None if number else "unigram entropy of data", **ENTROPY)
 
 
-def plot_times(axes, path, frame):
-    """The times of all runs, whose numbers of ranks may differ; `frame` is of them together."""
+def draw_times(axes, path, frame):
+    """Time of a step, and the busy times of the rank that was busiest in each of the segments."""
     runs = hidup_timings.segments(path)
     for run, last in runs:
         steps = hidup_timings.read(run, join=False)
         steps = steps if last is None else steps[steps.index <= last]
         if not steps.empty:
             # The spans are read last: they have all the rows that the frame has, or more.
-            plot_time(axes, steps, hidup_timings.read_spans(run), run == path)
+            draw_busy(axes, steps, hidup_timings.read_spans(run), run == path)
     for number, (_, last) in enumerate(runs[:-1]):
         axes.axvline(last + 0.5, color="#777777", linestyle=":",
-                     label="resumed" if number == 0 else None)
-    # One slow step (the first, say) must not flatten all the others.
-    axes.set_ylim(0, max(1e-3, 1.5e3 * frame["wall_s"].quantile(0.95)))
-    axes.set_ylabel("time per step (ms)")
-    axes.set_xlabel("step")
-    axes.legend(loc="upper right", ncols=3, fontsize="small")
+                     label=None if number else "resumed")
+    limit_times(axes, frame["wall_s"].quantile(0.95))
 
 
-def title(attributes):
-    world = attributes["world_size"]
-    ranks = f"{world} rank{'s' if world > 1 else ''}"
-    return f"{attributes['model']} on {ranks} ({attributes['device']})"
+def draw_busy(axes, frame, spans, labelled):
+    rank, ranks = facts.slowest_rank(spans), spans["compute_s"].shape[1]
+    of_rank = f"\nrank {rank} (busiest of {ranks})" if ranks > 1 else ""
+    draw_line(axes, frame.index, 1e3 * frame["wall_s"], "step (wall)" if labelled else None,
+              color=figures.WALL, linewidth=1)
+    for name, label, colour in (("compute_s", "compute", figures.COMPUTE),
+                                ("comm_s", "communication", figures.EXPOSED)):
+        draw_line(axes, frame.index, 1e3 * spans[name][:len(frame), rank],
+                  label + of_rank if labelled else None, color=colour, linewidth=1)
+
+
+def limit_times(axes, usual):
+    """One slow step (the first, say) must not flatten all the others."""
+    axes.set_ylim(0, max(1e-3, 1.5e3 * usual))
+
+
+def title(paths):
+    if len(paths) > 1:
+        return f"{len(paths)} runs"
+    attributes = hidup_timings.read_attributes(paths[0])
+    return figures.subject(paths[0], attributes, hidup_timings.read_strategy(paths[0]).get("name"))
+
+
+def draw(paths, log=False, smooth=None):
+    """The figure of the files; mean over `smooth` steps."""
+    frames = {path: hidup_timings.read(path) for path in paths}
+    for path, frame in frames.items():
+        if frame.empty:
+            raise OSError(f"{path}: holds no finished step yet")
+    figure, rows = figures.new(rows=4, size=(11, 10), sharex=True, height_ratios=(4, 1.3, 1.3, 2))
+    top, rates, norms, times = rows
+    for number, (path, name) in enumerate(zip(paths, facts.short_names(paths))):
+        frame, style = frames[path], figures.style_of(number)
+        name = name if len(paths) > 1 else ""
+        draw_loss(top, path, frame, name, style, smooth)
+        style["marker"] = None
+        for axes, column in ((rates, "lr"), (norms, "grad_norm")):
+            if column in frame:
+                draw_line(axes, frame.index, frame[column], None, **style)
+        if name:
+            draw_line(times, frame.index, 1e3 * frame["wall_s"], f"{name}: step (wall)", **style)
+    if len(paths) == 1:
+        draw_times(times, paths[0], frames[paths[0]])
+    else:
+        limit_times(times, max(frame["wall_s"].quantile(0.95) for frame in frames.values()))
+    draw_entropy(top, paths)
+    for axes, label in ((top, "loss (nats per target)"), (rates, "learning rate"),
+                        (norms, "gradients' norm"), (times, "time per step (ms)")):
+        axes.set_ylabel(label)
+    if log:
+        for axes in (top, norms):
+            figures.logarithmic(axes, "y")
+    for axes in (top, times):
+        figures.legend(axes)
+    times.set_xlabel("step")
+    times.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels()
+    figure.suptitle(title(paths))
+    return figure
+
+
+def at_least_one(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: expected a whole number of at least 1")
+    return int(text)
 
 
 def add_arguments(parser):
-    parser.add_argument("file", help="timing file (HDF5) of a run")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="timing file of a run")
+    parser.add_argument("--log", action="store_true", help="loss and norm on logarithmic axes")
+    parser.add_argument("--smooth", type=at_least_one, metavar="STEPS",
+                        help="draw the mean of so many steps, and the loss itself pale; default: "
+                        f"a hundredth of the steps where there are more than {SMOOTHED}")
     figures.add_out(parser)
 
 
 def run(arguments):
-    path = arguments.file
-    attributes = hidup_timings.read_attributes(path)
-    frame = hidup_timings.read(path)
-    if frame.empty:
-        raise OSError(f"{path}: holds no finished step yet")
-    figure, (top, bottom) = figures.new(rows=2, size=(9, 7), sharex=True, height_ratios=(3, 2))
-    figure.suptitle(title(attributes), fontsize=14)
-    plot_loss(top, frame, hidup_timings.read_validation(path), attributes.get("unigram_entropy"))
-    plot_times(bottom, path, frame)
-    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
-    figures.save(figure, arguments.out or figures.default_name([path], "loss"))
+    figure = draw(arguments.files, arguments.log, arguments.smooth)
+    figures.save(figure, arguments.out or figures.default_name(arguments.files, "loss"))

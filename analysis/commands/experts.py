@@ -1,0 +1,118 @@
+"""Draws how evenly the router spreads the tokens over the experts.
+
+Of one file: a map of every expert's load over the steps (1 is an even share), and by layer the
+imbalance, which is the greatest load over the mean, and the share of tokens that found no slot. Of
+several files: the two curves for the mean of the layers.
+"""
+
+import numpy
+from matplotlib.colors import TwoSlopeNorm
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from analysis import facts, figures, hidup_timings
+from analysis.commands import loss
+
+HELP = "load of every expert over the steps, imbalance, dropped tokens"
+
+SHOWN_LAYERS = 6  # with a curve of their own; of more layers the mean and the range
+
+
+def read(path):
+    loads = hidup_timings.expert_steps(path)
+    if not len(loads["step"]):
+        raise OSError(f"{path}: holds no finished step yet")
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        loads["share"] = loads["dropped"] / loads["tokens"]
+    return loads
+
+
+def draw_map(figure, axes, loads):
+    """Experts, grouped by layer, over steps; a cell is the mean of a stretch of steps."""
+    values = loads["load"]
+    stretches, layers, experts = values.shape
+    edges = numpy.append(loads["load_step"], loads["step"][-1] + 1) - 0.5
+    norm = TwoSlopeNorm(1.0, vmin=0.0, vmax=max(2.0, numpy.nanmax(values, initial=0.0)))
+    mesh = axes.pcolormesh(edges, numpy.arange(layers * experts + 1) - 0.5,
+                           values.reshape(stretches, -1).T, cmap="PuOr_r", norm=norm, rasterized=True)
+    for layer in range(1, layers):
+        axes.axhline(layer * experts - 0.5, color="black", linewidth=0.8)
+    if layers > 1:
+        axes.set_yticks([(layer + 0.5) * experts - 0.5 for layer in range(layers)],
+                        [f"MoE layer {layer}" for layer in range(layers)], fontsize=9)
+        axes.set_ylabel(f"{experts} experts of each layer")
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel("expert")
+    axes.grid(visible=False)
+    axes.invert_yaxis()
+    each = -(-len(loads["step"]) // stretches)
+    bar = figure.colorbar(mesh, ax=axes, pad=0.01, aspect=30)
+    bar.set_label("tokens over even share" + (f"\n(mean of {each} steps)" if each > 1 else ""))
+
+
+def curves(loads, name):
+    """(label, imbalance [n], dropped share [n]) of the layers or, of many, their mean."""
+    layers = loads["imbalance"].shape[1]
+    if not name and layers <= SHOWN_LAYERS:
+        return [(f"MoE layer {layer}", loads["imbalance"][:, layer], loads["share"][:, layer])
+                for layer in range(layers)]
+    with numpy.errstate(invalid="ignore", divide="ignore"):
+        dropped = loads["dropped"].sum(axis=1) / loads["tokens"].sum(axis=1)
+    label = name or f"mean of {layers} MoE layers"
+    return [(label, loads["imbalance"].mean(axis=1), dropped)]
+
+
+def draw_range(axes, loads):
+    """A band from the least to the greatest layer, which a single run's mean lies in."""
+    for one, name in zip(axes, ("imbalance", "share")):
+        values = loads[name]
+        stretch = -(-len(values) // figures.MOST_POINTS)
+        begins = range(0, len(values), stretch)
+        low, high = ([limit(values[at:at + stretch]) for at in begins]
+                     for limit in (numpy.nanmin, numpy.nanmax))
+        one.fill_between(loads["step"][::stretch], low, high, color=figures.COLOURS[0], alpha=0.2,
+                         linewidth=0, label="range of these layers")
+
+
+def draw_curves(axes, loads, name, first):
+    if not name and loads["imbalance"].shape[1] > SHOWN_LAYERS:
+        draw_range(axes, loads)
+    for number, (label, imbalance, dropped) in enumerate(curves(loads, name), start=first):
+        style = {**figures.style_of(number), "marker": None, "linewidth": 1}
+        loss.draw_line(axes[0], loads["step"], imbalance, label, **style)
+        loss.draw_line(axes[1], loads["step"], dropped, None, **style)
+
+
+def draw(paths):
+    files = [read(path) for path in paths]
+    if len(paths) == 1:
+        _, layers, experts = files[0]["load"].shape
+        height = min(9.0, max(2.5, 0.09 * layers * experts))
+        figure, (top, *rows) = figures.new(rows=3, size=(11, height + 4.5), sharex=True,
+                                           height_ratios=(height, 2, 2))
+        draw_map(figure, top, files[0])
+    else:
+        figure, rows = figures.new(rows=2, size=(11, 6), sharex=True)
+    for number, (loads, name) in enumerate(zip(files, facts.short_names(paths))):
+        draw_curves(rows, loads, name if len(paths) > 1 else "", number)
+    rows[0].set_ylabel("imbalance\n(greatest over mean)")
+    rows[1].set_ylabel("dropped tokens")
+    rows[1].yaxis.set_major_formatter(PercentFormatter(1.0))
+    rows[1].set_ylim(bottom=0)
+    rows[1].set_xlabel("step")
+    rows[1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    figures.legend(rows[0])
+    figure.align_ylabels()
+    figure.suptitle(loss.title(paths))
+    return figure
+
+
+def add_arguments(parser):
+    parser.add_argument("files", nargs="+", metavar="FILE",
+                        help="timing file of a run of a model with experts")
+    figures.add_out(parser)
+
+
+def run(arguments):
+    figure = draw(arguments.files)
+    figures.save(figure, arguments.out or figures.default_name(arguments.files, "experts"))

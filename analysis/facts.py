@@ -1,0 +1,147 @@
+"""What a run was and how it went, as one dictionary of numbers and texts per timing file."""
+
+import math
+import os
+
+import numpy
+
+from analysis import decks, hidup_timings
+
+RECENT = 20  # the last loss is the mean over so many steps, as hidup prints it
+PREDICTED = ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes")
+
+
+def of_run(path):
+    """The facts of a timing file, of which only this file's steps count. What is not known is None.
+
+    Times are seconds: wall_s is the median of the steps; compute_s, comm_s and exposed_comm_s are
+    medians of the rank that was busiest over the run (slowest_rank). idle_s is what is left of the
+    step. overlap is (compute + comm - wall) / min(compute, comm), at least 0. wall_over_larger is
+    wall / max(compute, comm): 1 if the shorter stream hides completely.
+    """
+    attributes = hidup_timings.read_attributes(path)
+    frame = hidup_timings.read(path, join=False)
+    if frame.empty:
+        raise OSError(f"{path}: holds no finished step yet")
+    facts = {"file": path, **identity(attributes), **strategy(path), **length(path, frame)}
+    facts |= times(frame, hidup_timings.read_spans(path))
+    facts |= losses(path, frame, attributes) | memory(path) | loads(path)
+    predicted = facts.get("predicted_iteration_s")
+    facts["prediction_error"] = predicted / facts["wall_s"] - 1 if predicted else None
+    return {name: plain(value) for name, value in facts.items()}
+
+
+def plain(value):
+    """As JSON has it; None for what is not a finite number."""
+    if isinstance(value, numpy.generic):
+        value = value.item()
+    if isinstance(value, numpy.ndarray):
+        return [plain(one) for one in value.tolist()]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def identity(attributes):
+    names = ("model", "device", "world_size", "started_at", "program_version", "git_commit",
+             "git_dirty", "command_line", "libraries", "hostnames", "continued_from",
+             "continued_at_step")
+    facts = {name: attributes.get(name) for name in names}
+    if facts["hostnames"] is not None:
+        facts["hosts"] = len(set(facts["hostnames"]))
+    return facts
+
+
+def strategy(path):
+    attributes = hidup_timings.read_strategy(path)
+    names = ["search_s", *(f"predicted_{name}" for name in PREDICTED)]
+    return {"strategy": attributes.get("name"), "strategy_hash": attributes.get("hash"),
+            **{name: attributes.get(name) for name in names}}
+
+
+def length(path, frame):
+    planned = decks.value(hidup_timings.read_inputs(path).get("resolved", ""), "train.steps")
+    planned = int(planned) if planned and planned.isdecimal() else None
+    skipped = int(frame["skipped"].sum()) if "skipped" in frame else None
+    return {"steps": len(frame), "first_step": frame.index[0], "last_step": frame.index[-1],
+            "planned_steps": planned, "skipped_steps": skipped}
+
+
+def slowest_rank(spans):
+    """The rank that was busiest over the run; `spans` of read_spans()."""
+    return int((spans["compute_s"] + spans["exposed_comm_s"]).sum(axis=0).argmax())
+
+
+def times(frame, spans):
+    rows = min(len(frame), len(spans["compute_s"]))
+    spans = {name: values[:rows] for name, values in spans.items()}
+    rank = slowest_rank(spans)
+    facts = {name: numpy.median(values[:, rank]) for name, values in spans.items()}
+    wall = frame["wall_s"].median()
+    shorter, larger = sorted((facts["compute_s"], facts["comm_s"]))
+    hidden = facts["compute_s"] + facts["comm_s"] - wall
+    rate = (frame["tokens"] / frame["wall_s"]).median() if "tokens" in frame else None
+    return {"wall_s": wall, "total_s": frame["wall_s"].sum(), "tokens_per_s": rate,
+            "slowest_rank": rank, **facts,
+            "idle_s": max(0.0, wall - facts["compute_s"] - facts["exposed_comm_s"]),
+            "overlap": max(0.0, hidden / shorter) if shorter > 0 else None,
+            "wall_over_larger": wall / larger if larger > 0 else None}
+
+
+def losses(path, frame, attributes):
+    validation = hidup_timings.read_validation(path, join=False)
+    facts = {"first_loss": frame["loss"].iloc[0], "last_loss": frame["loss"].iloc[-RECENT:].mean(),
+             "last_loss_steps": min(RECENT, len(frame)), "validation_loss": None,
+             "validated_step": None, "unigram_entropy": attributes.get("unigram_entropy")}
+    if not validation.empty:
+        facts["validation_loss"] = validation["loss"].iloc[-1]
+        facts["validated_step"] = validation.index[-1]
+    return facts
+
+
+def memory(path):
+    return {name: int(values.max()) for name, values in hidup_timings.read_memory(path).items()
+            if len(values)}
+
+
+def loads(path):
+    """Of a model with experts: imbalance (greatest load over mean, mean of steps and layers) and the
+    share of tokens that found no slot."""
+    try:
+        steps = hidup_timings.expert_steps(path)
+    except KeyError:
+        return {}
+    chosen = steps["tokens"].sum()
+    return {"expert_imbalance": numpy.nanmean(steps["imbalance"]),
+            "dropped_share": steps["dropped"].sum() / chosen if chosen else None}
+
+
+def short_names(paths):
+    """What tells the files apart, for legends and tables: names without ending, with folders where
+    names alone are equal."""
+    names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    common = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    return [os.path.splitext(os.path.relpath(os.path.abspath(path), common))[0] for path in paths]
+
+
+def seconds(value):
+    """As text with a unit that fits: "31.85 ms"."""
+    if value is None:
+        return "–"
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if abs(value) * factor >= 1 or unit == "µs":
+            return f"{value * factor:.4g} {unit}"
+    return None
+
+
+def size(value):
+    """Bytes as text: "23.87 MiB"."""
+    if value is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024 or unit == "TiB":
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return None
