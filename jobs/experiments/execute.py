@@ -99,7 +99,7 @@ class Executor:
         keys = self._keys(run, predicted=True)
         ranks = ["--ranks", run.ranks]
         if run.kind == "search":
-            words = ["search", run.deck, "--cluster", run.cluster, *ranks, "--baselines"]
+            words = ["search", run.deck, "--cluster", run.cluster, *ranks]
         else:
             strategy = self._strategy(run, keys)
             words = ["explain", run.deck, "--cluster", run.cluster, *ranks, "--strategy", strategy]
@@ -187,4 +187,6 @@ class Executor:
 
 
 def _last_lines(text):
-    return "\n".join(text.strip().splitlines()[-3:])
+    """What hidup calls an error, or else the end of what was printed: mpirun adds lines of its own."""
+    lines = text.strip().splitlines()
+    return "\n".join([line for line in lines if line.startswith("hidup: error")] or lines[-3:])

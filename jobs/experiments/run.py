@@ -11,10 +11,12 @@ First it prints the list, with the time and the memory that each run is expected
 out/experiments/NAME/RUN.json (predicted) or RUN.h5 (measured: a timing file), RUN.log; for the size
 small NAME-small. `python3 -m analysis` draws them; docs/figures shows the figures.
 
+Needs h5py and yaml: /usr/bin/python3 jobs/experiments/run.py where another python3 lacks them.
 Exit code: 0, or 1 where a run failed (the others still run), 2 for a wrong list or argument.
 """
 
 import argparse
+import dataclasses
 import fcntl
 import fnmatch
 import os
@@ -23,8 +25,11 @@ import shlex
 import signal
 import sys
 
-import execute
-import run_list
+try:
+    import execute
+    import run_list
+except ModuleNotFoundError as error:
+    sys.exit(f"run.py: {error}; Debian's packages are python3-h5py and python3-yaml")
 
 START_S = 2.0  # of a measured run: start of the ranks, first step, files
 PREDICT_S = 0.5  # of a predicted run: hidup explain of some layers
@@ -43,6 +48,8 @@ def arguments():
                             default="mpirun", help=meaning)
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="runs by name, as *-8-*")
+    parser.add_argument("--times", type=int, default=1, metavar="N",
+                        help="run the list N times; of equal runs the fastest counts")
     parser.add_argument("--list", action="store_true", help="print the list, run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="a key of the decks, for all runs")
@@ -70,6 +77,17 @@ def locked(folder):
     return file
 
 
+def test_bed_is_up():
+    return pathlib.Path("/run/hidup-testbed/settings").exists()
+
+
+def again(run, time):
+    """The same run, with a name and results of its own."""
+    if time == 0:
+        return run
+    return dataclasses.replace(run, name=f"{run.name}-again{time}", at={**run.at, "again": time})
+
+
 def chosen(options):
     more = [text.split("=", 1) for text in options.set]
     if any(len(pair) != 2 for pair in more):
@@ -77,13 +95,14 @@ def chosen(options):
     about, runs = run_list.read(options.experiment, options.size, more)
     runs = [run for run in runs
             if fnmatch.fnmatch(run.name, options.only) and options.place in run.places]
+    runs = [again(run, time) for time in range(options.times) for run in runs]
     if not runs:
         raise run_list.ListError(f"no run of {options.experiment} for --{options.place} "
                                  f"is named {options.only}")
     if options.place in ("mpirun", "slurm") and any(run.rate is not None for run in runs):
         raise run_list.ListError(f"{options.experiment} has rates of links: only --testbed can set "
                                  "them, and --predict assume them")
-    if options.place == "testbed" and not pathlib.Path("/run/hidup-testbed/settings").exists():
+    if options.place == "testbed" and not test_bed_is_up():
         raise run_list.ListError("no test bed is up; jobs/testbed/up.sh makes one")
     return about, runs
 
@@ -94,8 +113,8 @@ def expected(executor, run, profiles):
         return PREDICT_S, "no ranks"
     try:
         found = executor.predict(run)
-    except execute.RunFailed:
-        return None, "not predicted: the cluster deck lacks rates"
+    except execute.RunFailed as error:
+        return None, f"not predicted: {error}"
     if "predicted_iteration_s" not in found:
         return None, found["infeasible"].splitlines()[0]
     profile = (run.deck, run.ranks, run.rate)
@@ -129,6 +148,9 @@ def run_all(runs, executor):
     for run in runs:
         if executor.is_done(run):
             continue
+        if executor.place == "testbed" and not test_bed_is_up():
+            print("run.py: the test bed is down; the other runs are left", file=sys.stderr)
+            return failed + 1
         try:
             seconds = executor.run(run)
             print(f"{run.name}: {seconds:.1f} s", flush=True)
