@@ -52,8 +52,19 @@ def identity(attributes):
     return facts
 
 
+def subject(path):
+    """The title of what is about one run; it names the file."""
+    attributes, name = hidup_timings.read_attributes(path), strategy(path)["strategy"]
+    world = attributes.get("world_size", "?")
+    return (f"{os.path.basename(path)}: {attributes.get('model', '?')}, {name or '?'} on {world} "
+            f"rank{'' if world == 1 else 's'} ({attributes.get('device', '?')})")
+
+
 def strategy(path):
-    attributes = hidup_timings.read_strategy(path)
+    try:
+        attributes = hidup_timings.read_strategy(path)
+    except KeyError:
+        attributes = {}
     names = ["search_s", *(f"predicted_{name}" for name in PREDICTED)]
     return {"strategy": attributes.get("name"), "strategy_hash": attributes.get("hash"),
             **{name: attributes.get(name) for name in names}}

@@ -76,31 +76,34 @@ def legend(axes, **options):
 
 
 def thinned(x, y, most=MOST_POINTS):
-    """At most so many points of a curve, and what to say about it.
+    """At most so many points (x, y) of a curve; thinning() is what to say about it.
 
     Beyond `most`, the least and the greatest value of every stretch of equally many points are
-    kept, at their places: outliers stay. Returns (x, y, note); the note is empty if all are there.
-    Values that are not finite are kept as a gap where a whole stretch has nothing else.
+    kept, at their places: outliers stay. NaN is kept where a whole stretch has nothing else.
     """
     x, y = numpy.asarray(x), numpy.asarray(y, dtype=float)
     if len(x) <= most:
-        return x, y, ""
-    stretch = -(-2 * len(x) // most)
-    kept = []
+        return x, y
+    stretch, kept = stretch_of(len(x), most), []
     for begin in range(0, len(x), stretch):
         part = y[begin:begin + stretch]
         if numpy.isnan(part).all():
             kept.append(begin)
         else:
             kept += sorted({begin + numpy.nanargmin(part), begin + numpy.nanargmax(part)})
-    return x[kept], y[kept], f"least and greatest of every {stretch} steps"
+    return x[kept], y[kept]
 
 
-def subject(path, attributes, strategy):
-    """The title of a figure of one run; it names the file."""
-    world = attributes.get("world_size", "?")
-    return (f"{os.path.basename(path)}: {attributes.get('model', '?')}, {strategy or '?'} on {world} "
-            f"rank{'' if world == 1 else 's'} ({attributes.get('device', '?')})")
+def stretch_of(points, most=MOST_POINTS):
+    """How many points of a curve two of thinned() stand for."""
+    return -(-2 * points // most)
+
+
+def thinning(steps):
+    """What the label of an axis of steps says about curves of so many steps."""
+    if steps <= MOST_POINTS:
+        return ""
+    return f"of every {stretch_of(steps)} steps, the least and the greatest value are drawn"
 
 
 def add_out(parser):
@@ -142,7 +145,7 @@ def inline_svg(figure, name):
     plt.close(figure)
     text = file.getvalue()
     text = text[text.index("<svg"):]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
     text = re.sub(r'\bid="', f'id="{name}-', text)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)

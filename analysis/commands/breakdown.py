@@ -23,7 +23,7 @@ HELP = "where the time of a step goes; by kind of instruction, operation or phas
 MOST_BARS = 20  # of --by; the others are one
 MOST_TIMELINES = 50  # steps that are read of a file for --by
 PREDICTED = {"alpha": 0.55, "hatch": "//", "edgecolor": "white", "linewidth": 0}
-HIDDEN = {"hatch": "....", "edgecolor": "white", "linewidth": 0}
+HIDDEN = {"hatch": "xx", "edgecolor": "white", "linewidth": 0}
 PARTS = (("compute_s", "compute", figures.COMPUTE),
          ("exposed_comm_s", "exposed communication", figures.EXPOSED),
          ("idle_s", "idle", figures.IDLE),
@@ -55,7 +55,7 @@ def draw_bar(axes, at, values, predicted):
 def draw_steps(paths):
     """The bars of the files' steps."""
     runs = [facts.of_run(path) for path in paths]
-    figure, axes = figures.new(size=(max(7, 3.6 + 1.9 * len(paths)), 5.5))
+    figure, axes = figures.new(size=(max(8, 3.6 + 1.9 * len(paths)), 5.5))
     ticks = {}
     for number, (run, name) in enumerate(zip(runs, facts.short_names(paths))):
         measured, predicted = parts(run), parts(run, "predicted_")
@@ -67,6 +67,7 @@ def draw_steps(paths):
         rank = f"\nrank {run['slowest_rank']} of {run['world_size']}"
         axes.text(number, -0.11, f"{name}\n{run['strategy'] or '?'}{rank}", ha="center", va="top",
                   transform=axes.get_xaxis_transform(), fontsize=9)
+    axes.margins(y=0.1)
     axes.set_xticks(list(ticks), list(ticks.values()), fontsize=9)
     axes.set_xlim(-0.6, len(paths) - 0.4)
     axes.grid(axis="x", visible=False)
@@ -82,8 +83,7 @@ def draw_steps(paths):
 def title(paths):
     if len(paths) > 1:
         return "Where the time of a step goes"
-    strategy = hidup_timings.read_strategy(paths[0]).get("name")
-    return figures.subject(paths[0], hidup_timings.read_attributes(paths[0]), strategy)
+    return facts.subject(paths[0])
 
 
 def kinds_of(program):

@@ -79,8 +79,9 @@ def draw_curves(axes, loads, name, first):
         draw_range(axes, loads)
     for number, (label, imbalance, dropped) in enumerate(curves(loads, name), start=first):
         style = {**figures.style_of(number), "marker": None, "linewidth": 1}
-        loss.draw_line(axes[0], loads["step"], imbalance, label, **style)
-        loss.draw_line(axes[1], loads["step"], dropped, None, **style)
+        over = loss.mean_of(len(imbalance))
+        loss.draw_line(axes[0], loads["step"], loss.running_mean(imbalance, over), label, **style)
+        loss.draw_line(axes[1], loads["step"], loss.running_mean(dropped, over), None, **style)
 
 
 def draw(paths):
@@ -99,7 +100,10 @@ def draw(paths):
     rows[1].set_ylabel("dropped tokens")
     rows[1].yaxis.set_major_formatter(PercentFormatter(1.0))
     rows[1].set_ylim(bottom=0)
-    rows[1].set_xlabel("step")
+    steps = max(len(loads["step"]) for loads in files)
+    over, up_to = loss.mean_of(steps), "up to " if len(paths) > 1 else ""
+    rows[1].set_xlabel(loss.step_label(
+        steps, f"curves: running mean of {up_to}{over} steps" if over > 1 else ""))
     rows[1].xaxis.set_major_locator(MaxNLocator(integer=True))
     figures.legend(rows[0])
     figure.align_ylabels()

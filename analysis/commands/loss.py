@@ -7,6 +7,7 @@ with what of it was computation and communication on the rank that was busiest.
 
 import argparse
 
+import pandas
 from matplotlib.ticker import MaxNLocator
 
 from analysis import facts, figures, hidup_timings
@@ -17,30 +18,39 @@ ENTROPY = {"color": "#777777", "linestyle": "--", "linewidth": 1.2}
 SMOOTHED = 200  # more steps than this are smoothed if the user says nothing
 
 
-def mean_of(frame, smooth):
+def mean_of(steps, smooth=None):
     """How many steps a mean is over: what the user wants (None: a hundredth of the steps)."""
     if smooth is not None:
-        return min(smooth, len(frame))
-    return len(frame) // 100 if len(frame) > SMOOTHED else 1
+        return min(smooth, steps)
+    return steps // 100 if steps > SMOOTHED else 1
+
+
+def running_mean(values, over):
+    """The mean of the last `over` values, of fewer at the start."""
+    return pandas.Series(values).rolling(over, min_periods=1).mean().to_numpy()
 
 
 def draw_line(axes, x, y, label, **style):
-    """A curve of many steps with fewer points; its label says so."""
-    x, y, note = figures.thinned(x, y)
-    axes.plot(x, y, label=f"{label}\n({note})" if label and note else label, **style)
+    """A curve of steps; of many with fewer points, which step_label() says."""
+    axes.plot(*figures.thinned(x, y), label=label, **style)
+
+
+def step_label(steps, *notes):
+    """The label of the steps' axis, with what is to be known about curves of so many steps."""
+    notes = [note for note in (*notes, figures.thinning(steps)) if note]
+    return f"step ({'; '.join(notes)})" if notes else "step"
 
 
 def draw_loss(axes, path, frame, name, style, smooth):
     """The training loss and, with points, the validation loss. `name` is that of the run in the
     legend, empty if there is only one."""
     prefix = f"{name}: " if name else ""
-    over = mean_of(frame, smooth)
+    over = mean_of(len(frame), smooth)
     losses = frame["loss"]
     if over > 1:
         draw_line(axes, frame.index, losses, None, color=style["color"], alpha=0.25, linewidth=0.8)
-        mean = losses.rolling(over, min_periods=1).mean()
-        draw_line(axes, frame.index, mean, f"{prefix}training, running\nmean of {over} steps",
-                  **{**style, "marker": None})
+        draw_line(axes, frame.index, running_mean(losses, over),
+                  f"{prefix}training, running\nmean of {over} steps", **{**style, "marker": None})
     else:
         draw_line(axes, frame.index, losses, f"{prefix}training", **{**style, "marker": None})
     validation = hidup_timings.read_validation(path)
@@ -91,8 +101,7 @@ def limit_times(axes, usual):
 def title(paths):
     if len(paths) > 1:
         return f"{len(paths)} runs"
-    attributes = hidup_timings.read_attributes(paths[0])
-    return figures.subject(paths[0], attributes, hidup_timings.read_strategy(paths[0]).get("name"))
+    return facts.subject(paths[0])
 
 
 def draw(paths, log=False, smooth=None):
@@ -126,7 +135,7 @@ def draw(paths, log=False, smooth=None):
             figures.logarithmic(axes, "y")
     for axes in (top, times):
         figures.legend(axes)
-    times.set_xlabel("step")
+    times.set_xlabel(step_label(max(map(len, frames.values()))))
     times.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.align_ylabels()
     figure.suptitle(title(paths))

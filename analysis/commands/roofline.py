@@ -98,6 +98,7 @@ def name_largest(axes, table):
         axes.annotate(str(number + 1), (row["intensity"], row["rate"] / 1e9),
                       (-BESIDE, height - upward), textcoords="offset points", fontsize=9,
                       fontweight="bold", ha="center", va="center",
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
                       arrowprops={"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0})
 
 

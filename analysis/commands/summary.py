@@ -23,7 +23,7 @@ percent = number("{:.1%}")
 def with_steps(run):
     planned = run["planned_steps"]
     last = run["last_step"]
-    of = f" (to step {last} of {planned})" if planned and last != planned else ""
+    of = f" (to step {last} of {planned})" if planned and last < planned else ""
     return f"{run['steps']}{of}"
 
 

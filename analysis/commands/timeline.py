@@ -19,7 +19,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
 from matplotlib.textpath import text_to_path
 
-from analysis import figures, hidup_timings
+from analysis import facts, figures, hidup_timings
 
 HELP = "what ran when on each rank's two streams in a step"
 
@@ -41,6 +41,7 @@ LINE_SPACING = 1.15
 NAME_PADDING = 4.0  # points on both sides together
 NAMED = 60  # the largest bars of a lane that are tried
 MOST_LINES = 4  # of a name in its bar
+MOST_PATHS = 3000  # bars of a figure that are drawn as paths; more are an image, also in SVG
 
 
 class Panel(typing.NamedTuple):
@@ -211,7 +212,10 @@ def draw(panels, heading):
     figure.suptitle(heading, fontsize=14, x=0.09, ha="left", y=1 - 0.15 / height, va="top")
     begin = min(panel.events["start"].min() for panel in panels)
     end = max(panel.events["end"].max() for panel in panels)
+    many = sum(len(panel.events) for panel in panels) > MOST_PATHS
     for axes, panel in zip(columns[:, 0], panels):
+        if many:
+            axes.set_rasterization_zorder(2)  # bars are below it, texts above
         axes.set_xlim(begin, end)
         axes.set_ylim(-0.06, BANDS[0] + BANDS[1])
         axes.set_yticks([low + size / 2 for low, size in LANES.values()],
@@ -270,11 +274,9 @@ def panels_of(events, labels):
 
 
 def heading(path, step, shown):
-    attributes = hidup_timings.read_attributes(path)
-    world = attributes["world_size"]
-    of = f", {shown} of them shown" if shown < world else ""
-    return (f"{attributes['model']}, {hidup_timings.read_strategy(path)['name']} on {world} "
-            f"rank{'s' if world > 1 else ''} ({attributes['device']}): step {step}{of}")
+    of = f", {shown} of them shown" if shown < hidup_timings.read_attributes(path)[
+        "world_size"] else ""
+    return f"{facts.subject(path)}: step {step}{of}"
 
 
 def rank_list(text):
