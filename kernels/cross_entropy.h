@@ -1,6 +1,7 @@
-// Cross entropy of the softmax of logits with one right class per row. A row whose target is
-// negative has none: it adds nothing to the loss, and its gradient is 0. `scale` is what it would
-// be if all rows had a target.
+// Cross entropy of the softmax of logits with one right class per row, and the accuracy: a row is
+// right where no logit is larger than the target's. A row whose target is negative has none: it
+// adds nothing to the loss and the accuracy, and its gradient is 0. `scale` is what it would be if
+// all rows had a target.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +13,14 @@
 namespace hidup::kernels {
 
 // lse[r] = log(sum over v of exp(logits[r,v]));
-// loss (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double,
-// over the rows with a target.
+// loss[0] (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double,
+// over the rows with a target; loss[1] (+)= scale * the number of right ones.
 template <typename Element>
 struct CrossEntropyForward {
   const Element* logits;   // [rows, vocab]
   const int32_t* targets;  // i32 [rows], each below vocab
   float* lse;              // f32 [rows]
-  float* loss;             // f32 [1]
+  float* loss;             // f32 [2]
   int64_t rows;
   int64_t vocab;
   float scale;
@@ -30,12 +31,13 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
 
 // The same where a rank has the classes first .. first + columns - 1 only:
 // stats[r, 0] = log(sum over those v of exp(logits[r, v])), -infinity if there are none;
-// stats[r, 1] = logits[r, targets[r]], 0 where that class is not here.
+// stats[r, 1] = their largest logit, likewise;
+// stats[r, 2] = logits[r, targets[r]], 0 where that class is not here.
 template <typename Element>
 struct CrossEntropyStats {
   const Element* logits;   // [rows, columns]
   const int32_t* targets;  // i32 [rows]
-  float* stats;            // f32 [rows, 2]
+  float* stats;            // f32 [rows, 3]
   int64_t rows;
   int64_t columns;
   int64_t first;
@@ -45,10 +47,10 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
 
 // lse and loss as above, from the stats of all parts of the classes.
 struct CrossEntropyMerge {
-  const float* stats;      // f32 [parts, rows, 2]
+  const float* stats;      // f32 [parts, rows, 3]
   const int32_t* targets;  // i32 [rows]
   float* lse;              // f32 [rows]
-  float* loss;             // f32 [1]
+  float* loss;             // f32 [2]
   int64_t parts;
   int64_t rows;
   float scale;

@@ -11,6 +11,8 @@
 namespace hidup::kernels {
 namespace {
 
+constexpr int64_t kStats = 3;  // of a row and a part of the classes
+
 // The sum of exp(x - shift): in single precision within short stretches, and in double over the
 // stretches, because a vocabulary may be large.
 template <typename Element>
@@ -25,21 +27,42 @@ double sum_of_exponentials(const Element* x, int64_t n, float shift) {
   return total;
 }
 
-// log of the sum of exp(x); -infinity if there is no x.
+// Of the logits of a row: log of the sum of exp(x), and the largest; -infinity if there is no x.
+struct Classes {
+  double lse;
+  float largest;
+};
 template <typename Element>
-double log_sum_exp(const Element* x, int64_t n) {
+Classes classes_of(const Element* x, int64_t n) {
   const float largest = max_of(x, n);
-  return static_cast<double>(largest) + std::log(sum_of_exponentials(x, n, largest));
+  return {static_cast<double>(largest) + std::log(sum_of_exponentials(x, n, largest)), largest};
 }
 
-// loss (+)= scale * the sum of the rows' losses.
-void add_losses(const double* losses, int64_t rows, float scale, bool accumulate, float* loss) {
-  double sum = 0.0;
-  for (int64_t row = 0; row < rows; ++row) {
-    sum += losses[row];
+// What a row adds to the loss and to the number of right ones.
+struct RowLoss {
+  double loss = 0.0;
+  double right = 0.0;
+};
+RowLoss row_loss(int32_t target, const Classes& classes, float logit) {
+  if (target < 0) {
+    return {};
   }
-  const auto share = static_cast<float>(static_cast<double>(scale) * sum);
-  *loss = accumulate ? *loss + share : share;
+  return {classes.lse - static_cast<double>(logit), logit >= classes.largest ? 1.0 : 0.0};
+}
+
+// loss (+)= scale * the sum of the rows'.
+void add_losses(const RowLoss* losses, int64_t rows, float scale, bool accumulate, float* loss) {
+  RowLoss sum;
+  for (int64_t row = 0; row < rows; ++row) {
+    sum.loss += losses[row].loss;
+    sum.right += losses[row].right;
+  }
+  const auto add = [=](double part, float& to) {
+    const auto share = static_cast<float>(static_cast<double>(scale) * part);
+    to = accumulate ? to + share : share;
+  };
+  add(sum.loss, loss[0]);
+  add(sum.right, loss[1]);
 }
 
 // The right class's gradient. `stored` is p * factor; where that was rounded, it is computed anew
@@ -49,20 +72,21 @@ Element minus_one_hot(Element stored, float exact, float factor) {
   return std::is_same_v<Element, float> ? Element(stored - factor) : Element(exact - factor);
 }
 
-// log_sum_exp over the classes of all parts, from the log_sum_exp of each part. Parts are `stride`
-// apart.
-double merge_row(const float* values, int64_t parts, int64_t stride) {
+// Over the classes of all parts, from the stats of each part. Parts are `stride` apart.
+Classes merge_row(const float* stats, int64_t parts, int64_t stride) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
-  double largest = kNothing;
+  double largest_lse = kNothing;
+  float largest = -std::numeric_limits<float>::infinity();
   for (int64_t part = 0; part < parts; ++part) {
-    largest = std::max(largest, static_cast<double>(values[part * stride]));
+    largest_lse = std::max(largest_lse, static_cast<double>(stats[part * stride]));
+    largest = std::max(largest, stats[part * stride + 1]);
   }
   double sum = 0.0;
   for (int64_t part = 0; part < parts; ++part) {
-    const auto value = static_cast<double>(values[part * stride]);
-    sum += value == kNothing ? 0.0 : std::exp(value - largest);
+    const auto value = static_cast<double>(stats[part * stride]);
+    sum += value == kNothing ? 0.0 : std::exp(value - largest_lse);
   }
-  return largest + std::log(sum);
+  return {largest_lse + std::log(sum), largest};
 }
 
 }  // namespace
@@ -71,15 +95,15 @@ template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
   check_classes("cross_entropy", args.rows, args.vocab, 0);
   stream.enqueue([=] {
-    thread_local std::vector<double> memory;
-    double* losses = scratch(memory, args.rows);
+    thread_local std::vector<RowLoss> memory;
+    RowLoss* losses = scratch(memory, args.rows);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < args.rows; ++row) {
       const Element* x = args.logits + row * args.vocab;
-      const double value = log_sum_exp(x, args.vocab);
-      args.lse[row] = static_cast<float>(value);
+      const Classes classes = classes_of(x, args.vocab);
+      args.lse[row] = static_cast<float>(classes.lse);
       const int32_t target = args.targets[row];
-      losses[row] = target < 0 ? 0.0 : value - static_cast<double>(float{x[target]});
+      losses[row] = row_loss(target, classes, target < 0 ? 0.0F : float{x[target]});
     }
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
@@ -94,26 +118,31 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
       const Element* x = args.logits + row * args.columns;
       const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < args.columns;
-      args.stats[2 * row] = static_cast<float>(log_sum_exp(x, args.columns));
-      args.stats[2 * row + 1] = here ? float{x[target]} : 0.0F;
+      const Classes classes = classes_of(x, args.columns);
+      float* stats = args.stats + kStats * row;
+      stats[0] = static_cast<float>(classes.lse);
+      stats[1] = classes.largest;
+      stats[2] = here ? float{x[target]} : 0.0F;
     }
   });
 }
 
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
-  check_extents("cross_entropy_merge", {args.parts, args.rows, 2});
+  check_extents("cross_entropy_merge", {args.parts, args.rows, kStats});
   stream.enqueue([=] {
-    thread_local std::vector<double> memory;
-    double* losses = scratch(memory, args.rows);
+    thread_local std::vector<RowLoss> memory;
+    RowLoss* losses = scratch(memory, args.rows);
+    const int64_t stride = kStats * args.rows;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < args.rows; ++row) {
-      const double value = merge_row(args.stats + 2 * row, args.parts, 2 * args.rows);
-      double logit = 0.0;
+      const float* stats = args.stats + kStats * row;
+      const Classes classes = merge_row(stats, args.parts, stride);
+      float logit = 0.0F;  // one part has it, the others add zeros
       for (int64_t part = 0; part < args.parts; ++part) {
-        logit += static_cast<double>(args.stats[2 * (part * args.rows + row) + 1]);
+        logit += stats[part * stride + 2];
       }
-      args.lse[row] = static_cast<float>(value);
-      losses[row] = args.targets[row] < 0 ? 0.0 : value - logit;
+      args.lse[row] = static_cast<float>(classes.lse);
+      losses[row] = row_loss(args.targets[row], classes, logit);
     }
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });

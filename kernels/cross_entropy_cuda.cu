@@ -4,10 +4,18 @@
 namespace hidup::kernels {
 namespace {
 
-// log of the sum of exp(x), by a block; -infinity if there is no x. A thread's sum is short and in
-// single precision; the sum over threads is in double, because a vocabulary may be large.
+constexpr int64_t kStats = 3;  // of a row and a part of the classes
+
+// Of the logits of a row: log of the sum of exp(x), and the largest; -infinity if there is no x.
+struct Classes {
+  double lse;
+  float largest;
+};
+
+// By a block. A thread's sum is short and in single precision; the sum over threads is in double,
+// because a vocabulary may be large.
 template <typename Element>
-__device__ double log_sum_exp(const Element* x, int64_t n) {
+__device__ Classes classes_of(const Element* x, int64_t n) {
   float largest = -kInfinity;
   for (int64_t j = threadIdx.x; j < n; j += kThreads) {
     largest = fmaxf(largest, widen(x[j]));
@@ -18,20 +26,32 @@ __device__ double log_sum_exp(const Element* x, int64_t n) {
     sum += expf(widen(x[j]) - largest);
   }
   const double total = group_reduce<kThreads>(static_cast<double>(sum), Sum{});
-  return static_cast<double>(largest) + log(total);
+  return {static_cast<double>(largest) + log(total), largest};
+}
+
+// What a row adds to the loss and to the number of right ones.
+struct RowLoss {
+  double loss;
+  double right;
+};
+__device__ RowLoss row_loss(int32_t target, const Classes& classes, float logit) {
+  if (target < 0) {
+    return {0.0, 0.0};
+  }
+  return {classes.lse - static_cast<double>(logit), logit >= classes.largest ? 1.0 : 0.0};
 }
 
 // A block does a row.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(CrossEntropyForward<Element> args, double* losses) {
+    forward_kernel(CrossEntropyForward<Element> args, RowLoss* losses) {
   const int64_t row = blockIdx.x;
   const Element* x = args.logits + row * args.vocab;
-  const double value = log_sum_exp(x, args.vocab);
+  const Classes classes = classes_of(x, args.vocab);
   if (threadIdx.x == 0) {
-    args.lse[row] = static_cast<float>(value);
+    args.lse[row] = static_cast<float>(classes.lse);
     const int32_t target = args.targets[row];
-    losses[row] = target < 0 ? 0.0 : value - static_cast<double>(widen(x[target]));
+    losses[row] = row_loss(target, classes, target < 0 ? 0.0F : widen(x[target]));
   }
 }
 
@@ -39,50 +59,59 @@ template <typename Element>
 __global__ void __launch_bounds__(kThreads) stats_kernel(CrossEntropyStats<Element> args) {
   const int64_t row = blockIdx.x;
   const Element* x = args.logits + row * args.columns;
-  const double value = log_sum_exp(x, args.columns);
+  const Classes classes = classes_of(x, args.columns);
   if (threadIdx.x == 0) {
     const int64_t target = args.targets[row] - args.first;
     const bool here = target >= 0 && target < args.columns;
-    args.stats[2 * row] = static_cast<float>(value);
-    args.stats[2 * row + 1] = here ? widen(x[target]) : 0.0F;
+    float* stats = args.stats + kStats * row;
+    stats[0] = static_cast<float>(classes.lse);
+    stats[1] = classes.largest;
+    stats[2] = here ? widen(x[target]) : 0.0F;
   }
 }
 
 // A thread does a row.
-__global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args, double* losses) {
-  const float* stats = args.stats;
+__global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args, RowLoss* losses) {
   const int64_t parts = args.parts;
   const int64_t rows = args.rows;
+  const int64_t stride = kStats * rows;
   constexpr auto kNothing = static_cast<double>(-kInfinity);
   for (int64_t row = thread_of_grid(); row < rows; row += threads_of_grid()) {
-    double largest = kNothing;
+    const float* stats = args.stats + kStats * row;
+    double largest_lse = kNothing;
+    float largest = -kInfinity;
     for (int64_t part = 0; part < parts; ++part) {
-      largest = fmax(largest, static_cast<double>(stats[2 * (part * rows + row)]));
+      largest_lse = fmax(largest_lse, static_cast<double>(stats[part * stride]));
+      largest = fmaxf(largest, stats[part * stride + 1]);
     }
     double sum = 0.0;
-    double logit = 0.0;
+    float logit = 0.0F;  // one part has it, the others add zeros
     for (int64_t part = 0; part < parts; ++part) {
-      const auto value = static_cast<double>(stats[2 * (part * rows + row)]);
-      sum += value == kNothing ? 0.0 : exp(value - largest);
-      logit += static_cast<double>(stats[2 * (part * rows + row) + 1]);
+      const auto value = static_cast<double>(stats[part * stride]);
+      sum += value == kNothing ? 0.0 : exp(value - largest_lse);
+      logit += stats[part * stride + 2];
     }
-    const double value = largest + log(sum);
-    args.lse[row] = static_cast<float>(value);
-    losses[row] = args.targets[row] < 0 ? 0.0 : value - logit;
+    const Classes classes{largest_lse + log(sum), largest};
+    args.lse[row] = static_cast<float>(classes.lse);
+    losses[row] = row_loss(args.targets[row], classes, logit);
   }
 }
 
 // One block adds all rows' losses: loss (+)= scale * their sum.
 __global__ void __launch_bounds__(kThreads)
-    loss_kernel(const double* losses, float* loss, int64_t rows, float scale, bool accumulate) {
-  double sum = 0.0;
+    loss_kernel(const RowLoss* losses, float* loss, int64_t rows, float scale, bool accumulate) {
+  RowLoss sum{0.0, 0.0};
   for (int64_t row = threadIdx.x; row < rows; row += kThreads) {
-    sum += losses[row];
+    sum.loss += losses[row].loss;
+    sum.right += losses[row].right;
   }
-  sum = group_reduce<kThreads>(sum, Sum{});
+  sum.loss = group_reduce<kThreads>(sum.loss, Sum{});
+  sum.right = group_reduce<kThreads>(sum.right, Sum{});
   if (threadIdx.x == 0) {
-    const auto share = static_cast<float>(static_cast<double>(scale) * sum);
-    *loss = accumulate ? *loss + share : share;
+    const auto share = static_cast<float>(static_cast<double>(scale) * sum.loss);
+    const auto right = static_cast<float>(static_cast<double>(scale) * sum.right);
+    loss[0] = accumulate ? loss[0] + share : share;
+    loss[1] = accumulate ? loss[1] + right : right;
   }
 }
 
@@ -102,9 +131,9 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyBackward
   }
 }
 
-double* losses_of_rows(Stream& stream, int64_t rows) {
-  return static_cast<double*>(
-      cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(double))));
+RowLoss* losses_of_rows(Stream& stream, int64_t rows) {
+  return static_cast<RowLoss*>(
+      cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(RowLoss))));
 }
 
 }  // namespace
@@ -112,7 +141,7 @@ double* losses_of_rows(Stream& stream, int64_t rows) {
 template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
   check_classes("cross_entropy", args.rows, args.vocab, 0);
-  double* losses = losses_of_rows(stream, args.rows);
+  RowLoss* losses = losses_of_rows(stream, args.rows);
   launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, args, losses);
   launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
          args.accumulate);
@@ -125,8 +154,8 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
 }
 
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
-  check_extents("cross_entropy_merge", {args.parts, args.rows, 2});
-  double* losses = losses_of_rows(stream, args.rows);
+  check_extents("cross_entropy_merge", {args.parts, args.rows, kStats});
+  RowLoss* losses = losses_of_rows(stream, args.rows);
   launch(stream, merge_kernel, blocks_for(args.rows, kThreads), kThreads, args, losses);
   launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
          args.accumulate);

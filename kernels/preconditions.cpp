@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "kernels/attention.h"
+#include "kernels/class_token.h"
 #include "kernels/copy_strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
@@ -111,6 +112,16 @@ void check_size(const RouteSize& size) {
   check_extents("route", {size.batch, size.sequence, size.experts});
   check_entries("route", 0, size.experts, size.capacity);
   check(size.choices == 1 || size.choices == 2, "route with {} choices", size.choices);
+}
+
+void check_prepended(const char* kernel, const SequenceSize& size) {
+  check_extents(kernel, {size.batch, size.sequence, size.n});
+  check_extents(kernel, {size.batch, size.sequence + 1, size.n});
+}
+
+void check_first(const char* kernel, const SequenceSize& size, bool here) {
+  check_extents(kernel, {size.batch, size.sequence, size.n});
+  check(!here || size.sequence > 0, "{} of sequences without a position", kernel);
 }
 
 void check_mask(const char* kernel, const DropoutMask& mask) {

@@ -39,6 +39,7 @@ struct ExpertSize;
 struct GateSize;
 struct MatmulShape;
 struct RouteSize;
+struct SequenceSize;
 struct StridedCopy;
 
 void check_size(const AttentionSize& size);
@@ -54,6 +55,11 @@ void check_size(const RouteSize& size);
 // each contiguous in the global tensor too; without dropout (p = 0) all is right.
 void check_mask(const char* kernel, const DropoutMask& mask);
 void check_mask_of_rows(const char* kernel, const DropoutMask& mask, int64_t rows, int64_t n);
+
+// Tokens before sequences of that size, and the first position of such: there is one where it is
+// here.
+void check_prepended(const char* kernel, const SequenceSize& size);
+void check_first(const char* kernel, const SequenceSize& size, bool here);
 
 // i32 counts the routing entries, and the slots of `experts` experts with `capacity` slots each.
 void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t capacity);

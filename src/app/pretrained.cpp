@@ -49,6 +49,9 @@ void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
 
 LanguageModel::LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint)
     : deck_(std::move(deck)), self_(make_self_communicator()), device_(make_device({})) {
+  if (deck_.data.kind == "images") {
+    fail_at(deck_, "data.kind", "data.kind images: a model of images cannot go on a text");
+  }
   take_vocabulary(deck_, checkpoint);
   const std::vector<std::string>& words = checkpoint.state().vocabulary;
   check_resumable(checkpoint, {deck_, graph, words});
@@ -74,7 +77,7 @@ LanguageModel::LanguageModel(Deck deck, const std::string& graph, const Checkpoi
     }
     return parts;
   };
-  inputs_ = {empty(program_.tokens, 0), empty(program_.targets, -1)};
+  inputs_ = {.tokens = empty(program_.tokens, 0), .targets = empty(program_.targets, -1)};
 }
 
 std::vector<float> LanguageModel::next(std::span<const int32_t> text) {

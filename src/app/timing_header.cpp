@@ -87,6 +87,7 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
   }
   header.experts = expert_layers(run.program);
   header.validation = run.data.validation != nullptr;
+  header.images = run.decks.deck.data.kind == "images";
   return header;
 }
 

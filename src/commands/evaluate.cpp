@@ -1,4 +1,4 @@
-// hidup evaluate: the loss of a trained model on data.validation.
+// hidup evaluate: the loss, and of images the accuracy, of a trained model on data.validation.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -114,16 +114,23 @@ class EvaluationRun {
   }
 
   void print(const MeanLoss& found) const {
+    const bool images = decks_.deck.data.kind == "images";
     const double perplexity = std::exp(found.loss);
     if (options_.json) {
-      const nlohmann::ordered_json json = {
-          {"loss", found.loss}, {"perplexity", perplexity}, {"tokens", found.tokens}};
+      nlohmann::ordered_json json = {{"loss", found.loss}, {"perplexity", perplexity}};
+      if (images) {
+        json["accuracy"] = found.accuracy;
+      }
+      json[images ? "images" : "tokens"] = found.targets;
       results::print("{}\n", json.dump(2));
       return;
     }
-    results::print("loss        {:.6f} nats per token\n", found.loss);
+    results::print("loss        {:.6f} nats per {}\n", found.loss, images ? "image" : "token");
     results::print("perplexity  {:.6g}\n", perplexity);
-    results::print("tokens      {}\n", format_count(found.tokens));
+    if (images) {
+      results::print("accuracy    {:.2f} %\n", 100.0 * found.accuracy);
+    }
+    results::print("{:<10}  {}\n", images ? "images" : "tokens", format_count(found.targets));
   }
 
   void guide_heartbeat() {

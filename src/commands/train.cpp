@@ -201,8 +201,11 @@ class Run {
                             world_);
     const double peak =
         static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
-    Report report(deck.train.steps, deck.train.batch * deck.model.sequence, data_.unigram_entropy,
-                  {.model = model_flops(*graph_), .peak = peak});
+    const bool images = deck.data.kind == "images";
+    Report report(
+        deck.train.steps,
+        {.count = deck.train.batch * (images ? 1 : deck.model.sequence), .images = images},
+        data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak});
     StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});

@@ -66,7 +66,17 @@ void check_data(const Deck& deck, const DeckChecks& checks) {
     return;
   }
   const bool synthetic = data.kind == "synthetic";
-  if (usable(checks, "data.path") && data.path.empty() && !synthetic) {
+  const bool images = data.kind == "images";
+  if (usable(checks, "model.family") && (deck.model.family == "vit") != images) {
+    checks.report("model.family",
+                  images ? fmt::format("model.family {} is a language model, but data.kind images "
+                                       "has no text: choose vit",
+                                       deck.model.family)
+                         : fmt::format("model.family vit sees images, but data.kind is {}: choose "
+                                       "the kind images",
+                                       data.kind));
+  }
+  if (usable(checks, "data.path") && data.path.empty() && !synthetic && !images) {
     checks.report("data.path", fmt::format("data.kind {} needs data.path: a file, a glob or a "
                                            "list of them",
                                            data.kind));

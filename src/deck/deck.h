@@ -38,7 +38,7 @@ struct ModelDeck {
   int64_t hidden = 0;
   int64_t ffn = 0;
   int64_t heads = 0;
-  int64_t sequence = 0;
+  int64_t sequence = 0;          // of images kImagePositions (core/images.h)
   std::optional<int64_t> vocab;  // none: auto, from the data
   double dropout = 0.0;
   std::string precision;

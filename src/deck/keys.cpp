@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/images.h"
 #include "core/limits.h"
 #include "deck/cluster_keys.h"
 
@@ -21,6 +22,8 @@ constexpr double kSlowestDecay = 0.999999;
 
 constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.model.graph.empty(); },
                                 "is given by the graph of model.graph: remove it"};
+constexpr Condition kNoImages = {"data.kind", [](const Deck& d) { return d.data.kind != "images"; },
+                                 "is fixed with data.kind images: remove it"};
 constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model.moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
@@ -29,12 +32,15 @@ std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
        .doc =
-           "What is built, always as a language model: a token is predicted from those before it. "
-           "bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal positions). "
+           "What is built. bert and gpt are language models: a token is predicted from those "
+           "before "
+           "it. bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal positions). "
            "gpt: GPT-2 (layer norm before each half, GELU, learned positions, the head tied to "
-           "the embedding).",
+           "the embedding). vit: the class of an image of `data.kind` images, by blocks as bert's "
+           "but without the mask, from 64 patches of 4 x 4 pixels and a class token before them; "
+           "learned positions.",
        .fallback = "bert",
-       .choices = {"bert", "gpt"},
+       .choices = {"bert", "gpt", "vit"},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.family; }},
       {.name = "model.graph",
@@ -69,13 +75,17 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.heads; }},
       {.name = "model.sequence",
-       .doc = "Tokens of a sequence.",
+       .doc = "Tokens of a sequence. Of images it is 65, the patches and the class token, and "
+              "refused here.",
        .range = {1, 10000000},
+       .conditions = {kNoImages},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.sequence; }},
       {.name = "model.vocab",
-       .doc = "Number of different tokens. auto: as many as the data needs.",
+       .doc = "Number of different tokens. auto: as many as the data needs. Of images it is 10, "
+              "their classes, and refused here.",
        .fallback = "auto",
        .range = {1, kMaxVocab},
+       .conditions = {kNoImages},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.vocab; }},
       {.name = "model.dropout",
        .doc = "Probability that dropout zeroes an element.",
@@ -138,12 +148,18 @@ std::vector<Key> data_keys() {
   return {
       {.name = "data.kind",
        .doc = "text: files of text, cut into tokens by `data.tokenizer`. tokens: files of "
-              "token indices. synthetic: random tokens, for timing; needs `model.vocab`.",
+              "token indices. synthetic: random tokens, for timing; needs `model.vocab`. images: "
+              "CIFAR-10's binary files, records of a byte for the class, 0 to 9, and 3072 for the "
+              "pixels of 32 x 32 by channel (red, green, blue), row and column; without "
+              "`data.path` 50,000 synthetic images in ten classes that can be learned. A pixel x "
+              "becomes (x / 255 - 0.5) / 0.5; a patch has its 48 values by channel, row and "
+              "column, and patches go row by row.",
        .fallback = "text",
-       .choices = {"text", "tokens", "synthetic"},
+       .choices = {"text", "tokens", "synthetic", "images"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.data.kind; }},
       {.name = "data.path",
-       .doc = "Where the data is: needed for the kinds text and tokens, refused for synthetic. "
+       .doc = "Where the data is: needed for the kinds text and tokens, refused for synthetic, "
+              "either for images. "
               "Relative paths start in the folder of the deck; in `--set` in the working "
               "directory.",
        .fallback = "[]",
@@ -155,7 +171,8 @@ std::vector<Key> data_keys() {
        .slot = [](Deck& d, size_t) -> Slot { return &d.data.tokenizer; }},
       {.name = "data.validation",
        .doc = "What the validation loss is measured on. A number: this part of the data, its last "
-              "windows of `model.sequence` tokens, which training then does not see. Otherwise "
+              "windows of `model.sequence` tokens, or its last images, which training then does "
+              "not see. Otherwise "
               "files as in `data.path`, of the same kind. Refused for the kind synthetic.",
        .fallback = "none",
        .choices = {"none"},

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "core/images.h"
 #include "core/limits.h"
 #include "core/text.h"
 #include "deck/checks.h"
@@ -98,6 +99,9 @@ class DeckReader {
       if (key.derived != nullptr && !places_.is_given(key.name)) {
         *std::get<int64_t*>(key.slot(deck_, 0)) = key.derived(deck_);
       }
+    }
+    if (deck_.data.kind == "images") {
+      deck_.model.sequence = kImagePositions;
     }
     check_relations(deck_, {[this](std::string_view name) { return usable(name); },
                             [this](std::string_view name, const std::string& message) {

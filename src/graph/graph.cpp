@@ -170,9 +170,11 @@ int64_t Graph::parameter_count() const {
 }
 
 Graph with_precision(Graph graph, DType dtype) {
-  const bool has_it = std::ranges::all_of(graph.tensors(), [dtype](const Tensor& tensor) {
-    return tensor.role != Tensor::Role::parameter || tensor.dtype == dtype;
-  });
+  const auto converts = [dtype](const Tensor& tensor) {
+    return tensor.role != Tensor::Role::activation && is_floating(tensor.dtype) &&
+           tensor.dtype != dtype;
+  };
+  const bool has_it = std::ranges::none_of(graph.tensors(), converts);
   if (has_it) {
     return graph;
   }
@@ -181,7 +183,7 @@ Graph with_precision(Graph graph, DType dtype) {
     if (tensor.role == Tensor::Role::parameter) {
       result.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay, dtype);
     } else if (tensor.role == Tensor::Role::input) {
-      result.add_input(tensor.name, tensor.dtype, tensor.shape);
+      result.add_input(tensor.name, converts(tensor) ? dtype : tensor.dtype, tensor.shape);
     } else {
       const Op& op = graph.op(tensor.producer);
       result.add_op(op.kind, tensor.name, op.inputs, op.attributes);

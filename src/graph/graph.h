@@ -17,6 +17,8 @@ namespace hidup {
 enum class OpKind {
   embedding,
   positions,
+  prepend,
+  first,
   matmul,
   bias,
   relu,
@@ -110,7 +112,7 @@ class Graph {
   double elements_ = 0.0;  // of all tensors
 };
 
-// The same graph, its parameters of that floating type, and what follows from them.
+// The same graph, its parameters and images of that floating type, and what follows from them.
 Graph with_precision(Graph graph, DType dtype);
 
 }  // namespace hidup

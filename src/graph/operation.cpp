@@ -50,6 +50,16 @@ Shape positions_shape(Shapes in, const OpAttributes&) {
   return in[0];
 }
 
+Shape prepend_shape(Shapes in, const OpAttributes&) {
+  expect(in[0].size() == 3 && in[1] == Shape{in[0][2]}, "x[batch, sequence, n] and token[n]", in);
+  return {in[0][0], in[0][1] + 1, in[0][2]};
+}
+
+Shape first_shape(Shapes in, const OpAttributes&) {
+  expect(in[0].size() == 3 && in[0][1] > 0, "x[batch, sequence, n] with a position", in);
+  return {in[0][0], in[0][2]};
+}
+
 Shape matmul_shape(Shapes in, const OpAttributes& attributes) {
   const auto& matmul = std::get<MatmulAttributes>(attributes);
   const Shape& x = in[0];
@@ -147,6 +157,10 @@ DimNames embedding_dims(const DimNames& first, const Shape&, const OpAttributes&
   return dims;
 }
 
+DimNames first_dims(const DimNames& first, const Shape&, const OpAttributes&) {
+  return {first[0], first[2]};
+}
+
 DimNames matmul_dims(const DimNames& first, const Shape& output, const OpAttributes& attributes) {
   DimNames dims = first;
   dims.resize(dims.size() - static_cast<size_t>(std::get<MatmulAttributes>(attributes).contract));
@@ -231,6 +245,17 @@ const std::vector<OperationSpec>& records() {
        .inputs = {{"x"}},
        .shape = positions_shape,
        .flops = per_element<1>},
+      {.kind = OpKind::prepend,
+       .name = "prepend",
+       .inputs = {{"x"}, {.name = "token", .parameter = true}},
+       .shape = prepend_shape,
+       .flops = per_element<0>},
+      {.kind = OpKind::first,
+       .name = "first",
+       .inputs = {{"x"}},
+       .shape = first_shape,
+       .dims = first_dims,
+       .flops = per_element<0>},
       {.kind = OpKind::matmul,
        .name = "matmul",
        .inputs = {{"x"}, {.name = "weight", .parameter = true}},

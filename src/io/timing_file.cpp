@@ -225,8 +225,8 @@ void TimingFile::append_iteration(const Iteration& iteration, std::span<const do
   writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads);
 }
 
-void TimingFile::append_validation(int64_t step, double loss) {
-  writer_->append_validation({step, loss});
+void TimingFile::append_validation(const ValidationRow& row) {
+  writer_->append_validation(row);
 }
 
 void TimingFile::append_timeline(std::span<const TimelineRow> rows) {

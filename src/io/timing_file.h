@@ -26,6 +26,9 @@
 // the timing file of that run, relative to the folder of this one, and continued_at_step, the last
 // step of that run that counts. Both files together are the whole training.
 //
+// Of images there are /iterations/accuracy [n] and /validation/accuracy [m], too: the fraction of
+// the targets that have the largest logit. tokens counts the patches and the class tokens then.
+//
 // /experts is there only if the model has experts. tokens counts the choices of an expert
 // in the step's batch, on all ranks; dropped those of them that found no slot.
 //
@@ -133,12 +136,14 @@ struct TimingHeader {
   RankMemory memory;
   ExpertLayers experts;
   bool validation = false;  // there is something to validate on
+  bool images = false;      // the data are images
 };
 
 struct Iteration {
   int64_t step = 0;
   double wall_s = 0;  // from the start of this step to the start of the next
   double loss = 0;    // mean cross-entropy per target, nats
+  double accuracy = 0;
   int64_t tokens = 0;
   double lr = 0;
   double grad_norm = 0;
@@ -148,6 +153,7 @@ struct Iteration {
 struct ValidationRow {
   int64_t step = 0;
   double loss = 0;  // mean cross-entropy per target, nats
+  double accuracy = 0;
 };
 
 struct TimelineRow {
@@ -183,7 +189,7 @@ class TimingFile {
 
   // The loss after that step, in ascending order. Only where the header says that there is
   // something to validate on.
-  void append_validation(int64_t step, double loss);
+  void append_validation(const ValidationRow& row);
 
   // Rows of steps that are not before those of earlier calls, in any order.
   void append_timeline(std::span<const TimelineRow> rows);

@@ -55,6 +55,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     if (header.validation) {
       add_validation_columns();
     }
+    if (header.images) {
+      add_accuracy_columns(header.validation);
+    }
     file_.start_swmr();
     place_.take_name(overwrite);  // now that readers can open it
   } catch (...) {
@@ -178,6 +181,14 @@ void TimingLayout::add_validation_columns() {
   add_column<double>("/validation/loss", "nat");
 }
 
+void TimingLayout::add_accuracy_columns(bool validation) {
+  accuracy_ = true;
+  add_column<double>("/iterations/accuracy", "1");
+  if (validation) {
+    add_column<double>("/validation/accuracy", "1");
+  }
+}
+
 void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/step", gather(rows.iterations, &Iteration::step));
   append("/iterations/wall_s", gather(rows.iterations, &Iteration::wall_s));
@@ -189,6 +200,10 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/skipped", std::vector<int64_t>(skipped.begin(), skipped.end()));
   append("/validation/step", gather(rows.validation, &ValidationRow::step));
   append("/validation/loss", gather(rows.validation, &ValidationRow::loss));
+  if (accuracy_) {
+    append("/iterations/accuracy", gather(rows.iterations, &Iteration::accuracy));
+    append("/validation/accuracy", gather(rows.validation, &ValidationRow::accuracy));
+  }
   append("/ranks/compute_s", rows.compute_s);
   append("/ranks/comm_s", rows.comm_s);
   append("/ranks/exposed_comm_s", rows.exposed_comm_s);

@@ -54,6 +54,7 @@ class TimingLayout {
   void add_columns(hsize_t world_size);
   void add_expert_columns(const ExpertLayers& experts);
   void add_validation_columns();
+  void add_accuracy_columns(bool validation);
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {
     file_.set_attribute(dataset.get(), "unit", unit);
@@ -78,6 +79,7 @@ class TimingLayout {
   NewFile place_;
   hdf5::File file_;
   std::map<std::string, Column> columns_;
+  bool accuracy_ = false;  // there are columns for it
 };
 
 }  // namespace hidup

@@ -53,7 +53,7 @@ TensorId BlockBuilder::attention(const std::string& name, TensorId x) {
   const TensorId qkv =
       linear(name + ".qkv", x, {model_.hidden, 3, model_.heads, head}, 1, style_.qkv);
   const TensorId mixed =
-      graph_.add_op(OpKind::attention, name, {qkv}, AttentionAttributes{.causal = true});
+      graph_.add_op(OpKind::attention, name, {qkv}, AttentionAttributes{.causal = style_.causal});
   return linear(name + ".out", mixed, {model_.heads, head, model_.hidden}, 2, style_.out);
 }
 

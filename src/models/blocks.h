@@ -21,6 +21,7 @@ struct BlockStyle {
   Init router;
   OpKind activation = OpKind::relu;
   bool activation_dropout = true;  // dropout behind the activation
+  bool causal = true;              // of attention
 };
 
 // Every method adds operations and returns the last output.
@@ -40,7 +41,7 @@ class BlockBuilder {
   // x + dropout(y), y what the half of a block called `half` makes of x.
   TensorId residual(const std::string& half, TensorId x, TensorId y);
 
-  // The halves of a block, x[batch, sequence, hidden] -> y of that shape: causal attention, and the
+  // The halves of a block, x[batch, sequence, hidden] -> y of that shape: attention, and the
   // feed-forward network or, in the layers (from 0) that have them, the experts.
   TensorId attention(const std::string& name, TensorId x);
   TensorId second_half(int64_t layer, const std::string& name, TensorId x);

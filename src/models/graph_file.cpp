@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/images.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 
@@ -39,19 +40,28 @@ class Checks {
   Checks(const Graph& graph, const std::string& text, const std::string& source)
       : graph_(graph), text_(text), source_(source) {}
 
-  void inputs(const Shape& wanted) const {
+  void inputs(const Deck& deck) const {
+    const bool images = deck.data.kind == "images";
+    const int64_t batch = deck.train.batch;
+    const std::string data = images ? "images" : "tokens";
+    const Shape data_shape =
+        images ? Shape{batch, kImagePatches, kPatchValues} : Shape{batch, deck.model.sequence};
     for (const Tensor& tensor : graph_.tensors()) {
       if (tensor.role != Tensor::Role::input) {
         continue;
       }
-      expect(tensor.name == "tokens" || tensor.name == "targets", tensor,
-             "input {}: a graph has the inputs tokens and targets", tensor.name);
-      expect(tensor.dtype == DType::i32 && tensor.shape == wanted, tensor,
-             "input {} is {}{}, but train.batch and model.sequence make it i32{}", tensor.name,
-             name_of(tensor.dtype), to_string(tensor.shape), to_string(wanted));
+      expect(tensor.name == data || tensor.name == "targets", tensor,
+             "input {}: a graph has the inputs {} and targets", tensor.name, data);
+      const bool pixels = images && tensor.name == data;
+      const Shape wanted = images && !pixels ? Shape{batch} : data_shape;
+      expect(is_floating(tensor.dtype) == pixels && tensor.shape == wanted, tensor,
+             "input {} is {}{}, but {} it {}{}", tensor.name, name_of(tensor.dtype),
+             to_string(tensor.shape),
+             images ? "train.batch and data.kind make" : "train.batch and model.sequence make",
+             pixels ? "f32" : "i32", to_string(wanted));
     }
-    if (graph_.find("tokens") < 0 || graph_.find("targets") < 0) {
-      fail(ExitCode::usage, "{}: a graph has the inputs tokens and targets", source_);
+    if (graph_.find(data) < 0 || graph_.find("targets") < 0) {
+      fail(ExitCode::usage, "{}: a graph has the inputs {} and targets", source_, data);
     }
   }
 
@@ -124,7 +134,7 @@ Graph read_graph(const std::string& text, const std::string& source, const Deck&
                  int64_t vocab) {
   Graph graph = parse_graph(text, source);
   const Checks checks(graph, text, source);
-  checks.inputs({deck.train.batch, deck.model.sequence});
+  checks.inputs(deck);
   checks.loss();
   checks.uses();
   checks.vocabulary(vocab);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "core/images.h"
 #include "models/blocks.h"
 
 namespace hidup {
@@ -38,6 +39,17 @@ BlockStyle bert_style(const ModelDeck& model) {
           .router = in_hidden};
 }
 
+// A post-norm block.
+TensorId bert_block(BlockBuilder& builder, int64_t layer, TensorId x) {
+  const std::string name = fmt::format("layers.{}", layer);
+  const std::string first = name + ".attention";
+  x = builder.residual(first, x, builder.attention(first, x));
+  x = builder.layer_norm(name + ".norm1", x);
+  const std::string second = name + "." + builder.second_half_name(layer);
+  x = builder.residual(second, x, builder.second_half(layer, second, x));
+  return builder.layer_norm(name + ".norm2", x);
+}
+
 Graph build_bert(const Deck& deck, int64_t vocab) {
   const ModelDeck& model = deck.model;
   BlockBuilder builder(model, bert_style(model));
@@ -51,16 +63,40 @@ Graph build_bert(const Deck& deck, int64_t vocab) {
   x = graph.add_op(OpKind::positions, "positions", {x});
   x = builder.dropout("embedding.dropout", x);
   for (int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string name = fmt::format("layers.{}", layer);
-    const std::string first = name + ".attention";
-    x = builder.residual(first, x, builder.attention(first, x));
-    x = builder.layer_norm(name + ".norm1", x);
-    const std::string second = name + "." + builder.second_half_name(layer);
-    x = builder.residual(second, x, builder.second_half(layer, second, x));
-    x = builder.layer_norm(name + ".norm2", x);
+    x = bert_block(builder, layer, x);
   }
   const TensorId logits =
       builder.linear("head", x, {model.hidden, vocab}, 1, {.weight = uniform(0.1)});
+  graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
+  return std::move(graph);
+}
+
+// The class token and the positions start as those of Dosovitskiy et al.
+Graph build_vit(const Deck& deck, int64_t classes) {
+  const ModelDeck& model = deck.model;
+  BlockStyle style = bert_style(model);
+  style.causal = false;
+  BlockBuilder builder(model, style);
+  Graph& graph = builder.graph();
+  const int64_t batch = deck.train.batch;
+  const TensorId images =
+      graph.add_input("images", DType::f32, {batch, kImagePatches, kPatchValues});
+  const TensorId targets = graph.add_input("targets", DType::i32, {batch});
+  const Init in_patch = uniform(1.0 / std::sqrt(static_cast<double>(kPatchValues)));
+  TensorId x = builder.linear("patches", images, {kPatchValues, model.hidden}, 1,
+                              {.weight = in_patch, .bias = in_patch});
+  const TensorId token = graph.add_parameter("class_token.weight", {model.hidden}, {}, true);
+  x = graph.add_op(OpKind::prepend, "class_token", {x, token});
+  const TensorId positions =
+      graph.add_parameter("positions.weight", {kImagePositions, model.hidden}, normal(0.02), true);
+  x = graph.add_op(OpKind::bias, "positions", {x, positions});
+  x = builder.dropout("embedding.dropout", x);
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    x = bert_block(builder, layer, x);
+  }
+  x = graph.add_op(OpKind::first, "class", {x});
+  const TensorId logits =
+      builder.linear("head", x, {model.hidden, classes}, 1, {.weight = style.out.weight});
   graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
   return std::move(graph);
 }
@@ -113,6 +149,9 @@ Graph build_gpt(const Deck& deck, int64_t vocab) {
 Graph build_model(const Deck& deck, int64_t vocab) {
   if (deck.model.family == "gpt") {
     return build_gpt(deck, vocab);
+  }
+  if (deck.model.family == "vit") {
+    return build_vit(deck, vocab);
   }
   check(deck.model.family == "bert", "no model of the family {}", deck.model.family);
   return build_bert(deck, vocab);

@@ -7,8 +7,9 @@
 namespace hidup {
 
 // The graph of the deck's model for one step: inputs tokens and targets
-// i32[train.batch, model.sequence], the loss last. `vocab` is the deck's, or the
-// data's where the deck says auto.
+// i32[train.batch, model.sequence], or images f32[train.batch, kImagePatches, kPatchValues] and
+// targets i32[train.batch]; the loss last. `vocab` is the deck's, or the data's where the deck says
+// auto; of images the number of classes.
 //
 // bert: PyTorch's TransformerEncoder in its default form (post-norm, ReLU; Vaswani
 // et al., "Attention is all you need", 2017) with a causal mask, on embeddings scaled
@@ -21,6 +22,12 @@ namespace hidup {
 // normal with the deviation 0.02, those before a residual connection with 0.02 / sqrt(2 layers).
 // Dropout follows the embedding and both halves of a block; attention probabilities are not
 // dropped.
+//
+// vit: the vision transformer (Dosovitskiy et al., "An image is worth 16x16 words", 2020) with
+// bert's blocks and no mask: a product with bias of every patch, a class token before them, learned
+// positions, and a head on what the class token became. Weights of the product and the head start
+// as PyTorch's linear layers, the class token with zeros, positions normal with the deviation 0.02.
+// There is no layer norm before the head, because blocks end in one. Dropout as in bert.
 //
 // With model.moe.experts, every model.moe.every-th block has a Mixture-of-Experts instead of its
 // feed-forward network: GShard's two experts per token (Lepikhin et al. 2020), Switch's one

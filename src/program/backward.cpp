@@ -60,9 +60,9 @@ class BackwardPass {
     const ValueId dy = output_gradient(scope);
     check(dy >= 0 || op.output == graph_.loss(), "{} has no use", graph_.op_name(scope.op));
     for (const BackwardStep& step : steps) {
-      if (step.opcode) {
+      if (step.opcode && is_needed(step, graph_, op)) {
         instruction(scope, step, dy);
-      } else {
+      } else if (!step.opcode) {
         contribute(scope.for_input(step.gradients_of[0]), dy);
       }
     }

@@ -6,8 +6,12 @@
 
 namespace hidup {
 
-// Where the classes of a cross-entropy are cut, ranks exchange two numbers per target. The layouts
-// of these, f32 [parts, batch, sequence, 2]: as a rank makes them, and as it needs them.
+// Where the classes of a cross-entropy are cut, ranks exchange so many numbers per target
+// (kernels/cross_entropy.h).
+inline constexpr int64_t kClassStats = 3;
+
+// The layouts of these numbers, f32 [parts, batch, .., kClassStats]: as a rank makes them, and as
+// it needs them.
 struct ClassStats {
   int64_t parts = 1;  // 1: the classes are not cut
   Layout made, needed;

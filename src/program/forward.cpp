@@ -90,7 +90,11 @@ class ForwardPass {
     value.role = Value::Role::input;
     const ValueId added = builder_.add(std::move(value));
     Program& program = builder_.program();
-    (graph_.tensor(id).name == "tokens" ? program.tokens : program.targets).push_back(added);
+    const std::string& name = graph_.tensor(id).name;
+    (name == "tokens"   ? program.tokens
+     : name == "images" ? program.images
+                        : program.targets)
+        .push_back(added);
     return added;
   }
 
@@ -169,12 +173,13 @@ class ForwardPass {
     return held[0];
   }
 
-  // Where the classes are cut, ranks exchange two numbers per target: the log-sum-exp of their
-  // classes, and the target's logit where they have it.
+  // Where the classes are cut, ranks exchange three numbers per target: the log-sum-exp of their
+  // classes, the largest logit of them, and the target's where they have it.
   void cross_entropy(const Scope& scope, const ValueIds& inputs, const ValueIds& outputs) {
     const std::string& name = graph_.op_name(scope.op);
     builder_.program().loss = outputs[0];
     builder_.value(outputs[0]).role = Value::Role::result;
+    builder_.value(outputs[0]).shape = {2};
     const ClassStats layouts =
         class_stats(graph_, scope.op, input_.rules(scope.op), builder_.mesh());
     ValueIds read = inputs;
@@ -185,7 +190,7 @@ class ForwardPass {
           .name = name + ".stats", .shape = lse.shape, .layout = layouts.made, .batch = lse.batch};
       stats.batch.dim += stats.batch.dim < 0 ? 0 : 1;
       stats.shape.insert(stats.shape.begin(), layouts.parts);
-      stats.shape.push_back(2);
+      stats.shape.push_back(kClassStats);
       const ValueId mine = builder_.add(std::move(stats));
       builder_.emit(scope, Opcode::cross_entropy_stats, name + ".stats", inputs, {mine});
       read[0] = builder_.reshard(scope, mine, layouts.needed, name + ".stats", true);

@@ -150,6 +150,12 @@ bool backward_needs_output(OpKind kind) {
   return backward_reads(kind, BackwardOperand::From::output, 0);
 }
 
+bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op) {
+  return std::ranges::any_of(step.gradients_of, [&](size_t input) {
+    return graph.tensor(op.inputs[input]).role != Tensor::Role::input;
+  });
+}
+
 int overwritten_input(OpKind kind) {
   const Signature& signature = forward_of(kind).signature;
   const std::vector<std::string_view>& over = signature.outputs.list()[0].over;

@@ -84,6 +84,21 @@ const std::vector<OpcodeRow>& opcode_rows() {
        "x:T -> y:T=x",
        per_input<1>,
        {.operation = OpKind::positions, .backward = {{{}, "dy", "x"}}}},
+      {prepend,
+       "prepend",
+       "x:T token:T -> y:T",
+       none,
+       {.operation = OpKind::prepend, .backward = {{prepend_backward, "dy", "x token"}}}},
+      {prepend_backward, "prepend_backward", "dy:T -> dx:T dtoken:f+",
+       [](const Told&, Shapes in, Shapes) {  // the sum over the batch
+         return static_cast<double>(in[0][0] * in[0][2]);
+       }},
+      {first,
+       "first",
+       "x:T -> y:T",
+       none,
+       {.operation = OpKind::first, .backward = {{first_backward, "dy", "x"}}}},
+      {first_backward, "first_backward", "dy:T -> dx:T", none},
       // The input's gradient first: it may have to be sent while the weight's is computed.
       {matmul,
        "matmul",

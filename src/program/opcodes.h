@@ -20,6 +20,10 @@ enum class Opcode {
   embedding,
   embedding_backward,
   positions,
+  prepend,
+  prepend_backward,
+  first,
+  first_backward,
   matmul,
   matmul_bias,  // these three: fuse_epilogues()
   matmul_bias_relu,
@@ -128,6 +132,9 @@ InstructionAttributes attributes_of(Opcode opcode, const Op& op);
 // Whether the backward pass of an operation reads its input i, or its output.
 bool backward_needs_input(OpKind kind, size_t input);
 bool backward_needs_output(OpKind kind);
+// Whether a gradient that the step of the operation's backward pass writes is asked for: data have
+// none.
+bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op);
 // The input over which the forward pass may write its output; -1: none.
 int overwritten_input(OpKind kind);
 

@@ -87,8 +87,9 @@ struct Program {
   std::vector<Value> values;
   std::vector<Instruction> instructions;
   // What the trainer fills, looks at and writes down.
-  std::vector<ValueId> tokens, targets;  // one in every layout that is needed
-  ValueId loss = -1, gradient_norm = -1;
+  std::vector<ValueId> tokens, targets, images;  // one in every layout that is needed
+  ValueId loss = -1;  // f32 [2]: the loss, and the fraction of targets with the largest logit
+  ValueId gradient_norm = -1;
   ValueId logits = -1;                // the input of the loss, f32 and replicated; -1: not kept
   std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped ones
 

@@ -3,6 +3,7 @@
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/bias.h"
+#include "kernels/class_token.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
@@ -293,6 +294,47 @@ Launch positions(const Operands& at) {
              Stream& stream) { kernels::positions_forward(stream, x, y, region); };
 }
 
+kernels::SequenceSize sequence_size(const Shape& x) {
+  return {x[0], x[1], x[2]};
+}
+// Whether the rank's part of the sequences has their first position.
+bool has_first(const Region& x) {
+  return x.start[1] == 0 && x.extent[1] > 0;
+}
+
+template <typename Element>
+Launch prepend(const Operands& at) {
+  return [x = at.in_as<Element>(0), token = at.in_as<Element>(1), y = at.out_as<Element>(0),
+          size = sequence_size(at.in_shape(0))](Stream& stream) {
+    kernels::prepend_forward(stream, x, token, y, size);
+  };
+}
+
+template <typename Element>
+Launch prepend_backward(const Operands& at) {
+  const kernels::PrependBackward<Element> args{.dy = at.in_as<Element>(0),
+                                               .dx = at.out_as<Element>(0),
+                                               .dtoken = at.out(1),
+                                               .size = sequence_size(at.out_shape(0)),
+                                               .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::prepend_backward(stream, args); };
+}
+
+template <typename Element>
+Launch first(const Operands& at) {
+  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0), size = sequence_size(at.in_shape(0)),
+          here = has_first(at.in_region(0))](Stream& stream) {
+    kernels::first_forward(stream, x, y, size, here);
+  };
+}
+
+template <typename Element>
+Launch first_backward(const Operands& at) {
+  return [dy = at.in_as<Element>(0), dx = at.out_as<Element>(0),
+          size = sequence_size(at.out_shape(0)), here = has_first(at.out_region(0))](
+             Stream& stream) { kernels::first_backward(stream, dy, dx, size, here); };
+}
+
 template <typename Element>
 Launch dropout(const Operands& at) {
   return [x = at.in_as<Element>(0), y = at.out_as<Element>(0),
@@ -322,6 +364,10 @@ std::vector<LaunchRow> dense_launches() {
       {Opcode::embedding, embedding<T>},
       {Opcode::embedding_backward, embedding_backward<T>},
       {Opcode::positions, positions<T>},
+      {Opcode::prepend, prepend<T>},
+      {Opcode::prepend_backward, prepend_backward<T>},
+      {Opcode::first, first<T>},
+      {Opcode::first_backward, first_backward<T>},
       {Opcode::matmul, matmul<T>},
       {Opcode::matmul_bias, matmul_bias<T>},
       {Opcode::matmul_bias_relu, matmul_bias_relu<T>},

@@ -91,8 +91,7 @@ void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs&
                  .loss_scale = loss_scale_,
                  .skipped = static_cast<uint64_t>(skipped_)};
   compute().copy(state_->data(), &host_state_, sizeof(host_state_));
-  const auto copy = [&](const std::vector<ValueId>& values,
-                        const std::vector<std::vector<int32_t>>& parts) {
+  const auto copy = [&](const std::vector<ValueId>& values, const auto& parts) {
     for (size_t i = 0; i < values.size(); ++i) {
       compute().copy(at(values[i]), parts.at(i).data(),
                      plan_.sizes[static_cast<size_t>(values[i])]);
@@ -100,6 +99,7 @@ void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs&
   };
   copy(program_.tokens, inputs.tokens);
   copy(program_.targets, inputs.targets);
+  copy(program_.images, inputs.images);
 }
 
 void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {

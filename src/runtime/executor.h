@@ -18,10 +18,11 @@
 
 namespace hidup {
 
-// This rank's parts of Program::tokens and targets, i32.
+// This rank's parts of Program::tokens and targets, i32, and of images, of their floating type.
 struct StepInputs {
-  std::vector<std::vector<int32_t>> tokens;
-  std::vector<std::vector<int32_t>> targets;
+  std::vector<std::vector<int32_t>> tokens = {};
+  std::vector<std::vector<int32_t>> targets = {};
+  std::vector<std::vector<std::byte>> images = {};
 };
 
 class Executor {

@@ -36,6 +36,14 @@ class RuleMaker {
       case OpKind::silu:
         element_by_element();
         break;
+      case OpKind::prepend:
+        add("batch", {cut(0), kWhole}, cut(0), {cut(0), kSum});
+        add("column", {cut(2), cut(0)}, cut(2), {cut(2), cut(0)});
+        linear();
+        break;
+      case OpKind::first:
+        first();
+        break;
       case OpKind::dropout:
       case OpKind::add:
         element_by_element();
@@ -75,6 +83,7 @@ class RuleMaker {
         combine();
         break;
     }
+    std::erase_if(rules_, [this](const Rule& rule) { return sums_data(rule); });
     return std::move(rules_);
   }
 
@@ -84,6 +93,16 @@ class RuleMaker {
   void add(const std::string& name, const Placements& inputs, Placement output,
            const Placements& input_gradients, Placement saved = kWhole) {
     rules_.push_back({name, inputs, output, input_gradients, saved});
+  }
+
+  // A step's inputs are data, and no rank has summands of them.
+  bool sums_data(const Rule& rule) const {
+    for (size_t i = 0; i < op_.inputs.size(); ++i) {
+      if (rule.inputs[i].is_partial() && graph_.tensor(op_.inputs[i]).role == Tensor::Role::input) {
+        return true;
+      }
+    }
+    return false;
   }
 
   size_t dims(size_t input) const { return graph_.tensor(op_.inputs[input]).shape.size(); }
@@ -103,6 +122,13 @@ class RuleMaker {
   void linear() {
     add("partial", Placements(op_.inputs.size(), kSum), kSum,
         Placements(op_.inputs.size(), kWhole));
+  }
+
+  void first() {
+    add("batch", {cut(0)}, cut(0), {cut(0)});
+    add("sequence", {cut(1)}, kSum, {cut(1)});  // ranks without the first position add zeros
+    add("column", {cut(2)}, cut(1), {cut(2)});
+    linear();
   }
 
   void embedding() {

@@ -1,9 +1,7 @@
 #include "train/batches.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
 
 #include "core/check.h"
 #include "core/units.h"
@@ -15,45 +13,58 @@ namespace {
 // windows needs more to come near all its orders.
 constexpr uint64_t kRounds = 8;
 
-class CorpusBatches : public Batches {
+class TokenBatches : public Batches {
+ public:
+  explicit TokenBatches(int64_t sequence) : Batches(sequence) {}
+
+  Samples read(int64_t first, int64_t count) const override {
+    const int64_t sequence = targets();
+    Samples samples;
+    samples.tokens.resize(static_cast<size_t>(count * sequence));
+    samples.targets.resize(samples.tokens.size());
+    std::vector<int32_t> window(static_cast<size_t>(sequence) + 1);
+    for (int64_t i = 0; i < count; ++i) {
+      read_sample(first + i, window.data());
+      std::copy_n(window.begin(), sequence, samples.tokens.begin() + i * sequence);
+      std::copy_n(window.begin() + 1, sequence, samples.targets.begin() + i * sequence);
+    }
+    return samples;
+  }
+
+ private:
+  // The sequence + 1 tokens of a sample.
+  virtual void read_sample(int64_t sample, int32_t* out) const = 0;
+};
+
+class CorpusBatches final : public TokenBatches {
  public:
   CorpusBatches(std::shared_ptr<const Corpus> corpus, WindowRange range, int64_t sequence,
                 std::optional<uint64_t> seed)
-      : Batches(sequence), corpus_(std::move(corpus)), range_(range), seed_(seed) {
+      : TokenBatches(sequence), corpus_(std::move(corpus)), order_(range, seed) {
     const int64_t all = windows(corpus_->summary(), sequence);
     check(range.first >= 0 && range.count > 0 && range.first + range.count <= all,
           "windows {} to {} of a corpus of {}", range.first, range.first + range.count, all);
   }
 
  private:
-  void read(int64_t sample, int32_t* out) const override {
-    const int64_t window = range_.first + place(sample / range_.count, sample % range_.count);
-    corpus_->copy(window * sequence(), sequence() + 1, out);
-  }
-
-  int64_t place(int64_t epoch, int64_t index) const {
-    if (!seed_) {
-      return index;
-    }
-    const RandomStream stream = random_stream(*seed_, "data/order", static_cast<uint64_t>(epoch));
-    return Permutation(range_.count, stream)(index);
+  void read_sample(int64_t sample, int32_t* out) const override {
+    corpus_->copy(order_.window(sample) * targets(), targets() + 1, out);
   }
 
   std::shared_ptr<const Corpus> corpus_;
-  WindowRange range_;
-  std::optional<uint64_t> seed_;  // none: in the order of the text
+  WindowOrder order_;
 };
 
-class SyntheticBatches : public Batches {
+class SyntheticBatches final : public TokenBatches {
  public:
   SyntheticBatches(int64_t vocab, int64_t sequence, uint64_t seed)
-      : Batches(sequence), vocab_(static_cast<uint64_t>(vocab)), seed_(seed) {}
+      : TokenBatches(sequence), vocab_(static_cast<uint64_t>(vocab)), seed_(seed) {}
 
  private:
-  void read(int64_t sample, int32_t* out) const override {
+  void read_sample(int64_t sample, int32_t* out) const override {
     const RandomStream stream =
         random_stream(seed_, "data/synthetic", static_cast<uint64_t>(sample));
-    for (int64_t position = 0; position <= sequence(); ++position) {
+    for (int64_t position = 0; position <= targets(); ++position) {
       const uint64_t word = stream.word(static_cast<uint64_t>(position));
       out[position] = static_cast<int32_t>((word * vocab_) >> 32);
     }
@@ -90,13 +101,14 @@ int64_t Permutation::operator()(int64_t index) const {
   return static_cast<int64_t>(value);
 }
 
-void Batches::fill(int64_t first_sample, int64_t count, int32_t* tokens, int32_t* targets) const {
-  std::vector<int32_t> window(static_cast<size_t>(sequence_) + 1);
-  for (int64_t i = 0; i < count; ++i) {
-    read(first_sample + i, window.data());
-    std::copy_n(window.begin(), sequence_, tokens + i * sequence_);
-    std::copy_n(window.begin() + 1, sequence_, targets + i * sequence_);
+int64_t WindowOrder::window(int64_t sample) const {
+  const int64_t index = sample % range_.count;
+  if (!seed_) {
+    return range_.first + index;
   }
+  const auto epoch = static_cast<uint64_t>(sample / range_.count);
+  return range_.first +
+         Permutation(range_.count, random_stream(*seed_, "data/order", epoch))(index);
 }
 
 int64_t windows(const CorpusSummary& corpus, int64_t sequence) {

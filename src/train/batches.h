@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/random.h"
 #include "train/tokens.h"
@@ -29,24 +31,28 @@ class Permutation {
   RandomStream stream_;
 };
 
+// Row-major; what the data has not is empty.
+struct Samples {
+  std::vector<int32_t> tokens;   // [samples, sequence]
+  std::vector<float> images;     // [samples, patches, values of a patch]
+  std::vector<int32_t> targets;  // of tokens [samples, sequence], of images [samples]
+};
+
 class Batches {
  public:
-  explicit Batches(int64_t sequence) : sequence_(sequence) {}
+  explicit Batches(int64_t targets) : targets_(targets) {}
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
   virtual ~Batches() = default;
 
-  int64_t sequence() const { return sequence_; }
+  // Of a sample.
+  int64_t targets() const { return targets_; }
 
-  // Samples first_sample .. first_sample + count - 1. `tokens` and `targets` are
-  // [count, sequence], row-major; the target of a token is the token that follows it.
-  void fill(int64_t first_sample, int64_t count, int32_t* tokens, int32_t* targets) const;
+  // Samples first .. first + count - 1; the target of a token is the token that follows it.
+  virtual Samples read(int64_t first, int64_t count) const = 0;
 
  private:
-  // The sequence + 1 tokens of a sample.
-  virtual void read(int64_t sample, int32_t* out) const = 0;
-
-  int64_t sequence_;
+  int64_t targets_;
 };
 
 // Number of windows that a corpus is cut into: window w holds tokens w * sequence ..
@@ -58,6 +64,18 @@ int64_t windows(const CorpusSummary& corpus, int64_t sequence);
 struct WindowRange {
   int64_t first = 0;
   int64_t count = 0;
+};
+
+// Which window a sample is: each once per epoch, in an order that differs from epoch to epoch;
+// without a seed always in their own order.
+class WindowOrder {
+ public:
+  WindowOrder(WindowRange range, std::optional<uint64_t> seed) : range_(range), seed_(seed) {}
+  int64_t window(int64_t sample) const;
+
+ private:
+  WindowRange range_;
+  std::optional<uint64_t> seed_;
 };
 
 // The windows, each once per epoch, in an order that differs from epoch to epoch.

@@ -19,7 +19,8 @@ MeanLoss Evaluator::run() {
   const auto fill = [&](int64_t first, StepInputs& inputs) {
     fill_inputs(forward_.program(), rank_, batches_, first, inputs, sequences_);
   };
-  double sum = 0.0;
+  double loss = 0.0;
+  double right = 0.0;
   fill(0, inputs_);
   batch_ = 0;
   for (int64_t first = 0; first < sequences_; first += size) {
@@ -29,12 +30,16 @@ MeanLoss Evaluator::run() {
       fill(first + size, next_);  // while the batch runs
     }
     forward_.wait();
-    sum += static_cast<double>(forward_.read(forward_.program().loss)[0]);
+    const std::vector<float> sums = forward_.read(forward_.program().loss);
+    loss += static_cast<double>(sums[0]);
+    right += static_cast<double>(sums[1]);
     std::swap(inputs_, next_);
   }
-  // The program's loss is a mean over a whole batch, wherever there are no targets.
-  return {.loss = sum * static_cast<double>(size) / static_cast<double>(sequences_),
-          .tokens = sequences_ * batches_.sequence()};
+  // The program's are means over a whole batch, wherever there are no targets.
+  const double batches = static_cast<double>(sequences_) / static_cast<double>(size);
+  return {.loss = loss / batches,
+          .accuracy = right / batches,
+          .targets = sequences_ * batches_.targets()};
 }
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// The loss of a model on given samples, without training on them.
+// The loss and the accuracy of a model on given samples, without training on them.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,9 @@
 namespace hidup {
 
 struct MeanLoss {
-  double loss = 0.0;   // cross entropy per target, nats
-  int64_t tokens = 0;  // targets
+  double loss = 0.0;      // cross entropy per target, nats
+  double accuracy = 0.0;  // fraction of the targets that have the largest logit
+  int64_t targets = 0;
 };
 
 class Evaluator {

@@ -1,42 +1,69 @@
 #include "train/inputs.h"
 
 #include <algorithm>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/with_type.h"
 
 namespace hidup {
 namespace {
 
-// Columns start .. start + count - 1 of rows of `width`.
-std::vector<int32_t> columns_of(const std::vector<int32_t>& rows, int64_t width, int64_t start,
-                                int64_t count) {
-  std::vector<int32_t> columns;
-  for (auto row = rows.begin(); row != rows.end(); row += width) {
-    columns.insert(columns.end(), row + start, row + start + count);
+// The part of samples that are `whole`, [part.extent[0], ..]; `part` is that of the step's batch.
+template <typename T>
+std::vector<T> cut_out(const std::vector<T>& whole, Region part) {
+  std::vector<T> found;
+  const int64_t count = part.elements();
+  found.reserve(static_cast<size_t>(count));
+  part.start[0] = 0;
+  part.global[0] = part.extent[0];
+  for (int64_t at = 0, run = part.contiguous_run(); at < count; at += run) {
+    const auto from = whole.begin() + part.global_index(at);
+    found.insert(found.end(), from, from + run);
   }
-  return columns;
+  return found;
+}
+
+std::vector<std::byte> rounded(const std::vector<float>& values, DType dtype) {
+  return with_floating_type(dtype, [&](auto zero) {
+    const std::vector<decltype(zero)> narrow(values.begin(), values.end());
+    const auto bytes = std::as_bytes(std::span(narrow));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  });
 }
 
 }  // namespace
 
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
                  StepInputs& inputs, int64_t end) {
-  const int64_t sequence = batches.sequence();
-  const auto fill_parts = [&](const std::vector<ValueId>& values, bool targets,
-                              std::vector<std::vector<int32_t>>& parts) {
-    parts.clear();
-    for (const ValueId id : values) {
-      const Region part = program.region(id, rank);
-      std::vector<int32_t> rows[2];  // tokens, targets
-      rows[0].resize(static_cast<size_t>(part.extent[0] * sequence));
-      rows[1].resize(rows[0].size());
+  std::map<std::pair<int64_t, int64_t>, Samples> known;  // by their first one and their number
+  const auto samples_of = [&](const Region& part) -> const Samples& {
+    const auto [at, added] = known.try_emplace({part.start[0], part.extent[0]});
+    if (added) {
       const int64_t sample = first + part.start[0];
-      batches.fill(sample, part.extent[0], rows[0].data(), rows[1].data());
+      at->second = batches.read(sample, part.extent[0]);
       const int64_t with_targets = std::clamp<int64_t>(end - sample, 0, part.extent[0]);
-      std::fill(rows[1].begin() + with_targets * sequence, rows[1].end(), -1);
-      parts.push_back(columns_of(rows[targets ? 1 : 0], sequence, part.start[1], part.extent[1]));
+      std::vector<int32_t>& targets = at->second.targets;
+      std::fill(targets.begin() + with_targets * batches.targets(), targets.end(), -1);
     }
+    return at->second;
   };
-  fill_parts(program.tokens, false, inputs.tokens);
-  fill_parts(program.targets, true, inputs.targets);
+  inputs = {};
+  for (const ValueId id : program.tokens) {
+    const Region part = program.region(id, rank);
+    inputs.tokens.push_back(cut_out(samples_of(part).tokens, part));
+  }
+  for (const ValueId id : program.targets) {
+    const Region part = program.region(id, rank);
+    inputs.targets.push_back(cut_out(samples_of(part).targets, part));
+  }
+  for (const ValueId id : program.images) {
+    const Region part = program.region(id, rank);
+    inputs.images.push_back(
+        rounded(cut_out(samples_of(part).images, part), program.value(id).dtype));
+  }
 }
 
 }  // namespace hidup

@@ -9,8 +9,8 @@
 
 namespace hidup {
 
-// The rank's parts of the tokens and targets of a step whose first sample is `first`. Samples from
-// `end` on have no targets (-1, see kernels/cross_entropy.h).
+// The rank's parts of the tokens, targets and images of a step whose first sample is `first`.
+// Samples from `end` on have no targets (-1, see kernels/cross_entropy.h).
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
                  StepInputs& inputs, int64_t end = std::numeric_limits<int64_t>::max());
 

@@ -38,11 +38,8 @@ std::string describe(const Prediction& prediction) {
       format_seconds(prediction.busy.comm_s), format_seconds(prediction.busy.exposed_comm_s));
 }
 
-Report::Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops)
-    : steps_(steps),
-      tokens_per_step_(tokens_per_step),
-      unigram_entropy_(unigram_entropy),
-      flops_(flops) {}
+Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops)
+    : steps_(steps), size_(size), unigram_entropy_(unigram_entropy), flops_(flops) {}
 
 double Report::recent_loss() const {
   return mean(losses_);
@@ -51,36 +48,46 @@ double Report::mean_wall() const {
   return mean(walls_);
 }
 
-void Report::step(int64_t step, double loss, double wall_s, const BusyTimes& slowest) {
+std::string Report::speed(double wall_s) const {
+  const double count = static_cast<double>(size_.count) / std::max(wall_s, 1e-9);
+  return fmt::format("{} {}/s", format_count(static_cast<int64_t>(count)),
+                     size_.images ? "images" : "tokens");
+}
+
+std::string Report::describe_accuracy(double accuracy) const {
+  return size_.images ? fmt::format("  accuracy {:.1f} %", 100.0 * accuracy) : "";
+}
+
+void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest) {
   if (done_++ == 0) {
-    first_loss_ = loss;
+    first_loss_ = scores.loss;
+    first_accuracy_ = scores.accuracy;
   }
   total_wall_ += wall_s;
   busy_.compute_s += slowest.compute_s;
   busy_.comm_s += slowest.comm_s;
   busy_.exposed_comm_s += slowest.exposed_comm_s;
-  keep_recent(losses_, loss);
+  keep_recent(losses_, scores.loss);
+  keep_recent(accuracies_, scores.accuracy);
   keep_recent(walls_, wall_s);
   keep_recent(exposed_, slowest.exposed_comm_s);
   if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
-    results::print(
-        "step {:>{}}/{}  loss {:.4f}  {:>9} tokens/s  {:>9}/step  {:>9} exposed  {} left\n", step,
-        width, steps_, loss,
-        format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) /
-                                          std::max(mean_wall(), 1e-9))),
-        format_seconds(mean_wall()), format_seconds(mean(exposed_)),
-        format_duration(mean_wall() * static_cast<double>(steps_ - step)));
+    results::print("step {:>{}}/{}  loss {:.4f}{}  {:>16}  {:>9}/step  {:>9} exposed  {} left\n",
+                   step, width, steps_, scores.loss, describe_accuracy(scores.accuracy),
+                   speed(mean_wall()), format_seconds(mean_wall()), format_seconds(mean(exposed_)),
+                   format_duration(mean_wall() * static_cast<double>(steps_ - step)));
     show();
   }
 }
 
-void Report::validation(int64_t step, double loss) {
-  validation_loss_ = loss;
+void Report::validation(int64_t step, const Scores& scores) {
+  validation_ = scores;
   validated_ = step;
   const int width = static_cast<int>(std::to_string(steps_).size());
-  results::print("valid {:>{}}/{}  loss {:.4f}\n", step, width, steps_, loss);
+  results::print("valid {:>{}}/{}  loss {:.4f}{}\n", step, width, steps_, scores.loss,
+                 describe_accuracy(scores.accuracy));
   show();
 }
 
@@ -95,9 +102,8 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   results::print("\n");
-  results::print("steps   {} in {} ({} per step, {} tokens/s)\n", done_,
-                 format_duration(total_wall_), format_seconds(wall),
-                 format_count(static_cast<int64_t>(static_cast<double>(tokens_per_step_) / wall)));
+  results::print("steps   {} in {} ({} per step, {})\n", done_, format_duration(total_wall_),
+                 format_seconds(wall), speed(wall));
   if (flops_.peak > 0.0) {
     results::print(
         "        model flops utilization {:.1f} % ({:.4g} Gflop a step, {:.4g} Gflop/s at most)\n",
@@ -105,9 +111,15 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
                  recent_loss(), losses_.size());
-  if (validation_loss_) {
+  if (validation_) {
     results::print("        validation {:.4f} after step {}, perplexity {:.4g}\n",
-                   *validation_loss_, validated_, std::exp(*validation_loss_));
+                   validation_->loss, validated_, std::exp(validation_->loss));
+  }
+  if (size_.images) {
+    results::print("        accuracy {:.1f} % at first, {:.1f} % over the last {} steps{}\n",
+                   100.0 * first_accuracy_, 100.0 * mean(accuracies_), accuracies_.size(),
+                   validation_ ? fmt::format("; validation {:.1f} %", 100.0 * validation_->accuracy)
+                               : "");
   }
   if (unigram_entropy_ >= 0.0) {
     const double gain = unigram_entropy_ - recent_loss();

@@ -20,19 +20,32 @@ struct FlopRates {
   double peak = 0.0;   // flop/s of all ranks together; 0: not known
 };
 
+// Of a step or of the validation data: the mean loss in nats, and the fraction of the targets that
+// have the largest logit.
+struct Scores {
+  double loss = 0.0;
+  double accuracy = 0.0;
+};
+
+// What a step takes.
+struct StepSize {
+  int64_t count = 0;
+  bool images = false;  // otherwise tokens; the accuracy is that of images
+};
+
 // Used on rank 0. Prints the first step of the run, the last one, and otherwise a line a
 // second; and every validation.
 class Report {
  public:
   // unigram_entropy: of the data, in nats; negative where it is not known.
-  Report(int64_t steps, int64_t tokens_per_step, double unigram_entropy, FlopRates flops);
+  Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops);
 
-  // After a step: its loss in nats, the time since the previous call's step began (without
+  // After a step: its scores, the time since the previous call's step began (without
   // validation), and the slowest rank's busy times.
-  void step(int64_t step, double loss, double wall_s, const BusyTimes& slowest);
+  void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest);
 
-  // After a measurement on the validation data: its mean loss in nats.
-  void validation(int64_t step, double loss);
+  // After a measurement on the validation data.
+  void validation(int64_t step, const Scores& scores);
 
   // `checkpoint`: the last one's file; empty: none.
   void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
@@ -43,19 +56,25 @@ class Report {
   void show();
   double mean_wall() const;
   double recent_loss() const;
+  // "12 345 images/s"
+  std::string speed(double wall_s) const;
+  // "  accuracy 51.2 %"; empty where it is not told.
+  std::string describe_accuracy(double accuracy) const;
 
   int64_t steps_;
-  int64_t tokens_per_step_;
+  StepSize size_;
   double unigram_entropy_;
   FlopRates flops_;
   int64_t done_ = 0;
   double first_loss_ = 0.0;
-  std::optional<double> validation_loss_;  // the last one
-  int64_t validated_ = 0;                  // its step
+  double first_accuracy_ = 0.0;
+  std::optional<Scores> validation_;  // the last one
+  int64_t validated_ = 0;             // its step
   double total_wall_ = 0.0;
   double printed_at_ = 0.0;    // total_wall_ when the last line was printed
   bool silent_ = false;        // a line could not be printed
   std::deque<double> losses_;  // the last ones
+  std::deque<double> accuracies_;
   std::deque<double> walls_;
   std::deque<double> exposed_;
   BusyTimes busy_;  // sums over all steps

@@ -15,6 +15,7 @@
 #include "comm/patient_yield.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "train/images.h"
 
 namespace hidup {
 namespace {
@@ -42,14 +43,13 @@ std::shared_ptr<const Corpus> open_corpus(const Deck& deck, std::string_view key
   });
 }
 
-// Of `all` windows, the last ones for validation.
-WindowRange validation_part(double fraction, int64_t all, int64_t sequence) {
+// Of `all` windows (or images), which `what` names, the last ones for validation.
+WindowRange validation_part(double fraction, int64_t all, const std::string& what) {
   const int64_t count = std::llround(fraction * static_cast<double>(all));
   if (count == 0 || count == all) {
     fail(ExitCode::usage,
-         "data.validation {} of {} window(s) of {} tokens leaves {} for training and {} for "
-         "validation: both need one",
-         fraction, all, sequence, all - count, count);
+         "data.validation {} of {} {} leaves {} for training and {} for validation: both need one",
+         fraction, all, what, all - count, count);
   }
   return {.first = all - count, .count = count};
 }
@@ -68,11 +68,52 @@ Dataset synthetic_data(const Deck& deck) {
   return data;
 }
 
+std::shared_ptr<const ImageSet> open_image_set(const Deck& deck, std::string_view key,
+                                               const std::vector<std::string>& paths,
+                                               Dataset& data) {
+  return at_key(deck, key, [&] { return open_images(paths, std::string(key), data.files); });
+}
+
+Dataset image_data(const Deck& deck) {
+  const ValidationData& wanted = deck.data.validation;
+  Dataset data;
+  data.vocab = kImageClasses;
+  const std::shared_ptr<const ImageSet> images =
+      deck.data.path.empty() ? synthetic_images(deck.train.seed)
+                             : open_image_set(deck, "data.path", deck.data.path, data);
+  std::shared_ptr<const ImageSet> validated = images;
+  WindowRange train{.count = images->count()};
+  WindowRange part;
+  data.description =
+      deck.data.path.empty()
+          ? fmt::format("{} synthetic images", format_count(train.count))
+          : fmt::format("{} images in {} file(s)", format_count(train.count), data.files.size());
+  if (!wanted.path.empty()) {
+    validated = open_image_set(deck, "data.validation", wanted.path, data);
+    part.count = validated->count();
+    data.description += fmt::format("; validation: {} images", format_count(part.count));
+  } else if (wanted.fraction > 0.0) {
+    part = at_key(deck, "data.validation",
+                  [&] { return validation_part(wanted.fraction, train.count, "image(s)"); });
+    train.count -= part.count;
+    data.description += fmt::format("; validation: the last {} of them", format_count(part.count));
+  }
+  data.batches = image_batches(images, train, deck.train.seed);
+  if (part.count > 0) {
+    data.validation = image_batches(validated, part, std::nullopt);
+    data.validation_sequences = part.count;
+  }
+  return data;
+}
+
 }  // namespace
 
 Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) {
   if (deck.data.kind == "synthetic") {
     return synthetic_data(deck);
+  }
+  if (deck.data.kind == "images") {
+    return image_data(deck);
   }
   const ValidationData& wanted = deck.data.validation;
   const int64_t sequence = deck.model.sequence;
@@ -104,8 +145,10 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
                       validated->summary().files.end());
     data.description += fmt::format("; validation: {}", describe(validated->summary()));
   } else if (wanted.fraction > 0.0) {
-    part = at_key(deck, "data.validation",
-                  [&] { return validation_part(wanted.fraction, train.count, sequence); });
+    part = at_key(deck, "data.validation", [&] {
+      return validation_part(wanted.fraction, train.count,
+                             fmt::format("window(s) of {} tokens", sequence));
+    });
     train.count -= part.count;
     data.description +=
         fmt::format("; validation: the last {} of {} windows of {} tokens",

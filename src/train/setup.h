@@ -16,9 +16,10 @@ namespace hidup {
 // The data of a run, opened.
 struct Dataset {
   std::unique_ptr<Batches> batches;
-  std::unique_ptr<Batches> validation;  // in the order of the text; null: there is none
-  int64_t validation_sequences = 0;     // its windows: samples 0 .. validation_sequences - 1
-  int64_t vocab = 0;                    // of the model: the deck's number, or what the data needs
+  std::unique_ptr<Batches> validation;  // in the order of the files; null: there is none
+  int64_t validation_sequences = 0;     // its samples: 0 .. validation_sequences - 1
+  // Of the model: the deck's number, or what the data needs. Of images: their classes.
+  int64_t vocab = 0;
   std::vector<std::string> vocabulary;  // by number; empty unless tokens are words
   double unigram_entropy = -1.0;        // nats per token; negative where there is none (synthetic)
   std::vector<CorpusFile> files;  // those of the validation last; none where data is synthetic

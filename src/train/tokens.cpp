@@ -1,18 +1,11 @@
 #include "train/tokens.h"
 
-#include <fcntl.h>
 #include <fmt/ranges.h>
-#include <glob.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -29,114 +22,7 @@ constexpr int32_t kTokenMagic = 20240520;
 constexpr int32_t kTokenVersion = 1;
 constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 
-constexpr int64_t kBlock = int64_t{1} << 20;  // bytes that are scanned at once
-static_assert(kBlock % sizeof(uint64_t) == 0, "the hash takes eight bytes per step");
-
-}  // namespace
-
-// A regular file that stays open.
-class DataFile {
- public:
-  // O_NONBLOCK so that a pipe is refused instead of waited for.
-  DataFile(std::string path, std::string key)
-      : path_(std::move(path)),
-        key_(std::move(key)),
-        descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (descriptor_ < 0) {
-      fail_to_read(errno);
-    }
-    struct stat status = {};
-    const int error = fstat(descriptor_, &status) != 0 ? errno
-                      : S_ISDIR(status.st_mode)        ? EISDIR
-                                                       : 0;
-    bytes_ = status.st_size;
-    if (error != 0 || !S_ISREG(status.st_mode)) {
-      close(descriptor_);
-      if (error != 0) {
-        fail_to_read(error);
-      }
-      fail(ExitCode::file, "{}: {} is not a regular file", key_, path_);
-    }
-  }
-  DataFile(const DataFile&) = delete;
-  DataFile& operator=(const DataFile&) = delete;
-  ~DataFile() { close(descriptor_); }
-
-  const std::string& path() const { return path_; }
-  const std::string& key() const { return key_; }
-  int64_t bytes() const { return bytes_; }  // as it was opened
-
-  void read(int64_t at, void* to, int64_t count) const {
-    auto* out = static_cast<std::byte*>(to);
-    while (count > 0) {
-      const ssize_t got = pread(descriptor_, out, static_cast<size_t>(count), at);
-      if (got < 0 && errno == EINTR) {
-        continue;
-      }
-      if (got < 0) {
-        fail_to_read(errno);
-      }
-      if (got == 0) {
-        fail(ExitCode::file,
-             "{}: {} was cut short since the run opened it: it had {} bytes, and ends before byte "
-             "{} now",
-             key_, path_, bytes_, at + 1);
-      }
-      at += got;
-      out += got;
-      count -= got;
-    }
-  }
-
-  // take(block) for the whole content, block by block.
-  template <typename Take>
-  void scan(const Take& take) const {
-    std::string block;
-    for (int64_t at = 0; at < bytes_; at += kBlock) {
-      block.resize(static_cast<size_t>(std::min(kBlock, bytes_ - at)));
-      read(at, block.data(), static_cast<int64_t>(block.size()));
-      take(std::string_view(block));
-    }
-  }
-
- private:
-  [[noreturn]] void fail_to_read(int error) const {
-    fail(ExitCode::file, "{}: cannot read {}: {}", key_, path_, std::strerror(error));
-  }
-
-  std::string path_;
-  std::string key_;  // of the deck, for messages
-  int descriptor_;
-  int64_t bytes_ = 0;
-};
-
-namespace {
-
-// A file of the corpus takes a descriptor each: as many as the system lets a process have.
-void allow_many_files() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-  }
-}
-
-// Eight bytes per step, for corpora of many gigabytes; every step is a bijection of `hash`, so
-// files that differ in one place never get the same hash. With the size, so that it matters
-// where one file ends and the next begins.
-uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
-  hash ^= static_cast<uint64_t>(file.bytes());
-  file.scan([&hash](std::string_view content) {
-    while (content.size() >= sizeof(uint64_t)) {
-      uint64_t word = 0;
-      std::memcpy(&word, content.data(), sizeof(word));
-      hash = std::rotl(hash ^ word, 29) * 0x9E3779B97F4A7C15ULL;
-      content.remove_prefix(sizeof(word));
-    }
-    hash = hash_of(content, hash);  // of the last block: the others are whole words
-  });
-  return hash;
-}
+constexpr int64_t kBlock = int64_t{1} << 20;  // tokens that are counted at once
 
 // The number of tokens.
 int64_t check_token_file(const DataFile& file) {
@@ -209,41 +95,10 @@ class KeptTokens final : public TokenSource {
 
 }  // namespace
 
-std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
-                                      const std::string& key) {
-  std::vector<std::string> paths;
-  for (const std::string& pattern : patterns) {
-    if (pattern.find_first_of("*?[") == std::string::npos) {
-      paths.push_back(pattern);
-      continue;
-    }
-    glob_t found = {};
-    errno = 0;
-    const int status = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
-    const int error = errno;
-    std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
-    if (status == GLOB_NOMATCH) {
-      fail(ExitCode::file, "{}: no file matches {}", key, pattern);
-    }
-    if (status != 0) {
-      fail(ExitCode::file, "{}: cannot look for {}: {}", key, pattern,
-           std::strerror(status == GLOB_NOSPACE ? ENOMEM : error));
-    }
-    std::sort(matches.begin(), matches.end());
-    paths.insert(paths.end(), matches.begin(), matches.end());
-  }
-  return paths;
-}
-
 Corpus::Corpus(const CorpusOptions& options) {
-  allow_many_files();
-  std::vector<std::shared_ptr<const DataFile>> files;
-  for (const std::string& path : expand_paths(options.paths, options.key)) {
-    files.push_back(std::make_shared<const DataFile>(path, options.key));
-    summary_.content_hash = hash_of_content(*files.back(), summary_.content_hash);
-    summary_.files.push_back({path, files.back()->bytes(), summary_.content_hash});
-  }
+  const std::vector<std::shared_ptr<const DataFile>> files =
+      open_data_files(options.paths, options.key, summary_.files);
+  summary_.content_hash = summary_.files.empty() ? 0 : summary_.files.back().hash;
 
   if (options.kind == "tokens") {
     for (const auto& file : files) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/data_file.h"
 #include "train/words.h"
 
 namespace hidup {
@@ -19,14 +20,7 @@ struct CorpusOptions {
   bool is_complete = false;         // the vocabulary: new words are refused
 };
 
-class DataFile;     // of tokens.cpp
-class TokenSource;  // likewise
-
-struct CorpusFile {
-  std::string path;
-  int64_t bytes = 0;
-  uint64_t hash = 0;  // of its content and that of the files before it
-};
+class TokenSource;  // of tokens.cpp
 
 struct CorpusSummary {
   std::vector<CorpusFile> files;
@@ -36,12 +30,6 @@ struct CorpusSummary {
   double unigram_entropy = 0.0;  // nats per token: the loss of the best model without context
   uint64_t content_hash = 0;     // of every byte of every file: equal on ranks that read the same
 };
-
-// The files that `patterns` name, in the order of the patterns; the files of one glob(3)
-// pattern in byte order, whatever the locale. Throws Error(file) for a pattern without matches.
-// `key`: of the deck, for messages.
-std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
-                                      const std::string& key = "data.path");
 
 // The tokens of all files, one file after the other.
 //

@@ -73,8 +73,10 @@ void Trainer::run_step(int64_t step) {
 
 void Trainer::finish_step(int64_t step) {
   const Program& program = executor_.program();
+  const std::vector<float> sums = executor_.read(program.loss);
   iteration_ = {.step = step,
-                .loss = executor_.read(program.loss)[0],
+                .loss = sums[0],
+                .accuracy = sums[1],
                 .tokens = deck_.train.batch * deck_.model.sequence,
                 .lr = learning_rate(deck_.train, step),
                 .grad_norm = executor_.read(program.gradient_norm)[0]};
@@ -158,13 +160,14 @@ void Trainer::between_steps(int64_t step) {
   const int64_t every = deck_.train.validate_every;
   if (outputs_.validation != nullptr && (last || (every > 0 && step % every == 0))) {
     const double began = monotonic_seconds();
-    const double loss = outputs_.validation->run().loss;
+    const MeanLoss found = outputs_.validation->run();
     validation_s_ = monotonic_seconds() - began;
     if (outputs_.timings != nullptr) {
-      outputs_.timings->append_validation(step, loss);
+      outputs_.timings->append_validation(
+          {.step = step, .loss = found.loss, .accuracy = found.accuracy});
     }
     if (outputs_.report != nullptr) {
-      outputs_.report->validation(step, loss);
+      outputs_.report->validation(step, {found.loss, found.accuracy});
     }
   }
   Checkpoints* checkpoints = outputs_.checkpoints;
@@ -218,7 +221,8 @@ void Trainer::write_step(double wall_s) {
   }
   if (outputs_.report != nullptr) {
     outputs_.report->step(
-        iteration_.step, iteration_.loss, wall_s - std::exchange(validation_s_, 0.0),
+        iteration_.step, {iteration_.loss, iteration_.accuracy},
+        wall_s - std::exchange(validation_s_, 0.0),
         {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)});
   }
 }

@@ -190,5 +190,40 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
   EXPECT_EQ(parse(resolved_yaml(graph, DeckFile::model)).model.graph, graph.model.graph);
 }
 
+// A deck of images.
+const std::string kImages =
+    "model:\n"          // 1
+    "  family: vit\n"   // 2
+    "  layers: 2\n"     // 3
+    "  hidden: 128\n"   // 4
+    "  heads: 4\n"      // 5
+    "data:\n"           // 6
+    "  kind: images\n"  // 7
+    "train:\n"          // 8
+    "  batch: 16\n"     // 9
+    "  steps: 300\n";   // 10
+
+TEST(Images, GiveSequenceAndVocabulary) {
+  const Deck deck = parse(kImages);
+  EXPECT_EQ(deck.model.sequence, 65);
+  EXPECT_EQ(parse(kImages, kCluster, {"data.path=a.bin", "data.validation=0.1"}).data.path.size(),
+            1U);
+  EXPECT_EQ(problems_of(with_line(kImages, 5, "  heads: 4\n  sequence: 65")),
+            "m.yaml:6:13: model.sequence is fixed with data.kind images: remove it");
+  EXPECT_EQ(problems_of(with_line(kImages, 5, "  heads: 4\n  vocab: 10")),
+            "m.yaml:6:10: model.vocab is fixed with data.kind images: remove it");
+}
+
+TEST(Images, AndVitBelongTogether) {
+  EXPECT_EQ(problems_of(with_line(kImages, 2, "  family: gpt")),
+            "m.yaml:2:11: model.family gpt is a language model, but data.kind images has no text: "
+            "choose vit");
+  EXPECT_EQ(problems_of(with_line(kModel, 5, "  sequence: 64\n  family: vit")),
+            "m.yaml:6:11: model.family vit sees images, but data.kind is text: choose the kind "
+            "images");
+  const std::string graph = with_line(with_line(with_line(kImages, 5, ""), 4, ""), 3, "");
+  EXPECT_EQ(problems_of(with_line(graph, 2, "  graph: a.txt")), "");
+}
+
 }  // namespace
 }  // namespace hidup

@@ -31,6 +31,16 @@ def compare_steps(name, expected, found):
     return difference[step], text
 
 
+def compare_accuracy(expected, run):
+    """Worst difference over the steps, with its description; without an expectation there is none."""
+    if ("accuracy" in run["iterations"]) != (expected is not None):
+        return np.inf, "accuracy: " + ("not expected" if expected is None else "missing")
+    if expected is None:
+        return 0.0, "accuracy: none"
+    found = run["iterations/accuracy"][:]
+    return np.abs(found - np.array(expected)).max(), f"accuracy: {found}, expected {expected}"
+
+
 def compare_experts(golden, run):
     """Loads of the experts must be equal: 0 or infinite, with its description."""
     if ("experts" in run) != (golden is not None):
@@ -80,6 +90,7 @@ def main():
     with h5py.File(sys.argv[2], "r") as run:
         for name in ("loss", "grad_norm"):
             results.append(compare_steps(name, golden[name], run["iterations/" + name][:]))
+        results.append(compare_accuracy(golden.get("accuracy"), run))
         results.append(compare_experts(golden.get("experts"), run))
     with h5py.File(sys.argv[3], "r") as gradients:
         results.append(compare_gradients(golden["gradients"], gradients))

@@ -3,12 +3,13 @@
 
     make_golden.py DECK.yaml GOLDEN.json
 
-The models are written with PyTorch in float64 (models.py); parameters, dropout masks and tokens
-come from Philox in numpy (philox.py). Needs Debian's python3-torch (1.13) and python3-yaml; only
+The models are written with PyTorch in float64 (models.py); parameters, dropout masks, tokens and
+images (images.py) come from Philox in numpy (philox.py). Needs Debian's python3-torch (1.13) and python3-yaml; only
 whoever changes a model's definition has to run it.
 
 GOLDEN.json: losses and norms of the gradient (before clipping) of every step, and the gradients
-of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. With experts
+of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. Of images also
+the accuracy of every step. With experts
 also how many tokens chose each of them and how many of these were dropped, [steps, layers with
 experts, experts].
 """
@@ -20,6 +21,7 @@ import numpy as np
 import torch
 import yaml
 
+import images
 from models import FAMILIES
 from philox import SHIFT, check_generator, words
 
@@ -36,6 +38,18 @@ def synthetic_batch(deck, step):
     return tokens[:, :-1], tokens[:, 1:]
 
 
+def synthetic_images(deck, step):
+    """Patches [batch, patches, values] and targets [batch] of a step counted from 1."""
+    batch, seed = deck["train"]["batch"], deck["train"]["seed"]
+    assert step * batch <= images.SYNTHETIC, "the first epoch only"
+    records = np.stack([
+        images.synthetic_record(seed, images.shuffled(seed, 0, images.SYNTHETIC, sample))
+        for sample in range((step - 1) * batch, step * batch)
+    ])
+    return (torch.tensor(images.patches(records)),
+            torch.tensor(records[:, 0].astype(np.int64)))
+
+
 def make_optimizer(parameters, train):
     """AdamW; weight decay acts on matrices only, not on biases and norms."""
     decays = [n for n in parameters if n.endswith(".weight") and "norm" not in n]
@@ -49,18 +63,24 @@ def make_optimizer(parameters, train):
 def run(deck, dtype=torch.float64):
     """Trains and returns the golden values."""
     train = deck["train"]
-    assert deck["data"]["kind"] == "synthetic"
+    of_images = deck["data"]["kind"] == "images"
+    assert of_images or deck["data"]["kind"] == "synthetic"
+    if of_images:
+        deck["model"].update(sequence=images.PATCHES + 1, vocab=images.CLASSES)
+    batch_of = synthetic_images if of_images else synthetic_batch
     assert train["optimizer"] == "adamw" and train["schedule"] == "constant"
     has_experts = "moe" in deck["model"]
     kind = FAMILIES[deck["model"]["family"]][has_experts]
     model = kind(deck["model"], train["seed"], dtype)
     optimizer = make_optimizer(model.parameters, train)
     golden = {"loss": [], "grad_norm": [], "gradients": {}}
+    if of_images:
+        golden["accuracy"] = []
     if has_experts:
         golden["experts"] = {"tokens": [], "dropped": []}
     for step in range(1, train["steps"] + 1):
         optimizer.zero_grad()
-        loss = model.loss(*synthetic_batch(deck, step), step)
+        loss = model.loss(*batch_of(deck, step), step)
         loss.backward()
         if step == 1:
             golden["gradients"] = {n: p.grad.clone() for n, p in model.parameters.items()}
@@ -68,6 +88,8 @@ def run(deck, dtype=torch.float64):
         optimizer.step()
         golden["loss"].append(loss.item())
         golden["grad_norm"].append(norm.item())
+        if of_images:
+            golden["accuracy"].append(model.right)
         if has_experts:
             for at, name in enumerate(golden["experts"]):
                 golden["experts"][name].append([load[at].tolist() for load in model.loads])
@@ -88,6 +110,8 @@ def write(golden, name):
         file.write('{\n')
         file.write(f'  "loss": {numbers(golden["loss"])},\n')
         file.write(f'  "grad_norm": {numbers(golden["grad_norm"])},\n')
+        if "accuracy" in golden:
+            file.write(f'  "accuracy": {numbers(golden["accuracy"])},\n')
         if "experts" in golden:
             file.write(f'  "experts": {json.dumps(golden["experts"])},\n')
         file.write('  "gradients": {\n' + ",\n".join(gradients) + '\n  }\n}\n')

@@ -6,17 +6,22 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from images import PATCH_VALUES
 from philox import normal, uniform
 
 
 class Bert:
     """A post-norm transformer with causal attention; `parameters` by name.
 
+    loss() takes what a step reads, the targets and the step.
     create_feed_forward() and feed_forward() are the half of a block that comes after attention.
     """
 
+    causal = True
+
     def __init__(self, model, seed, dtype):
         self.model, self.seed, self.dtype = model, seed, dtype
+        self.right = 0.0  # of the last step: the fraction of targets with the largest logit
         self.head = model["hidden"] // model["heads"]
         self.parameters = {}
         self.create_parameters()
@@ -30,10 +35,19 @@ class Bert:
             data = np.float32(bound) * (np.float32(2) * u - np.float32(1))
         self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
 
+    def create_normal(self, name, shape, deviation):
+        data = np.float32(deviation) * normal(self.seed, "init/" + name, 0, shape)
+        self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
+
     def create_parameters(self):
-        hidden, heads, vocab = (self.model[k] for k in ("hidden", "heads", "vocab"))
-        head = self.head
+        hidden, vocab = self.model["hidden"], self.model["vocab"]
         self.create("embedding.weight", (vocab, hidden), 0.1)
+        self.create_blocks()
+        self.create("head.weight", (hidden, vocab), 0.1)
+        self.create("head.bias", (vocab,))
+
+    def create_blocks(self):
+        hidden, heads, head = self.model["hidden"], self.model["heads"], self.head
         for layer in range(self.model["layers"]):
             at = f"layers.{layer}."
             xavier = math.sqrt(6 / (hidden + 3 * hidden))
@@ -46,8 +60,6 @@ class Bert:
             self.create_feed_forward(layer)
             self.create(at + "norm2.weight", (hidden,), value=1.0)
             self.create(at + "norm2.bias", (hidden,))
-        self.create("head.weight", (hidden, vocab), 0.1)
-        self.create("head.bias", (vocab,))
 
     def create_feed_forward(self, layer):
         hidden, ffn, at = self.model["hidden"], self.model["ffn"], f"layers.{layer}.ffn."
@@ -64,14 +76,20 @@ class Bert:
     def loss(self, tokens, targets, step):
         hidden, p = self.model["hidden"], self.parameters
         h = p["embedding.weight"][tokens] * math.sqrt(hidden) + self.positions(tokens.shape[1])
-        h = self.dropout("embedding.dropout", h, step)
+        h = self.blocks(self.dropout("embedding.dropout", h, step), step)
+        return self.cross_entropy(h @ p["head.weight"] + p["head.bias"], targets)
+
+    def blocks(self, h, step):
         for layer in range(self.model["layers"]):
             at = f"layers.{layer}."
             out = self.attention(at + "attention.", h)
             h = self.norm(at + "norm1", h + self.dropout(at + "attention.dropout", out, step))
             h = self.norm(at + "norm2", h + self.feed_forward(layer, h, step))
-        logits = h @ p["head.weight"] + p["head.bias"]
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return h
+
+    def cross_entropy(self, logits, targets):
+        self.right = (logits.argmax(-1) == targets).double().mean().item()
+        return F.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
     def feed_forward(self, layer, h, step):
         p, at = self.parameters, f"layers.{layer}.ffn."
@@ -98,8 +116,10 @@ class Bert:
         qkv = torch.einsum("bsk,ktnd->tbnsd", h, p[at + "qkv.weight"])
         q, k, v = qkv + p[at + "qkv.bias"][:, None, :, None, :]
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.head)
-        future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
-        y = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        if self.causal:
+            future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(future, -math.inf)
+        y = scores.softmax(-1) @ v
         return torch.einsum("bnsd,ndh->bsh", y, p[at + "out.weight"]) + p[at + "out.bias"]
 
     def norm(self, at, h):
@@ -117,10 +137,6 @@ class Gpt(Bert):
     head whose weight is the embedding."""
 
     DEVIATION = 0.02
-
-    def create_normal(self, name, shape, deviation):
-        data = np.float32(deviation) * normal(self.seed, "init/" + name, 0, shape)
-        self.parameters[name] = torch.tensor(data, dtype=self.dtype, requires_grad=True)
 
     def before_residual(self):
         return self.DEVIATION / math.sqrt(2 * self.model["layers"])
@@ -162,11 +178,34 @@ class Gpt(Bert):
             out = self.attention(at + "attention.", self.norm(at + "norm1", h))
             h = h + self.dropout(at + "attention.dropout", out, step)
             h = h + self.feed_forward(layer, self.norm(at + "norm2", h), step)
-        logits = self.norm("norm", h) @ p["embedding.weight"].T
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return self.cross_entropy(self.norm("norm", h) @ p["embedding.weight"].T, targets)
 
     def activation(self, at, x, step):
         return F.gelu(x, approximate="tanh")
+
+
+class Vit(Bert):
+    """Bert's blocks without a mask on patches of images, with a class token before them and learned
+    positions; the head reads the class token."""
+
+    causal = False
+
+    def create_parameters(self):
+        hidden = self.model["hidden"]
+        self.create_inner("patches", (PATCH_VALUES, hidden), (hidden,))
+        self.create("class_token.weight", (hidden,))
+        self.create_normal("positions.weight", (self.model["sequence"], hidden), 0.02)
+        self.create_blocks()
+        self.create("head.weight", (hidden, self.model["vocab"]), 1 / math.sqrt(hidden))
+        self.create("head.bias", (self.model["vocab"],))
+
+    def loss(self, images, targets, step):
+        p = self.parameters
+        h = images @ p["patches.weight"] + p["patches.bias"]
+        token = p["class_token.weight"].expand(len(h), 1, -1)
+        h = torch.cat([token, h], 1) + p["positions.weight"]
+        h = self.blocks(self.dropout("embedding.dropout", h, step), step)
+        return self.cross_entropy(h[:, 0] @ p["head.weight"] + p["head.bias"], targets)
 
 
 class Experts:
@@ -252,4 +291,9 @@ class GptMoe(Experts, Gpt):
     pass
 
 
-FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe)}  # dense, with experts
+class VitMoe(Experts, Vit):
+    pass
+
+
+# Dense, with experts.
+FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe), "vit": (Vit, VitMoe)}

@@ -29,11 +29,12 @@ def fnv1a(text):
     return value
 
 
-def words(seed, purpose, step, count):
-    """The first `count` words of random_stream(seed, purpose, step)."""
+def words(seed, purpose, step, count, first=0):
+    """Words first .. first + count - 1 of random_stream(seed, purpose, step); first: of four."""
     mixed = philox(fnv1a(purpose), 0, seed)
     key = (mixed[1] << SHIFT) | mixed[0]
-    return philox(np.arange((count + 3) // 4), step, key).reshape(-1)[:count]
+    blocks = np.uint64(first // 4) + np.arange((count + 3) // 4, dtype=np.uint64)
+    return philox(blocks, step, key).reshape(-1)[:count]
 
 
 def uniform(seed, purpose, step, shape):

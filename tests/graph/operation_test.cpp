@@ -34,6 +34,8 @@ TEST(InferShape, OfEveryOperation) {
   EXPECT_EQ(infer(OpKind::matmul, {{4, 7, 2, 6}, {12, 2, 6}},
                   MatmulAttributes{.contract = 2, .transposed = true}),
             (Shape{4, 7, 12}));
+  EXPECT_EQ(infer(OpKind::prepend, {{4, 64, 12}, {12}}), (Shape{4, 65, 12}));
+  EXPECT_EQ(infer(OpKind::first, {{4, 65, 12}}), (Shape{4, 12}));
   EXPECT_EQ(infer(OpKind::gelu, {{4, 7}}), (Shape{4, 7}));
   EXPECT_EQ(infer(OpKind::silu, {{4, 7}}), (Shape{4, 7}));
   EXPECT_EQ(infer(OpKind::bias, {{4, 7, 3, 2, 6}, {3, 2, 6}}), (Shape{4, 7, 3, 2, 6}));
@@ -58,6 +60,10 @@ TEST(InferShape, RefusesWhatDoesNotFit) {
   EXPECT_THROW(infer(OpKind::layer_norm, {{4, 12}, {12}, {11}}), Error);
   EXPECT_THROW(infer(OpKind::attention, {{4, 7, 12}}), Error);
   EXPECT_THROW(infer(OpKind::positions, {{4, 7, 5}}), Error);
+  EXPECT_THROW(infer(OpKind::prepend, {{4, 7, 5}, {4}}), Error);
+  EXPECT_THROW(infer(OpKind::prepend, {{7, 5}, {5}}), Error);
+  EXPECT_THROW(infer(OpKind::first, {{4, 0, 5}}), Error);
+  EXPECT_THROW(infer(OpKind::first, {{4, 5}}), Error);
   EXPECT_THROW(infer(OpKind::cross_entropy, {{4, 7, 31}, {4, 8}}), Error);
   EXPECT_THROW(infer(OpKind::embedding, {{4, 7}, {31}}), Error);
 }

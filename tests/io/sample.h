@@ -47,6 +47,7 @@ inline Iteration iteration(int64_t step) {
   return {.step = step,
           .wall_s = 0.03 + 0.001 * std::sin(at),
           .loss = 2.0 + 2.0 / (1.0 + 0.01 * at),
+          .accuracy = 0.5,
           .tokens = 512,
           .lr = 1e-3 / at,
           .grad_norm = 1.0 + 1.0 / at,
@@ -81,7 +82,7 @@ inline void append(TimingFile& file, int64_t step) {
   file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2),
                         {.tokens = loads(step, 1000), .dropped = loads(step, 0)});
   if (step % 50 == 0) {
-    file.append_validation(step, validation_loss(step));
+    file.append_validation({.step = step, .loss = validation_loss(step)});
   }
 }
 

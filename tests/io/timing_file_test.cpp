@@ -86,7 +86,7 @@ TEST(TimingFile, LeavesOutValidationThatThereIsNot) {
   TimingHeader header = sample::header();
   header.validation = false;
   TimingFile file(folder / "run.h5", false, header);
-  EXPECT_THROW(file.append_validation(1, 2.0), Error);
+  EXPECT_THROW(file.append_validation({.step = 1, .loss = 2.0}), Error);
   file.close();
   EXPECT_EQ(H5Lexists(Reader(folder / "run.h5").id(), "validation", H5P_DEFAULT), 0);
 }
@@ -95,15 +95,32 @@ TEST(TimingFile, HoldsTheValidationLosses) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
   TimingFile file(path, false, sample::header());
-  file.append_validation(100, 2.5);
+  file.append_validation({.step = 100, .loss = 2.5, .accuracy = 0.25});
   file.flush();
-  file.append_validation(200, 2.25);
-  EXPECT_THROW(file.append_validation(200, 2.25), Error);
+  file.append_validation({.step = 200, .loss = 2.25, .accuracy = 0.5});
+  EXPECT_THROW(file.append_validation({.step = 200, .loss = 2.25, .accuracy = 0.5}), Error);
   file.close();
   const Reader reader(path);
   EXPECT_EQ(reader.values<int64_t>("/validation/step"), (Numbers{100, 200}));
   EXPECT_EQ(reader.values<double>("/validation/loss"), (std::vector<double>{2.5, 2.25}));
   EXPECT_EQ(reader.text_attribute("/validation/loss", "unit"), Texts{"nat"});
+  EXPECT_EQ(H5Lexists(reader.id(), "validation/accuracy", H5P_DEFAULT), 0);
+  EXPECT_EQ(H5Lexists(reader.id(), "iterations/accuracy", H5P_DEFAULT), 0);
+}
+
+TEST(TimingFile, HoldsTheAccuracyOfImages) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  TimingHeader header = sample::header();
+  header.images = true;
+  TimingFile file(path, false, header);
+  sample::append(file, 1);
+  file.append_validation({.step = 1, .loss = 2.5, .accuracy = 0.25});
+  file.close();
+  const Reader reader(path);
+  EXPECT_EQ(reader.values<double>("/validation/accuracy"), std::vector<double>{0.25});
+  EXPECT_EQ(reader.values<double>("/iterations/accuracy"), std::vector<double>{0.5});
+  EXPECT_EQ(reader.text_attribute("/iterations/accuracy", "unit"), Texts{"1"});
 }
 
 TEST(TimingFile, NamesTheFileThatItGoesOnFrom) {

@@ -13,18 +13,28 @@ const StepState* unscaled() {
   return state->get();
 }
 
-double reference(const Doubles& logits, const Ints& targets, Doubles* lse) {
+struct Scores {
+  double loss;
+  double accuracy;
+};
+
+Scores reference(const Doubles& logits, const Ints& targets, Doubles* lse) {
   const size_t vocab = targets.empty() ? 0 : logits.size() / targets.size();
   double loss = 0.0;
+  int right = 0;
   for (size_t r = 0; r < targets.size(); ++r) {
     double sum = 0.0;
+    const double logit = logits[r * vocab + static_cast<size_t>(targets[r])];
+    bool is_right = true;
     for (size_t v = 0; v < vocab; ++v) {
       sum += std::exp(logits[r * vocab + v]);
+      is_right = is_right && logits[r * vocab + v] <= logit;
     }
     lse->push_back(std::log(sum));
-    loss += std::log(sum) - logits[r * vocab + static_cast<size_t>(targets[r])];
+    loss += std::log(sum) - logit;
+    right += is_right ? 1 : 0;
   }
-  return static_cast<double>(kLossScale) * loss;
+  return {static_cast<double>(kLossScale) * loss, static_cast<double>(kLossScale) * right};
 }
 
 struct CrossEntropyCase {
@@ -37,8 +47,8 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
     const auto logits = random_floats("logits", rows * vocab, 3.0);
     const auto targets = random_tokens("targets", rows, vocab);
     Output lse(rows);
-    Output loss(1);
-    Output added(Floats{2.5F});
+    Output loss(2);
+    Output added(Floats{2.5F, 0.75F});
     Output dlogits(rows * vocab);
     Output in_place(logits);
     run([&, rows = rows, vocab = vocab](Stream& s) {
@@ -80,14 +90,15 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
                                         .state = unscaled()});
     });
     Doubles expected_lse;
-    const double expected = reference(to_doubles(logits), targets, &expected_lse);
+    const Scores expected = reference(to_doubles(logits), targets, &expected_lse);
     expect_close(lse, expected_lse, 16.0 * kEpsilon, "lse");
-    expect_close(loss, {expected}, 16.0 * kEpsilon, "loss");
-    expect_close(added, {expected + 2.5}, 16.0 * kEpsilon, "loss accumulated");
+    expect_close(loss, {expected.loss, expected.accuracy}, 16.0 * kEpsilon, "loss");
+    expect_close(added, {expected.loss + 2.5, expected.accuracy + 0.75}, 16.0 * kEpsilon,
+                 "loss accumulated");
     expect_gradient(
         [&](const Doubles& at) {
           Doubles unused;
-          return reference(at, targets, &unused);
+          return reference(at, targets, &unused).loss;
         },
         to_doubles(logits), dlogits, 2e-6, "dlogits");
     EXPECT_EQ(in_place.values(), dlogits.values());
@@ -106,7 +117,7 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
   const Floats logits = {1e4F, -1e4F, 0.0F, 0.0F, kNan, 0.0F};
   const Ints targets = {0, 0};
   Output lse(2);
-  Output loss(1);
+  Output loss(2);
   Output dlogits(6);
   run([&](Stream& s) {
     cross_entropy_forward<float>(s, {.logits = logits.data(),
@@ -144,6 +155,26 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
   EXPECT_TRUE(std::isnan(loss[0]));
 }
 
+// The largest logit counts, and one that is as large: of the first two rows; not the third's.
+TEST(CrossEntropy, ARowIsRightWhereNoLogitIsLarger) {
+  const Floats logits = {0.5F, 2.0F, -1.0F, 3.0F,  1.0F,  3.0F,
+                         0.0F, 1.0F, 1.5F,  -2.0F, -3.0F, -4.0F};
+  const Ints targets = {1, 2, 1, -1};
+  Output lse(4);
+  Output loss(2);
+  run([&](Stream& s) {
+    cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                     .targets = targets.data(),
+                                     .lse = lse.data(),
+                                     .loss = loss.data(),
+                                     .rows = 4,
+                                     .vocab = 3,
+                                     .scale = 0.25F,
+                                     .accumulate = false});
+  });
+  EXPECT_EQ(loss[1], 0.5F);
+}
+
 // Columns begin .. end-1 of [rows, columns].
 Floats part_of(const Floats& values, int64_t columns, int64_t begin, int64_t end) {
   Floats part;
@@ -154,14 +185,14 @@ Floats part_of(const Floats& values, int64_t columns, int64_t begin, int64_t end
   return part;
 }
 
-// The stats of the parts of the classes between cuts, [parts, rows, 2].
+// The stats of the parts of the classes between cuts, [parts, rows, 3].
 Floats stats_of(const Floats& logits, const Ints& targets, const std::vector<int64_t>& cuts,
                 int threads = 1) {
   const auto rows = static_cast<int64_t>(targets.size());
   Floats all;
   for (size_t p = 0; p + 1 < cuts.size(); ++p) {
     const Floats part = part_of(logits, cuts.back(), cuts[p], cuts[p + 1]);
-    Output stats(2 * rows);
+    Output stats(3 * rows);
     run(
         [&](Stream& s) {
           cross_entropy_stats<float>(s, {.logits = part.data(),
@@ -183,16 +214,22 @@ TEST(CrossEntropy, StatsAreThoseOfTheClassesThatAreHere) {
   const Floats stats = stats_of(logits, targets, {0, 0, 1, 3});
   const float nothing = -std::numeric_limits<float>::infinity();
   const Floats expected = {nothing,
-                           0.0F,
                            nothing,
                            0.0F,
+                           nothing,
+                           nothing,
+                           0.0F,
+                           0.5F,
                            0.5F,
                            0.0F,
                            1.5F,
                            1.5F,
+                           1.5F,
                            std::log(std::exp(-1.0F) + std::exp(2.0F)),
                            2.0F,
+                           2.0F,
                            std::log(std::exp(3.0F) + std::exp(3.5F)),
+                           3.5F,
                            0.0F};
   ASSERT_EQ(stats.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -213,11 +250,11 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     const auto targets = random_tokens("targets", rows, vocab);
     const Floats stats = stats_of(logits, targets, cuts);
     Output whole_lse(rows);
-    Output whole_loss(1);
+    Output whole_loss(2);
     Output whole_dlogits(rows * vocab);
     Output lse(rows);
-    Output loss(1);
-    Output added(Floats{2.5F});
+    Output loss(2);
+    Output added(Floats{2.5F, 0.75F});
     run([&, rows = rows](Stream& s) {
       cross_entropy_forward<float>(s, {.logits = logits.data(),
                                        .targets = targets.data(),
@@ -254,9 +291,10 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
                               .accumulate = true});
     });
     const auto expected = static_cast<double>(whole_loss[0]);
+    const auto right = static_cast<double>(whole_loss[1]);
     expect_close(lse, to_doubles(whole_lse.values()), 4.0 * kEpsilon, "lse");
-    expect_close(loss, {expected}, 16.0 * kEpsilon, "loss");
-    expect_close(added, {expected + 2.5}, 16.0 * kEpsilon, "loss accumulated");
+    expect_close(loss, {expected, right}, 16.0 * kEpsilon, "loss");
+    expect_close(added, {expected + 2.5, right + 0.75}, 16.0 * kEpsilon, "loss accumulated");
     for (size_t p = 0; p + 1 < cuts.size(); ++p) {
       const Floats part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
       Output dlogits(static_cast<int64_t>(part.size()));
@@ -278,12 +316,12 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
 
 TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   const float nothing = -std::numeric_limits<float>::infinity();
-  const Floats stats = {-1e4F, 0.0F, nothing, 0.0F, 1e4F, 1e4F};
-  const Floats broken = {0.0F, 0.0F, nothing, 0.0F, kNan, 0.0F};
+  const Floats stats = {-1e4F, -1e4F, 0.0F, nothing, nothing, 0.0F, 1e4F, 1e4F, 1e4F};
+  const Floats broken = {0.0F, 0.0F, 0.0F, nothing, nothing, 0.0F, kNan, kNan, 0.0F};
   const Ints targets = {0};
   Output lse(1);
-  Output loss(1);
-  Output broken_loss(1);
+  Output loss(2);
+  Output broken_loss(2);
   run([&](Stream& s) {
     cross_entropy_merge(s, {.stats = stats.data(),
                             .targets = targets.data(),
@@ -308,7 +346,7 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   });
   EXPECT_TRUE(std::isnan(lse[0]));
   run([&](Stream& s) {  // no classes anywhere
-    cross_entropy_merge(s, {.stats = stats.data() + 2,
+    cross_entropy_merge(s, {.stats = stats.data() + 3,
                             .targets = targets.data(),
                             .lse = lse.data(),
                             .loss = loss.data(),
@@ -329,7 +367,7 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
   expect_same_bits([&](int threads) {
     Floats all = stats_of(logits, targets, cuts, threads);
     Output lse(rows);
-    Output loss(1);
+    Output loss(2);
     run(
         [&](Stream& s) {
           cross_entropy_merge(s, {.stats = all.data(),
@@ -355,7 +393,7 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
   const auto targets = random_tokens("targets", rows, vocab);
   expect_same_bits([&](int threads) {
     Output lse(rows);
-    Output loss(1);
+    Output loss(2);
     Output dlogits(rows * vocab);
     run(
         [&](Stream& s) {

@@ -7,6 +7,7 @@
 #include "kernel_test.h"
 #include "kernels/add.h"
 #include "kernels/bias.h"
+#include "kernels/class_token.h"
 #include "kernels/convert.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dispatch.h"
@@ -213,7 +214,7 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   }
   const typename TestFixture::Some logits(drawn);
   typename TestFixture::Stored dlogits(rows * vocab), in_place(logits);
-  typename TestFixture::Summed lse(rows), loss(1), stats(2 * rows);
+  typename TestFixture::Summed lse(rows), loss(2), stats(3 * rows);
   const OnDevice<StepState> state({.loss_scale = 64.0F});
   run_both([&](Stream& s, auto of) {
     cross_entropy_forward<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
@@ -255,6 +256,30 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   expect_rounded(stats, slack, "stats");
   expect_rounded(dlogits, 6.4 * slack, "dlogits");
   expect_rounded(in_place, 6.4 * slack, "dlogits in place");
+}
+
+TYPED_TEST(Elements, OfClassTokens) {
+  const SequenceSize size{.batch = 5, .sequence = 7, .n = 9};
+  const int64_t all = size.batch * size.sequence * size.n;
+  const auto x = this->some("x", all);
+  const auto token = this->some("token", size.n);
+  const auto dy = this->some("dy", all + size.batch * size.n);
+  const auto row = this->some("row", size.batch * size.n);
+  typename TestFixture::Stored y(all + size.batch * size.n), dx(all), first(size.batch * size.n),
+      dfirst(all);
+  typename TestFixture::Summed dtoken(size.n);
+  run_both([&](Stream& s, auto of) {
+    prepend_forward(s, of(x), of(token), of(y), size);
+    prepend_backward<Pointee<decltype(of(dy))>>(
+        s, {.dy = of(dy), .dx = of(dx), .dtoken = of(dtoken), .size = size, .accumulate = false});
+    first_forward(s, of(x), of(first), size, true);
+    first_backward(s, of(row), of(dfirst), size, true);
+  });
+  expect_rounded(y, 0.0, "y");
+  expect_rounded(dx, 0.0, "dx");
+  expect_rounded(dtoken, kFew, "dtoken");
+  expect_rounded(first, 0.0, "first");
+  expect_rounded(dfirst, 0.0, "dfirst");
 }
 
 TYPED_TEST(Elements, OfRoutingAndGates) {

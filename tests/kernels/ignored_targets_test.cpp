@@ -16,7 +16,7 @@ Result whole(const Floats& logits, const Ints& targets) {
   const auto rows = static_cast<int64_t>(targets.size());
   const OnDevice<StepState> state({.loss_scale = 1.0F});
   Output lse(rows);
-  Output loss(1);
+  Output loss(2);
   Output dlogits(logits);
   run([&](Stream& s) {
     cross_entropy_forward<float>(s, {.logits = logits.data(),
@@ -50,7 +50,7 @@ Result in_parts(const Floats& logits, const Ints& targets) {
       const auto at = logits.begin() + row * kVocab;
       part.insert(part.end(), at + first, at + end);
     }
-    Output of_part(2 * rows);
+    Output of_part(3 * rows);
     run([&, first = first, end = end](Stream& s) {
       cross_entropy_stats<float>(s, {.logits = part.data(),
                                      .targets = targets.data(),
@@ -62,7 +62,7 @@ Result in_parts(const Floats& logits, const Ints& targets) {
     append(stats, of_part);
   }
   Output lse(rows);
-  Output loss(1);
+  Output loss(2);
   run([&](Stream& s) {
     cross_entropy_merge(s, {.stats = stats.data(),
                             .targets = targets.data(),
@@ -95,6 +95,8 @@ TEST(CrossEntropy, RowsWithoutATargetAddNothing) {
   EXPECT_GT(kept.loss[0], 0.1F);
   EXPECT_FLOAT_EQ(all.loss[0], kept.loss[0]);
   EXPECT_FLOAT_EQ(parts.loss[0], kept.loss[0]);
+  EXPECT_EQ(all.loss[1], kept.loss[1]);
+  EXPECT_EQ(parts.loss[1], kept.loss[1]);
   size_t row_of_kept = 0;
   for (size_t r = 0; r < targets.size(); ++r) {
     const bool ignored = targets[r] < 0;

@@ -8,6 +8,7 @@
 #include "kernels/add.h"
 #include "kernels/attention.h"
 #include "kernels/bias.h"
+#include "kernels/class_token.h"
 #include "kernels/convert.h"
 #include "kernels/copy_strided.h"
 #include "kernels/cross_entropy.h"
@@ -104,6 +105,17 @@ TEST(Preconditions, Rows) {
                  [](Stream& s) { layer_norm_forward<float>(s, {.rows = 2, .n = 0}); });
   expect_refused("layer_norm_backward",
                  [](Stream& s) { layer_norm_backward<float>(s, {.rows = -2, .n = 3}); });
+  for (const SequenceSize& size :
+       {SequenceSize{-1, 2, 3}, {1, -2, 3}, {1, 2, -3}, {kHuge, kHuge, 1}}) {
+    expect_refused("prepend", [&](Stream& s) { prepend_forward(s, kIn, kIn, kOut, size); });
+    expect_refused("prepend_backward",
+                   [&](Stream& s) { prepend_backward<float>(s, {.size = size}); });
+    expect_refused("first", [&](Stream& s) { first_forward(s, kIn, kOut, size, false); });
+    expect_refused("first_backward", [&](Stream& s) { first_backward(s, kIn, kOut, size, false); });
+  }
+  expect_refused("first of nothing", [](Stream& s) {
+    first_forward(s, kIn, kOut, {2, 0, 3}, true);
+  });
   expect_refused("cross_entropy beyond i32", [](Stream& s) {
     cross_entropy_forward<float>(s, {.rows = 1, .vocab = int64_t{1} << 31});
   });

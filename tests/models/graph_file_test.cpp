@@ -166,5 +166,30 @@ TEST(ReadGraph, WantsIntegers) {
   }
 }
 
+TEST(ReadGraph, OfImages) {
+  Deck deck = deck_of_graph_file();
+  deck.model.family = "vit";
+  deck.model.sequence = 65;
+  deck.data.kind = "images";
+  const std::string text = print_graph(build_model(deck, 10));
+  EXPECT_EQ(print_graph(read_graph(text, "vit.txt", deck, 10)), text);
+  const auto problem = [&](const std::string& changed) -> std::string {
+    try {
+      read_graph(changed, "vit.txt", deck, 10);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(problem(kGraph),
+            "vit.txt:2:7: input tokens: a graph has the inputs images and targets");
+  constexpr const char* kOther =
+      "graph own\ninput images : f32[5, 8, 48]\ninput targets : i32[5]\n"
+      "y = first(images)\nloss = cross_entropy(y, targets)\n";
+  EXPECT_EQ(problem(kOther),
+            "vit.txt:2:7: input images is f32[5, 8, 48], but train.batch and data.kind make it "
+            "f32[5, 64, 48]");
+}
+
 }  // namespace
 }  // namespace hidup

@@ -52,7 +52,7 @@ mesh ranks=2
   biased : f32[4, 6, 8] S(0) activation
   logits : f32[4, 6, 8] S(0) activation
   targets : i32[4, 6] S(0) input
-  loss : f32[] R result
+  loss : f32[2] R result
   loss.lse : f32[4, 6] S(0) activation
   logits.kept.all_gather : f32[4, 6, 8] R activation
   logits.kept : f32[4, 6, 8] R result

@@ -52,6 +52,18 @@ class GoldenTest(harness.RunTest):
     def test_gpt_with_experts_on_two_ranks(self):
         self.compare("gpt-switch", 2)
 
+    def test_vit_on_one_rank(self):
+        self.compare("vit", 1)
+
+    def test_vit_on_two_ranks(self):
+        self.compare("vit", 2, microbatches=2)
+
+    def test_vit_by_tensor_parallelism(self):
+        self.compare("vit", 3, "megatron")
+
+    def test_vit_with_experts_on_two_ranks(self):
+        self.compare("vit-switch", 2)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -29,18 +29,30 @@ biased = expert_bias(product, b, counts)
 y = combine(biased, routing, gates)
 )";
 
-// The operation whose rules are tried, and the operations.
+// The operation whose rules are tried, and the operations, behind their inputs where these are not
+// tokens and targets of 5 sequences.
 std::vector<std::pair<std::string, std::string>> cases() {
   const std::string x = "parameter x : f32[5, 7, 6] = uniform(1)\n";
   const std::string tied =
       "parameter table : f32[11, 6] = uniform(1)\nx = embedding(tokens, table)\n"
       "y = matmul(x, table) {transposed=1}\n";
   const std::string experts = std::string(kRouted) + kExperts;
+  const std::string images = "input images : f32[5, 7, 6]\ninput targets : i32[5, 7]\n";
   return {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
       {"x", tied},
       {"y", tied},
       {"y", x + "y = positions(x)\n"},
+      {"y",
+       "parameter x : f32[5, 6, 6] = uniform(1)\nparameter t : f32[6] = uniform(1)\n"
+       "y = prepend(x, t)\n"},
+      {"y", "input targets : i32[5]\n" + x + "y = first(x)\n"},
+      {"y", images + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(images, w)\n"},
+      {"h", images + "parameter w : f32[6, 7] = uniform(1)\nh = gelu(images)\n"
+                     "y = matmul(h, w)\n"},
+      {"y",
+       "input images : f32[5, 6, 6]\ninput targets : i32[5, 7]\n"
+       "parameter t : f32[6] = uniform(1)\ny = prepend(images, t)\n"},
       {"y", x + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(x, w)\n"},
       {"y",
        "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 5, 6] = uniform(1)\n"
@@ -88,9 +100,11 @@ std::vector<std::pair<std::string, std::string>> cases() {
 }
 
 Graph graph_of(const std::string& operations) {
-  const std::string text = "graph case\ninput tokens : i32[5, 7]\ninput targets : i32[5, 7]\n" +
-                           operations + "loss = cross_entropy(y, targets)\n";
-  return parse_graph(text, "case");
+  const std::string inputs = operations.starts_with("input")
+                                 ? ""
+                                 : "input tokens : i32[5, 7]\ninput targets : i32[5, 7]\n";
+  return parse_graph("graph case\n" + inputs + operations + "loss = cross_entropy(y, targets)\n",
+                     "case");
 }
 
 OpId find_op(const Graph& graph, const std::string& name) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/random.h"
+#include "core/with_type.h"
 #include "device/device.h"
 #include "program/lower.h"
 #include "program/memory.h"
@@ -44,6 +45,26 @@ std::vector<std::vector<int32_t>> parts_of(const Program& program,
   return parts;
 }
 
+// Images, of the values' floating type.
+std::vector<std::vector<std::byte>> images_of(const Program& program, int64_t rank, int step) {
+  std::vector<std::vector<std::byte>> parts;
+  for (const ValueId id : program.images) {
+    const Value& value = program.value(id);
+    const RandomStream random = random_stream(kSeed, value.name, static_cast<uint64_t>(step));
+    const Region region = program.region(id, rank);
+    with_floating_type(value.dtype, [&](auto zero) {
+      std::vector<decltype(zero)> part;
+      for (int64_t i = 0; i < region.elements(); ++i) {
+        const auto index = static_cast<uint64_t>(region.global_index(i));
+        part.push_back(decltype(zero)(2.0F * random.uniform(index) - 1.0F));
+      }
+      const auto bytes = std::as_bytes(std::span(part));
+      parts.emplace_back(bytes.begin(), bytes.end());
+    });
+  }
+  return parts;
+}
+
 std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Executor& executor,
                                                        float loss_scale) {
   std::map<std::string, std::vector<float>> gradients;
@@ -62,7 +83,7 @@ std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Exec
 
 StepInputs inputs_of(const Program& program, int64_t rank, int step, int64_t vocab) {
   return {parts_of(program, program.tokens, rank, step, vocab),
-          parts_of(program, program.targets, rank, step, vocab)};
+          parts_of(program, program.targets, rank, step, vocab), images_of(program, rank, step)};
 }
 
 std::vector<std::vector<float>> loads_of(Executor& executor) {
@@ -115,7 +136,9 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
     }
     after(executor, step);
     if (world.rank() == 0) {
-      run.losses.push_back(static_cast<double>(executor.read(program.loss)[0]));
+      const std::vector<float> sums = executor.read(program.loss);
+      run.losses.push_back(static_cast<double>(sums[0]));
+      run.accuracies.push_back(static_cast<double>(sums[1]));
     }
   }
   if (world.rank() == 0) {
@@ -177,7 +200,7 @@ Bounds bounds_of(DType dtype) {
     return {};
   }
   const double rounding = dtype == DType::bf16 ? 0x1p-8 : 0x1p-11;
-  return {.loss = rounding, .gradient = static_cast<float>(16.0 * rounding)};
+  return {.loss = rounding, .accuracy = 1.0, .gradient = static_cast<float>(16.0 * rounding)};
 }
 
 std::string differences(const ShortRun& expected, const ShortRun& found, const Bounds& bounds) {
@@ -193,6 +216,12 @@ std::string differences(const ShortRun& expected, const ShortRun& found, const B
   };
   compare("step", expected.losses, found.losses);
   compare("forward pass", expected.forward_losses, found.forward_losses);
+  for (size_t i = 0; i < expected.accuracies.size(); ++i) {
+    if (!(std::abs(found.accuracies.at(i) - expected.accuracies[i]) <= bounds.accuracy)) {
+      text += fmt::format("accuracy of step {}: {}, expected {}\n", i + 1, found.accuracies[i],
+                          expected.accuracies[i]);
+    }
+  }
   for (const auto& [name, wanted] : expected.gradients) {
     const std::vector<float>& gradient = found.gradients.at(name);
     float size = 0.0F;

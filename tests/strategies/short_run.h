@@ -15,6 +15,7 @@ namespace hidup {
 // On rank 0; empty on the others.
 struct ShortRun {
   std::vector<double> losses;                           // per step
+  std::vector<double> accuracies;                       // likewise
   std::map<std::string, std::vector<float>> gradients;  // of step 1, by parameter, global, of the
                                                         // loss without its scale
   std::vector<std::vector<float>> loads;                // of the last step, per MoE layer
@@ -28,7 +29,8 @@ struct ShortRun {
 // Between the steps: after step `step`, and before the first with the number of those done before.
 using AfterStep = std::function<void(Executor& executor, int step)>;
 
-// Collective. Tokens are random numbers below `vocab` by their global index. The programs (of the
+// Collective. Tokens are random numbers below `vocab` by their global index, images such between -1
+// and 1. The programs (of the
 // step and of the forward pass, which share a store) are verified on every rank. In f16 the loss is
 // scaled by 1024. `done`: steps that are done; `after_step` gives the parameters their values then.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
@@ -50,17 +52,19 @@ ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicato
 // All operations by the first rule (replicate), all parameters replicated.
 Strategy replicated_strategy(const Graph& graph, const Mesh& mesh);
 
-// How far runs that are to be equal may be apart: in a loss (relative), and in a gradient (largest
-// difference over largest value of the tensor).
+// How far runs that are to be equal may be apart: in a loss (relative), in an accuracy, and in a
+// gradient (largest difference over largest value of the tensor).
 struct Bounds {
   double loss = 2e-5;
+  double accuracy = 1e-6;
   float gradient = 1e-4F;
 };
 
 // In 16 bits strategies round other numbers: sums of parts where one rank has the whole. With a
 // relative rounding error u, what of it reaches the loss is a mean over all targets of errors that
 // do not agree: u covers it. A gradient collects the errors of both passes, a few dozen roundings,
-// which add up like random numbers: 16 u.
+// which add up like random numbers: 16 u. Rounded logits may be equal, or not, so that accuracies
+// are not compared.
 Bounds bounds_of(DType dtype);
 
 // What differs by more than the bounds, or at all in an expert's load; empty where nothing does.

@@ -53,12 +53,23 @@ TEST_P(RandomStrategies, OfGpt) {
   expect_equal_under_random_strategies(strategy_model("gpt"), ranks(), (number() + 2) / 3);
 }
 
+// 65 positions, which hardly any number of ranks divides.
+TEST_P(RandomStrategies, OfVit) {
+  const int tried = (number() + 5) / 6;
+  expect_equal_under_random_strategies(strategy_model("vit"), ranks(), tried);
+  expect_equal_under_random_strategies(strategy_model("vit", "top2", 3, 0.8), ranks(), tried);
+}
+
 class NamedStrategies : public OnThreads {};
 
 TEST_P(NamedStrategies, OfDenseModels) {
   for (const char* family : {"bert", "gpt"}) {
     expect_equal_under_named_strategies(strategy_model(family), ranks(), 4);
   }
+}
+
+TEST_P(NamedStrategies, OfVit) {
+  expect_equal_under_named_strategies(strategy_model("vit", "top1", 5, 0.6), ranks(), 2);
 }
 
 // 3 experts do not divide among 2 or 4 ranks, 5 are more than there are ranks.

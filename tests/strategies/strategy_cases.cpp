@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/images.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
 
@@ -68,7 +69,7 @@ Graph strategy_model(const std::string& family, const std::string& router, int64
       .hidden = 12,
       .ffn = 10,
       .heads = 3,
-      .sequence = 7,
+      .sequence = family == "vit" ? kImagePositions : 7,
       .dropout = dropout,
       .moe = {
           .experts = experts, .every = 2, .router = router, .capacity_factor = capacity_factor}};

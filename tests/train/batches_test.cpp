@@ -33,10 +33,9 @@ struct Filled {
 };
 
 Filled fill(const Batches& batches, int64_t first, int64_t count) {
-  const auto size = static_cast<size_t>(count * batches.sequence());
-  Filled filled{std::vector<int32_t>(size), std::vector<int32_t>(size)};
-  batches.fill(first, count, filled.tokens.data(), filled.targets.data());
-  return filled;
+  Samples samples = batches.read(first, count);
+  EXPECT_TRUE(samples.images.empty());
+  return {std::move(samples.tokens), std::move(samples.targets)};
 }
 
 // A corpus whose byte i is i.

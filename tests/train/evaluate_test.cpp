@@ -104,7 +104,7 @@ TEST(Evaluator, IsTheMeanOverAllTargets) {
     const double last = found.loss * static_cast<double>(sequences) - sum;
     EXPECT_NEAR(last, std::log(kVocab), 0.5);
     sum += last;
-    EXPECT_EQ(found.tokens, 7 * sequences);
+    EXPECT_EQ(found.targets, 7 * sequences);
     for (const int64_t batch : {2, 3, 8}) {
       EXPECT_NEAR(alone(small_deck(batch), sequences).loss, found.loss, 2e-6)
           << sequences << " sequences in batches of " << batch;

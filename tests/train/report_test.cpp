@@ -25,20 +25,35 @@ std::string printed(const Work& work) {
 }
 
 TEST(Report, TheFirstStepOfARunThatGoesOn) {
-  Report report(1000, 64, -1.0, {});
-  EXPECT_THAT(printed([&] { report.step(501, 2.0, 0.01, {}); }),
+  Report report(1000, {.count = 64}, -1.0, {});
+  EXPECT_THAT(printed([&] { report.step(501, {.loss = 2.0}, 0.01, {}); }),
               StartsWith("step  501/1000  loss 2.0000  "));
-  EXPECT_EQ(printed([&] { report.step(502, 2.0, 0.01, {}); }), "");
+  EXPECT_EQ(printed([&] { report.step(502, {.loss = 2.0}, 0.01, {}); }), "");
 }
 
 TEST(Report, Validation) {
-  Report report(1000, 64, -1.0, {});
+  Report report(1000, {.count = 64}, -1.0, {});
   const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
   EXPECT_THAT(printed(summary), Not(HasSubstr("validation")));
-  EXPECT_EQ(printed([&] { report.validation(500, 1.75); }), "valid  500/1000  loss 1.7500\n");
-  EXPECT_EQ(printed([&] { report.validation(1000, 1.6012); }), "valid 1000/1000  loss 1.6012\n");
+  EXPECT_EQ(printed([&] { report.validation(500, {.loss = 1.75}); }),
+            "valid  500/1000  loss 1.7500\n");
+  EXPECT_EQ(printed([&] { report.validation(1000, {.loss = 1.6012}); }),
+            "valid 1000/1000  loss 1.6012\n");
   EXPECT_THAT(printed(summary),
               HasSubstr("        validation 1.6012 after step 1000, perplexity 4.959\n"));
+}
+
+TEST(Report, OfImages) {
+  Report report(1000, {.count = 64, .images = true}, -1.0, {});
+  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
+  EXPECT_THAT(printed([&] { report.step(1, {.loss = 2.0, .accuracy = 0.125}, 0.01, {}); }),
+              StartsWith("step    1/1000  loss 2.0000  accuracy 12.5 %    6,400 images/s  "));
+  report.step(2, {.loss = 2.0, .accuracy = 0.375}, 0.01, {});
+  EXPECT_THAT(printed(summary),
+              HasSubstr("\n        accuracy 12.5 % at first, 25.0 % over the last 2 steps\n"));
+  EXPECT_EQ(printed([&] { report.validation(3, {.loss = 1.75, .accuracy = 0.5}); }),
+            "valid    3/1000  loss 1.7500  accuracy 50.0 %\n");
+  EXPECT_THAT(printed(summary), HasSubstr("over the last 2 steps; validation 50.0 %\n"));
 }
 
 }  // namespace

@@ -44,9 +44,7 @@ class Validation : public testing::Test {
 
   // The first tokens of so many samples.
   static std::vector<int32_t> starts(const Batches& batches, int64_t samples) {
-    std::vector<int32_t> tokens(static_cast<size_t>(3 * samples));
-    std::vector<int32_t> targets(tokens.size());
-    batches.fill(0, samples, tokens.data(), targets.data());
+    const std::vector<int32_t> tokens = batches.read(0, samples).tokens;
     std::vector<int32_t> first;
     for (size_t i = 0; i < tokens.size(); i += 3) {
       first.push_back(tokens[i]);

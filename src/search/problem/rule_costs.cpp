@@ -97,7 +97,7 @@ class RuleCosts::Sketch {
     }
     Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
     shape.insert(shape.begin(), layouts.parts);
-    shape.push_back(2);
+    shape.push_back(kClassStats);
     const ValueId stats = add(shape, DType::f32, layouts.made);
     stats_comm_s_ = rules_.reshard(program_.value(stats), layouts.needed, false).comm_s;
     return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
@@ -108,7 +108,7 @@ class RuleCosts::Sketch {
     const ValueId dy = add(op_.output, gradient_of(output_layout(strategy_)));
     double total_s = 0.0;
     for (const BackwardStep& step : forward_of(op_.kind).backward) {
-      if (step.opcode) {
+      if (step.opcode && is_needed(step, rules_.graph_, op_)) {
         total_s += instruction_s(step, dy);
       }
     }

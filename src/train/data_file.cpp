@@ -1,0 +1,140 @@
+#include "train/data_file.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/check.h"
+#include "core/text.h"
+
+namespace hidup {
+
+// O_NONBLOCK so that a pipe is refused instead of waited for.
+DataFile::DataFile(std::string path, std::string key)
+    : path_(std::move(path)),
+      key_(std::move(key)),
+      descriptor_(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0) {
+    fail_to_read(errno);
+  }
+  struct stat status = {};
+  const int error = fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  bytes_ = status.st_size;
+  if (error != 0 || !S_ISREG(status.st_mode)) {
+    close(descriptor_);
+    if (error != 0) {
+      fail_to_read(error);
+    }
+    fail(ExitCode::file, "{}: {} is not a regular file", key_, path_);
+  }
+}
+
+DataFile::~DataFile() {
+  close(descriptor_);
+}
+
+void DataFile::read(int64_t at, void* to, int64_t count) const {
+  auto* out = static_cast<std::byte*>(to);
+  while (count > 0) {
+    const ssize_t got = pread(descriptor_, out, static_cast<size_t>(count), at);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      fail_to_read(errno);
+    }
+    if (got == 0) {
+      fail(ExitCode::file,
+           "{}: {} was cut short since the run opened it: it had {} bytes, and ends before byte "
+           "{} now",
+           key_, path_, bytes_, at + 1);
+    }
+    at += got;
+    out += got;
+    count -= got;
+  }
+}
+
+void DataFile::fail_to_read(int error) const {
+  fail(ExitCode::file, "{}: cannot read {}: {}", key_, path_, std::strerror(error));
+}
+
+namespace {
+
+// A file of the corpus takes a descriptor each: as many as the system lets a process have.
+void allow_many_files() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// Eight bytes per step, for corpora of many gigabytes; every step is a bijection of `hash`, so
+// files that differ in one place never get the same hash. With the size, so that it matters
+// where one file ends and the next begins.
+uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
+  hash ^= static_cast<uint64_t>(file.bytes());
+  file.scan([&hash](std::string_view content) {
+    while (content.size() >= sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, content.data(), sizeof(word));
+      hash = std::rotl(hash ^ word, 29) * 0x9E3779B97F4A7C15ULL;
+      content.remove_prefix(sizeof(word));
+    }
+    hash = hash_of(content, hash);  // of the last block: the others are whole words
+  });
+  return hash;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
+                                      const std::string& key) {
+  std::vector<std::string> paths;
+  for (const std::string& pattern : patterns) {
+    if (pattern.find_first_of("*?[") == std::string::npos) {
+      paths.push_back(pattern);
+      continue;
+    }
+    glob_t found = {};
+    errno = 0;
+    const int status = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+    const int error = errno;
+    std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+    globfree(&found);
+    if (status == GLOB_NOMATCH) {
+      fail(ExitCode::file, "{}: no file matches {}", key, pattern);
+    }
+    if (status != 0) {
+      fail(ExitCode::file, "{}: cannot look for {}: {}", key, pattern,
+           std::strerror(status == GLOB_NOSPACE ? ENOMEM : error));
+    }
+    std::sort(matches.begin(), matches.end());
+    paths.insert(paths.end(), matches.begin(), matches.end());
+  }
+  return paths;
+}
+
+std::vector<std::shared_ptr<const DataFile>> open_data_files(
+    const std::vector<std::string>& patterns, const std::string& key,
+    std::vector<CorpusFile>& files) {
+  allow_many_files();
+  std::vector<std::shared_ptr<const DataFile>> opened;
+  uint64_t hash = 0;
+  for (const std::string& path : expand_paths(patterns, key)) {
+    opened.push_back(std::make_shared<const DataFile>(path, key));
+    hash = hash_of_content(*opened.back(), hash);
+    files.push_back({path, opened.back()->bytes(), hash});
+  }
+  return opened;
+}
+
+}  // namespace hidup

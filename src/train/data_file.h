@@ -1,0 +1,69 @@
+// Files of data: found by patterns, opened for the whole run, and named by a hash of their content.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hidup {
+
+struct CorpusFile {
+  std::string path;
+  int64_t bytes = 0;
+  uint64_t hash = 0;  // of its content and that of the files before it
+};
+
+// A regular file that stays open.
+class DataFile {
+ public:
+  // `key`: of the deck, for messages. Throws Error(file) with path and cause.
+  DataFile(std::string path, std::string key);
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+  ~DataFile();
+
+  const std::string& path() const { return path_; }
+  const std::string& key() const { return key_; }
+  int64_t bytes() const { return bytes_; }  // as it was opened
+
+  // Bytes at .. at + count - 1. Throws Error(file), also where the file was cut short.
+  void read(int64_t at, void* to, int64_t count) const;
+
+  // take(block) for the whole content, block by block, all but the last of kBlock bytes.
+  template <typename Take>
+  void scan(const Take& take) const {
+    std::string block;
+    for (int64_t at = 0; at < bytes_; at += kBlock) {
+      block.resize(static_cast<size_t>(std::min(kBlock, bytes_ - at)));
+      read(at, block.data(), static_cast<int64_t>(block.size()));
+      take(std::string_view(block));
+    }
+  }
+
+ private:
+  static constexpr int64_t kBlock = int64_t{1} << 20;
+  static_assert(kBlock % sizeof(uint64_t) == 0, "the hash takes eight bytes per step");
+
+  [[noreturn]] void fail_to_read(int error) const;
+
+  std::string path_;
+  std::string key_;
+  int descriptor_;
+  int64_t bytes_ = 0;
+};
+
+// The files that `patterns` name, in the order of the patterns; the files of one glob(3)
+// pattern in byte order, whatever the locale. Throws Error(file) for a pattern without matches.
+// `key`: of the deck, for messages.
+std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
+                                      const std::string& key = "data.path");
+
+// Opens them all, and appends what they are to `files`.
+std::vector<std::shared_ptr<const DataFile>> open_data_files(
+    const std::vector<std::string>& patterns, const std::string& key,
+    std::vector<CorpusFile>& files);
+
+}  // namespace hidup
