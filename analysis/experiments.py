@@ -12,6 +12,7 @@ import os
 import sys
 
 import h5py
+from matplotlib.lines import Line2D
 
 from analysis import facts, figures
 
@@ -116,6 +117,25 @@ def panels(points):
             title = ": ".join(text for text in (model, how) if text)
             found.append((f"{title}\n({machine(some)})", some))
     return found
+
+
+def draw_panels(titled, draw_panel, ylabel, known, extra=()):
+    """A figure with draw_panel(axes, title, points) for each of panels(), and a legend of systems()
+    and of the artists `extra`, which have labels."""
+    columns = min(2, len(titled))
+    rows = -(-len(titled) // columns)
+    figure, axes = figures.new(rows=rows, columns=columns, squeeze=False,
+                               size=(3.1 + 4 * columns, 0.4 + 3.8 * rows))
+    for panel, (title, some) in zip(axes.flat, titled):
+        draw_panel(panel, title, some)
+        panel.set_title(title, fontsize=11)
+    for panel in axes.flat[len(titled):]:
+        panel.set_axis_off()
+    for row in axes:
+        row[0].set_ylabel(ylabel)
+    lines = [Line2D([], [], label=label, **style) for label, style in known.values()]
+    figures.legend(axes[0][-1], handles=[*lines, *extra])
+    return figure
 
 
 def machine(points):

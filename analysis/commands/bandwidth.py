@@ -8,12 +8,14 @@ Between two bandwidths lines are straight in the logarithms of both, and so are 
 import itertools
 import math
 
+from matplotlib.lines import Line2D
+
 from analysis import experiments, figures
 
 HELP = "an experiment's step time over the links' bandwidth, by system, with crossings"
 
-CROSSING = {"marker": "o", "s": 150, "facecolors": "none", "edgecolors": "black", "zorder": 5,
-            "linewidths": 1.2}
+CROSSING = {"marker": "o", "linestyle": "none", "markersize": 12, "markerfacecolor": "none",
+            "markeredgecolor": "black", "zorder": 5}
 
 
 def crossings(one, other):
@@ -31,42 +33,26 @@ def crossings(one, other):
     return found
 
 
-def draw_panel(axes, title, points, known):
-    figures.logarithmic(axes, "y")
-    curves = {name: experiments.curve(own, lambda point: point["rate"])
-              for name, own in experiments.groups(points, lambda point: point["system"]).items()}
-    for name, curve in curves.items():
-        label, style = known[name]
-        axes.plot(*curve, label=label, **style)
-    told = " ".join(title.split("\n"))
-    for one, other in itertools.combinations(curves, 2):
-        for x, y in crossings(curves[one], curves[other]):
-            axes.scatter([x], [y], **CROSSING)
-            print(f"{told}: {known[one][0]} and {known[other][0]} cross at {x:.2g} Gbit/s")
-    experiments.ticks(axes, [point["rate"] for point in points])
-    axes.set_title(title, fontsize=11)
-    axes.set_xlabel("bandwidth (Gbit/s)")
-
-
 def draw(points):
-    titled = experiments.panels(points)
     known = experiments.systems(points)
-    columns = min(2, len(titled))
-    rows = -(-len(titled) // columns)
-    figure, axes = figures.new(rows=rows, columns=columns, squeeze=False,
-                               size=(3.1 + 4 * columns, 0.4 + 3.8 * rows))
-    for panel, (title, some) in zip(axes.flat, titled):
-        draw_panel(panel, title, some, known)
-    for panel in axes.flat[len(titled):]:
-        panel.set_axis_off()
-    for row in axes:
-        row[0].set_ylabel("time per step (s)")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    mark = axes[0][-1].scatter([], [], **CROSSING)
-    order = [labels.index(label) for label, _ in known.values() if label in labels]
-    figures.legend(axes[0][-1], handles=[handles[i] for i in order] + [mark],
-                   labels=[labels[i] for i in order] + ["two lines cross"])
-    return figure
+
+    def draw_panel(axes, title, some):
+        figures.logarithmic(axes, "y")
+        curves = {name: experiments.curve(own, lambda point: point["rate"])
+                  for name, own in experiments.groups(some, lambda point: point["system"]).items()}
+        for name, curve in curves.items():
+            axes.plot(*curve, **known[name][1])
+        for one, other in itertools.combinations(curves, 2):
+            for x, y in crossings(curves[one], curves[other]):
+                axes.plot([x], [y], **CROSSING)
+                print(f"{' '.join(title.split(chr(10)))}: {known[one][0]} and {known[other][0]} cross "
+                      f"at {x:.2g} Gbit/s")
+        experiments.ticks(axes, [point["rate"] for point in some])
+        axes.set_xlabel("bandwidth (Gbit/s)")
+
+    mark = Line2D([], [], label="two lines cross", **CROSSING)
+    return experiments.draw_panels(experiments.panels(points), draw_panel, "time per step (s)", known,
+                                   [mark])
 
 
 def add_arguments(parser):

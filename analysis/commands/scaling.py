@@ -10,24 +10,16 @@ HELP = "an experiment's step time over ranks, by system"
 
 
 def draw(points):
-    titled = experiments.panels(points)
     known = experiments.systems(points)
-    figure, axes = figures.new(columns=len(titled), size=(3.1 + 3.4 * len(titled), 4.2),
-                               squeeze=False)
-    for panel, (title, some) in zip(axes[0], titled):
+
+    def draw_panel(axes, _, some):
         for name, own in experiments.groups(some, lambda point: point["system"]).items():
-            label, style = known[name]
-            panel.plot(*experiments.curve(own, lambda point: point["ranks"]), label=label, **style)
-        experiments.ticks(panel, [point["ranks"] for point in some])
-        panel.set_ylim(bottom=0)
-        panel.set_title(title, fontsize=11)
-        panel.set_xlabel("ranks")
-    axes[0][0].set_ylabel("time per step (s)")
-    order = list(known)
-    handles = {text: handle for panel in axes[0]
-               for handle, text in zip(*panel.get_legend_handles_labels())}
-    figures.legend(axes[0][-1], handles=[handles[known[name][0]] for name in order])
-    return figure
+            axes.plot(*experiments.curve(own, lambda point: point["ranks"]), **known[name][1])
+        experiments.ticks(axes, [point["ranks"] for point in some])
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("ranks")
+
+    return experiments.draw_panels(experiments.panels(points), draw_panel, "time per step (s)", known)
 
 
 def add_arguments(parser):

@@ -144,8 +144,8 @@ class Executor:
             axis = yaml.safe_load((SOURCE / run.cluster).read_text(encoding="utf-8"))
             axis = axis["cluster"]["mesh"][0]["name"]
             keys.setdefault(f"cluster.mesh.{axis}.bandwidth", f"{run.rate}Gbps")
-        if not predicted:
-            keys.setdefault("cluster.profile", self._profile(run) if run.profile else "none")
+        if not predicted and "cluster.profile" not in keys:
+            keys["cluster.profile"] = self._profile(run) if run.profile else "none"
         return keys
 
     def _profile(self, run):

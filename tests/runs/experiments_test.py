@@ -1,9 +1,10 @@
 """jobs/experiments: run lists, predicted and on this machine, and the figures of what they leave."""
 
+import contextlib
+import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 import unittest
@@ -15,8 +16,9 @@ import harness
 
 EXPERIMENTS = harness.SOURCE / "jobs" / "experiments"
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(EXPERIMENTS))
+sys.path[:0] = [str(EXPERIMENTS), str(harness.SOURCE)]
 import run_list  # noqa: E402
+from analysis import __main__ as analysis  # noqa: E402
 
 FAILED, WRONG = 1, 2
 TINY = {"model.layers": 2, "model.hidden": 24, "model.ffn": 32, "model.heads": 3,
@@ -92,10 +94,12 @@ class Predicted(ExperimentTest):
                     self.assertGreater((folder / f"{command}.{kind}").stat().st_size, 3000)
 
     def analysis(self, command, *args, code=0):
-        result = subprocess.run([sys.executable, "-B", "-m", "analysis", command, *args],
-                                cwd=harness.SOURCE, capture_output=True, text=True, timeout=60)
-        self.assertEqual(result.returncode, code, result.stderr)
-        return result.stdout + result.stderr
+        """What python3 -m analysis prints."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            found = analysis.main([command, *map(str, args)])
+        self.assertEqual(found, code, printed.getvalue())
+        return printed.getvalue()
 
     def test_the_rate_decides(self):
         """The slower link makes the longer step; and a strategy that does not fit is a result."""
