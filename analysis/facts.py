@@ -5,7 +5,7 @@ import os
 
 import numpy
 
-from analysis import decks, hidup_timings
+from analysis import decks, expert_loads, hidup_timings
 
 RECENT = 20  # the last loss is the mean over so many steps, as hidup prints it
 PREDICTED = ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes")
@@ -101,7 +101,7 @@ def times(frame, spans):
 
 def losses(path, frame, attributes):
     validation = hidup_timings.read_validation(path, join=False)
-    facts = {"first_loss": frame["loss"].iloc[0], "last_loss": frame["loss"].iloc[-RECENT:].mean(),
+    facts = {"first_loss": frame["loss"].iloc[0], "last_loss": frame["loss"].iloc[-RECENT:].mean(skipna=False),
              "last_loss_steps": min(RECENT, len(frame)), "validation_loss": None,
              "validated_step": None, "unigram_entropy": attributes.get("unigram_entropy")}
     if not validation.empty:
@@ -119,7 +119,7 @@ def loads(path):
     """Of a model with experts: imbalance (greatest load over mean, mean of steps and layers) and the
     share of tokens that found no slot."""
     try:
-        steps = hidup_timings.expert_steps(path)
+        steps = expert_loads.read(path)
     except KeyError:
         return {}
     chosen = steps["tokens"].sum()

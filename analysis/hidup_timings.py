@@ -28,20 +28,41 @@ import h5py
 import numpy
 import pandas
 
+COLUMNS = {"iterations": ("step", "wall_s", "loss"),
+           "timeline": ("step", "rank", "instruction", "start_s", "end_s"),
+           "program": ("name", "kind", "stream", "microbatch", "phase", "collective")}
+SWMR_WRITTEN = 4  # flag of an HDF5 file: is written for readers, or its writer was killed
+
 
 def open_file(path):
     """The open h5py.File; the writer may go on writing."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: no such file")
+    flags = _check_length(path)
     try:
-        return h5py.File(path, "r", swmr=True)
-    except OSError as error:
+        # In this mode h5py waits where a checksum is wrong, forever in a file that nobody writes.
+        return h5py.File(path, "r", swmr=bool(flags & SWMR_WRITTEN))
+    except (OSError, RuntimeError, ValueError) as error:
         raise OSError(f"{path}: not a readable HDF5 file, or one being created ({error})") from error
 
 
+def _check_length(path):
+    """The flags of an HDF5 file, whose length is checked: h5py takes what is missing of a file that
+    was killed for zeros. A file that is not of the version that hidup writes is left to h5py."""
+    with open(path, "rb") as file:
+        head = file.read(36)
+        size = os.fstat(file.fileno()).st_size  # after the head, which says what is there
+    if len(head) < 36 or head[:8] != b"\x89HDF\r\n\x1a\n" or head[8] != 3:
+        return SWMR_WRITTEN
+    expected = int.from_bytes(head[28:36], "little")
+    if size < expected:
+        raise OSError(f"{path}: truncated: {size:,} of {expected:,} bytes")
+    return head[11]
+
+
 @contextlib.contextmanager
-def _reading(path):
-    """The open file; what h5py says about a part that is missing or damaged names the file."""
+def reading(path):
+    """The open file, for a with statement; what h5py says about a part that is missing or damaged names the file."""
     with open_file(path) as file:
         try:
             yield file
@@ -109,7 +130,7 @@ def read_validation(path, join=True):
 
 
 def _read_validation(path):
-    with _reading(path) as file:
+    with reading(path) as file:
         names = ("step", "loss")
         columns = {name: file["validation"][name][:] if "validation" in file else numpy.empty(0)
                    for name in names}
@@ -118,8 +139,8 @@ def _read_validation(path):
 
 
 def _read_steps(path):
-    with _reading(path) as file:
-        columns = {name: data[:] for name, data in _group(path, file, "iterations").items()}
+    with reading(path) as file:
+        columns = {name: data[:] for name, data in _columns(path, file, "iterations").items()}
         for name, spans in _spans(path, file).items():
             columns[f"{name}_mean"] = spans.mean(axis=1)
             columns[f"{name}_max"] = spans.max(axis=1)
@@ -130,18 +151,26 @@ def _read_steps(path):
 def read_spans(path):
     """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
     file only."""
-    with _reading(path) as file:
+    with reading(path) as file:
         spans = _spans(path, file)
     rows = min(len(values) for values in spans.values())
     return {name: values[:rows] for name, values in spans.items()}
 
 
 def _spans(path, file):
-    return {name: _group(path, file, f"ranks/{name}")[:]
+    return {name: part(path, file, f"ranks/{name}")[:]
             for name in ("compute_s", "comm_s", "exposed_comm_s")}
 
 
-def _group(path, file, name):
+def _columns(path, file, group):
+    """The columns of a group by name. All timing files have those of COLUMNS, and may have more."""
+    for name in COLUMNS[group]:
+        if part(path, file, f"{group}/{name}").ndim != 1:
+            raise OSError(f"{path}: /{group}/{name} is not a column")
+    return {name: data for name, data in file[group].items() if getattr(data, "ndim", 0) == 1}
+
+
+def part(path, file, name):
     """The group or dataset, which all timing files have."""
     if name not in file:
         raise KeyError(f"{path}: no /{name}: not the timing file of a run")
@@ -155,7 +184,7 @@ def read_experts(path):
     Layers are those with experts, numbered from 0. A step whose row is not complete yet is left
     out. Raises KeyError if the model has no experts.
     """
-    with _reading(path) as file:
+    with reading(path) as file:
         if "experts" not in file:
             raise KeyError(f"{path}: the model has no experts")
         columns = {name: file["experts"][name][:] for name in ("tokens", "dropped")}
@@ -167,51 +196,20 @@ def read_experts(path):
     return pandas.DataFrame({k: v[:rows].ravel() for k, v in columns.items()}, index=index)
 
 
-def expert_steps(path, bins=400):
-    """The load of the experts step by step, without all of it in memory at once.
-
-    Returns a dictionary of arrays: step [n]; tokens, dropped and imbalance [n, layers], the last one
-    the greatest load of a layer's experts over their mean (NaN where there is none); and, over
-    stretches of equally many steps, load [at most bins, layers, experts], the mean load over the
-    mean of the layer's experts, with the stretches' first steps, load_step. Raises KeyError if the
-    model has no experts.
-    """
-    with _reading(path) as file:
-        if "experts" not in file:
-            raise KeyError(f"{path}: the model has no experts")
-        tokens, dropped = (_group(path, file, f"experts/{name}") for name in ("tokens", "dropped"))
-        steps = _group(path, file, "iterations/step")[:]
-        rows = min(len(steps), len(tokens), len(dropped))
-        stretch = max(1, -(-rows // bins))
-        parts = {name: [] for name in ("tokens", "dropped", "imbalance", "load")}
-        for begin in range(0, rows, stretch):
-            part = slice(begin, min(rows, begin + stretch))
-            chosen = tokens[part]
-            parts["tokens"].append(chosen.sum(axis=2))
-            parts["dropped"].append(dropped[part].sum(axis=2))
-            with numpy.errstate(invalid="ignore", divide="ignore"):
-                parts["imbalance"].append(chosen.max(axis=2) / chosen.mean(axis=2))
-                mean = chosen.mean(axis=0)
-                parts["load"].append((mean / mean.mean(axis=1, keepdims=True))[None])
-    none = numpy.empty((0, *tokens.shape[1:2]))
-    arrays = {name: numpy.concatenate(values) if values else none for name, values in parts.items()}
-    return {"step": steps[:rows], "load_step": steps[:rows:stretch], **arrays}
-
-
 def read_table(path, group):
     """The equally long columns of a group, "program" or "timeline", as a data frame."""
-    with _reading(path) as file:
-        columns = {}
-        for name, data in _group(path, file, group).items():
-            if data.ndim == 1:
-                columns[name] = data.asstr()[:] if h5py.check_string_dtype(data.dtype) else data[:]
+    with reading(path) as file:
+        columns = {name: data.asstr()[:] if h5py.check_string_dtype(data.dtype) else data[:]
+                   for name, data in _columns(path, file, group).items()}
     rows = min(len(values) for values in columns.values())
+    if group == "program" and any(len(values) > rows for values in columns.values()):
+        raise OSError(f"{path}: damaged: the columns of /program are not equally long")
     return pandas.DataFrame({k: v[:rows] for k, v in columns.items()})
 
 
 def timeline_steps(path):
     """The steps whose timelines are complete, ascending. Raises KeyError if there are none."""
-    with _reading(path) as file:
+    with reading(path) as file:
         return list(_timeline_rows(path, file))
 
 
@@ -222,7 +220,7 @@ def read_timeline(path, step=None):
     of /program for the event's instruction. Raises KeyError if the step has no timeline, or none
     that is complete yet.
     """
-    with _reading(path) as file:
+    with reading(path) as file:
         rows = _timeline_rows(path, file)
         if step is None:
             step = max(rows)
@@ -230,7 +228,7 @@ def read_timeline(path, step=None):
             raise KeyError(f"{path}: no timeline of step {step}; there are those of steps "
                            f"{listed(list(rows))}")
         events = pandas.DataFrame({name: data[rows[step]]
-                                   for name, data in file["timeline"].items()})
+                                   for name, data in _columns(path, file, "timeline").items()})
     events = events.join(read_table(path, "program"), on="instruction")
     return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
 
@@ -239,7 +237,7 @@ def read_prediction(path):
     """The predicted timeline of a step, as read_timeline() has those of ranks: times are since the
     step's start, rank is -1. None if the run had no prediction."""
     program = read_table(path, "program")
-    if "predicted_start_s" not in program:
+    if not {"predicted_start_s", "predicted_s"} <= set(program):
         return None
     events = program.assign(rank=-1, instruction=program.index, start_s=program.predicted_start_s,
                             end_s=program.predicted_start_s + program.predicted_s)
@@ -281,11 +279,11 @@ def _timeline_rows(path, file):
     """Where the complete timelines are: slices of /timeline's rows by step."""
     if "timeline" not in file:
         raise KeyError(f"{path}: holds no timeline")
-    length = min(len(data) for data in file["timeline"].values())
+    length = min(len(data) for data in _columns(path, file, "timeline").values())
     steps, begin, counts = numpy.unique(file["timeline/step"][:length], return_index=True,
                                         return_counts=True)
     # Every rank runs every instruction; a step with fewer events is still being written.
-    whole = counts == file.attrs["world_size"] * len(file["program/name"])
+    whole = counts == file.attrs["world_size"] * len(part(path, file, "program/name"))
     if not whole.any():
         raise KeyError(f"{path}: holds no complete timeline of a step")
     return {int(s): slice(b, b + n) for s, b, n in zip(steps[whole], begin[whole], counts[whole])}
@@ -352,24 +350,24 @@ def busy_times(events):
 
 def read_strategy(path):
     """The strategy's text and attributes (name, hash, ...) as a dictionary."""
-    with _reading(path) as file:
-        return {"text": _group(path, file, "strategy/text").asstr()[()], **file["strategy"].attrs}
+    with reading(path) as file:
+        return {"text": part(path, file, "strategy/text").asstr()[()], **file["strategy"].attrs}
 
 
 def read_attributes(path):
     """The root attributes as a dictionary."""
-    with _reading(path) as file:
+    with reading(path) as file:
         return dict(file.attrs)
 
 
 def read_inputs(path):
     """The texts under /input by name: model_deck, cluster_deck, resolved."""
-    with _reading(path) as file:
+    with reading(path) as file:
         return {name: text.asstr()[()] for name, text in file.get("input", {}).items()}
 
 
 def read_memory(path):
     """Arrays [ranks] in bytes by name: peak_bytes, parameter_bytes; those that the file has."""
-    with _reading(path) as file:
+    with reading(path) as file:
         return {name: file[f"ranks/{name}"][:] for name in ("peak_bytes", "parameter_bytes")
                 if f"ranks/{name}" in file}

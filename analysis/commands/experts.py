@@ -9,7 +9,7 @@ import numpy
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from analysis import facts, figures, hidup_timings
+from analysis import expert_loads, facts, figures
 from analysis.commands import loss
 
 HELP = "load of every expert over the steps, imbalance, dropped tokens"
@@ -18,7 +18,7 @@ SHOWN_LAYERS = 6  # with a curve of their own; of more layers the mean and the r
 
 
 def read(path):
-    loads = hidup_timings.expert_steps(path)
+    loads = expert_loads.read(path)
     if not len(loads["step"]):
         raise OSError(f"{path}: holds no finished step yet")
     with numpy.errstate(invalid="ignore", divide="ignore"):

@@ -22,7 +22,7 @@ STREAM_NAMES = {"compute": "compute", "comm": "communication"}
 
 def metadata(attributes, ranks):
     """Events that name and order processes and threads."""
-    hosts = list(attributes["hostnames"])
+    hosts = list(attributes.get("hostnames", []))
     for rank in ranks:
         host = f" ({hosts[rank]})" if 0 <= rank < len(hosts) else ""
         name = "predicted" if rank == PREDICTED else f"rank {rank}{host}"

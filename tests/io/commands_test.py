@@ -1,0 +1,419 @@
+#!/usr/bin/python3
+"""The command line of analysis: every command on small files, and what it says about bad ones.
+
+    commands_test.py ANALYSIS_FOLDER
+"""
+
+import html.parser
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+import h5py
+import numpy
+
+ANALYSIS = sys.argv[1]
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(ANALYSIS))
+import analysis.__main__  # noqa: E402
+from analysis import decks, expert_loads, facts, figures, page  # noqa: E402
+from analysis.commands import breakdown, experts, loss, report, roofline  # noqa: E402
+from sample_timeline import SECOND, FolderTest, write  # noqa: E402
+from scripts import script  # noqa: E402
+
+FILE_COMMANDS = ("summary", "loss", "breakdown", "timeline", "roofline", "experts", "report")
+FIGURES = ("loss", "breakdown", "timeline", "roofline", "experts")
+RESOLVED = """train:
+  steps: 12
+  lr: 0.5
+cluster:
+  device:
+    flops: 0.1TFLOPS
+    memory_bandwidth: 10GB/s
+  mesh:
+    - name: "ranks"
+      size: auto
+  profile: auto
+"""
+HOSTILE = '</pre><script src="https://evil.example/x.js"></script> $\\frac{$ & \x00'
+
+
+def write_run(path, steps=10, name="tiny", layers=2):
+    """A whole timing file: write()'s timeline of steps 1 and 2, and steps that take 40 ms but the
+    first, of which rank 1 is busy for 30 + 6, and 4 of the communication are hidden."""
+    with write(path) as file:
+        numbers = numpy.arange(1, steps + 1)
+        file.attrs["model"] = name
+        file["iterations/step"] = numbers
+        file["iterations/loss"] = 2 + 2.0 / numbers
+        file["iterations/wall_s"] = numpy.where(numbers == 1, 1.0, 0.04)
+        file["iterations/tokens"] = numpy.full(steps, 1000)
+        file["iterations/lr"] = 0.5 / numbers
+        file["iterations/grad_norm"] = 1.0 / numbers
+        for column, values in (("compute_s", (0.02, 0.03)), ("comm_s", (0.01, 0.01)),
+                               ("exposed_comm_s", (0.005, 0.006))):
+            file[f"ranks/{column}"] = numpy.tile(values, (steps, 1))
+        file["ranks/peak_bytes"] = [1 << 20, 3 << 20]
+        file["validation/step"], file["validation/loss"] = [steps], [2.5]
+        # Expert 0 of 4 gets twice its share, and a quarter of its tokens are dropped.
+        file["experts/tokens"] = numpy.tile([200, 100, 50, 50], (steps, layers, 1))
+        file["experts/dropped"] = numpy.tile([50, 0, 0, 0], (steps, layers, 1))
+        file["input/resolved"] = RESOLVED
+        file["input/model_deck"] = "model: {}\n"
+        predicted = {"iteration_s": 0.05, "compute_s": 0.03, "comm_s": 0.02, "exposed_comm_s": 0.01,
+                     "peak_bytes": 3 << 20}
+        file["strategy"].attrs.update({f"predicted_{key}": v for key, v in predicted.items()})
+        file["program/predicted_start_s"] = SECOND * numpy.arange(6)
+        file["program/predicted_s"] = numpy.full(6, SECOND)
+
+
+class CommandLine(unittest.TestCase):
+    def test_overview_and_usage(self):
+        overview = script("--help")
+        self.assertEqual(overview.returncode, 0)
+        for name, text in analysis.__main__.commands().items():
+            self.assertIn(f"{name} ", overview.stdout)
+            self.assertIn(text, overview.stdout)
+            of_command = script(name, "--help")
+            self.assertEqual(of_command.returncode, 0, of_command.stderr)
+            self.assertIn(f"usage: analysis {name} ", of_command.stdout)
+        for words in ([], ["lost"], ["loss"], ["loss", "--smooth", "0", "x"], ["summary", "-x"]):
+            self.assertEqual(script(*words).returncode, 2, words)
+        self.assertIn("no command lost", script("lost").stderr)
+
+    def test_from_the_root_and_as_a_folder_from_elsewhere(self):
+        root = os.path.dirname(ANALYSIS)
+        for command, folder in ((["-m", "analysis"], root), ([ANALYSIS], os.path.dirname(root))):
+            done = subprocess.run([sys.executable, "-B", *command, "summary", "none.h5"], cwd=folder,
+                                  capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual(done.stderr, "analysis summary: error: none.h5: no such file\n")
+
+
+class Decks(unittest.TestCase):
+    def test_values_of_resolved_decks(self):
+        self.assertEqual(decks.value(RESOLVED, "train.steps"), "12")
+        self.assertEqual(decks.value(RESOLVED, "cluster.device.memory_bandwidth"), "10GB/s")
+        self.assertEqual(decks.value(RESOLVED, "cluster.profile"), "auto")
+        for key in ("steps", "cluster.steps", "device.flops", "cluster.device.memory"):
+            self.assertIsNone(decks.value(RESOLVED, key))
+
+    def test_quantities(self):
+        for text, number in (("0.1TFLOPS", 1e11), ("10GB/s", 1e10), ("8Mbps", 1e6),
+                             ("1e+03kB/s", 1e6), ("auto", None), ("", None), (None, None)):
+            self.assertEqual(decks.quantity(text), number)
+
+
+class Facts(FolderTest):
+    def test_of_a_run(self):
+        write_run(self.path)
+        run = facts.of_run(self.path)
+        expected = {"model": "tiny", "strategy": "dp", "steps": 10, "last_step": 10,
+                    "planned_steps": 12, "wall_s": 0.04, "tokens_per_s": 25000, "slowest_rank": 1,
+                    "compute_s": 0.03, "comm_s": 0.01, "exposed_comm_s": 0.006, "idle_s": 0.004,
+                    "overlap": 0.0, "wall_over_larger": 4 / 3, "first_loss": 4.0,
+                    "validation_loss": 2.5, "validated_step": 10, "peak_bytes": 3 << 20,
+                    "prediction_error": 0.25, "predicted_comm_s": 0.02, "expert_imbalance": 2.0,
+                    "dropped_share": 0.125, "unigram_entropy": None}
+        for name, value in expected.items():
+            if isinstance(value, float):
+                self.assertAlmostEqual(run[name], value, places=12, msg=name)
+            else:
+                self.assertEqual(run[name], value, name)
+        self.assertAlmostEqual(run["last_loss"], 2 + 0.2 * sum(1 / s for s in range(1, 11)))
+
+    def test_overlap(self):
+        write_run(self.path)
+        with h5py.File(self.path, "r+") as file:
+            file["iterations/wall_s"][:] = 0.034
+        self.assertAlmostEqual(facts.of_run(self.path)["overlap"], 0.6)
+
+    def test_names_tell_files_apart(self):
+        self.assertEqual(facts.short_names(["a/x.h5", "b/y.h5"]), ["x", "y"])
+        self.assertEqual(facts.short_names(["c/a/x.h5", "c/b/x.h5"]), ["a/x", "b/x"])
+
+    def test_units(self):
+        self.assertEqual([facts.seconds(s) for s in (2, 0.0331, 5e-6, 0, None)],
+                         ["2 s", "33.1 ms", "5 µs", "0 µs", "–"])
+        self.assertEqual([facts.size(s) for s in (12, 1 << 20, 3 << 50, None)],
+                         ["12 B", "1 MiB", "3072 TiB", "–"])
+
+    def test_loads_of_many_steps(self):
+        write_run(self.path, steps=1001)
+        with h5py.File(self.path, "r+") as file:
+            file["experts/tokens"][500:, 1] = 7  # from step 501 on
+        loads = expert_loads.read(self.path, bins=4)
+        self.assertEqual(list(loads["load_step"]), [1, 252, 503, 754])
+        numpy.testing.assert_allclose(loads["load"][[0, 3]], [
+            [[2, 1, 0.5, 0.5]] * 2, [[2, 1, 0.5, 0.5], [1] * 4]])
+        numpy.testing.assert_allclose(loads["imbalance"][[499, 500]], [[2, 2], [2, 1]])
+        numpy.testing.assert_array_equal(loads["tokens"][[0, -1]], [[400, 400], [400, 28]])
+
+
+class Summary(FolderTest):
+    def test_table(self):
+        write_run(self.path)
+        other = self.in_folder("other.h5")
+        write_run(other, name="larger")
+        done = script("summary", self.path, other)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = {line[:20].strip(): line.split() for line in done.stdout.splitlines()}
+        self.assertEqual(done.stdout.split()[:2], ["run", "other"])
+        self.assertEqual(rows["model"][1:], ["tiny", "larger"])
+        self.assertEqual(rows["tokens/s"][1:], ["25,000"] * 2)
+        self.assertEqual(rows["against measured"][2:], ["+25.0%"] * 2)
+        self.assertEqual(rows["steps"][1:5], ["10", "(to", "step", "10"])
+
+    def test_json(self):
+        write_run(self.path)
+        with h5py.File(self.path, "r+") as file:
+            file["iterations/loss"][-1] = numpy.nan
+        (run,) = json.loads(script("summary", "--json", self.path).stdout)["runs"]
+        self.assertEqual((run["wall_s"], run["last_loss"]), (0.04, None))
+        self.assertIn("not finite", script("summary", self.path).stdout)
+
+
+class Drawn(FolderTest):
+    def test_every_figure_of_one_run_and_of_several(self):
+        write_run(self.path)
+        other = self.in_folder("other.h5")
+        write_run(other, steps=300, layers=8)
+        for name in FIGURES:
+            for paths, extra in (([self.path], []), ([self.path, other], []), ([other], ["-o"])):
+                if name == "timeline":
+                    paths = paths[:1]
+                out = self.in_folder(f"my.{name}")
+                done = script(name, *paths, *(["-o", out + ".svg"] if extra else []))
+                self.assertEqual((done.returncode, done.stderr), (0, ""), (name, paths))
+                stem = out if extra else figures.default_name(paths, name)
+                self.assertEqual(done.stdout.splitlines(), [stem + ".png", stem + ".svg"])
+                for ending, start in (("png", b"\x89PNG"), ("svg", b"<?xml")):
+                    with open(f"{stem}.{ending}", "rb") as file:
+                        self.assertEqual(file.read(len(start)), start)
+        for by in breakdown.GROUPS:
+            self.assertEqual(script("breakdown", "--by", by, self.path, other).returncode, 0)
+        self.assertEqual(script("loss", "--log", "--smooth", "3", self.path, other).returncode, 0)
+
+    def labels(self, figure):
+        self.addCleanup(figures.plt.close, figure)
+        return [text.get_text() for axes in figure.axes if axes.get_legend()
+                for text in axes.get_legend().get_texts()]
+
+    def test_legends_say_what_is_drawn(self):
+        write_run(self.path)
+        self.assertIn("training, running\nmean of 3 steps", self.labels(loss.draw([self.path], smooth=3)))
+        self.assertIn("training", self.labels(loss.draw([self.path])))
+        self.assertIn("validation", self.labels(loss.draw([self.path])))
+        self.assertEqual(self.labels(breakdown.draw([self.path], "phase")), ["measured", "predicted"])
+        with h5py.File(self.path, "r+") as file:
+            del file["program/predicted_s"]
+        self.assertEqual(self.labels(breakdown.draw([self.path], "phase")), ["measured"])
+
+    def test_bars_of_a_step(self):
+        write_run(self.path)
+        figure = breakdown.draw([self.path])
+        self.labels(figure)
+        bars = [(round(bar.get_y(), 9), round(bar.get_height(), 9)) for bar in figure.axes[0].patches]
+        self.assertEqual(bars, [(0, 30), (30, 6), (36, 4), (40, 4),  # measured
+                                (0, 30), (30, 10), (40, 10), (50, 10)])  # predicted
+
+    def test_times_by_group(self):
+        write_run(self.path)
+        times = breakdown.grouped(self.path, "kind")["measured_s"] / SECOND
+        # Of step 2, the means of the ranks.
+        for name, expected in (("compute", 8.0), ("all_to_all", 2.0), ("all_reduce", 2.0)):
+            self.assertAlmostEqual(times[name], expected, places=6)
+        self.assertEqual(set(breakdown.grouped(self.path, "operation").index),
+                         {"embedding", "layers.ffn.up", "layers.ffn.up.all_to_all",
+                          "layers.ffn.up.gradient", "gradients.all_reduce", "parameters.update"})
+        self.assertEqual(len(breakdown.largest([breakdown.grouped(self.path, "operation")])[0]), 6)
+
+    def test_roofline(self):
+        write_run(self.path)
+        table = roofline.operations(self.path).set_index("operation")
+        self.assertAlmostEqual(table.loc["layers.ffn.up", "rate"] / 2e9, 1, places=6)
+        self.assertEqual(table.loc["layers.ffn.up", "intensity"], 20_000)
+        self.assertAlmostEqual(table["share"].sum(), 1)
+        self.assertEqual(roofline.peaks(self.path, None)[:2], (1e11, 1e10))
+        self.assertIn("peaks, the cluster deck's (may be a guess):\n100 Gflop/s, 10 GB/s",
+                      self.labels(roofline.draw([self.path])))
+        profile = self.in_folder("mine.yaml")
+        with open(profile, "w", encoding="utf-8") as file:
+            file.write("  - {op: matmul, sizes: [2], flops: 4000, bytes: 10, seconds: 2e-06}\n"
+                       "  - {op: add, sizes: [2], flops: 1, bytes: 3000, seconds: 1.0e-06}\n")
+        self.assertEqual(roofline.peaks(self.path, profile)[:2], (2e9, 3e9))
+        self.assertIn("peaks, best of profile mine.yaml:\n2 Gflop/s, 3 GB/s",
+                      self.labels(roofline.draw([self.path], profile)))
+        with open(profile, "w", encoding="utf-8") as file:
+            file.write("cluster: {}\n")
+        failed = script("roofline", self.path, "--profile", profile)
+        self.assertEqual(failed.returncode, 2)
+        self.assertIn(f"{profile}: not a profile of hidup", failed.stderr)
+
+    def test_experts_of_many_layers_have_a_mean(self):
+        write_run(self.path, layers=8)
+        self.assertEqual(self.labels(experts.draw([self.path])),
+                         ["range of these layers", "mean of 8 MoE layers"])
+
+    def test_few_points_of_long_runs_keep_outliers(self):
+        values = numpy.zeros(100_000)
+        values[[77_777, 33_333]] = 9, -5
+        x, y = figures.thinned(numpy.arange(100_000), values)
+        self.assertLessEqual(len(x), figures.MOST_POINTS)
+        self.assertEqual((x[y.argmax()], x[y.argmin()]), (77_777, 33_333))
+        self.assertTrue((numpy.diff(x) > 0).all())
+        self.assertIn("of every 50 steps", figures.thinning(100_000))
+        self.assertEqual(figures.thinning(4000), "")
+        gap = figures.thinned(numpy.arange(9000), numpy.full(9000, numpy.nan))
+        self.assertTrue(numpy.isnan(gap[1]).all())
+
+
+class Page(html.parser.HTMLParser):
+    """Checks that elements are closed, and gathers what a browser might load or run."""
+
+    VOID = {"meta", "link", "img", "br", "hr", "input"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.references, self.ids, self.texts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "data", "action", "srcset"):
+                self.references.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+class Reports(FolderTest):
+    def page(self):
+        done = script("report", self.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, self.in_folder("run-report.html") + "\n")
+        with open(self.in_folder("run-report.html"), encoding="utf-8") as file:
+            text = file.read()
+        parsed = Page(text)
+        self.assertEqual(parsed.open, [])
+        for reference in parsed.references:
+            self.assertRegex(reference, r"^(#|data:image/)")
+        self.assertNotRegex(text, r"https?://|url\((?!#)|@import")
+        self.assertEqual(len(parsed.ids), len(set(parsed.ids)))
+        for target in parsed.references:
+            if target.startswith("#"):
+                self.assertIn(target[1:], parsed.ids)
+        return text, parsed
+
+    def test_a_whole_run(self):
+        write_run(self.path)
+        text, parsed = self.page()
+        self.assertEqual(parsed.tags.count("svg"), len(report.FIGURES))
+        self.assertNotIn("script", parsed.tags)
+        shown = "".join(parsed.texts)
+        for expected in ("run.h5: tiny, dp on 2 ranks (cpu)", "The file ends at step 10 of 12",
+                         "The step takes 40 ms, but 50 ms were predicted.", "25,000", "3 MiB",
+                         "12% of the tokens found no slot", "model: {}", "mesh: {}"):
+            self.assertIn(expected, shown)
+        self.assertNotIn("Not drawn", shown)
+
+    def test_texts_from_files_stay_texts(self):
+        write_run(self.path, name=HOSTILE.replace("\x00", ""))
+        with h5py.File(self.path, "r+") as file:
+            del file["input/model_deck"], file["strategy/text"]
+            file["input/model_deck"] = HOSTILE.replace("\x00", "\x01").replace("https:", "")
+            file["strategy/text"] = "x" * (page.LONGEST + 5)
+            file.attrs["model"] = HOSTILE.replace("\x00", "").replace("https:", "")
+            file["strategy"].attrs["name"] = "<b>$x"
+        text, parsed = self.page()
+        self.assertEqual([tag for tag in parsed.tags if tag in ("script", "b")], [])
+        self.assertEqual(parsed.tags.count("svg"), len(report.FIGURES))
+        self.assertIn("</pre><script src=", "".join(parsed.texts))
+        self.assertNotIn("\x01", text)
+        self.assertIn(f"The first {page.LONGEST:,} of {page.LONGEST + 5:,} characters.", text)
+
+    def test_parts_that_the_file_lacks(self):
+        write_run(self.path)
+        with h5py.File(self.path, "r+") as file:
+            for name in ("timeline", "experts", "validation", "input", "strategy"):
+                del file[name]
+        _, parsed = self.page()
+        shown = "".join(parsed.texts)
+        self.assertIn("Not drawn: holds no timeline.", shown)
+        self.assertEqual(parsed.tags.count("svg"), 2)
+
+    def test_many_steps(self):
+        write_run(self.path, steps=100_000)
+        text, parsed = self.page()
+        self.assertLess(len(text), 3_000_000)
+        self.assertIn("Every 2000th of 100,000 steps", "".join(parsed.texts))
+
+    def test_names_of_pages(self):
+        write_run(self.path)
+        other = self.in_folder("other.h5")
+        write_run(other)
+        self.assertEqual(script("report", self.path, other, "-o", "x.html").returncode, 2)
+        out = self.in_folder("x.html")
+        self.assertEqual(script("report", other, "-o", out).stdout, f"{out}\n")
+
+
+class BadFiles(FolderTest):
+    def assert_fails(self, text, commands=FILE_COMMANDS):
+        for name in commands:
+            failed = script(name, self.path)
+            self.assertEqual((failed.returncode, failed.stdout), (2, ""), name)
+            self.assertRegex(failed.stderr, f"^analysis {name}: error: {self.path}: {text}")
+            self.assertEqual(failed.stderr.count("\n"), 1, failed.stderr)
+
+    def test_no_timing_file(self):
+        self.assert_fails("no such file")
+        for content in (b"", b"x", b"{", b"\x89HDF\r\n\x1a\n", b"\x89HDF\r\n\x1a\n" + bytes(100)):
+            with open(self.path, "wb") as file:
+                file.write(content)
+            commands = FILE_COMMANDS if content != b"{" else ("summary", "loss", "report")
+            self.assert_fails("not a readable HDF5 file", commands)
+        with h5py.File(self.path, "w") as file:  # of --dump-gradients, say
+            file["a.weight"] = [1.0]
+        self.assert_fails("no /iterations", ("summary", "loss", "breakdown", "report"))
+
+    def test_truncated(self):
+        write_run(self.path)
+        with open(self.path, "rb") as file:
+            whole = file.read()
+        for killed in (False, True):  # h5py itself reads zeros at the end of one that was killed
+            for length in (len(whole) - 1, len(whole) // 2, 100):
+                with open(self.path, "wb") as file:
+                    file.write(whole[:11] + bytes([5 if killed else 0]) + whole[12:length])
+                self.assert_fails("truncated: ")
+
+    def test_nothing_finished_yet(self):
+        write_run(self.path, steps=0)
+        self.assert_fails("holds no finished step yet", ("summary", "loss", "breakdown", "experts",
+                                                         "report"))
+
+    def test_missing_parts(self):
+        write_run(self.path)
+        with h5py.File(self.path, "r+") as file:
+            del file["timeline"], file["experts"], file["ranks/comm_s"]
+        self.assert_fails("holds no timeline", ("timeline", "roofline"))
+        self.assert_fails("the model has no experts", ("experts",))
+        self.assert_fails("no /ranks/comm_s", ("summary", "loss", "breakdown", "report"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
