@@ -102,6 +102,9 @@ class Measurement {
   static constexpr double kBriefSeconds = 10.0;
 
   double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
+  bool any(bool mine) const {
+    return std::ranges::count(all_gather_value(input_.world, static_cast<char>(mine)), 1) > 0;
+  }
 
   MessageLimits limits() const {
     constexpr double kMebibyte = 1 << 20;
@@ -122,6 +125,14 @@ class Measurement {
         make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
                      input_.world, fuse);
     const int64_t rank = input_.world.rank();
+    for (const Instruction& instruction : program.instructions) {
+      if (!collective_of(instruction.opcode).empty()) {
+        largest_message_ = std::max(largest_message_, instruction.bytes);
+      }
+    }
+    if (!any(operations_.lacks_any_of(program, rank))) {
+      return;
+    }
     std::optional<Store> store;
     std::optional<Executor> executor;
     try {
@@ -139,11 +150,6 @@ class Measurement {
       }
       too_large_ = error.what();
       return;  // a strategy that does not fit is not one that can run
-    }
-    for (const Instruction& instruction : program.instructions) {
-      if (!collective_of(instruction.opcode).empty()) {
-        largest_message_ = std::max(largest_message_, instruction.bytes);
-      }
     }
     StepInputs inputs;
     fill_inputs(program, rank, input_.batches, 0, inputs);

@@ -89,8 +89,10 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   check_address_space(kStartRoom, "the start of MPI");
   check_threads(kStartThreads, "the start of MPI");
   // The communication thread shares its cores with computation: while it waits
-  // it must yield. A user's own setting stands.
+  // it must yield. Over one TCP connection, the two directions of an exchange often take turns
+  // instead of running at once. A user's own settings stand.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  setenv("OMPI_MCA_btl_tcp_links", "2", 0);
   int provided = MPI_THREAD_SINGLE;
   {
     const LocalWatch watch("MPI starts", kStartLimit);

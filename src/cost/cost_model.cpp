@@ -45,6 +45,29 @@ double between(double x, double x0, double x1, double y0, double y1) {
 
 }  // namespace
 
+double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank) {
+  const auto bytes_of = [&](const std::vector<ValueId>& values) {
+    double bytes = 0.0;
+    for (const ValueId value : values) {
+      bytes += program.value(value).holds.empty()
+                   ? static_cast<double>(program.local_bytes(value, rank))
+                   : 0.0;
+    }
+    return bytes;
+  };
+  const double in = bytes_of(instruction.inputs);
+  const double out = bytes_of(instruction.outputs);
+  const auto ranks =
+      static_cast<double>(program.mesh.at(static_cast<size_t>(instruction.axis)).size);
+  if (instruction.opcode == Opcode::all_gather) {
+    return std::max(out, ranks * in);
+  }
+  if (instruction.opcode == Opcode::reduce_scatter) {
+    return std::max(in, ranks * out);
+  }
+  return std::max(in, out);
+}
+
 CostModel::CostModel(const Profile& profile)
     : launch_s_(profile.launch_s), signal_s_(profile.signal_s), overhead_s_(profile.overhead_s) {
   check(!profile.operations.empty(), "a profile without operations");

@@ -6,8 +6,13 @@
 #include <vector>
 
 #include "cost/profile.h"
+#include "program/program.h"
 
 namespace hidup {
+
+// What the time of a collective grows with: its bytes (as work_of() counts them), but of unequal
+// parts as if all were as large as this rank's, because a ring waits for the largest.
+double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank);
 
 class CostModel {
  public:
@@ -18,7 +23,7 @@ class CostModel {
   // or bytes at the pace of the timed operations whose sizes are nearest.
   double operation(Opcode opcode, const Work& work) const;
 
-  // A collective of that many bytes (as Instruction::bytes counts them) over the ranks of an axis;
+  // A collective of that many paced_bytes() over the ranks of an axis;
   // slice: a copy of them on the communication stream. Between the timed sizes straight on
   // logarithmic scales; nothing for one that was not timed.
   MessageTime collective(Opcode opcode, size_t axis, double bytes) const;

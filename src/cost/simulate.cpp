@@ -31,13 +31,13 @@ struct Duration {
 
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank) {
-  const Work work = work_of(program, instruction, rank);
   if (collective_of(instruction.opcode).empty()) {
-    const double seconds = costs.operation(instruction.opcode, work);
+    const double seconds = costs.operation(instruction.opcode, work_of(program, instruction, rank));
     return {seconds, seconds, 1.0};
   }
   const auto axis = static_cast<size_t>(instruction.axis);
-  const MessageTime message = costs.collective(instruction.opcode, axis, work.bytes);
+  const MessageTime message =
+      costs.collective(instruction.opcode, axis, paced_bytes(program, instruction, rank));
   Duration total{message.alone_s, message.beside_s, message.slowdown};
   // Messages are packed and unpacked in buffers, the operands without data of their own.
   double packed = 0.0;

@@ -13,6 +13,15 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+bool OperationTimer::lacks_any_of(const Program& program, int64_t rank) const {
+  const std::vector<int> distinct = alike_instructions(program, rank).first;
+  return std::ranges::any_of(distinct, [&](int i) {
+    const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
+    return collective_of(instruction.opcode).empty() &&
+           !samples_.contains(key_of(instruction, work_of(program, instruction, rank)));
+  });
+}
+
 void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps) {
   const Program& program = executor.program();
   for (int step = 0; step <= steps; ++step) {
@@ -24,7 +33,7 @@ void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inp
         continue;
       }
       Work work = work_of(program, instruction, rank);
-      Samples& samples = samples_[{instruction.opcode, work.dtype, work.sizes}];
+      Samples& samples = samples_[key_of(instruction, work)];
       samples.work = std::move(work);
       samples.seconds.push_back(executor.times()[i].end_s - executor.times()[i].start_s);
     }

@@ -15,6 +15,8 @@ namespace hidup {
 // Times of a program's instructions that compute, each alone on its rank.
 class OperationTimer {
  public:
+  // Whether the program has an operation of a size that did not run yet.
+  bool lacks_any_of(const Program& program, int64_t rank) const;
   // Runs the steps, the instructions in turn.
   void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps);
   // The median of every operation and size that ran.
@@ -25,7 +27,13 @@ class OperationTimer {
     Work work;
     std::vector<double> seconds;
   };
-  std::map<std::tuple<Opcode, DType, std::vector<int64_t>>, Samples> samples_;
+  using Key = std::tuple<Opcode, DType, std::vector<int64_t>>;
+
+  static Key key_of(const Instruction& instruction, const Work& work) {
+    return {instruction.opcode, work.dtype, work.sizes};
+  }
+
+  std::map<Key, Samples> samples_;
 };
 
 struct MessageLimits {

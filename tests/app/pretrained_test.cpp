@@ -41,10 +41,17 @@ class OneWindow : public Batches {
   explicit OneWindow(std::vector<int32_t> tokens)
       : Batches(kSequence), tokens_(std::move(tokens)) {}
 
- private:
-  void read(int64_t, int32_t* out) const override {
-    std::copy_n(tokens_.begin(), kSequence + 1, out);
+  Samples read(int64_t, int64_t count) const override {
+    Samples samples;
+    for (int64_t i = 0; i < count; ++i) {
+      samples.tokens.insert(samples.tokens.end(), tokens_.begin(), tokens_.begin() + kSequence);
+      samples.targets.insert(samples.targets.end(), tokens_.begin() + 1,
+                             tokens_.begin() + 1 + kSequence);
+    }
+    return samples;
   }
+
+ private:
   std::vector<int32_t> tokens_;
 };
 

@@ -193,6 +193,7 @@ class Steps {
     bench_.stream().copy(state_->data(), &state, sizeof(state));
     copy_inputs(program_.tokens, inputs_.tokens);
     copy_inputs(program_.targets, inputs_.targets);
+    copy_inputs(program_.images, inputs_.images);
     for (size_t i = 0; i < issue_.size(); ++i) {
       bench_.flush();
       bench_.stream().record(*start_[i]);
@@ -223,8 +224,7 @@ class Steps {
     return arena_->data() + plan_.offsets[static_cast<size_t>(value)];
   }
 
-  void copy_inputs(const std::vector<ValueId>& values,
-                   const std::vector<std::vector<int32_t>>& parts) {
+  void copy_inputs(const std::vector<ValueId>& values, const auto& parts) {
     for (size_t i = 0; i < values.size(); ++i) {
       bench_.stream().copy(at(values[i]), parts.at(i).data(),
                            plan_.sizes[static_cast<size_t>(values[i])]);

@@ -53,6 +53,36 @@ TEST(CostModel, KeepsElementTypesApart) {
               1e-4 * work.flops / 1e9);
 }
 
+// Values 0 and 1: a whole tensor of 100 floats, and a part of it by the placement.
+double paced(Opcode opcode, int64_t ranks, Placement placement, int64_t rank) {
+  const Program program{
+      .mesh = {{"ranks", ranks}},
+      .values = {{.shape = {100},
+                  .layout = {opcode == Opcode::reduce_scatter ? Placement::partial()
+                                                              : Placement::replicate()}},
+                 {.shape = {100}, .layout = {placement}}}};
+  const bool gathers = opcode == Opcode::all_gather;
+  return paced_bytes(
+      program,
+      {.opcode = opcode, .axis = 0, .inputs = {gathers ? 1 : 0}, .outputs = {gathers ? 0 : 1}},
+      rank);
+}
+
+TEST(PacedBytes, OfEqualPartsAreThoseOfTheWhole) {
+  for (const Opcode opcode : {Opcode::all_gather, Opcode::reduce_scatter}) {
+    EXPECT_EQ(paced(opcode, 4, Placement::shard(0), 0), 400.0);
+    EXPECT_EQ(paced(opcode, 4, Placement::shard(0), 3), 400.0);
+  }
+}
+
+// All of it passes through one link, where of equal parts each passes through another.
+TEST(PacedBytes, OfUnequalPartsAreThoseOfTheLargest) {
+  for (const Opcode opcode : {Opcode::all_gather, Opcode::reduce_scatter}) {
+    EXPECT_EQ(paced(opcode, 2, Placement::on_first_rank(), 0), 800.0);
+    EXPECT_EQ(paced(opcode, 3, Placement::shard(0), 0), 408.0);  // 34 of 100
+  }
+}
+
 TEST(CostModel, BetweenSamplesThePaceIsBetweenTheirs) {
   const CostModel costs(sample());
   const Work work = product(256, 128, 128);  // as far from both, on a logarithmic scale

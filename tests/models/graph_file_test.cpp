@@ -130,13 +130,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 // What parse_graph() refuses keeps its place.
 INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
-                         testing::Values(Wrong{"dispatch(x, routing)", "dispach(x, routing)",
-                                               "own.txt:11:10: unknown operation dispach (did you "
-                                               "mean dispatch?); there are embedding, positions, "
-                                               "matmul, bias, relu, gelu, silu, dropout, add, "
-                                               "layer_norm, attention, cross_entropy, route, gate, "
-                                               "expert_counts, dispatch, expert_matmul, "
-                                               "expert_bias, combine"}));
+                         testing::Values(Wrong{
+                             "dispatch(x, routing)", "dispach(x, routing)",
+                             "own.txt:11:10: unknown operation dispach (did you "
+                             "mean dispatch?); there are embedding, positions, "
+                             "prepend, first, matmul, bias, relu, gelu, silu, dropout, add, "
+                             "layer_norm, attention, cross_entropy, route, gate, "
+                             "expert_counts, dispatch, expert_matmul, "
+                             "expert_bias, combine"}));
 
 TEST(ReadGraph, WantsBothInputs) {
   try {

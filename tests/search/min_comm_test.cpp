@@ -16,16 +16,16 @@
 namespace hidup {
 namespace {
 
-// Bytes that the first rank sends in a step, every collective in a ring; the sums of scalars (the
-// loss, norms) are left out.
+// Bytes that the first rank sends in a step, every collective in a ring; the sums of the loss and of
+// norms are left out.
 double volume_of(const Graph& graph, const Strategy& strategy) {
   Program program = lower(graph, strategy, {.bucket_bytes = 1});
   double bytes = 0.0;
   for (const Instruction& instruction : program.instructions) {
-    const bool scalar = std::ranges::all_of(instruction.inputs, [&](ValueId id) {
-      return program.value(id).shape.empty() || elements(program.value(id).shape) == 1;
+    const bool for_people = std::ranges::all_of(instruction.inputs, [&](ValueId id) {
+      return id == program.loss || elements(program.value(id).shape) == 1;
     });
-    if (collective_of(instruction.opcode).empty() || scalar) {
+    if (collective_of(instruction.opcode).empty() || for_people) {
       continue;
     }
     const auto n = static_cast<double>(program.mesh[static_cast<size_t>(instruction.axis)].size);

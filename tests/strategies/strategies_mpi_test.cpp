@@ -1,6 +1,6 @@
 // A sample of the cases of strategy_cases.h on processes: run under mpirun, once for all cases.
 //
-//   test_strategies_mpi NUMBER [all]    random strategies per model; all: no sample, every case
+//   test_strategies_mpi NUMBER [all]    random strategies per model; all: of the named ones no sample, every graph
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -49,15 +49,12 @@ TEST(NamedStrategies, EqualOneRank) {
          strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0)});
   }
   for (const Graph& graph : graphs) {
-    expect_equal_under_named_strategies(graph, processes(), g_all ? 4 : 2);
+    expect_equal_under_named_strategies(graph, processes(), 2);
   }
 }
 
 TEST(NamedStrategies, EqualOneRankInSixteenBits) {
   expect_equal_in_sixteen_bits(strategy_model("gpt", "hash", 3, 0.8), processes());
-  if (g_all) {
-    expect_equal_in_sixteen_bits(strategy_model("gpt"), processes());
-  }
 }
 
 // The same program gives the same bits again.

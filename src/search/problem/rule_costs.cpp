@@ -186,8 +186,8 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   const Program program{.mesh = mesh_, .values = {from, to}};
   const Opcode opcode = instruction.opcode;
   const auto axis = static_cast<size_t>(instruction.axis);
-  const Work work = work_of(program, instruction, kRank);
   if (collective_of(opcode).empty()) {
+    const Work work = work_of(program, instruction, kRank);
     return {.compute_s = costs_.operation(opcode, work) + costs_.launch_s()};
   }
   const Packing packing =
@@ -195,8 +195,9 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   double packed = packing.sent ? static_cast<double>(program.local_bytes(0, kRank)) : 0.0;
   packed += packing.received ? static_cast<double>(program.local_bytes(1, kRank)) : 0.0;
   // Each of the two streams waits for the other once.
-  double seconds = costs_.collective(opcode, axis, work.bytes).alone_s + costs_.launch_s() +
-                   2.0 * costs_.signal_s();
+  const double bytes = paced_bytes(program, instruction, kRank);
+  double seconds =
+      costs_.collective(opcode, axis, bytes).alone_s + costs_.launch_s() + 2.0 * costs_.signal_s();
   if (packed > 0.0) {
     seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
   }
