@@ -63,7 +63,8 @@ def draw_roof(axes, reach, flops, memory, label, **style):
         roof = numpy.minimum(roof, memory * intensity)
     if flops:
         roof = numpy.minimum(roof, flops)
-    rates = [f"{flops / 1e9:.4g} Gflop/s"] * bool(flops) + [f"{memory / 1e9:.4g} GB/s"] * bool(memory)
+    rates = [f"{rate / 1e9:.4g} {unit}" for rate, unit in ((flops, "Gflop/s"), (memory, "GB/s"))
+             if rate]
     if rates:
         axes.plot(intensity, roof / 1e9, label=f"{label}:\n{', '.join(rates)}", **style)
 
