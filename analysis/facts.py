@@ -101,7 +101,8 @@ def times(frame, spans):
 
 def losses(path, frame, attributes):
     validation = hidup_timings.read_validation(path, join=False)
-    facts = {"first_loss": frame["loss"].iloc[0], "last_loss": frame["loss"].iloc[-RECENT:].mean(skipna=False),
+    facts = {"first_loss": frame["loss"].iloc[0],
+             "last_loss": frame["loss"].iloc[-RECENT:].mean(skipna=False),
              "last_loss_steps": min(RECENT, len(frame)), "validation_loss": None,
              "validated_step": None, "unigram_entropy": attributes.get("unigram_entropy")}
     if not validation.empty:

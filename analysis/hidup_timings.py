@@ -62,7 +62,8 @@ def _check_length(path):
 
 @contextlib.contextmanager
 def reading(path):
-    """The open file, for a with statement; what h5py says about a part that is missing or damaged names the file."""
+    """The open file, for a with statement. What h5py says about a part that is missing or damaged
+    becomes an error that names the file."""
     with open_file(path) as file:
         try:
             yield file

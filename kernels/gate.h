@@ -11,12 +11,15 @@ namespace hidup::kernels {
 struct GateSize {
   int64_t tokens;
   int64_t experts;
-  int64_t choices;   // 1 or 2
+  int64_t choices;   // 1 or more
   int64_t capacity;  // decodes routing entries (route.h); a dropped choice counts like any other
+  // Of several choices: their weights add up to 1.
+  bool normalize = true;
 };
 
 // With p = softmax(logits[t, :]) and e_c the token's choices: weights[t, c] = p[e_c] for one
-// choice (Switch, Fedus et al. 2021), p[e_c] / (p[e_0] + p[e_1]) for two (GShard).
+// choice (Switch, Fedus et al. 2021), and for several that are not normalized; otherwise
+// p[e_c] / (p[e_0] + p[e_1] + ...) (GShard, Lepikhin et al. 2020).
 // logits: [tokens, experts]; routing: i32 [tokens, choices]; weights: f32 [tokens, choices].
 template <typename Element>
 void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,

@@ -10,69 +10,91 @@
 namespace hidup::kernels {
 namespace {
 
-// One token: its row of logits and the experts it chose.
+// One token: its row of logits and its routing entries.
 template <typename Element>
 struct Token {
-  Token(const Element* logits, const int32_t* routing, const GateSize& size, int64_t index)
-      : x(logits + index * size.experts), experts(size.experts) {
-    for (int64_t c = 0; c < size.choices; ++c) {
-      expert[c] = expert_of(routing[index * size.choices + c], size.capacity);
-    }
-  }
+  Token(const Element* logits, const int32_t* routing, const GateSize& gate, int64_t index)
+      : x(logits + index * gate.experts), entries(routing + index * gate.choices), size(gate) {}
+
+  int64_t expert(int64_t c) const { return expert_of(entries[c], size.capacity); }
 
   const Element* x;
-  int64_t experts;
-  int64_t expert[2] = {0, 0};
+  const int32_t* entries;
+  const GateSize& size;
 };
 
-// exponentials[e] = exp(x[e] - the largest), where asked for; returns their sum.
+// weights[c] = p[e_c]
 template <typename Element>
-float exponentials(const Token<Element>& token, float largest, float* values) {
+void probabilities(const Token<Element>& token, float* weights) {
   const Element* x = token.x;
-  return sum_of(token.experts, [=](int64_t e) { return values[e] = fast_exp(x[e] - largest); });
-}
-
-template <typename Element>
-void forward_one(const Token<Element>& token, float* weight) {
-  const Element* x = token.x;
-  const float largest = max_of(x, token.experts);
-  const float sum = sum_of(token.experts, [=](int64_t e) { return fast_exp(x[e] - largest); });
-  *weight = fast_exp(x[token.expert[0]] - largest) / sum;
-}
-
-// The other experts cancel in p[e_0] / (p[e_0] + p[e_1]).
-template <typename Element>
-void forward_two(const Token<Element>& token, float* weights) {
-  const float x0 = token.x[token.expert[0]];
-  const float x1 = token.x[token.expert[1]];
-  const float largest = std::max(x0, x1);
-  const float p0 = fast_exp(x0 - largest);
-  const float p1 = fast_exp(x1 - largest);
-  weights[0] = p0 / (p0 + p1);
-  weights[1] = p1 / (p0 + p1);
-}
-
-// dx[j] = dweight * p[e] * ([j = e] - p[j])
-template <typename Element>
-void backward_one(const Token<Element>& token, float dweight, float* dx) {
-  const float factor = 1.0F / exponentials(token, max_of(token.x, token.experts), dx);
-  const float share = dweight * dx[token.expert[0]] * factor;
-#pragma omp simd
-  for (int64_t j = 0; j < token.experts; ++j) {
-    dx[j] *= -share * factor;
+  const float largest = max_of(x, token.size.experts);
+  const float sum = sum_of(token.size.experts, [=](int64_t e) { return fast_exp(x[e] - largest); });
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    weights[c] = fast_exp(x[token.expert(c)] - largest) / sum;
   }
-  dx[token.expert[0]] += share;
 }
 
-// Both choices may be the same expert: then its gradient is zero.
+// The other experts cancel in p[e_c] / (p[e_0] + p[e_1] + ...).
 template <typename Element>
-void backward_two(const Token<Element>& token, const float* dweights, float* dx) {
-  float weights[2];
-  forward_two(token, weights);
-  const float share = weights[0] * weights[1] * (dweights[0] - dweights[1]);
-  std::fill_n(dx, token.experts, 0.0F);
-  dx[token.expert[0]] += share;
-  dx[token.expert[1]] -= share;
+void normalized(const Token<Element>& token, float* weights) {
+  const int64_t choices = token.size.choices;
+  float largest = token.x[token.expert(0)];
+  for (int64_t c = 1; c < choices; ++c) {
+    largest = std::max(largest, float{token.x[token.expert(c)]});
+  }
+  float sum = 0.0F;
+  for (int64_t c = 0; c < choices; ++c) {
+    weights[c] = fast_exp(token.x[token.expert(c)] - largest);
+    sum += weights[c];
+  }
+  for (int64_t c = 0; c < choices; ++c) {
+    weights[c] /= sum;
+  }
+}
+
+// dx[j] = the sum over c of dweights[c] * p[e_c] * ([j = e_c] - p[j])
+template <typename Element>
+void probabilities_backward(const Token<Element>& token, const float* dweights, float* dx) {
+  const Element* x = token.x;
+  const int64_t experts = token.size.experts;
+  const float largest = max_of(x, experts);
+  const float factor =
+      1.0F / sum_of(experts, [=](int64_t e) { return dx[e] = fast_exp(x[e] - largest); });
+  thread_local std::vector<float> memory;
+  float* shares = scratch(memory, token.size.choices);
+  float total = 0.0F;
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    shares[c] = dweights[c] * dx[token.expert(c)] * factor;
+    total += shares[c];
+  }
+#pragma omp simd
+  for (int64_t j = 0; j < experts; ++j) {
+    dx[j] *= -total * factor;
+  }
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    dx[token.expert(c)] += shares[c];
+  }
+}
+
+// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]): differences, because the
+// weights' common part cancels. Of an expert that is several choices, the sum.
+template <typename Element>
+void normalized_backward(const Token<Element>& token, const float* dweights, float* dx) {
+  thread_local std::vector<float> memory;
+  float* weights = scratch(memory, token.size.choices);
+  normalized(token, weights);
+  std::fill_n(dx, token.size.experts, 0.0F);
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    float sum = 0.0F;
+    for (int64_t i = 0; i < token.size.choices; ++i) {
+      sum += weights[c] * weights[i] * (dweights[c] - dweights[i]);
+    }
+    dx[token.expert(c)] += sum;
+  }
+}
+
+bool normalizes(const GateSize& size) {
+  return size.normalize && size.choices > 1;
 }
 
 }  // namespace
@@ -89,10 +111,10 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
 #pragma omp parallel for schedule(static)
     for (int64_t t = 0; t < size.tokens; ++t) {
       const Token<Element> token(logits, routing, size, t);
-      if (size.choices == 1) {
-        forward_one(token, weights + t);
+      if (normalizes(size)) {
+        normalized(token, weights + t * size.choices);
       } else {
-        forward_two(token, weights + 2 * t);
+        probabilities(token, weights + t * size.choices);
       }
     }
   });
@@ -109,10 +131,10 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
       const Token<Element> token(logits, routing, size, t);
       thread_local std::vector<float> memory;
       float* dx = sums_for(dlogits + t * size.experts, size.experts, memory);
-      if (size.choices == 1) {
-        backward_one(token, dweights[t], dx);
+      if (normalizes(size)) {
+        normalized_backward(token, dweights + t * size.choices, dx);
       } else {
-        backward_two(token, dweights + 2 * t, dx);
+        probabilities_backward(token, dweights + t * size.choices, dx);
       }
       round_to(dx, size.experts, dlogits + t * size.experts);
     }

@@ -8,11 +8,6 @@ namespace {
 
 constexpr int kTokens = kThreads / kWarp;  // of a block; a warp does one
 
-struct Weights {
-  float first;
-  float second;
-};
-
 // exp(x[e] - shift) summed over the experts, by a warp.
 template <typename Element>
 __device__ float sum_of_exponentials(const Element* x, int64_t experts, float shift) {
@@ -32,58 +27,87 @@ __device__ float largest_of(const Element* x, int64_t experts) {
   return warp_reduce(largest, Max{});
 }
 
-// The other experts cancel in p[e_0] / (p[e_0] + p[e_1]).
-__device__ Weights weights_of_two(float x0, float x1) {
-  const float largest = x0 > x1 ? x0 : x1;
-  const float p0 = expf(x0 - largest);
-  const float p1 = expf(x1 - largest);
-  return {p0 / (p0 + p1), p1 / (p0 + p1)};
+// The other experts cancel in p[e_c] / (p[e_0] + p[e_1] + ...): exp(x[e_c] - largest) / sum.
+struct Normalized {
+  float largest;
+  float sum;
+};
+template <typename Element>
+__device__ Normalized normalized(const Element* x, const int32_t* entries, const GateSize& size) {
+  Normalized over = {-kInfinity, 0.0F};
+  for (int64_t c = 0; c < size.choices; ++c) {
+    over.largest = fmaxf(over.largest, widen(x[expert_of(entries[c], size.capacity)]));
+  }
+  for (int64_t c = 0; c < size.choices; ++c) {
+    over.sum += expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest);
+  }
+  return over;
 }
 
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Element* logits, const int32_t* routing, float* weights, GateSize size) {
-  const bool writes = threadIdx.x % kWarp == 0;
   for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
     const Element* x = logits + t * size.experts;
     const int32_t* entries = routing + t * size.choices;
-    const int64_t e0 = expert_of(entries[0], size.capacity);
-    if (size.choices == 1) {
-      const float largest = largest_of(x, size.experts);
-      const float sum = sum_of_exponentials(x, size.experts, largest);
-      if (writes) {
-        weights[t] = expf(widen(x[e0]) - largest) / sum;
-      }
-    } else if (writes) {
-      const int64_t e1 = expert_of(entries[1], size.capacity);
-      const Weights both = weights_of_two(widen(x[e0]), widen(x[e1]));
-      weights[2 * t] = both.first;
-      weights[2 * t + 1] = both.second;
+    Normalized over = {};
+    if (size.normalize && size.choices > 1) {
+      over = normalized(x, entries, size);
+    } else {
+      over.largest = largest_of(x, size.experts);
+      over.sum = sum_of_exponentials(x, size.experts, over.largest);
+    }
+    for (int64_t c = threadIdx.x % kWarp; c < size.choices; c += kWarp) {
+      const int64_t e = expert_of(entries[c], size.capacity);
+      weights[t * size.choices + c] = expf(widen(x[e]) - over.largest) / over.sum;
     }
   }
 }
 
-// dx[j] = dweight * p[e] * ([j = e] - p[j])
+// dx[j] = the sum over c of dweights[c] * p[e_c] * ([j = e_c] - p[j])
 template <typename Element>
-__device__ void backward_one(const Element* x, int64_t experts, int64_t e, float dweight,
-                             Element* dx) {
-  const float largest = largest_of(x, experts);
-  const float factor = 1.0F / sum_of_exponentials(x, experts, largest);
-  const float share = dweight * expf(widen(x[e]) - largest) * factor;
-  for (int64_t j = threadIdx.x % kWarp; j < experts; j += kWarp) {
-    const float others = -share * factor * expf(widen(x[j]) - largest);
-    dx[j] = narrow<Element>(j == e ? others + share : others);
+__device__ void probabilities_backward(const Element* x, const int32_t* entries,
+                                       const float* dweights, Element* dx, const GateSize& size) {
+  const float largest = largest_of(x, size.experts);
+  const float factor = 1.0F / sum_of_exponentials(x, size.experts, largest);
+  float total = 0.0F;
+  for (int64_t c = 0; c < size.choices; ++c) {
+    const int64_t e = expert_of(entries[c], size.capacity);
+    total += dweights[c] * expf(widen(x[e]) - largest) * factor;
+  }
+  for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
+    const float exponential = expf(widen(x[j]) - largest);
+    float sum = -total * factor * exponential;
+    for (int64_t c = 0; c < size.choices; ++c) {
+      if (expert_of(entries[c], size.capacity) == j) {
+        sum += dweights[c] * exponential * factor;
+      }
+    }
+    dx[j] = narrow<Element>(sum);
   }
 }
 
-// Both choices may be the same expert: then its gradient is zero.
+// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]). Of an expert that is
+// several choices, the sum.
 template <typename Element>
-__device__ void backward_two(const Element* x, int64_t experts, int64_t e0, int64_t e1,
-                             const float* dweights, Element* dx) {
-  const Weights both = weights_of_two(widen(x[e0]), widen(x[e1]));
-  const float share = both.first * both.second * (dweights[0] - dweights[1]);
-  for (int64_t j = threadIdx.x % kWarp; j < experts; j += kWarp) {
-    dx[j] = narrow<Element>((j == e0 ? share : 0.0F) - (j == e1 ? share : 0.0F));
+__device__ void normalized_backward(const Element* x, const int32_t* entries, const float* dweights,
+                                    Element* dx, const GateSize& size) {
+  const Normalized over = normalized(x, entries, size);
+  const auto weight = [&](int64_t c) {
+    return expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest) / over.sum;
+  };
+  for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
+    float sum = 0.0F;
+    for (int64_t c = 0; c < size.choices; ++c) {
+      if (expert_of(entries[c], size.capacity) != j) {
+        continue;
+      }
+      const float mine = weight(c);
+      for (int64_t i = 0; i < size.choices; ++i) {
+        sum += mine * weight(i) * (dweights[c] - dweights[i]);
+      }
+    }
+    dx[j] = narrow<Element>(sum);
   }
 }
 
@@ -93,13 +117,13 @@ __global__ void __launch_bounds__(kThreads)
                     Element* dlogits, GateSize size) {
   for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
     const Element* x = logits + t * size.experts;
-    Element* dx = dlogits + t * size.experts;
     const int32_t* entries = routing + t * size.choices;
-    const int64_t e0 = expert_of(entries[0], size.capacity);
-    if (size.choices == 1) {
-      backward_one(x, size.experts, e0, dweights[t], dx);
+    const float* dw = dweights + t * size.choices;
+    Element* dx = dlogits + t * size.experts;
+    if (size.normalize && size.choices > 1) {
+      normalized_backward(x, entries, dw, dx, size);
     } else {
-      backward_two(x, size.experts, e0, expert_of(entries[1], size.capacity), dweights + 2 * t, dx);
+      probabilities_backward(x, entries, dw, dx, size);
     }
   }
 }

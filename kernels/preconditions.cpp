@@ -98,8 +98,9 @@ void check_size(const ExpertCounts& args) {
 
 void check_size(const GateSize& size) {
   check_extents("gate", {size.tokens, size.experts});
+  check_extents("gate", {size.tokens, size.choices});
   check_entries("gate", 0, size.experts, size.capacity);
-  check(size.choices == 1 || size.choices == 2, "gate with {} choices", size.choices);
+  check(size.choices >= 1, "gate with {} choices", size.choices);
 }
 
 void check_size(const MatmulShape& shape) {
@@ -110,8 +111,16 @@ void check_size(const MatmulShape& shape) {
 
 void check_size(const RouteSize& size) {
   check_extents("route", {size.batch, size.sequence, size.experts});
-  check_entries("route", 0, size.experts, size.capacity);
-  check(size.choices == 1 || size.choices == 2, "route with {} choices", size.choices);
+  check_extents("route", {size.batch, size.sequence, size.choices});
+  check_entries("route", size.sequence * size.choices, size.experts, size.capacity);
+  check(size.choices >= 1, "route with {} choices", size.choices);
+}
+
+void check_router(int64_t tokens, int64_t experts, int64_t choices, int64_t counted) {
+  check_extents("router losses", {tokens, experts});
+  check_extents("router losses", {tokens, choices});
+  check(counted >= 1 && counted <= choices, "router losses count {} of {} choices", counted,
+        choices);
 }
 
 void check_prepended(const char* kernel, const SequenceSize& size) {

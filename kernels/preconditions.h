@@ -39,6 +39,10 @@ struct ExpertSize;
 struct GateSize;
 struct MatmulShape;
 struct RouteSize;
+template <typename Element>
+struct RouterLossesBackward;
+template <typename Element>
+struct RouterSums;
 struct SequenceSize;
 struct StridedCopy;
 
@@ -50,6 +54,17 @@ void check_size(const ExpertSize& size);
 void check_size(const GateSize& size);
 void check_size(const MatmulShape& shape);
 void check_size(const RouteSize& size);
+
+// Of the losses of a router (router_losses.h).
+void check_router(int64_t tokens, int64_t experts, int64_t choices, int64_t counted);
+template <typename Element>
+void check_size(const RouterSums<Element>& args) {
+  check_router(args.tokens, args.experts, args.choices, args.counted);
+}
+template <typename Element>
+void check_size(const RouterLossesBackward<Element>& args) {
+  check_router(args.tokens, args.experts, args.counted, args.counted);
+}
 
 // The mask's region, probability and state. For rows: the region has `rows` rows of n elements,
 // each contiguous in the global tensor too; without dropout (p = 0) all is right.

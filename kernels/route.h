@@ -2,8 +2,8 @@
 //
 // Every expert has `capacity` slots per sequence, so that the choice depends on one sequence
 // alone. Choices take slots in this order: the first choices of all tokens of the sequence by
-// position, then the second choices (GShard, Lepikhin et al. 2020, algorithm 1). A choice that
-// finds no slot is dropped.
+// position, then the second choices (GShard, Lepikhin et al. 2020, algorithm 1), then the third
+// ones and so on. A choice that finds no slot is dropped.
 //
 // A routing entry, i32, is expert * capacity + slot, or -(expert + 1) where it was dropped.
 #pragma once
@@ -20,11 +20,12 @@ struct RouteSize {
   int64_t batch;
   int64_t sequence;
   int64_t experts;
-  int64_t choices;   // experts per token: 1 or 2
+  int64_t choices;   // experts per token, 1 or more
   int64_t capacity;  // slots of an expert per sequence
 };
 
-// The experts with the largest logits, largest first; of equal ones the lower expert.
+// The experts with the largest logits, largest first; of equal ones the lower expert. With fewer
+// experts than choices the first one is the others, too.
 // logits: [batch, sequence, experts]; routing: i32 [batch, sequence, choices].
 template <typename Element>
 void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size);

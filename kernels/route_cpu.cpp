@@ -12,24 +12,21 @@
 namespace hidup::kernels {
 namespace {
 
-// The one or two experts with the largest of x[0 .. experts). A single expert is both choices.
+// The experts with the largest of x[0 .. experts), by insertion.
 template <typename Element>
 void choose(const Element* x, int64_t experts, int64_t choices, int32_t* chosen) {
-  int64_t first = 0;
-  int64_t second = -1;
-  for (int64_t e = 1; e < experts; ++e) {
-    if (x[e] > x[first]) {
-      second = first;
-      first = e;
-    } else if (second < 0 || x[e] > x[second]) {
-      second = e;
+  for (int64_t e = 0; e < experts; ++e) {
+    if (e >= choices && !(x[e] > x[chosen[choices - 1]])) {
+      continue;
     }
+    int64_t place = std::min(e, choices - 1);
+    for (; place > 0 && x[e] > x[chosen[place - 1]]; --place) {
+      chosen[place] = chosen[place - 1];
+    }
+    chosen[place] = static_cast<int32_t>(e);
   }
-  if (choices > 0) {
-    chosen[0] = static_cast<int32_t>(first);
-  }
-  if (choices > 1) {
-    chosen[1] = static_cast<int32_t>(second < 0 ? first : second);
+  if (experts < choices) {
+    std::fill(chosen + experts, chosen + choices, chosen[0]);
   }
 }
 

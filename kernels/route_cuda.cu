@@ -7,33 +7,30 @@
 namespace hidup::kernels {
 namespace {
 
-// The one or two experts with the largest logits, by a thread per token. A single expert is both
-// choices. NaN is never larger than what came before.
+// The experts with the largest logits, by a thread per token and insertion. NaN is never larger
+// than what came before.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     choose_kernel(const Element* logits, int32_t* chosen, RouteSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
     const Element* x = logits + t * size.experts;
-    int32_t first = 0;
-    int32_t second = -1;
-    float best = widen(x[0]);
-    float runner_up = 0.0F;  // x[second]
-    for (int32_t e = 1; e < size.experts; ++e) {
+    int32_t* mine = chosen + t * size.choices;
+    float least = 0.0F;  // of the chosen ones
+    for (int64_t e = 0; e < size.experts; ++e) {
       const float value = widen(x[e]);
-      if (value > best) {
-        second = first;
-        runner_up = best;
-        first = e;
-        best = value;
-      } else if (second < 0 || value > runner_up) {
-        second = e;
-        runner_up = value;
+      if (e >= size.choices && !(value > least)) {
+        continue;
       }
+      int64_t place = smaller(e, size.choices - 1);
+      for (; place > 0 && value > widen(x[mine[place - 1]]); --place) {
+        mine[place] = mine[place - 1];
+      }
+      mine[place] = static_cast<int32_t>(e);
+      least = widen(x[mine[smaller(e, size.choices - 1)]]);
     }
-    chosen[t * size.choices] = first;
-    if (size.choices > 1) {
-      chosen[t * size.choices + 1] = second < 0 ? first : second;
+    for (int64_t c = size.experts; c < size.choices; ++c) {
+      mine[c] = mine[0];
     }
   }
 }

@@ -19,6 +19,7 @@ from analysis.commands import breakdown
 HELP = "flops per byte and per second of the operations against the machine's peaks"
 
 NAMED = 8  # the operations with the largest share of the time
+PHASES = "forward backward update"  # in this order
 LEAST = 1e-3  # share of the time of what is drawn
 LARGEST = 2500  # points squared, of an operation that takes all the time
 BESIDE, APART = 26, 11  # points: from a point to its number, between numbers
@@ -118,8 +119,7 @@ def draw(paths, profile=None):
     draw_roof(axes, reach, max(table["rate"].max() for table in tables),
               max(table["traffic"].max() for table in tables), "best seen in the run"
               if len(paths) == 1 else "best seen in the runs", color="#777777", linestyle=":")
-    phases = sorted({phase for table in counted for phase in table["phase"]},
-                    key=("forward backward update".split() + [""]).index)
+    phases = sorted({phase for table in counted for phase in table["phase"]}, key=PHASES.find)
     groups = [(table[table["phase"] == phase], phase) for table in counted for phase in phases]
     if len(paths) > 1:
         groups = list(zip(counted, facts.short_names(paths)))
@@ -129,8 +129,8 @@ def draw(paths, profile=None):
     axes.set_xlabel("flops per byte of the operands (flop/byte)")
     axes.set_ylabel("flops per second of a rank (Gflop/s)")
     missing = max(1 - table["share"].sum() for table in counted)
-    axes.set_title(f"{breakdown.title(paths) if len(paths) == 1 else f'Operations of {len(paths)} runs'}"
-                   f"\narea: share of the computation's time; not drawn: {missing:.1%} of it"
+    subject = breakdown.title(paths) if len(paths) == 1 else f"Operations of {len(paths)} runs"
+    axes.set_title(f"{subject}\narea: share of the computation's time; not drawn: {missing:.1%} of it"
                    f"{' at most' if len(paths) > 1 else ''}")
     if len(paths) == 1:
         name_largest(axes, counted[0])

@@ -41,8 +41,9 @@ int validate(const ValidateOptions& options) {
     results::print("{}: valid\n", options.cluster);
   }
   results::print("data    {}\n", data);
-  results::print("model   {}, {} parameters, vocabulary {}\n", graph.name(),
-                 format_count(graph.parameter_count()), format_count(*deck.model.vocab));
+  results::print(
+      "model   {}, {} parameters, {} {}\n", graph.name(), format_count(graph.parameter_count()),
+      deck.data.kind == "images" ? "classes" : "vocabulary", format_count(*deck.model.vocab));
   results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
                  strategy.name);
   if (!options.strategy_out.empty()) {

@@ -46,13 +46,38 @@ void check_widths(const ModelDeck& model, const DeckChecks& checks) {
   }
 }
 
-void check_moe(const ModelDeck& model, const DeckChecks& checks) {
-  constexpr Name kEvery = "model.moe.every";
-  const MoeDeck& moe = model.moe;
-  if (usable(checks, "model.moe.router") && moe.router == "top2" && moe.experts == 1) {
+// Experts per token.
+void check_choices(const MoeDeck& moe, const DeckChecks& checks) {
+  constexpr Name kName = "model.moe.top_k";
+  const int64_t fixed = moe.router == "top1" ? 1 : moe.router == "top2" ? 2 : 0;
+  if (fixed == 2 && moe.experts == 1) {
     checks.report("model.moe.experts",
                   "model.moe.experts 1, but model.moe.router top2 chooses two experts: take more "
                   "experts, or top1");
+  } else if (moe.router == "topk" && !moe.top_k) {
+    checks.report(
+        "model.moe.router",
+        fmt::format("model.moe.router topk needs {}: how many experts it chooses", kName));
+  } else if (fixed > 0 && moe.choices() != fixed) {
+    checks.report(kName, fmt::format("{} {}, but model.moe.router {} chooses {}: take topk", kName,
+                                     moe.choices(), moe.router, fixed == 1 ? "one expert" : "two"));
+  } else if (moe.choices() > moe.experts) {
+    checks.report(kName, fmt::format("{} {} is more than model.moe.experts {}", kName,
+                                     moe.choices(), moe.experts));
+  }
+}
+
+void check_moe(const ModelDeck& model, const DeckChecks& checks) {
+  constexpr Name kEvery = "model.moe.every";
+  const MoeDeck& moe = model.moe;
+  if (usable(checks, "model.moe.router", "model.moe.top_k", "model.moe.experts")) {
+    check_choices(moe, checks);
+  }
+  if (usable(checks, "model.moe.router", "model.moe.balance_loss") && moe.router == "hash" &&
+      moe.balance_loss > 0.0) {
+    checks.report("model.moe.balance_loss",
+                  "model.moe.balance_loss has no use with model.moe.router hash: no logits decide "
+                  "where tokens go");
   }
   if (usable(checks, kEvery, "model.layers") && moe.every > model.layers) {
     checks.report(kEvery, fmt::format("{} {} is more than model.layers {}: no block has experts",

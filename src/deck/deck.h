@@ -23,9 +23,17 @@ struct MoeDeck {
   int64_t experts = 0;  // of a block; 0: the model is dense, and nothing else here holds
   int64_t every = 0;    // blocks i (from 0) with (i + 1) % every == 0 have experts
   std::string router;
-  // Slots of an expert per sequence: ceil(capacity_factor * choices * sequence / experts),
-  // at least 1 and at most sequence; choices is 2 for the router top2, else 1.
+  std::optional<int64_t> top_k;  // none: auto, what the router says
+  std::string normalize;         // on, off
+  // Slots of an expert per sequence: ceil(capacity_factor * choices() * sequence / experts), at
+  // least 1 and at most sequence.
   double capacity_factor = 0.0;
+  double balance_loss = 0.0;  // weight; 0: none
+  std::string balance;        // switch, gshard
+  double z_loss = 0.0;        // weight; 0: none
+  std::string bias;           // on, off
+
+  int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // per token
 };
 
 // Sizes count elements. Whoever reads a member may rely on its key's limits and on

@@ -28,6 +28,10 @@ constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model.moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
 
+constexpr Condition kHasBalanceLoss = {
+    "model.moe.balance_loss", [](const Deck& d) { return d.model.moe.balance_loss > 0.0; },
+    "says what the balance loss is, but model.moe.balance_loss is missing or 0"};
+
 std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
@@ -124,23 +128,70 @@ std::vector<Key> moe_keys() {
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.every; }},
       {.name = "model.moe.router",
-       .doc = "Who chooses a token's experts. top1, top2: a learned router, the one or two experts "
-              "that it rates highest. hash: one expert, at random for each place in the batch and "
-              "the same "
-              "in every step.",
+       .doc = "Who chooses a token's experts. top1, top2, topk: a learned router, the one, two or "
+              "`model.moe.top_k` experts that it rates highest. hash: one expert (or "
+              "`model.moe.top_k` of them), at random for each place in the batch and the same in "
+              "every step.",
        .fallback = "top2",
-       .choices = {"top1", "top2", "hash"},
+       .choices = {"top1", "top2", "topk", "hash"},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.router; }},
+      {.name = "model.moe.top_k",
+       .doc = "Experts per token, at most `model.moe.experts`. The router topk needs a number. "
+              "auto: 1 for top1 and hash, 2 for top2. First choices take slots before second ones, "
+              "these before third ones and so on.",
+       .fallback = "auto",
+       .range = {1, 100000},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.top_k; }},
+      {.name = "model.moe.normalize",
+       .doc = "With several experts per token. on: the weights with which they are mixed add up to "
+              "1 (GShard). off: each is the router's probability of the expert, as it is where a "
+              "token has one expert (Switch).",
+       .fallback = "on",
+       .choices = {"on", "off"},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.normalize; }},
       {.name = "model.moe.capacity_factor",
        .doc = "Slots of an expert per sequence, over what an even choice of the experts needs, "
-              "rounded up: ceil(capacity_factor x choices x sequence / experts) with 2 choices for "
-              "top2 and 1 else, at least 1, at most `model.sequence`. A choice that finds no slot "
-              "is dropped.",
+              "rounded up: ceil(capacity_factor x top_k x sequence / experts), at least 1, at most "
+              "`model.sequence`. A choice that finds no slot is dropped.",
        .fallback = "1.25",
        .range = {.min = 0, .max = 1e6, .above_min = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.capacity_factor; }},
+      {.name = "model.moe.balance_loss",
+       .doc = "Weight with which the balance loss of every block with experts is minimised beside "
+              "the loss: it is small where tokens are spread evenly. It is computed over the whole "
+              "batch, reported without the weight, and no part of the loss. 0: none. Refused for "
+              "the router hash.",
+       .fallback = "0",
+       .range = {.min = kLeast, .max = 1e6, .or_zero = true},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.balance_loss; }},
+      {.name = "model.moe.balance",
+       .doc = "What the balance loss is, with P the mean over all tokens of an expert's "
+              "probability. switch: the sum over the experts of f x P, times their number, with f "
+              "the expert's share of all choices before any is dropped. gshard: the mean over the "
+              "experts of f x P, with f the expert's share of the first choices.",
+       .fallback = "switch",
+       .choices = {"switch", "gshard"},
+       .conditions = {kNoGraph, kHasExperts, kHasBalanceLoss},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.balance; }},
+      {.name = "model.moe.z_loss",
+       .doc = "Weight with which the router's z loss is minimised beside the loss: the mean over "
+              "all tokens of the square of log(sum(exp(logits))) (ST-MoE). Reported as the balance "
+              "loss is. 0: none.",
+       .fallback = "0",
+       .range = {.min = kLeast, .max = 1e6, .or_zero = true},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.z_loss; }},
+      {.name = "model.moe.bias",
+       .doc = "off: the two products of an expert have no biases. The router never has one.",
+       .fallback = "on",
+       .choices = {"on", "off"},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.moe.bias; }},
   };
 }
 

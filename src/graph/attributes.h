@@ -25,6 +25,7 @@ struct AttributeRange {
 inline constexpr AttributeRange kFlag{0.0, 1.0, false, true};
 inline constexpr AttributeRange kCount{1.0, 1e9, false, true};
 inline constexpr AttributeRange kPositive{1e-30, 1e30};  // in single precision, too
+inline constexpr AttributeRange kWeight{1e-30, 1e30, true};
 
 struct NoAttributes {
   bool operator==(const NoAttributes&) const = default;
@@ -78,12 +79,21 @@ struct RouteAttributes {
   int64_t capacity = 0;  // slots of an expert per sequence
   int64_t choices = 1;   // experts per token
   bool hash = false;     // by the token's position instead of the logits
+  // Weights of the auxiliary losses (kernels/router_losses.h), which are minimised with the loss;
+  // 0: none.
+  double balance_loss = 0.0;
+  double z_loss = 0.0;
+  bool gshard = false;  // the balance loss is GShard's instead of Switch's
 
+  bool has_losses() const { return balance_loss > 0.0 || z_loss > 0.0; }
   bool operator==(const RouteAttributes&) const = default;
   static void each(auto& self, auto visit) {
+    visit("balance_loss", self.balance_loss, kWeight);
     visit("capacity", self.capacity, kCount);
-    visit("choices", self.choices, AttributeRange{1.0, 2.0, false, true});
+    visit("choices", self.choices, kCount);
+    visit("gshard", self.gshard, kFlag);
     visit("hash", self.hash, kFlag);
+    visit("z_loss", self.z_loss, kWeight);
   }
 };
 
@@ -99,9 +109,23 @@ struct ExpertAttributes {
   }
 };
 
-using OpAttributes =
-    std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
-                 LayerNormAttributes, AttentionAttributes, RouteAttributes, ExpertAttributes>;
+// Likewise but for `normalize`: of several choices, the weights add up to 1.
+struct GateAttributes {
+  int64_t capacity = 0;
+  int64_t experts = 0;
+  bool normalize = true;
+
+  bool operator==(const GateAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("capacity", self.capacity, kCount);
+    visit("experts", self.experts, kCount);
+    visit("normalize", self.normalize, kFlag);
+  }
+};
+
+using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes,
+                                  DropoutAttributes, LayerNormAttributes, AttentionAttributes,
+                                  RouteAttributes, ExpertAttributes, GateAttributes>;
 
 // Calls visit(name, value as a double) for every attribute of a variant of such structs.
 template <typename Variant>

@@ -101,15 +101,20 @@ OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
       fail(ExitCode::usage, "{} is not a routing, the output of a route operation",
            tensor(inputs[i]).name);
     }
-    auto& experts = std::get<ExpertAttributes>(attributes);
     const auto take = [](std::string_view name, int64_t& own, int64_t routed) {
       if (own != 0 && own != routed) {
         fail(ExitCode::usage, "{} is {}, but {} in the routing", name, own, routed);
       }
       own = routed;
     };
-    take("capacity", experts.capacity, op(producer).as<RouteAttributes>().capacity);
-    take("experts", experts.experts, tensor(op(producer).inputs[0]).shape.back());
+    std::visit(
+        [&](auto& held) {
+          if constexpr (requires { held.experts; }) {
+            take("capacity", held.capacity, op(producer).as<RouteAttributes>().capacity);
+            take("experts", held.experts, tensor(op(producer).inputs[0]).shape.back());
+          }
+        },
+        attributes);
   }
   return attributes;
 }

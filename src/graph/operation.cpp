@@ -110,7 +110,7 @@ Shape route_shape(Shapes in, const OpAttributes& attributes) {
 
 Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
-             in[0][2] == std::get<ExpertAttributes>(attributes).experts,
+             in[0][2] == std::get<GateAttributes>(attributes).experts,
          "logits[batch, sequence, experts] and routing[batch, sequence, choices]", in);
   return in[1];
 }
@@ -335,7 +335,7 @@ const std::vector<OperationSpec>& records() {
        .name = "gate",
        .inputs = {{"logits"}, {"routing", Type::i32}},
        .output = Type::f32,
-       .attributes = ExpertAttributes{},
+       .attributes = GateAttributes{},
        .shape = gate_shape,
        .dims = routing_dims,
        .flops = per_element<4>},
@@ -406,6 +406,11 @@ DimNames infer_dims(OpKind kind, const DimNames& first, const Shape& output,
                     const OpAttributes& attributes) {
   const OperationSpec& spec = spec_of(kind);
   return spec.dims == nullptr ? first : spec.dims(first, output, attributes);
+}
+
+bool has_backward(const Op& op) {
+  const auto* route = std::get_if<RouteAttributes>(&op.attributes);
+  return !spec_of(op.kind).integer_output() || (route != nullptr && route->has_losses());
 }
 
 Shape saved_shape(OpKind kind, const Shape& first) {

@@ -50,6 +50,9 @@ struct OperationSpec {
 };
 
 const OperationSpec& spec_of(OpKind kind);
+// Whether gradients reach the operation's floating-point inputs through it: those of its output, or
+// those of a router's own losses.
+bool has_backward(const Op& op);
 std::span<const OperationSpec> all_operations();
 // Null if no operation has that name.
 const OperationSpec* find_operation(std::string_view name);

@@ -9,6 +9,7 @@
 //   predicted_iteration_s,
 //     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
 //   /iterations/{step,wall_s,loss,tokens,lr,grad_norm,skipped}                 [n]
+//   /iterations/{balance_loss,z_loss}                                          [n]
 //   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
@@ -19,6 +20,8 @@
 //   /experts attribute: layers, their number
 //
 // skipped is 1 where the gradients were not finite and the update did nothing, else 0.
+// balance_loss and z_loss are there only where they have a weight: the routers' own losses in the
+// step, without the weight, summed over the layers.
 // /validation is there only if there is something to validate on: the mean loss over all of it
 // after the step's update.
 //
@@ -117,6 +120,8 @@ struct RankMemory {
 struct ExpertLayers {
   int64_t layers = 0;  // 0: the model has no experts
   int64_t experts = 0;
+  bool balance_loss = false;  // the routers have one
+  bool z_loss = false;        // likewise
 };
 
 // By layer and expert, [layers, experts]; 0 for experts that a layer lacks. Empty if the model
@@ -147,7 +152,9 @@ struct Iteration {
   int64_t tokens = 0;
   double lr = 0;
   double grad_norm = 0;
-  bool skipped = false;  // the update did nothing
+  bool skipped = false;     // the update did nothing
+  double balance_loss = 0;  // of the routers, without its weight; where ExpertLayers says so
+  double z_loss = 0;        // likewise
 };
 
 struct ValidationRow {

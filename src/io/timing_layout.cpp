@@ -169,6 +169,12 @@ void TimingLayout::add_expert_columns(const ExpertLayers& experts) {
   const hdf5::Handle group(
       file_.checked(H5Oopen(file_.id(), "/experts", H5P_DEFAULT), "open /experts"));
   file_.set_attribute(group.get(), "layers", experts.layers);
+  if (experts.balance_loss) {
+    add_column<double>("/iterations/balance_loss", "1");
+  }
+  if (experts.z_loss) {
+    add_column<double>("/iterations/z_loss", "1");
+  }
   const hdf5::Extents row = {static_cast<hsize_t>(experts.layers),
                              static_cast<hsize_t>(experts.experts)};
   add_column<int64_t>("/experts/tokens", "tokens", row);
@@ -198,6 +204,12 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/grad_norm", gather(rows.iterations, &Iteration::grad_norm));
   const auto skipped = gather(rows.iterations, &Iteration::skipped);
   append("/iterations/skipped", std::vector<int64_t>(skipped.begin(), skipped.end()));
+  if (columns_.contains("/iterations/balance_loss")) {
+    append("/iterations/balance_loss", gather(rows.iterations, &Iteration::balance_loss));
+  }
+  if (columns_.contains("/iterations/z_loss")) {
+    append("/iterations/z_loss", gather(rows.iterations, &Iteration::z_loss));
+  }
   append("/validation/step", gather(rows.validation, &ValidationRow::step));
   append("/validation/loss", gather(rows.validation, &ValidationRow::loss));
   if (accuracy_) {

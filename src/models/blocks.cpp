@@ -72,7 +72,8 @@ TensorId BlockBuilder::feed_forward(const std::string& name, TensorId x) {
 
 TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
   const int64_t count = model_.moe.experts;
-  const int64_t choices = model_.moe.router == "top2" ? 2 : 1;
+  const int64_t choices = model_.moe.choices();
+  const bool has_bias = model_.moe.bias != "off";
 
   const TensorId router =
       graph_.add_parameter(name + ".router.weight", {model_.hidden, count}, style_.router, true);
@@ -80,8 +81,12 @@ TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
   const TensorId routing = graph_.add_op(OpKind::route, name + ".routing", {logits},
                                          RouteAttributes{.capacity = capacity_of(model_, choices),
                                                          .choices = choices,
-                                                         .hash = model_.moe.router == "hash"});
-  const TensorId gates = graph_.add_op(OpKind::gate, name + ".gates", {logits, routing});
+                                                         .hash = model_.moe.router == "hash",
+                                                         .balance_loss = model_.moe.balance_loss,
+                                                         .z_loss = model_.moe.z_loss,
+                                                         .gshard = model_.moe.balance == "gshard"});
+  const TensorId gates = graph_.add_op(OpKind::gate, name + ".gates", {logits, routing},
+                                       GateAttributes{.normalize = model_.moe.normalize != "off"});
   const TensorId counts = graph_.add_op(OpKind::expert_counts, name + ".counts", {routing});
 
   const auto expert_linear = [&](const std::string& part, TensorId input, int64_t in, int64_t out,
@@ -89,6 +94,9 @@ TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
     const std::string full = name + ".experts." + part;
     const TensorId weight =
         graph_.add_parameter(full + ".weight", {count, in, out}, init.weight, true);
+    if (!has_bias) {
+      return graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
+    }
     const TensorId bias = graph_.add_parameter(full + ".bias", {count, out}, init.bias, false);
     const TensorId product = graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
     return graph_.add_op(OpKind::expert_bias, full + ".biased", {product, bias, counts});

@@ -82,7 +82,7 @@ class Checks {
     for (const Op& op : graph_.ops()) {
       for (const TensorId input : op.inputs) {
         read[static_cast<size_t>(input)] = true;
-        if (!spec_of(op.kind).integer_output()) {
+        if (has_backward(op)) {
           reached[static_cast<size_t>(input)] = true;
         }
       }

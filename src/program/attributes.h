@@ -20,6 +20,35 @@ struct ExpertLoadAttributes {
   static void each(auto& self, auto visit) { visit("capacity", self.capacity, kCount); }
 };
 
+struct RouterSumsAttributes {
+  int64_t capacity = 0;  // slots of an expert per sequence
+  int64_t counted = 1;   // of a token's choices, the first ones
+
+  bool operator==(const RouterSumsAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("capacity", self.capacity, kCount);
+    visit("counted", self.counted, kCount);
+  }
+};
+
+// Of the losses of a router (kernels/router_losses.h).
+struct RouterLossAttributes {
+  double balance = 0.0;  // weight
+  int64_t counted = 1;   // of a token's choices, the first ones
+  double factor = 1.0;   // of the balance loss
+  int64_t tokens = 1;    // of the whole batch
+  double z = 0.0;        // weight
+
+  bool operator==(const RouterLossAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("balance", self.balance, kWeight);
+    visit("counted", self.counted, kCount);
+    visit("factor", self.factor, kPositive);
+    visit("tokens", self.tokens, kPositive);
+    visit("z", self.z, kWeight);
+  }
+};
+
 struct ResidualNormAttributes {
   double epsilon = 1e-5;
   double p = 0.0;  // of the branch's dropout
@@ -74,7 +103,8 @@ struct AdamAttributes {
 using InstructionAttributes =
     std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
                  LayerNormAttributes, AttentionAttributes, RouteAttributes, ExpertAttributes,
-                 LossAttributes, ExpertLoadAttributes, ResidualNormAttributes, ReshardAttributes,
-                 ClipAttributes, AdamAttributes>;
+                 GateAttributes, LossAttributes, ExpertLoadAttributes, RouterSumsAttributes,
+                 RouterLossAttributes, ResidualNormAttributes, ReshardAttributes, ClipAttributes,
+                 AdamAttributes>;
 
 }  // namespace hidup

@@ -54,11 +54,12 @@ class BackwardPass {
   void operation(const Scope& scope) {
     const Op& op = graph_.op(scope.op);
     const std::vector<BackwardStep>& steps = forward_of(op.kind).backward;
-    if (spec_of(op.kind).integer_output()) {
+    if (!has_backward(op)) {
       return;
     }
     const ValueId dy = output_gradient(scope);
-    check(dy >= 0 || op.output == graph_.loss(), "{} has no use", graph_.op_name(scope.op));
+    check(dy >= 0 || op.output == graph_.loss() || op.kind == OpKind::route, "{} has no use",
+          graph_.op_name(scope.op));
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
         instruction(scope, step, dy);
@@ -116,6 +117,9 @@ class BackwardPass {
                        : from == From::output ? forward.copies[output][0]
                                               : dy);
     }
+    if (graph_.op(scope.op).kind == OpKind::route) {  // its losses
+      values.push_back(forward.saved[op][0]);
+    }
     return values;
   }
 
@@ -150,6 +154,8 @@ class BackwardPass {
     }
     if (std::holds_alternative<LossAttributes>(emitted.attributes)) {
       emitted.attributes = input_.loss_attributes(op);
+    } else if (std::holds_alternative<RouterLossAttributes>(emitted.attributes)) {
+      emitted.attributes = input_.router_loss_attributes(op);
     }
     for (size_t k = 0; k < written.size(); ++k) {
       if (!written[k].contributed) {

@@ -68,6 +68,9 @@ class ForwardPass {
     }
     if (op.kind == OpKind::route) {
       expert_load(scope, outputs[0]);
+      if (input_.trains && has_backward(op)) {
+        values(scope).saved[index] = {router_sums(scope, inputs[0], outputs[0])};
+      }
     }
   }
 
@@ -203,23 +206,52 @@ class ForwardPass {
 
   // For people: how many tokens each expert got.
   void expert_load(const Scope& scope, ValueId routing) {
+    const std::string name = graph_.op_name(scope.op) + ".load";
+    const ValueId load = value_per_expert(scope, name, 2, routing);
+    builder_.emit(scope, Opcode::expert_load, name, {routing}, {load}).attributes =
+        ExpertLoadAttributes{graph_.op(scope.op).as<RouteAttributes>().capacity};
+    if (add_to_first(scope, name, load, loads_) == load) {
+      builder_.program().expert_loads.push_back(load);
+    }
+  }
+
+  // What a router's own losses are computed from; returns the sum over the microbatches.
+  ValueId router_sums(const Scope& scope, ValueId logits, ValueId routing) {
     const Op& op = graph_.op(scope.op);
-    const int64_t experts = graph_.tensor(op.inputs[0]).shape.back();
+    const RouterLossAttributes losses = input_.router_loss_attributes(op);
+    const std::string name = graph_.op_name(scope.op) + ".sums";
+    const ValueId sums = value_per_expert(scope, name, 3, routing);
+    builder_.emit(scope, Opcode::router_sums, name, {logits, routing}, {sums}).attributes =
+        RouterSumsAttributes{op.as<RouteAttributes>().capacity, losses.counted};
+    const ValueId first = add_to_first(scope, name, sums, sums_);
+    if (first == sums) {
+      builder_.program().router_sums.push_back({sums, losses});
+    }
+    return first;
+  }
+
+  // f32 [rows, experts]: sums over the tokens of a routing.
+  ValueId value_per_expert(const Scope& scope, const std::string& name, int64_t rows,
+                           ValueId routing) {
+    const int64_t experts = graph_.tensor(graph_.op(scope.op).inputs[0]).shape.back();
     Layout layout = builder_.value(routing).layout;
     for (Placement& placement : layout) {
       placement = placement.is_shard() ? Placement::partial() : placement;
     }
-    const std::string name = graph_.op_name(scope.op) + ".load";
-    const ValueId load = builder_.add({.name = name, .shape = {2, experts}, .layout = layout});
-    builder_.emit(scope, Opcode::expert_load, name, {routing}, {load}).attributes =
-        ExpertLoadAttributes{op.as<RouteAttributes>().capacity};
-    const auto [first, added] = loads_.try_emplace(scope.op, load);
+    return builder_.add({.name = name, .shape = {rows, experts}, .layout = layout});
+  }
+
+  // The value of the operation's first microbatch, a result, to which those of the others are
+  // added.
+  ValueId add_to_first(const Scope& scope, const std::string& name, ValueId value,
+                       std::map<OpId, ValueId>& firsts) {
+    const auto [first, added] = firsts.try_emplace(scope.op, value);
     if (added) {
-      builder_.value(load).role = Value::Role::result;
-      builder_.program().expert_loads.push_back(load);
+      builder_.value(value).role = Value::Role::result;
     } else {
-      builder_.emit(scope, Opcode::add, name + ".add", {first->second, load}, {first->second});
+      builder_.emit(scope, Opcode::add, name + ".add", {first->second, value}, {first->second});
     }
+    return first->second;
   }
 
   const LoweringInput& input_;
@@ -227,7 +259,7 @@ class ForwardPass {
   Parameters& parameters_;
   ProgramBuilder& builder_;
   std::vector<ForwardValues> microbatches_;
-  std::map<OpId, ValueId> loads_;  // per routing: the first microbatch's experts' load
+  std::map<OpId, ValueId> loads_, sums_;  // per routing: the first microbatch's
 };
 
 }  // namespace
@@ -241,7 +273,11 @@ void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {
   const Scope scope{.phase = Phase::forward,
                     .common = true,
                     .op = input.graph.tensor(input.graph.loss()).producer};
-  ValueIds results = builder.program().expert_loads;  // which lie in the arena before the loss
+  ValueIds results = builder.program().expert_loads;
+  for (const RouterSums& sums : builder.program().router_sums) {
+    results.push_back(sums.value);
+  }
+  std::ranges::sort(results);  // as they lie in the arena, before the loss
   results.push_back(builder.program().loss);
   const Layout layout = builder.value(results.back()).layout;
   if (std::ranges::all_of(results, [&](ValueId v) { return builder.value(v).layout == layout; })) {

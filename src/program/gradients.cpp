@@ -34,7 +34,7 @@ void ParameterGradients::collect_sums() {
     const Op& self = input_.graph.op(op);
     for (size_t i = 0; i < self.inputs.size(); ++i) {
       const TensorId id = self.inputs[i];
-      if (!input_.is_parameter(id) || spec_of(self.kind).integer_output()) {
+      if (!input_.is_parameter(id) || !has_backward(self)) {
         continue;
       }
       Gradient& gradient = gradients_[id];

@@ -84,6 +84,17 @@ LossAttributes LoweringInput::loss_attributes(const Op& op) const {
   return {.scale = 1.0 / static_cast<double>(elements(graph.tensor(op.inputs[1]).shape))};
 }
 
+RouterLossAttributes LoweringInput::router_loss_attributes(const Op& op) const {
+  const auto& route = op.as<RouteAttributes>();
+  const Shape& logits = graph.tensor(op.inputs[0]).shape;
+  const auto experts = static_cast<double>(logits[2]);
+  return {.balance = route.balance_loss,
+          .counted = route.gshard ? 1 : route.choices,
+          .factor = route.gshard ? 1.0 / experts : experts,
+          .tokens = logits[0] * logits[1],
+          .z = route.z_loss};
+}
+
 std::string LoweringInput::random_purpose(OpId op) const {
   return fmt::format("{}/{}", forward_of(graph.op(op).kind).name, graph.op_name(op));
 }

@@ -41,6 +41,8 @@ struct LoweringInput {
   void split(Value& value, int dim, int microbatch) const;
   // The loss is the mean over all targets of the step, on all ranks.
   LossAttributes loss_attributes(const Op& op) const;
+  // Of a route operation with losses of its own.
+  RouterLossAttributes router_loss_attributes(const Op& op) const;
   // Names the mask's random numbers; the same in both passes.
   std::string random_purpose(OpId op) const;
 };
@@ -98,12 +100,13 @@ struct ForwardValues {
   std::vector<ValueIds> copies;    // per tensor: its values, one per layout; the first is what its
                                    // operation wrote
   std::vector<ValueIds> operands;  // per operation: the inputs as it read them
-  std::vector<ValueIds> saved;     // per operation: kept for its backward pass
+  std::vector<ValueIds> saved;     // per operation: kept for its backward pass; of a routing, the
+                                   // sums that its losses are computed from
 };
 // Returns them per microbatch.
 std::vector<ForwardValues> write_forward(const LoweringInput& input, Parameters& parameters,
                                          ProgramBuilder& builder);
-// Sums what the host reads over all ranks. For people only: the backward pass does not need it.
+// Sums what the host reads over all ranks. Of that, the backward pass needs the routers' sums only.
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder);
 // Makes Program::logits of what the loss reads.
 void keep_logits(const LoweringInput& input, const ForwardValues& values, ProgramBuilder& builder);

@@ -51,6 +51,8 @@ enum class Opcode {
   cross_entropy_backward,
   route,
   expert_load,
+  router_sums,  // these two: a router's own losses (router_losses.h)
+  router_losses_backward,
   gate,
   gate_backward,
   expert_counts,

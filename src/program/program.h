@@ -81,6 +81,12 @@ struct Instruction {
 // parameters, the loss), not to what it writes beside them.
 bool adds_to(const Instruction& instruction, size_t output);
 
+// What a router's own losses are computed from, f32 [3, experts] (kernels/router_losses.h).
+struct RouterSums {
+  ValueId value = -1;
+  RouterLossAttributes losses;
+};
+
 struct Program {
   std::string name;
   Mesh mesh;
@@ -90,8 +96,9 @@ struct Program {
   std::vector<ValueId> tokens, targets, images;  // one in every layout that is needed
   ValueId loss = -1;  // f32 [2]: the loss, and the fraction of targets with the largest logit
   ValueId gradient_norm = -1;
-  ValueId logits = -1;                // the input of the loss, f32 and replicated; -1: not kept
-  std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped ones
+  ValueId logits = -1;                  // the input of the loss, f32 and replicated; -1: not kept
+  std::vector<ValueId> expert_loads;    // f32 [2, experts] per MoE layer: tokens, and dropped ones
+  std::vector<RouterSums> router_sums;  // per MoE layer whose router has losses of its own
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
   // The part of the value that the rank holds.

@@ -3,6 +3,7 @@
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
 #include "kernels/route.h"
+#include "kernels/router_losses.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -29,8 +30,9 @@ Launch route(const Operands& at) {
 
 kernels::GateSize gate_size(const Operands& at) {
   const Shape logits = at.in_shape(0);
-  return {logits[0] * logits[1], logits[2], at.in_shape(1)[2],
-          at.attributes<ExpertAttributes>().capacity};
+  const auto& attributes = at.attributes<GateAttributes>();
+  return {logits[0] * logits[1], logits[2], at.in_shape(1)[2], attributes.capacity,
+          attributes.normalize};
 }
 
 template <typename Element>
@@ -53,6 +55,40 @@ Launch expert_load(const Operands& at) {
   return [routing = at.in_integers(0), load = at.out(0), n = elements(at.in_shape(0)),
           experts = at.out_shape(0)[1], capacity = at.attributes<ExpertLoadAttributes>().capacity](
              Stream& stream) { kernels::expert_load(stream, routing, load, n, experts, capacity); };
+}
+
+template <typename Element>
+Launch router_sums(const Operands& at) {
+  const Shape logits = at.in_shape(0);
+  const auto& attributes = at.attributes<RouterSumsAttributes>();
+  const kernels::RouterSums<Element> args{.logits = at.in_as<Element>(0),
+                                          .routing = at.in_integers(1),
+                                          .sums = at.out(0),
+                                          .tokens = logits[0] * logits[1],
+                                          .experts = logits[2],
+                                          .choices = at.in_shape(1)[2],
+                                          .counted = attributes.counted,
+                                          .capacity = attributes.capacity};
+  return [args](Stream& stream) { kernels::router_sums(stream, args); };
+}
+
+template <typename Element>
+Launch router_losses_backward(const Operands& at) {
+  const Shape logits = at.in_shape(0);
+  const auto& losses = at.attributes<RouterLossAttributes>();
+  const kernels::RouterLossesBackward<Element> args{
+      .logits = at.in_as<Element>(0),
+      .sums = at.in(1),
+      .dlogits = at.out_as<Element>(0),
+      .tokens = logits[0] * logits[1],
+      .experts = logits[2],
+      .all_tokens = losses.tokens,
+      .counted = losses.counted,
+      .balance = static_cast<float>(losses.balance * losses.factor),
+      .z = static_cast<float>(losses.z),
+      .accumulate = at.accumulate(),
+      .state = at.binding().state};
+  return [args](Stream& stream) { kernels::router_losses_backward(stream, args); };
 }
 
 Launch expert_counts(const Operands& at) {
@@ -179,6 +215,8 @@ std::vector<LaunchRow> expert_launches() {
   return {
       {Opcode::route, route<T>},
       {Opcode::expert_load, expert_load},
+      {Opcode::router_sums, router_sums<T>},
+      {Opcode::router_losses_backward, router_losses_backward<T>},
       {Opcode::gate, gate<T>},
       {Opcode::gate_backward, gate_backward<T>},
       {Opcode::expert_counts, expert_counts},

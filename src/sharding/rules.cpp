@@ -60,7 +60,7 @@ class RuleMaker {
         cross_entropy();
         break;
       case OpKind::route:
-        add("batch", {cut(0)}, cut(0), {kWhole});
+        add("batch", {cut(0)}, cut(0), {cut(0)});
         break;
       case OpKind::gate:
         add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});

@@ -21,10 +21,27 @@ std::vector<float> assemble(Communicator& world, const Program& program, ValueId
   return whole;
 }
 
+RouterLosses router_losses(const std::vector<float>& sums, const RouterLossAttributes& attributes) {
+  const size_t experts = sums.size() / 3;
+  const auto tokens = static_cast<double>(attributes.tokens);
+  RouterLosses losses;
+  for (size_t e = 0; e < experts; ++e) {
+    const double share =
+        static_cast<double>(sums[experts + e]) / (tokens * static_cast<double>(attributes.counted));
+    losses.balance += attributes.factor * share * static_cast<double>(sums[e]) / tokens;
+    losses.z += static_cast<double>(sums[2 * experts + e]) / tokens;
+  }
+  return losses;
+}
+
 ExpertLayers expert_layers(const Program& program) {
   ExpertLayers layers{.layers = static_cast<int64_t>(program.expert_loads.size())};
   for (const ValueId load : program.expert_loads) {
     layers.experts = std::max(layers.experts, program.value(load).shape[1]);
+  }
+  for (const RouterSums& sums : program.router_sums) {
+    layers.balance_loss |= sums.losses.balance > 0.0;
+    layers.z_loss |= sums.losses.z > 0.0;
   }
   return layers;
 }

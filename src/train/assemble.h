@@ -14,6 +14,14 @@ namespace hidup {
 std::vector<float> assemble(Communicator& world, const Program& program, ValueId value,
                             const std::vector<float>& mine);
 
+// A router's own losses in a step, without their weights: of its sums over the whole batch, f32
+// [3, experts] (kernels/router_losses.h).
+struct RouterLosses {
+  double balance = 0.0;
+  double z = 0.0;
+};
+RouterLosses router_losses(const std::vector<float>& sums, const RouterLossAttributes& attributes);
+
 // What the timing file says about the program's experts.
 ExpertLayers expert_layers(const Program& program);
 

@@ -58,7 +58,8 @@ std::string Report::describe_accuracy(double accuracy) const {
   return size_.images ? fmt::format("  accuracy {:.1f} %", 100.0 * accuracy) : "";
 }
 
-void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest) {
+void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
+                  const std::vector<NamedNumber>& beside) {
   if (done_++ == 0) {
     first_loss_ = scores.loss;
     first_accuracy_ = scores.accuracy;
@@ -69,14 +70,22 @@ void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyT
   busy_.exposed_comm_s += slowest.exposed_comm_s;
   keep_recent(losses_, scores.loss);
   keep_recent(accuracies_, scores.accuracy);
+  std::string text = describe_accuracy(scores.accuracy);
+  beside_names_.resize(beside.size());
+  beside_.resize(beside.size());
+  for (size_t i = 0; i < beside.size(); ++i) {
+    beside_names_[i] = beside[i].name;
+    keep_recent(beside_[i], beside[i].value);
+    text += fmt::format("  {} {:.4f}", beside[i].name, beside[i].value);
+  }
   keep_recent(walls_, wall_s);
   keep_recent(exposed_, slowest.exposed_comm_s);
   if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
     results::print("step {:>{}}/{}  loss {:.4f}{}  {:>16}  {:>9}/step  {:>9} exposed  {} left\n",
-                   step, width, steps_, scores.loss, describe_accuracy(scores.accuracy),
-                   speed(mean_wall()), format_seconds(mean_wall()), format_seconds(mean(exposed_)),
+                   step, width, steps_, scores.loss, text, speed(mean_wall()),
+                   format_seconds(mean_wall()), format_seconds(mean(exposed_)),
                    format_duration(mean_wall() * static_cast<double>(steps_ - step)));
     show();
   }
@@ -111,15 +120,19 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   results::print("loss    {:.4f} at first, {:.4f} over the last {} steps (nats)\n", first_loss_,
                  recent_loss(), losses_.size());
+  for (size_t i = 0; i < beside_.size(); ++i) {
+    results::print("        {} {:.4f} over the last {} steps\n", beside_names_[i], mean(beside_[i]),
+                   beside_[i].size());
+  }
   if (validation_) {
     results::print("        validation {:.4f} after step {}, perplexity {:.4g}\n",
                    validation_->loss, validated_, std::exp(validation_->loss));
   }
   if (size_.images) {
-    results::print("        accuracy {:.1f} % at first, {:.1f} % over the last {} steps{}\n",
-                   100.0 * first_accuracy_, 100.0 * mean(accuracies_), accuracies_.size(),
-                   validation_ ? fmt::format("; validation {:.1f} %", 100.0 * validation_->accuracy)
-                               : "");
+    results::print(
+        "        accuracy {:.1f} % at first, {:.1f} % over the last {} steps{}\n",
+        100.0 * first_accuracy_, 100.0 * mean(accuracies_), accuracies_.size(),
+        validation_ ? fmt::format("; validation {:.1f} %", 100.0 * validation_->accuracy) : "");
   }
   if (unigram_entropy_ >= 0.0) {
     const double gain = unigram_entropy_ - recent_loss();

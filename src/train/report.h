@@ -5,6 +5,8 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cost/simulate.h"
 #include "program/memory.h"
@@ -33,6 +35,12 @@ struct StepSize {
   bool images = false;  // otherwise tokens; the accuracy is that of images
 };
 
+// What a step has beside its loss.
+struct NamedNumber {
+  std::string_view name;
+  double value;
+};
+
 // Used on rank 0. Prints the first step of the run, the last one, and otherwise a line a
 // second; and every validation.
 class Report {
@@ -41,8 +49,10 @@ class Report {
   Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops);
 
   // After a step: its scores, the time since the previous call's step began (without
-  // validation), and the slowest rank's busy times.
-  void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest);
+  // validation), the slowest rank's busy times, and what is shown behind the loss, the same names
+  // in every step.
+  void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
+            const std::vector<NamedNumber>& beside = {});
 
   // After a measurement on the validation data.
   void validation(int64_t step, const Scores& scores);
@@ -75,6 +85,8 @@ class Report {
   bool silent_ = false;        // a line could not be printed
   std::deque<double> losses_;  // the last ones
   std::deque<double> accuracies_;
+  std::vector<std::string> beside_names_;
+  std::vector<std::deque<double>> beside_;  // likewise, by name
   std::deque<double> walls_;
   std::deque<double> exposed_;
   BusyTimes busy_;  // sums over all steps

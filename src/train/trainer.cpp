@@ -100,6 +100,7 @@ void Trainer::finish_step(int64_t step) {
     record_timeline(step);
   }
   read_expert_loads();
+  read_router_losses();
   if (step == 1 && !outputs_.gradients.empty()) {
     dump_gradients(scale);
   }
@@ -223,8 +224,21 @@ void Trainer::write_step(double wall_s) {
     outputs_.report->step(
         iteration_.step, {iteration_.loss, iteration_.accuracy},
         wall_s - std::exchange(validation_s_, 0.0),
-        {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)});
+        {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)},
+        beside_the_loss());
   }
+}
+
+std::vector<NamedNumber> Trainer::beside_the_loss() const {
+  const ExpertLayers layers = expert_layers(executor_.program());
+  std::vector<NamedNumber> numbers;
+  if (layers.balance_loss) {
+    numbers.push_back({"balance loss", iteration_.balance_loss});
+  }
+  if (layers.z_loss) {
+    numbers.push_back({"z loss", iteration_.z_loss});
+  }
+  return numbers;
 }
 
 void Trainer::read_expert_loads() {
@@ -241,6 +255,15 @@ void Trainer::read_expert_loads() {
       expert_tokens_[at + expert] = static_cast<int64_t>(values[expert]);
       expert_dropped_[at + expert] = static_cast<int64_t>(values[experts + expert]);
     }
+  }
+}
+
+// A sum over the layers, as the gradients are of one.
+void Trainer::read_router_losses() {
+  for (const RouterSums& sums : executor_.program().router_sums) {
+    const RouterLosses losses = router_losses(executor_.read(sums.value), sums.losses);
+    iteration_.balance_loss += sums.losses.balance > 0.0 ? losses.balance : 0.0;
+    iteration_.z_loss += sums.losses.z > 0.0 ? losses.z : 0.0;
   }
 }
 

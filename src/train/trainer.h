@@ -67,7 +67,9 @@ class Trainer {
   void between_steps(int64_t step);
   void record_timeline(int64_t step);
   void write_step(double wall_s);
+  std::vector<NamedNumber> beside_the_loss() const;
   void read_expert_loads();
+  void read_router_losses();
   // Collective: ranks may hold parts. `loss_scale`: that of the step.
   void dump_gradients(float loss_scale);
 

@@ -49,9 +49,10 @@ TEST(Experts, ValuesOutOfRange) {
             "ranks, found 100001");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, every: 0}")),
             "m.yaml:6:28: model.moe.every: expected an integer from 1 to 10000, found 0");
-  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: top3}")),
-            "m.yaml:6:29: model.moe.router: expected one of top1, top2, hash, found top3: did you "
-            "mean top1?");
+  EXPECT_EQ(
+      problems_of(model_with("  moe: {experts: 4, router: top3}")),
+      "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, found top3: did "
+      "you mean top1?");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, capacity_factor: 0}")),
             "m.yaml:6:38: model.moe.capacity_factor: expected a number above 0 and at most "
             "1000000, found 0");
@@ -69,6 +70,56 @@ TEST(Experts, TheRouterTop2NeedsTwo) {
   EXPECT_EQ(problems_of(model_with("  moe: {router: top2, experts: 1}")), "m.yaml:6:32" + problem);
   EXPECT_EQ(problems_of(model_with("  moe: {router: top1, experts: 1}")), "");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 2}")), "");
+}
+
+TEST(Experts, TheirNumberPerToken) {
+  const auto choices = [](const std::string& moe) {
+    return parse(model_with("  moe: {experts: 4, " + moe + "}")).model.moe.choices();
+  };
+  EXPECT_EQ(choices("router: top1"), 1);
+  EXPECT_EQ(choices("router: hash"), 1);
+  EXPECT_EQ(choices("router: top2"), 2);
+  EXPECT_EQ(choices("router: top1, top_k: 1"), 1);
+  EXPECT_EQ(choices("router: hash, top_k: 3"), 3);
+  EXPECT_EQ(choices("router: topk, top_k: 4"), 4);
+  EXPECT_EQ(choices("router: topk, top_k: 1"), 1);
+  EXPECT_EQ(
+      problems_of(model_with("  moe: {experts: 4, router: topk}")),
+      "m.yaml:6:29: model.moe.router topk needs model.moe.top_k: how many experts it chooses");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: topk, top_k: 5}")),
+            "m.yaml:6:42: model.moe.top_k 5 is more than model.moe.experts 4");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: hash, top_k: 5}")),
+            "m.yaml:6:42: model.moe.top_k 5 is more than model.moe.experts 4");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, top_k: 3}")),
+            "m.yaml:6:28: model.moe.top_k 3, but model.moe.router top2 chooses two: take topk");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: top1, top_k: 2}")),
+            "m.yaml:6:42: model.moe.top_k 2, but model.moe.router top1 chooses one expert: take "
+            "topk");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, top_k: 0}")),
+            "m.yaml:6:28: model.moe.top_k: expected an integer from 1 to 100000, or auto, found 0");
+}
+
+TEST(Experts, TheLossesOfTheirRouters) {
+  const MoeDeck none = parse(model_with("  moe: {experts: 4}")).model.moe;
+  EXPECT_EQ(none.balance_loss, 0.0);
+  EXPECT_EQ(none.z_loss, 0.0);
+  EXPECT_EQ(none.normalize, "on");
+  EXPECT_EQ(none.bias, "on");
+  const MoeDeck moe = parse(model_with("  moe: {experts: 4, balance_loss: 0.01, balance: gshard, "
+                                       "z_loss: 1e-3, normalize: off, bias: off}"))
+                          .model.moe;
+  EXPECT_EQ(moe.balance_loss, 0.01);
+  EXPECT_EQ(moe.balance, "gshard");
+  EXPECT_EQ(moe.z_loss, 1e-3);
+  EXPECT_EQ(moe.normalize, "off");
+  EXPECT_EQ(moe.bias, "off");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, balance: gshard}")),
+            "m.yaml:6:30: model.moe.balance says what the balance loss is, but "
+            "model.moe.balance_loss is missing or 0");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: hash, balance_loss: 1}")),
+            "m.yaml:6:49: model.moe.balance_loss has no use with model.moe.router hash: no logits "
+            "decide where tokens go");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: hash, z_loss: 1}")), "");
 }
 
 TEST(Experts, SomeBlockHasThem) {
@@ -131,6 +182,8 @@ TEST(Graph, RefusesWhatItGives) {
            Given{"moe: {every: 3}", "m.yaml:4:16: model.moe.every"},
            Given{"moe: {router: top1}", "m.yaml:4:17: model.moe.router"},
            Given{"moe: {capacity_factor: 2}", "m.yaml:4:26: model.moe.capacity_factor"},
+           Given{"moe: {top_k: 2}", "m.yaml:4:16: model.moe.top_k"},
+           Given{"moe: {z_loss: 1}", "m.yaml:4:17: model.moe.z_loss"},
        }) {
     EXPECT_EQ(problems_of(with_line(kGraph, 3, std::string("  sequence: 64\n  ") + text)),
               std::string(problem) + " is given by the graph of model.graph: remove it");
@@ -179,7 +232,12 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
             "    experts: 4\n"
             "    every: 2\n"
             "    router: top1\n"
-            "    capacity_factor: 1.25\n");
+            "    top_k: auto\n"
+            "    normalize: on\n"
+            "    capacity_factor: 1.25\n"
+            "    balance_loss: 0\n"
+            "    z_loss: 0\n"
+            "    bias: on\n");
   const Deck graph = parse(kGraph);
   EXPECT_EQ(model_of(graph),
             "model:\n"

@@ -88,8 +88,12 @@ def main():
         golden = json.load(file)
     results = []
     with h5py.File(sys.argv[2], "r") as run:
-        for name in ("loss", "grad_norm"):
-            results.append(compare_steps(name, golden[name], run["iterations/" + name][:]))
+        for name in ("loss", "grad_norm", "balance_loss", "z_loss"):
+            if (name in golden) != (name in run["iterations"]):
+                results.append((np.inf, f"{name}: missing, or not expected"))
+            elif name in golden:
+                results.append(
+                    compare_steps(name, golden[name], run["iterations/" + name][:]))
         results.append(compare_accuracy(golden.get("accuracy"), run))
         results.append(compare_experts(golden.get("experts"), run))
     with h5py.File(sys.argv[3], "r") as gradients:

@@ -11,7 +11,8 @@ GOLDEN.json: losses and norms of the gradient (before clipping) of every step, a
 of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. Of images also
 the accuracy of every step. With experts
 also how many tokens chose each of them and how many of these were dropped, [steps, layers with
-experts, experts].
+experts, experts], and the routers' own losses of every step where they have a weight; the gradients
+are of all losses, the loss is without them.
 """
 
 import json
@@ -24,6 +25,9 @@ import yaml
 import images
 from models import FAMILIES
 from philox import SHIFT, check_generator, words
+
+
+ROUTER_LOSSES = {"balance_loss", "z_loss"}
 
 
 def synthetic_batch(deck, step):
@@ -78,10 +82,11 @@ def run(deck, dtype=torch.float64):
         golden["accuracy"] = []
     if has_experts:
         golden["experts"] = {"tokens": [], "dropped": []}
+        golden |= {name: [] for name in model.weights}
     for step in range(1, train["steps"] + 1):
         optimizer.zero_grad()
         loss = model.loss(*batch_of(deck, step), step)
-        loss.backward()
+        (loss + (model.auxiliary if has_experts else 0.0)).backward()
         if step == 1:
             golden["gradients"] = {n: p.grad.clone() for n, p in model.parameters.items()}
         norm = torch.nn.utils.clip_grad_norm_(model.parameters.values(), train["clip_norm"])
@@ -93,6 +98,8 @@ def run(deck, dtype=torch.float64):
         if has_experts:
             for at, name in enumerate(golden["experts"]):
                 golden["experts"][name].append([load[at].tolist() for load in model.loads])
+            for name, value in model.router_losses.items():
+                golden[name].append(value)
     return golden
 
 
@@ -112,6 +119,8 @@ def write(golden, name):
         file.write(f'  "grad_norm": {numbers(golden["grad_norm"])},\n')
         if "accuracy" in golden:
             file.write(f'  "accuracy": {numbers(golden["accuracy"])},\n')
+        for name in sorted(ROUTER_LOSSES & golden.keys()):
+            file.write(f'  "{name}": {numbers(golden[name])},\n')
         if "experts" in golden:
             file.write(f'  "experts": {json.dumps(golden["experts"])},\n')
         file.write('  "gradients": {\n' + ",\n".join(gradients) + '\n  }\n}\n')

@@ -210,8 +210,8 @@ class Vit(Bert):
 
 class Experts:
     """Before a family among a class's bases: every so many blocks have experts. GShard (Lepikhin
-    et al. 2020) with the router top2, Switch (Fedus et al. 2021) with top1, both without
-    auxiliary loss."""
+    et al. 2020) with the router top2, Switch (Fedus et al. 2021) with top1. `auxiliary` is what is
+    minimised beside the loss, `router_losses` its parts without their weights."""
 
     # Logits that differ by less could be ordered otherwise in float32: the golden values of such
     # a deck would depend on rounding.
@@ -220,7 +220,11 @@ class Experts:
     def __init__(self, model, seed, dtype):
         moe = model["moe"]
         self.experts, self.every = moe["experts"], moe["every"]
-        self.choices = {"top1": 1, "top2": 2}[moe["router"]]
+        self.choices = moe["top_k"] if moe["router"] == "topk" else int(moe["router"][3:])
+        self.normalize = self.choices > 1 and moe.get("normalize", True)
+        self.bias = moe.get("bias", True)  # YAML reads off as False
+        self.weights = {name: moe[name] for name in ("balance_loss", "z_loss") if name in moe}
+        self.gshard = moe.get("balance") == "gshard"
         slots = math.ceil(moe["capacity_factor"] * self.choices * model["sequence"] / self.experts)
         self.capacity = min(max(slots, 1), model["sequence"])
         self.loads = []  # of the last step, by layer with experts: [2, experts]
@@ -233,12 +237,26 @@ class Experts:
         hidden, ffn, experts = self.model["hidden"], self.model["ffn"], self.experts
         at = f"layers.{layer}.moe."
         self.create_inner(at + "router", (hidden, experts))
-        self.create_inner(at + "experts.up", (experts, hidden, ffn), (experts, ffn))
-        self.create_inner(at + "experts.down", (experts, ffn, hidden), (experts, hidden))
+        biases = ((experts, ffn), (experts, hidden)) if self.bias else (None, None)
+        self.create_inner(at + "experts.up", (experts, hidden, ffn), biases[0])
+        self.create_inner(at + "experts.down", (experts, ffn, hidden), biases[1])
 
     def loss(self, tokens, targets, step):
-        self.loads = []
+        self.loads, self.auxiliary = [], 0.0
+        self.router_losses = {name: 0.0 for name in self.weights}
         return super().loss(tokens, targets, step)
+
+    def add_router_losses(self, logits, chosen):
+        """Of one layer: Switch's equations 4 to 6, or GShard's algorithm 1, which counts first
+        choices only; ST-MoE's equation 5 (Zoph et al. 2022)."""
+        experts, counted = self.experts, chosen[..., :1] if self.gshard else chosen
+        fraction = F.one_hot(counted, experts).to(self.dtype).mean((0, 1, 2))
+        product = fraction * logits.softmax(-1).mean((0, 1))
+        losses = {"balance_loss": product.mean() if self.gshard else experts * product.sum(),
+                  "z_loss": logits.logsumexp(-1).square().mean()}
+        for name, weight in self.weights.items():
+            self.auxiliary = self.auxiliary + weight * losses[name]
+            self.router_losses[name] += losses[name].item()
 
     def feed_forward(self, layer, h, step):
         if (layer + 1) % self.every != 0:
@@ -248,8 +266,9 @@ class Experts:
         logits = h @ p[at + "router.weight"]
         chosen, slots = self.route(logits.detach())
         gates = logits.softmax(-1).gather(-1, chosen)
-        if self.choices == 2:
+        if self.normalize:
             gates = gates / gates.sum(-1, keepdim=True)
+        self.add_router_losses(logits, chosen)
 
         # Of every choice that was kept: its sequence, position and number, and its row.
         b, s, c = (slots < self.capacity).nonzero(as_tuple=True)
@@ -260,9 +279,12 @@ class Experts:
         used[row] = 1.0
 
         up = torch.einsum("bech,ehf->becf", buffer, p[at + "experts.up.weight"])
-        up = self.activation(at, (up + p[at + "experts.up.bias"][:, None, :]) * used, step)
+        if self.bias:
+            up = (up + p[at + "experts.up.bias"][:, None, :]) * used
+        up = self.activation(at, up, step)
         down = torch.einsum("becf,efh->bech", up, p[at + "experts.down.weight"])
-        down = down + p[at + "experts.down.bias"][:, None, :]
+        if self.bias:
+            down = down + p[at + "experts.down.bias"][:, None, :]
         y = torch.zeros_like(h).index_put((b, s), gates[b, s, c][:, None] * down[row],
                                           accumulate=True)
         return self.dropout(at + "dropout", y, step)

@@ -22,8 +22,8 @@ parameter down : f32[3, 10, 11] = uniform(0.25) decay
 
 x = embedding(tokens, table) {scale=1} : f32[5, 6, 8]
 logits = matmul(x, router) {contract=1, transposed=0} : f32[5, 6, 3]
-routing = route(logits) {capacity=4, choices=2, hash=0} : i32[5, 6, 2]
-gates = gate(logits, routing) {capacity=4, experts=3} : f32[5, 6, 2]
+routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, hash=0, z_loss=0} : i32[5, 6, 2]
+gates = gate(logits, routing) {capacity=4, experts=3, normalize=1} : f32[5, 6, 2]
 counts = expert_counts(routing) {capacity=4, experts=3} : i32[5, 3]
 buffer = dispatch(x, routing) {capacity=4, experts=3} : f32[5, 3, 4, 8]
 product = expert_matmul(buffer, up, counts) : f32[5, 3, 4, 10]
@@ -54,7 +54,9 @@ TEST(Experts, TakeAttributesOfTheRouting) {
       "counts.b = expert_counts(routing.b)\n"
       "buffer.b = dispatch(x, routing.b)\n"
       "y.b = combine(buffer.b, routing.b, gates.b)\n");
-  for (const char* name : {"gates.b", "counts.b", "buffer.b", "y.b"}) {
+  EXPECT_EQ(op_of(graph, "gates.b").as<GateAttributes>(),
+            (GateAttributes{.capacity = 2, .experts = 3}));
+  for (const char* name : {"counts.b", "buffer.b", "y.b"}) {
     EXPECT_EQ(op_of(graph, name).as<ExpertAttributes>(),
               (ExpertAttributes{.capacity = 2, .experts = 3}))
         << name;
@@ -186,8 +188,11 @@ INSTANTIATE_TEST_SUITE_P(
                  "a: expected capacity to be a whole number from 1 to 1000000000, found 0"},
         WrongUse{"a = route(logits) {capacity=1.5}\n",
                  "expected capacity to be a whole number from 1 to 1000000000, found 1.5"},
-        WrongUse{"a = route(logits) {capacity=1, choices=3}\n",
-                 "expected choices to be 1 or 2, found 3"},
+        WrongUse{"a = route(logits) {capacity=1, choices=4}\n", "logits[batch, sequence, experts]"},
+        WrongUse{"a = route(logits) {capacity=1, choices=0}\n",
+                 "expected choices to be a whole number from 1 to 1000000000, found 0"},
+        WrongUse{"a = route(logits) {capacity=1, balance_loss=-1}\n",
+                 "expected balance_loss to be 0 or from 1e-30 to 1e+30, found -1"},
         WrongUse{"a = route(up.bias) {capacity=1}\n", "logits[batch, sequence, experts]"},
         WrongUse{"a = dispatch(table, routing)\n", "x[batch, sequence, width] and routing"},
         WrongUse{"parameter w : f32[3, 9, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",

@@ -205,7 +205,8 @@ class Drawn(FolderTest):
 
     def test_legends_say_what_is_drawn(self):
         write_run(self.path)
-        self.assertIn("training, running\nmean of 3 steps", self.labels(loss.draw([self.path], smooth=3)))
+        self.assertIn("training, running\nmean of 3 steps",
+                      self.labels(loss.draw([self.path], smooth=3)))
         self.assertIn("training", self.labels(loss.draw([self.path])))
         self.assertIn("validation", self.labels(loss.draw([self.path])))
         self.assertEqual(self.labels(breakdown.draw([self.path], "phase")), ["measured", "predicted"])
@@ -224,7 +225,8 @@ class Drawn(FolderTest):
     def test_times_by_group(self):
         write_run(self.path)
         times = breakdown.grouped(self.path, "kind")["measured_s"] / SECOND
-        # Of step 2, the means of the ranks.
+        self.assertEqual(breakdown.used_steps(self.path), [2])
+        # The means of the ranks.
         for name, expected in (("compute", 8.0), ("all_to_all", 2.0), ("all_reduce", 2.0)):
             self.assertAlmostEqual(times[name], expected, places=6)
         self.assertEqual(set(breakdown.grouped(self.path, "operation").index),
@@ -241,6 +243,10 @@ class Drawn(FolderTest):
         self.assertEqual(roofline.peaks(self.path, None)[:2], (1e11, 1e10))
         self.assertIn("peaks, the cluster deck's (may be a guess):\n100 Gflop/s, 10 GB/s",
                       self.labels(roofline.draw([self.path])))
+        with h5py.File(self.path, "r+") as file:
+            del file["input/resolved"]
+        known = self.labels(roofline.draw([self.path]))
+        self.assertTrue(known[0].startswith("best seen in the run:\n"), known)
         profile = self.in_folder("mine.yaml")
         with open(profile, "w", encoding="utf-8") as file:
             file.write("  - {op: matmul, sizes: [2], flops: 4000, bytes: 10, seconds: 2e-06}\n"
@@ -356,6 +362,7 @@ class Reports(FolderTest):
         self.assertEqual(parsed.tags.count("svg"), len(report.FIGURES))
         self.assertIn("</pre><script src=", "".join(parsed.texts))
         self.assertNotIn("\x01", text)
+        self.assertNotIn("x" * (page.LONGEST + 1), text)
         self.assertIn(f"The first {page.LONGEST:,} of {page.LONGEST + 5:,} characters.", text)
 
     def test_parts_that_the_file_lacks(self):
@@ -377,9 +384,10 @@ class Reports(FolderTest):
 
     def test_names_of_pages(self):
         write_run(self.path)
-        self.assertEqual(script("report", self.path, self.path, "-o", "x.html").returncode, 2)
         self.draw_only()
         out = self.in_folder("x.html")
+        self.assertEqual(script("report", self.path, self.path, "-o", out).returncode, 2)
+        self.assertFalse(os.path.exists(out))
         self.assertEqual(script("report", self.path, "-o", out).stdout, f"{out}\n")
 
 

@@ -12,7 +12,8 @@
 namespace hidup::sample {
 
 inline constexpr int64_t kRanks = 3;
-inline constexpr ExpertLayers kExperts = {.layers = 2, .experts = 5};
+inline constexpr ExpertLayers kExperts = {
+    .layers = 2, .experts = 5, .balance_loss = true, .z_loss = true};
 
 inline TimingHeader header() {
   TimingHeader header;
@@ -51,7 +52,9 @@ inline Iteration iteration(int64_t step) {
           .tokens = 512,
           .lr = 1e-3 / at,
           .grad_norm = 1.0 + 1.0 / at,
-          .skipped = step % 7 == 0};
+          .skipped = step % 7 == 0,
+          .balance_loss = 1.0 + 1.0 / at,
+          .z_loss = 3.0 / at};
 }
 
 // Of all ranks; `which` tells the three arrays apart.

@@ -166,6 +166,8 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
   const auto lr = reader.values<double>("/iterations/lr");
   const auto grad_norm = reader.values<double>("/iterations/grad_norm");
   const auto skipped = reader.values<int64_t>("/iterations/skipped");
+  const auto balance = reader.values<double>("/iterations/balance_loss");
+  const auto z = reader.values<double>("/iterations/z_loss");
   ASSERT_EQ(steps.size(), kSteps);
   for (int64_t step = 1; step <= kSteps; ++step) {
     const size_t i = static_cast<size_t>(step) - 1;
@@ -177,6 +179,8 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
     ASSERT_EQ(lr[i], expected.lr);
     ASSERT_EQ(grad_norm[i], expected.grad_norm);
     ASSERT_EQ(skipped[i], expected.skipped ? 1 : 0);
+    ASSERT_EQ(balance[i], expected.balance_loss);
+    ASSERT_EQ(z[i], expected.z_loss);
   }
   const char* names[] = {"/ranks/compute_s", "/ranks/comm_s", "/ranks/exposed_comm_s"};
   for (int which = 0; which < 3; ++which) {
@@ -264,7 +268,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const Reader reader(path);
   int datasets = 0;
   H5Ovisit2(reader.id(), H5_INDEX_NAME, H5_ITER_NATIVE, check_dataset, &datasets, H5O_INFO_BASIC);
-  EXPECT_EQ(datasets, 34);
+  EXPECT_EQ(datasets, 36);
   EXPECT_EQ(reader.text_attribute("/iterations/wall_s", "unit"), Texts{"s"});
   EXPECT_EQ(reader.text_attribute("/ranks/peak_bytes", "unit"), Texts{"bytes"});
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});

@@ -5,18 +5,18 @@
 namespace hidup::kernels::testing {
 namespace {
 
-const std::vector<SequenceSize> kSizes = {{0, 3, 5}, {2, 0, 5},    {3, 4, 0},   {1, 1, 1},
-                                          {5, 7, 3}, {3, 64, 130}, {33, 5, 259}};
+const std::vector<SequenceSize> kSequences = {{0, 3, 5}, {2, 0, 5},    {3, 4, 0},   {1, 1, 1},
+                                              {5, 7, 3}, {3, 64, 130}, {33, 5, 259}};
 
-int64_t elements(const SequenceSize& size) {
+int64_t elements_of(const SequenceSize& size) {
   return size.batch * size.sequence * size.n;
 }
 
 TEST(Prepend, ForwardPutsTheTokenFirst) {
-  for (const SequenceSize& size : kSizes) {
-    const auto x = random_floats("x", elements(size));
+  for (const SequenceSize& size : kSequences) {
+    const auto x = random_floats("x", elements_of(size));
     const auto token = random_floats("token", size.n);
-    Output y(elements(size) + size.batch * size.n);
+    Output y(elements_of(size) + size.batch * size.n);
     run([&](Stream& s) { prepend_forward(s, x.data(), token.data(), y.data(), size); });
     size_t i = 0;
     for (int64_t b = 0; b < size.batch; ++b) {
@@ -31,10 +31,10 @@ TEST(Prepend, ForwardPutsTheTokenFirst) {
 }
 
 TEST(Prepend, BackwardSumsTheTokens) {
-  for (const SequenceSize& size : kSizes) {
-    const auto dy = random_floats("dy", elements(size) + size.batch * size.n);
+  for (const SequenceSize& size : kSequences) {
+    const auto dy = random_floats("dy", elements_of(size) + size.batch * size.n);
     const auto before = random_floats("before", size.n);
-    Output dx(elements(size));
+    Output dx(elements_of(size));
     Output fresh(size.n);
     Output added(before);
     run([&](Stream& s) {
@@ -69,20 +69,20 @@ TEST(Prepend, BackwardSumsTheTokens) {
 }
 
 TEST(First, TakesTheFirstPositionAndGivesItsGradient) {
-  for (const SequenceSize& size : kSizes) {
+  for (const SequenceSize& size : kSequences) {
     for (const bool here : {false, true}) {
       if (here && size.sequence == 0) {
         continue;
       }
-      const auto x = random_floats("x", elements(size));
+      const auto x = random_floats("x", elements_of(size));
       const auto dy = random_floats("dy", size.batch * size.n);
       Output y(size.batch * size.n);
-      Output dx(elements(size));
+      Output dx(elements_of(size));
       run([&](Stream& s) {
         first_forward(s, x.data(), y.data(), size, here);
         first_backward(s, dy.data(), dx.data(), size, here);
       });
-      for (int64_t i = 0; i < elements(size); ++i) {
+      for (int64_t i = 0; i < elements_of(size); ++i) {
         const int64_t position = i / size.n % size.sequence;
         const int64_t row = i / size.n / size.sequence * size.n + i % size.n;
         const bool taken = here && position == 0;
@@ -100,9 +100,9 @@ TEST(First, TakesTheFirstPositionAndGivesItsGradient) {
 
 TEST(Prepend, GradientHasTheSameBitsForAnyTeam) {
   const SequenceSize size{37, 3, 517};
-  const auto dy = random_floats("dy", elements(size) + size.batch * size.n);
+  const auto dy = random_floats("dy", elements_of(size) + size.batch * size.n);
   expect_same_bits([&](int threads) {
-    Output dx(elements(size));
+    Output dx(elements_of(size));
     Output dtoken(size.n);
     run(
         [&](Stream& s) {

@@ -21,6 +21,7 @@
 #include "kernels/positions.h"
 #include "kernels/relu.h"
 #include "kernels/route.h"
+#include "kernels/router_losses.h"
 #include "kernels/silu.h"
 #include "routing_test.h"
 #include "two_types.h"
@@ -283,7 +284,7 @@ TYPED_TEST(Elements, OfClassTokens) {
 }
 
 TYPED_TEST(Elements, OfRoutingAndGates) {
-  for (const int64_t choices : {1, 2}) {
+  for (const int64_t choices : {1, 2, 3}) {
     const RouteSize size{
         .batch = 2, .sequence = 37, .experts = 5, .choices = choices, .capacity = 9};
     const int64_t tokens = size.batch * size.sequence;
@@ -306,6 +307,41 @@ TYPED_TEST(Elements, OfRoutingAndGates) {
     expect_rounded(weights, kFew, "weights");
     expect_rounded(dlogits, kFew, "dlogits");
   }
+}
+
+TYPED_TEST(Elements, OfRouterLosses) {
+  const RouteSize route{.batch = 2, .sequence = 37, .experts = 5, .choices = 3, .capacity = 9};
+  const int64_t tokens = route.batch * route.sequence;
+  const auto logits = this->some("logits", tokens * route.experts);
+  const auto routing = random_routing(route);
+  const auto all = random_floats("sums", 3 * route.experts);
+  const OnDevice<StepState> state({.step = 1, .loss_scale = 256.0F});
+  typename TestFixture::Stored dlogits(tokens * route.experts);
+  typename TestFixture::Summed sums(3 * route.experts);
+  run_both([&](Stream& s, auto of) {
+    using Element = Pointee<decltype(of(logits))>;
+    router_sums<Element>(s, {.logits = of(logits),
+                             .routing = routing.data(),
+                             .sums = of(sums),
+                             .tokens = tokens,
+                             .experts = route.experts,
+                             .choices = route.choices,
+                             .counted = 2,
+                             .capacity = route.capacity});
+    router_losses_backward<Element>(s, {.logits = of(logits),
+                                        .sums = all.data(),
+                                        .dlogits = of(dlogits),
+                                        .tokens = tokens,
+                                        .experts = route.experts,
+                                        .all_tokens = 4 * tokens,
+                                        .counted = 2,
+                                        .balance = 1.0F,
+                                        .z = 1.0F,
+                                        .accumulate = false,
+                                        .state = state.get()});
+  });
+  expect_rounded(sums, kFew, "sums");
+  expect_rounded(dlogits, kFew, "dlogits");
 }
 
 TYPED_TEST(Elements, OfDispatchAndCombine) {

@@ -1,5 +1,7 @@
 #include "kernels/gate.h"
 
+#include <numeric>
+
 #include "routing_test.h"
 
 namespace hidup::kernels::testing {
@@ -18,8 +20,10 @@ Doubles reference(const Doubles& logits, const Ints& chosen, const GateSize& siz
       const int64_t e = chosen[static_cast<size_t>(t * size.choices + c)];
       p.push_back(std::exp(logits[static_cast<size_t>(t * size.experts + e)]) / sum);
     }
+    const double all =
+        size.choices == 1 || !size.normalize ? 1.0 : std::accumulate(p.begin(), p.end(), 0.0);
     for (const double value : p) {
-      weights.push_back(size.choices == 1 ? value : value / (p[0] + p[1]));
+      weights.push_back(value / all);
     }
   }
   return weights;
@@ -35,25 +39,31 @@ TEST(Gate, AgreesWithDoubleAndItsDifferences) {
                                 {3, 67, 5, 1, 40},
                                 {3, 67, 5, 2, 40},
                                 {2, 9, 67, 2, 0},
+                                {3, 17, 5, 3, 2},
+                                {3, 17, 4, 4, 9},  // all experts
+                                {2, 9, 67, 8, 4},
+                                {1, 3, 1, 3, 2},  // one expert as all choices
                                 {0, 9, 5, 2, 2},
                                 {2, 0, 5, 1, 2}}) {
     SCOPED_TRACE(::testing::Message() << route.sequence << " " << route.experts);
-    const GateSize size = {route.batch * route.sequence, route.experts, route.choices,
-                           route.capacity};
-    const auto chosen = random_choices(route, route.experts);
-    const auto routing = routing_of(chosen, route);  // some are dropped
-    const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
-    const auto dweights = random_floats("dweights", size.tokens * size.choices);
-    Output weights(size.tokens * size.choices);
-    Output dlogits(size.tokens * size.experts);
-    run([&](Stream& s) {
-      gate_forward(s, logits.data(), routing.data(), weights.data(), size);
-      gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
-    });
-    expect_close(weights, reference(to_doubles(logits), chosen, size), 8.0 * kEpsilon, "weights");
-    const Doubles factors = to_doubles(dweights);
-    expect_gradient([&](const Doubles& at) { return dot(reference(at, chosen, size), factors); },
-                    to_doubles(logits), dlogits, 1e-6, "dlogits");
+    for (const bool normalize : {true, false}) {
+      const GateSize size = {route.batch * route.sequence, route.experts, route.choices,
+                             route.capacity, normalize};
+      const auto chosen = random_choices(route, route.experts);
+      const auto routing = routing_of(chosen, route);  // some are dropped
+      const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
+      const auto dweights = random_floats("dweights", size.tokens * size.choices);
+      Output weights(size.tokens * size.choices);
+      Output dlogits(size.tokens * size.experts);
+      run([&](Stream& s) {
+        gate_forward(s, logits.data(), routing.data(), weights.data(), size);
+        gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
+      });
+      expect_close(weights, reference(to_doubles(logits), chosen, size), 8.0 * kEpsilon, "weights");
+      const Doubles factors = to_doubles(dweights);
+      expect_gradient([&](const Doubles& at) { return dot(reference(at, chosen, size), factors); },
+                      to_doubles(logits), dlogits, 1e-6, "dlogits");
+    }
   }
 }
 
@@ -91,9 +101,10 @@ TEST(Gate, LargeLogitsDoNotOverflow) {
 }
 
 TEST(Gate, HasTheSameBitsForAnyTeam) {
-  for (const int64_t choices : {1, 2}) {
+  for (const auto& [choices, normalize] :
+       {std::pair<int64_t, bool>{1, true}, {2, true}, {3, true}, {3, false}}) {
     const RouteSize route = {3, 170, 37, choices, 8};
-    const GateSize size = {510, 37, choices, 8};
+    const GateSize size = {510, 37, choices, 8, normalize};
     const auto routing = random_routing(route);
     const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
     const auto dweights = random_floats("dweights", size.tokens * size.choices);

@@ -25,6 +25,7 @@
 #include "kernels/relu.h"
 #include "kernels/residual_norm.h"
 #include "kernels/route.h"
+#include "kernels/router_losses.h"
 #include "kernels/silu.h"
 
 namespace hidup::kernels::testing {
@@ -173,7 +174,7 @@ TEST(Preconditions, TokensAndTheirExperts) {
                    [&](Stream& s) { embedding_backward<float>(s, {.size = size}); });
   }
   for (const RouteSize size :
-       {RouteSize{1, 2, 3, 3, 4}, {1, 2, 3, 0, 4}, {1, 2, 1 << 16, 1, 1 << 15}}) {
+       {RouteSize{1, 2, 3, -1, 4}, {1, 2, 3, 0, 4}, {1, 2, 1 << 16, 1, 1 << 15}}) {
     expect_refused("route", [&](Stream& s) { route_forward(s, kIn, kIntsOut, size); });
     expect_refused("route_hash", [&](Stream& s) {
       route_hash(s, kIntsOut, box({1, 2}, {0, 0}, {1, 2}), size, 1);
@@ -183,6 +184,14 @@ TEST(Preconditions, TokensAndTheirExperts) {
     expect_refused("gate_backward",
                    [&](Stream& s) { gate_backward(s, kIn, kIntsIn, kIn, kOut, gate); });
   }
+  for (const auto& [tokens, counted] : {std::pair<int64_t, int64_t>{2, 0}, {2, 4}, {-1, 1}}) {
+    expect_refused("router_sums", [&, tokens = tokens, counted = counted](Stream& s) {
+      router_sums<float>(s, {.tokens = tokens, .experts = 3, .choices = 3, .counted = counted});
+    });
+  }
+  expect_refused("router_losses_backward", [&](Stream& s) {
+    router_losses_backward<float>(s, {.tokens = 2, .experts = 3, .counted = 0});
+  });
   for (const auto& [first, capacity] :
        {std::pair<int64_t, int64_t>{-1, 4}, {0, -4}, {3, 1 << 29}}) {
     const DispatchSize size{.batch = 1,

@@ -51,6 +51,9 @@ TEST(Route, FollowsTheDefinition) {
                                {3, 17, 5, 2, 4},
                                {2, 65, 8, 2, 3},  // most are dropped
                                {2, 33, 67, 2, 40},
+                               {3, 17, 5, 3, 4},
+                               {2, 33, 67, 8, 12},
+                               {2, 9, 4, 4, 3},  // a token chooses all
                                {40, 3, 5, 2, 2},
                                {1, 4500, 3, 1, 2000},
                                {2, 9, 4, 2, 0},  // all are
@@ -77,8 +80,20 @@ TEST(Route, FirstChoicesTakeSlotsBeforeSecondOnesAndLowerExpertsWinTies) {
 
 TEST(Route, WithFewerExpertsThanChoices) {
   EXPECT_EQ(routed({1.0F, 2.0F}, {1, 2, 1, 2, 3}), (Ints{0, 2, 1, -1}));
+  EXPECT_EQ(routed({1.0F, 2.0F}, {1, 1, 2, 3, 3}), (Ints{3, 0, 4}));
   EXPECT_EQ(routed({}, {1, 2, 0, 1, 3}), (Ints{-1, -1}));
   EXPECT_EQ(hashed(box({1, 2}, {0, 0}, {1, 2}), {1, 2, 0, 1, 3}), (Ints{-1, -1}));
+}
+
+TEST(Route, SecondChoicesTakeSlotsBeforeThirdOnes) {
+  // Choices: 0, 1, 2; 2, 0, 1; 1, 2, 0. Every expert has two slots.
+  const Floats logits = {3.0F, 2.0F, 1.0F,  //
+                         2.0F, 1.0F, 3.0F,  //
+                         1.0F, 3.0F, 2.0F};
+  const Ints expected = {0, 3, -3,  // of expert 2, the third token's second choice took the last
+                         4, 1, -2,  //
+                         2, 5, -1};
+  EXPECT_EQ(routed(logits, {1, 3, 3, 3, 2}), expected);
 }
 
 TEST(Route, AnInfiniteOrInvalidLogitStillNamesTwoExperts) {
@@ -93,6 +108,7 @@ TEST(Route, HashFollowsTheDefinitionInEveryPart) {
        {std::tuple<Region, int64_t, int64_t>{box({4, 9}, {0, 0}, {4, 9}), 5, 2},
         {box({4, 9}, {1, 0}, {3, 9}), 5, 2},
         {box({4, 9}, {1, 2}, {2, 5}), 7, 1},
+        {box({4, 9}, {1, 2}, {2, 5}), 7, 4},
         {box({1 << 20, 1 << 14}, {(1 << 20) - 2, 0}, {2, 37}), 6, 2},  // beyond 2^32
         {box({4, 9}, {4, 0}, {0, 9}), 5, 2},
         {box({4, 9}, {0, 9}, {4, 0}), 5, 2}}) {
@@ -157,6 +173,7 @@ TEST(Route, LoadCountsChoicesAndDrops) {
   for (const RouteSize size : {RouteSize{3, 170, 7, 2, 40},
                                {2, 9, 7, 1, 9},
                                {2, 9, 7, 2, 0},
+                               {2, 9, 7, 4, 3},
                                {0, 9, 7, 2, 2},
                                {3, 0, 7, 1, 2}}) {
     const auto chosen = random_choices(size, size.experts - 1);
@@ -179,7 +196,7 @@ TEST(Route, LoadCountsChoicesAndDrops) {
 }
 
 TEST(Route, HasTheSameBitsForAnyTeam) {
-  const RouteSize size = {5, 301, 9, 2, 50};
+  const RouteSize size = {5, 301, 9, 3, 50};
   const auto logits = coarse_logits(size);
   const int64_t entries = size.sequence * size.choices;
   expect_same_bits([&](int threads) {

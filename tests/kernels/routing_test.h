@@ -1,6 +1,7 @@
 // What the tests of Mixture-of-Experts kernels share: routings by their definition.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,9 +38,18 @@ inline Ints random_choices(const RouteSize& size, int64_t experts) {
   const auto other = random_tokens("other", tokens, std::max<int64_t>(1, experts - 1));
   Ints chosen;
   for (size_t t = 0; t < first.size(); ++t) {
-    chosen.push_back(first[t]);
-    if (size.choices > 1) {
-      chosen.push_back(static_cast<int32_t>((first[t] + 1 + other[t]) % experts));
+    std::vector<int32_t> mine = {first[t]};
+    while (static_cast<int64_t>(mine.size()) < size.choices) {
+      const int64_t step = mine.size() == 1 ? 1 + other[t] : 1;
+      auto next = static_cast<int32_t>((mine.back() + step) % experts);
+      while (static_cast<int64_t>(mine.size()) < experts &&
+             std::find(mine.begin(), mine.end(), next) != mine.end()) {
+        next = static_cast<int32_t>((next + 1) % experts);
+      }
+      mine.push_back(next);
+    }
+    for (const int32_t expert : mine) {
+      chosen.push_back(expert);
     }
   }
   return chosen;

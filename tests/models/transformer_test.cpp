@@ -149,13 +149,44 @@ TEST(Transformer, RoutersChooseOneOrTwo) {
   EXPECT_TRUE(routing("hash").hash);
 }
 
+TEST(Transformer, RoutersOfAnyNumberOfExpertsWithLosses) {
+  MoeDeck moe = moe_of("topk", 1.0);
+  moe.top_k = 3;
+  moe.normalize = "off";
+  moe.balance_loss = 0.5;
+  moe.balance = "gshard";
+  moe.z_loss = 0.25;
+  const std::string text = print_graph(build_model(deck_of(1, moe), 31));
+  const std::string expected = R"(
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0.5, capacity=5, choices=3, gshard=1, hash=0, z_loss=0.25} : i32[5, 7, 3]
+layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=5, experts=5, normalize=0} : f32[5, 7, 3]
+)";
+  EXPECT_NE(text.find(expected), std::string::npos) << text;
+}
+
+TEST(Transformer, ExpertsWithoutBiases) {
+  MoeDeck moe = moe_of("top2", 1.0);
+  moe.bias = "off";
+  const Graph graph = build_model(deck_of(1, moe), 31);
+  const std::string text = print_graph(graph);
+  const std::string expected = R"(
+layers.0.moe.experts.up = expert_matmul(layers.0.moe.dispatch, layers.0.moe.experts.up.weight, layers.0.moe.counts) : f32[5, 5, 3, 20]
+layers.0.moe.experts.relu = relu(layers.0.moe.experts.up) : f32[5, 5, 3, 20]
+layers.0.moe.activation_dropout = dropout(layers.0.moe.experts.relu) {p=0.1} : f32[5, 5, 3, 20]
+layers.0.moe.experts.down = expert_matmul(layers.0.moe.activation_dropout, layers.0.moe.experts.down.weight, layers.0.moe.counts) : f32[5, 5, 3, 12]
+layers.0.moe.combine = combine(layers.0.moe.experts.down, layers.0.moe.routing,)";
+  EXPECT_NE(text.find(expected), std::string::npos) << text;
+  EXPECT_EQ(graph.find("layers.0.moe.experts.up.bias"), -1);
+  EXPECT_EQ(graph.find("layers.0.moe.experts.down.bias"), -1);
+}
+
 // The order of a block: experts between the router and the residual connection.
 TEST(Transformer, ABlockWithExperts) {
   const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
   const std::string expected = R"(
 layers.0.moe.router = matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1, transposed=0} : f32[5, 7, 5]
-layers.0.moe.routing = route(layers.0.moe.router) {capacity=3, choices=2, hash=0} : i32[5, 7, 2]
-layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 7, 2]
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0, capacity=3, choices=2, gshard=0, hash=0, z_loss=0} : i32[5, 7, 2]
+layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5, normalize=1} : f32[5, 7, 2]
 layers.0.moe.counts = expert_counts(layers.0.moe.routing) {capacity=3, experts=5} : i32[5, 5]
 layers.0.moe.dispatch = dispatch(layers.0.norm1, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 5, 3, 12]
 layers.0.moe.experts.up = expert_matmul(layers.0.moe.dispatch, layers.0.moe.experts.up.weight, layers.0.moe.counts) : f32[5, 5, 3, 20]

@@ -264,5 +264,29 @@ TEST(Lower, IsPure) {
   EXPECT_EQ(print_program(sample_program(2)), print_program(sample_program(2)));
 }
 
+// Data have no gradients: none is computed that nobody reads.
+TEST(Lower, ImagesHaveNoGradient) {
+  const Graph graph = parse_graph(R"(graph small
+input images : f32[4, 6, 8]
+input targets : i32[4]
+parameter weight : f32[8, 10] = uniform(0.1)
+patches = matmul(images, weight)
+y = first(patches)
+loss = cross_entropy(y, targets)
+)",
+                                  "small");
+  Strategy strategy = {
+      .mesh = {{"ranks", 1}},
+      .parameters = {{graph.find("weight"), {Placement::replicate()}, {Placement::replicate()}}}};
+  for (OpId op = 0; op < 3; ++op) {
+    strategy.ops.push_back({{replicate_rule(graph, op)}});
+  }
+  const Program program = lower(graph, strategy, {});
+  EXPECT_EQ(count(program, Opcode::matmul_backward_weight), 1);
+  EXPECT_EQ(count(program, Opcode::matmul_backward_input), 0);
+  EXPECT_EQ(program.images.size(), 1U);
+  EXPECT_TRUE(program.tokens.empty());
+}
+
 }  // namespace
 }  // namespace hidup

@@ -40,6 +40,15 @@ class GoldenTest(harness.RunTest):
     def test_one_expert_per_token_on_two_ranks(self):
         self.compare("switch", 2)
 
+    def test_three_experts_per_token_with_losses_of_the_router_on_one_rank(self):
+        self.compare("topk", 1)
+
+    def test_three_experts_per_token_with_losses_of_the_router_in_three_microbatches(self):
+        self.compare("topk", 2, microbatches=3)
+
+    def test_unnormalized_weights_gshards_balance_loss_and_no_biases(self):
+        self.compare("topk-gshard", 2)
+
     def test_gpt_on_one_rank(self):
         self.compare("gpt", 1)
 

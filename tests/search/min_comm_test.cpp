@@ -16,8 +16,8 @@
 namespace hidup {
 namespace {
 
-// Bytes that the first rank sends in a step, every collective in a ring; the sums of the loss and of
-// norms are left out.
+// Bytes that the first rank sends in a step, every collective in a ring; the sums of the loss and
+// of norms are left out.
 double volume_of(const Graph& graph, const Strategy& strategy) {
   Program program = lower(graph, strategy, {.bucket_bytes = 1});
   double bytes = 0.0;

@@ -15,7 +15,7 @@ namespace {
 // family has.
 std::vector<Graph> every_model() {
   std::vector<Graph> graphs;
-  for (const char* family : {"bert", "gpt"}) {
+  for (const char* family : {"bert", "gpt", "vit"}) {
     for (const char* router : {"", "top1", "top2", "hash"}) {
       for (const int64_t every : {1, 2}) {
         Deck deck;
@@ -93,14 +93,16 @@ TEST(Rules, FitTheDimensionsOfTheirTensors) {
   EXPECT_EQ(seen.size(), all_operations().size()) << "a kind of operation is in no model";
 }
 
-// Integers decide what is computed: no rank can do with a summand of them.
-TEST(Rules, IntegersAreNeverSummands) {
+// Integers decide what is computed, and what a step reads is data: no rank can do with a summand of
+// them.
+TEST(Rules, IntegersAndInputsAreNeverSummands) {
   for (const Graph& graph : every_model()) {
     for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
       const Op& op = graph.op(id);
       for (const Rule& rule : rules_of(graph, id)) {
         for (size_t i = 0; i < op.inputs.size(); ++i) {
-          EXPECT_FALSE(graph.tensor(op.inputs[i]).dtype == DType::i32 &&
+          const Tensor& tensor = graph.tensor(op.inputs[i]);
+          EXPECT_FALSE((tensor.dtype == DType::i32 || tensor.role == Tensor::Role::input) &&
                        rule.inputs[i].is_partial())
               << graph.op_name(id) << ": " << rule.name;
         }
@@ -116,8 +118,7 @@ TEST(Rules, GradientsOfShardsAreShards) {
       const Op& op = graph.op(id);
       for (const Rule& rule : rules_of(graph, id)) {
         for (size_t i = 0; i < op.inputs.size(); ++i) {
-          if (!spec_of(op.kind).integer_output() && rule.inputs[i].is_shard() &&
-              graph.tensor(op.inputs[i]).dtype == DType::f32) {
+          if (rule.inputs[i].is_shard() && graph.tensor(op.inputs[i]).dtype == DType::f32) {
             EXPECT_EQ(rule.input_gradients[i], rule.inputs[i])
                 << graph.op_name(id) << ": " << rule.name << " of input " << i;
           }

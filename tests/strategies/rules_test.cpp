@@ -19,6 +19,12 @@ routing = route(logits) {capacity=4, choices=2}
 gates = gate(logits, routing)
 counts = expert_counts(routing)
 )";
+constexpr const char* kRoutedWithLosses = R"(
+parameter logits : f32[5, 7, 3] = uniform(1)
+routing = route(logits) {capacity=4, choices=3, balance_loss=2, z_loss=1}
+gates = gate(logits, routing) {normalize=0}
+counts = expert_counts(routing)
+)";
 constexpr const char* kExperts = R"(
 parameter x : f32[5, 7, 6] = uniform(1)
 parameter w : f32[3, 6, 7] = uniform(1)
@@ -38,6 +44,7 @@ std::vector<std::pair<std::string, std::string>> cases() {
       "y = matmul(x, table) {transposed=1}\n";
   const std::string experts = std::string(kRouted) + kExperts;
   const std::string images = "input images : f32[5, 7, 6]\ninput targets : i32[5, 7]\n";
+  const std::string losses = std::string(kRoutedWithLosses) + kExperts;
   return {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
       {"x", tied},
@@ -90,6 +97,8 @@ std::vector<std::pair<std::string, std::string>> cases() {
        "uniform(1)\na = attention(x) {causal=0}\ny = matmul(a, v) {contract=2}\n"},
       {"loss", x + "parameter z : f32[6] = uniform(1)\ny = bias(x, z)\n"},
       {"routing", experts},
+      {"routing", losses},
+      {"gates", losses},
       {"gates", experts},
       {"counts", experts},
       {"buffer", experts},

@@ -94,6 +94,15 @@ std::vector<std::vector<float>> loads_of(Executor& executor) {
   return loads;
 }
 
+std::vector<double> router_losses_of(Executor& executor) {
+  std::vector<double> losses;
+  for (const RouterSums& sums : executor.program().router_sums) {
+    const RouterLosses found = router_losses(executor.read(sums.value), sums.losses);
+    losses.insert(losses.end(), {found.balance, found.z});
+  }
+  return losses;
+}
+
 ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
              Communicator& world, int steps, int64_t vocab, const AfterStep& after_step,
              int done = 0) {
@@ -133,6 +142,7 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
     executor.wait();
     if (step == 1) {
       run.gradients = gradients_of(world, executor, loss_scale);
+      run.router_losses = router_losses_of(executor);
     }
     after(executor, step);
     if (world.rank() == 0) {
@@ -222,6 +232,7 @@ std::string differences(const ShortRun& expected, const ShortRun& found, const B
                           expected.accuracies[i]);
     }
   }
+  compare("routers", expected.router_losses, found.router_losses);
   for (const auto& [name, wanted] : expected.gradients) {
     const std::vector<float>& gradient = found.gradients.at(name);
     float size = 0.0F;

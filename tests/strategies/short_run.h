@@ -19,6 +19,7 @@ struct ShortRun {
   std::map<std::string, std::vector<float>> gradients;  // of step 1, by parameter, global, of the
                                                         // loss without its scale
   std::vector<std::vector<float>> loads;                // of the last step, per MoE layer
+  std::vector<double> router_losses;                    // of step 1, per MoE layer: balance and z
   // Of the forward pass alone, on the inputs of step 1: before step 1, and behind the last one.
   std::vector<double> forward_losses;
   std::vector<std::vector<float>> forward_loads;  // of the latter

@@ -1,6 +1,7 @@
 // A sample of the cases of strategy_cases.h on processes: run under mpirun, once for all cases.
 //
-//   test_strategies_mpi NUMBER [all]    random strategies per model; all: of the named ones no sample, every graph
+//   test_strategies_mpi NUMBER [all]    random strategies per model; all: of the named ones no
+//   sample, every graph
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -41,12 +42,12 @@ TEST(RandomStrategies, EqualOneRank) {
 
 TEST(NamedStrategies, EqualOneRank) {
   std::vector<Graph> graphs = {strategy_model("bert", "top1", 5, 0.6),
-                               strategy_model("gpt", "top2", 3, 1.25)};
+                               strategy_model_of("gpt", three_experts_per_token())};
   if (g_all) {
-    graphs.insert(
-        graphs.end(),
-        {strategy_model("bert"), strategy_model("gpt"), strategy_model("bert", "top2", 3, 1.25),
-         strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0)});
+    graphs.insert(graphs.end(),
+                  {strategy_model("bert"), strategy_model("gpt"),
+                   strategy_model("bert", "top2", 3, 1.25), strategy_model("gpt", "top2", 3, 1.25),
+                   strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0)});
   }
   for (const Graph& graph : graphs) {
     expect_equal_under_named_strategies(graph, processes(), 2);

@@ -48,6 +48,11 @@ TEST_P(RandomStrategies, OfSwitch) {
   expect_equal_under_random_strategies(strategy_model("bert", "top1", 3, 1.25), ranks(), number());
 }
 
+TEST_P(RandomStrategies, OfRoutersWithLosses) {
+  expect_equal_under_random_strategies(strategy_model_of("bert", three_experts_per_token()),
+                                       ranks(), (number() + 2) / 3);
+}
+
 // A parameter that two operations read, each in the layout that its rule wants.
 TEST_P(RandomStrategies, OfGpt) {
   expect_equal_under_random_strategies(strategy_model("gpt"), ranks(), (number() + 2) / 3);
@@ -77,13 +82,15 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
   for (const Graph& graph :
        {strategy_model("bert", "top2", 3, 1.25), strategy_model("bert", "top1", 5, 0.6),
         strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0),
-        strategy_model("gpt", "top2", 3, 1.25)}) {
+        strategy_model("gpt", "top2", 3, 1.25), strategy_model_of("gpt", two_with_gshard())}) {
     expect_equal_under_named_strategies(graph, ranks(), 4);
   }
 }
 
 TEST_P(NamedStrategies, InSixteenBits) {
-  for (const Graph& graph : {strategy_model("gpt", "hash", 3, 0.8), strategy_model("gpt")}) {
+  const MoeDeck hash = {
+      .experts = 3, .router = "hash", .top_k = 2, .capacity_factor = 0.8, .z_loss = 0.2};
+  for (const Graph& graph : {strategy_model_of("gpt", hash), strategy_model("gpt")}) {
     expect_equal_in_sixteen_bits(graph, ranks());
   }
 }

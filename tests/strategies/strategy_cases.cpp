@@ -62,17 +62,41 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
 
 Graph strategy_model(const std::string& family, const std::string& router, int64_t experts,
                      double capacity_factor, double dropout) {
+  return strategy_model_of(
+      family, {.experts = experts, .router = router, .capacity_factor = capacity_factor}, dropout);
+}
+
+MoeDeck three_experts_per_token() {
+  return {.experts = 5,
+          .router = "topk",
+          .top_k = 3,
+          .capacity_factor = 0.8,
+          .balance_loss = 0.5,
+          .z_loss = 0.2};
+}
+
+MoeDeck two_with_gshard() {
+  return {.experts = 3,
+          .router = "topk",
+          .top_k = 2,
+          .normalize = "off",
+          .capacity_factor = 1.25,
+          .balance_loss = 10.0,
+          .balance = "gshard",
+          .bias = "off"};
+}
+
+Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout) {
+  moe.every = 2;
   Deck deck;
-  deck.model = {
-      .family = family,
-      .layers = 2,
-      .hidden = 12,
-      .ffn = 10,
-      .heads = 3,
-      .sequence = family == "vit" ? kImagePositions : 7,
-      .dropout = dropout,
-      .moe = {
-          .experts = experts, .every = 2, .router = router, .capacity_factor = capacity_factor}};
+  deck.model = {.family = family,
+                .layers = 2,
+                .hidden = 12,
+                .ffn = 10,
+                .heads = 3,
+                .sequence = family == "vit" ? kImagePositions : 7,
+                .dropout = dropout,
+                .moe = moe};
   deck.train.batch = 5;
   return build_model(deck, kStrategyVocab);
 }

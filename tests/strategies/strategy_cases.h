@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "deck/deck.h"
 #include "graph/graph.h"
 #include "sharding/strategy.h"
 #include "short_run.h"
@@ -27,6 +28,12 @@ struct TriedRanks {
 // The model that is trained: small, with sizes that do not divide. No router: no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
                      double capacity_factor = 0.0, double dropout = 0.1);
+// With experts in the second of its two blocks, whatever `moe` says.
+Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout = 0.1);
+// Three of five experts per token, or two whose weights are probabilities, without biases; routers
+// with losses of their own: Switch's and the z loss, or GShard's.
+MoeDeck three_experts_per_token();
+MoeDeck two_with_gshard();
 
 // One axis; on 4 ranks every second number gives two.
 Mesh strategy_mesh(int64_t ranks, uint64_t number);

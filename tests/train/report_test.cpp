@@ -31,6 +31,17 @@ TEST(Report, TheFirstStepOfARunThatGoesOn) {
   EXPECT_EQ(printed([&] { report.step(502, {.loss = 2.0}, 0.01, {}); }), "");
 }
 
+TEST(Report, WhatIsBesideTheLoss) {
+  Report report(2, 64, -1.0, {});
+  EXPECT_THAT(printed([&] {
+                report.step(1, 2.0, 0.01, {}, {{"balance loss", 1.25}});
+              }),
+              StartsWith("step 1/2  loss 2.0000  balance loss 1.2500  "));
+  report.step(2, 1.0, 0.01, {}, {{"balance loss", 1.5}});
+  EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, "run.h5", ""); }),
+              HasSubstr("        balance loss 1.3750 over the last 2 steps\n"));
+}
+
 TEST(Report, Validation) {
   Report report(1000, {.count = 64}, -1.0, {});
   const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };

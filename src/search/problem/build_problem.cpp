@@ -175,8 +175,8 @@ class Builder {
       }
       for (size_t i = 0; i < self.inputs.size(); ++i) {
         if (is_activation(self.inputs[i])) {
-          const bool has_gradient = is_floating(graph_.tensor(self.inputs[i]).dtype) &&
-                                    !spec_of(self.kind).integer_output();
+          const bool has_gradient =
+              is_floating(graph_.tensor(self.inputs[i]).dtype) && has_backward(self);
           base.inputs.push_back(
               {layout_number(input_layout(op_strategy, i)),
                has_gradient ? layout_number(gradient_layout(op_strategy, i)) : -1});

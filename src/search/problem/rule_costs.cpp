@@ -36,7 +36,7 @@ class RuleCosts::Sketch {
   Choice costs() {
     Choice choice;
     choice.forward_compute_s = forward();
-    if (!spec_of(op_.kind).integer_output()) {
+    if (has_backward(op_)) {
       choice.backward_compute_s = backward();
     }
     for (const ValueId saved : saved_) {

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Writes a PyTorch model as a graph file, for hidup to train (model.graph).
+
+    from_torch.py module:function --input 8x128:int64 -o model.txt
+
+function() returns a torch.nn.Module, in training mode if dropout is wanted. forward(tokens) returns
+logits [batch, sequence, classes], alone, as the first of several, or as `.logits`; their cross entropy
+is the loss. forward(tokens, targets), with an argument of that name, returns the loss, alone or among
+others. tokens and targets are int64 [batch, sequence], 8 and 128 above. With --input
+8x3x32x32:float32 the first argument is images, and targets are int64 [batch].
+
+torch.export says which ATen operators the model calls. They become operations of hidup; what has no
+counterpart is an error that names the node and its line in the model's source. A parameter starts with
+the distribution of its values in the model: zeros, ones, uniform or normal. Beside model.txt the file
+model.map.json says which parameters of PyTorch each one of the graph is (torch_graph/exchange.py takes
+values from one to the other).
+
+Needs PyTorch 2.6 or later and numpy.
+"""
+
+import argparse
+import importlib
+import os
+import pathlib
+import re
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+
+def input_shape(text):
+    match = re.fullmatch(r"(\d+)x(\d+):int64|(\d+)x(3)x(32)x(32):float32", text)
+    if not match:
+        raise argparse.ArgumentTypeError("expected BATCHxSEQUENCE:int64, as in 8x128:int64, or of "
+                                         "images BATCHx3x32x32:float32")
+    return tuple(int(extent) for extent in match.groups() if extent)
+
+
+def make_model(text):
+    """Calls MODULE:FUNCTION; the module is also looked for in the working directory."""
+    name, _, function = text.partition(":")
+    if not function:
+        sys.exit(f"from_torch: expected MODULE:FUNCTION, found {text}")
+    sys.path.insert(0, os.getcwd())
+    return getattr(importlib.import_module(name), function)()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="module:function")
+    parser.add_argument("--input", type=input_shape, required=True, metavar="8x128:int64")
+    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, metavar="model.txt")
+    arguments = parser.parse_args()
+    try:
+        from torch_graph.export import export
+    except ImportError as error:
+        sys.exit(f"from_torch: {error}; it needs PyTorch 2.6 or later, and numpy")
+    from torch_graph.exchange import map_of
+    from torch_graph.graph import text_of
+    from torch_graph.nodes import NotSupported
+    from torch_graph.translate import translate
+
+    model = make_model(arguments.model)
+    try:
+        nodes = export(model, arguments.input)
+    except NotSupported as error:
+        sys.exit(f"from_torch: {error}")
+    except Exception as error:  # of PyTorch, of many kinds
+        sys.exit(f"from_torch: torch.export cannot read the model: {error}")
+    try:
+        graph, loss = translate(nodes, re.sub(r"\W", "_", arguments.model.partition(":")[2]))
+    except NotSupported as error:
+        sys.exit(f"from_torch: {error}")
+    comment = f"# {arguments.model}, by from_torch.py"
+    arguments.output.write_text(text_of(graph, loss, comment), encoding="utf-8")
+    mapping = arguments.output.with_suffix(".map.json")
+    mapping.write_text(map_of(graph, loss), encoding="utf-8")
+    report(graph, loss, nodes, arguments)
+
+
+def report(graph, loss, nodes, arguments):
+    used = graph.used(loss)
+    held = {piece.base.name for tensor in used for piece in tensor.pieces}
+    left = [name for name in (node.value.name for node in nodes if node.op == "parameter")
+            if name not in held]
+    batch, *sample = arguments.input
+    data = f"model.sequence: {sample[0]}" if len(sample) == 1 else "data.kind: images"
+    print(f"{arguments.output}: {sum(not t.pieces and t.operation != 'input' for t in used)} "
+          f"operations, {sum(t.elements for t in used if t.pieces):,} parameters")
+    if left:
+        print(f"not used by the loss: {', '.join(left)}")
+    print(f"in the deck: model.graph: {arguments.output.name}, {data}, "
+          f"train.batch: {batch}")
+
+
+if __name__ == "__main__":
+    main()
