@@ -38,7 +38,7 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   }
   collectively(world, [&] {
     decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
-                             cluster.empty() ? nullptr : &decks.cluster, overrides);
+                             cluster.empty() ? nullptr : &decks.cluster, overrides, world.size());
     decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
   });
   decks.graph = world.broadcast(decks.graph);

@@ -163,10 +163,12 @@ DeckSource read_deck_file(const std::string& path);
 // Reads the decks, then the overrides "section.key=value" (the value is YAML, the
 // last override of a key holds, its relative paths start in the working directory).
 // Either deck may be null: its sections then keep their defaults, and what they
-// lack is not an error.
+// lack is not an error. A value such as "2 x ranks" becomes the number for `ranks`, or without
+// them for the sizes of the mesh where the cluster deck gives all of them; else it is an error.
 // Throws one Error(usage) with a line "FILE:LINE:COLUMN: message" per problem.
 Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
-                 std::span<const std::string> overrides);
+                 std::span<const std::string> overrides,
+                 std::optional<int64_t> ranks = std::nullopt);
 
 // The sizes of the mesh's axes for this many ranks, outermost first.
 // Throws Error(usage) with the mesh's place where no size of the auto axis makes them fit.

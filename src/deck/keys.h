@@ -53,6 +53,7 @@ struct Key {
   std::vector<std::string> choices;
   Range range;
   Unit unit = Unit::none;
+  bool per_rank = false;  // may be given as "2 x ranks"
   // "file", "folder": a value that is the path of one, or one of the choices; the last choice
   // leaves it empty. Empty: no path.
   std::string_view path_of;

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 // Reads one source after the other, and collects what is wrong with them.
 class DeckReader {
  public:
-  DeckReader() {
+  explicit DeckReader(std::optional<int64_t> ranks) : ranks_(ranks) {
     source_ = problems_.add_source("defaults");
     for (const Key& key : keys()) {
       if (!is_of_item(key.name)) {
@@ -88,6 +88,7 @@ class DeckReader {
   }
 
   Deck finish() {
+    multiply_by_ranks();
     for (const auto& [file, origin] : places_.decks()) {
       if (origin.line > 0) {  // a deck: overrides alone need not be complete
         report_missing(file);
@@ -230,8 +231,13 @@ class DeckReader {
 
   void read_scalar_at(const Key& key, const std::string& name, const YamlNode& value,
                       const Slot& slot, const Position& position) {
+    const YamlNode number = without_ranks(key, value);
+    per_rank_.erase(name);
+    if (number.text != value.text) {
+      per_rank_[name] = value.text;
+    }
     try {
-      read_scalar(key, value, slot);
+      read_scalar(key, number, slot);
     } catch (const Error& error) {
       refuse(name, position, fmt::format("{}: {}", name, error.what()));
     }
@@ -393,7 +399,45 @@ class DeckReader {
            fmt::format("{} is missing: expected {}", name, allowed_values(key)));
   }
 
+  // What is given per rank gets its number: all keys are read now, those of the mesh, too.
+  void multiply_by_ranks() {
+    const std::optional<int64_t> ranks = known_ranks();
+    for (const auto& [name, text] : per_rank_) {
+      const Key& key = *find_key(name);
+      int64_t& value = *std::get<int64_t*>(key.slot(deck_, 0));
+      if (places_.is_refused(name) || (!ranks && places_.is_refused("cluster.mesh"))) {
+        places_.refuse(name);
+      } else if (!ranks) {
+        refuse(name, places_.where(name),
+               fmt::format("{} is {}, but the number of ranks is not known: give it with --ranks, "
+                           "or write a number",
+                           name, text));
+      } else if (!in_range(static_cast<double>(value) * static_cast<double>(*ranks), key.range)) {
+        refuse(name, places_.where(name),
+               fmt::format("{}: expected {}, found {}, which is {} on {} rank(s)", name,
+                           allowed_values(key), text, value * *ranks, *ranks));
+      } else {
+        value *= *ranks;
+      }
+    }
+  }
+
+  // The caller's, or what a cluster deck says without any axis of size auto.
+  std::optional<int64_t> known_ranks() const {
+    std::optional<int64_t> ranks = ranks_;
+    if (!ranks && places_.has_deck(DeckFile::cluster) && !places_.is_refused("cluster.mesh")) {
+      ranks = 1;
+      for (const MeshAxis& axis : deck_.cluster.mesh) {
+        const bool fits = ranks && axis.size && *axis.size <= kMaxRanks / *ranks;
+        ranks = fits ? std::optional(*ranks * *axis.size) : std::nullopt;
+      }
+    }
+    return ranks;
+  }
+
   Deck deck_;
+  std::optional<int64_t> ranks_;
+  std::map<std::string, std::string> per_rank_;  // keys that are given so: what the deck says
   Problems problems_;
   size_t source_ = 0;  // being read
   fs::path folder_;    // of the source being read
@@ -404,8 +448,8 @@ class DeckReader {
 }  // namespace
 
 Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
-                 std::span<const std::string> overrides) {
-  DeckReader reader;
+                 std::span<const std::string> overrides, std::optional<int64_t> ranks) {
+  DeckReader reader(ranks);
   if (model != nullptr) {
     reader.read_deck(*model, DeckFile::model);
   }

@@ -24,6 +24,7 @@ template <typename... Cases>
 Overloaded(Cases...) -> Overloaded<Cases...>;
 
 constexpr double kTwoTo63 = 0x1p63;
+constexpr std::string_view kPerRank = " x ranks";
 
 bool is_control(char c) {
   return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
@@ -107,15 +108,6 @@ std::string describe_range(const Key& key, bool integer) {
   return zero + (range.above_min ? fmt::format("above {} and {}{}", min,
                                                below.empty() ? "at most " : below, max)
                                  : fmt::format("from {} to {}{}", min, below, max));
-}
-
-bool in_range(double value, const Range& range) {
-  if (range.or_zero && value == 0.0) {
-    return true;
-  }
-  const bool above = range.above_min ? value > range.min : value >= range.min;
-  const bool below = range.below_max ? value < range.max : value <= range.max;
-  return above && below;
 }
 
 [[noreturn]] void refuse(const Key& key, const YamlNode& node, std::string_view hint = "") {
@@ -226,6 +218,15 @@ std::string format_paths(const std::vector<std::string>& paths) {
 
 }  // namespace
 
+bool in_range(double value, const Range& range) {
+  if (range.or_zero && value == 0.0) {
+    return true;
+  }
+  const bool above = range.above_min ? value > range.min : value >= range.min;
+  const bool below = range.below_max ? value < range.max : value <= range.max;
+  return above && below;
+}
+
 std::string allowed_values(const Key& key) {
   Deck deck;
   deck.cluster.mesh.resize(1);
@@ -255,8 +256,9 @@ std::string allowed_values(const Key& key) {
       key.unit == Unit::none && !std::isinf(key.range.max) && !key.range.or_zero ? " " : ", ";
   const std::string_view type =
       key.unit != Unit::none ? describe(key.unit) : (integer ? "an integer" : "a number");
-  return fmt::format("{}{}{}{}", type, separator, range,
-                     takes_none(slot) ? ", or " + word_for_none(key) : "");
+  return fmt::format("{}{}{}{}{}", type, separator, range,
+                     takes_none(slot) ? ", or " + word_for_none(key) : "",
+                     key.per_rank ? fmt::format(", or such as 2{}", kPerRank) : "");
 }
 
 std::string describe(const YamlNode& node) {
@@ -279,6 +281,14 @@ std::string describe(const YamlNode& node) {
 bool is_number(const YamlNode& node) {
   return node.kind == YamlNode::Kind::scalar && !node.quoted &&
          parse_whole<double>(node.text).second != std::errc::invalid_argument;
+}
+
+YamlNode without_ranks(const Key& key, const YamlNode& node) {
+  YamlNode number = node;
+  if (key.per_rank && !node.quoted && node.text.ends_with(kPerRank)) {
+    number.text.resize(node.text.size() - kPerRank.size());
+  }
+  return number;
 }
 
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot) {

@@ -58,6 +58,8 @@ A model deck needs no more than this:
       steps: 300
 
 - Quantities carry their unit: `32GiB`, `9.71Gbps`, `30us`.
+- `2 x ranks` is a number that grows with the ranks, where the tables below allow it. The ranks are
+  those that mpirun starts, of `--ranks`, or of a mesh whose sizes are all given.
 - `auto` lets the program choose, where the tables below allow it.
 - `--set section.key=value` overrides a key of either deck; the value is YAML, and the last one of
   a key holds. A list is set as a whole: `--set 'cluster.mesh=[{name: ranks, size: 4}]'`; a key of

@@ -45,7 +45,8 @@ TEST(Experts, DefaultsAndValues) {
 
 TEST(Experts, ValuesOutOfRange) {
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 100001}")),
-            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, found 100001");
+            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, or such as 2 x "
+            "ranks, found 100001");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, every: 0}")),
             "m.yaml:6:28: model.moe.every: expected an integer from 1 to 10000, found 0");
   EXPECT_EQ(
@@ -139,7 +140,8 @@ TEST(Experts, TheirKeysNeedThem) {
             "--set model.moe.every=1: model.moe.every" + missing);
   // Not where experts were meant to be given.
   EXPECT_EQ(problems_of(model_with("  moe: {experts: four, every: 1}")),
-            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, found four");
+            "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, or such as 2 x "
+            "ranks, found four");
 }
 
 TEST(Experts, MoreElementsThanCanBeCounted) {
@@ -193,7 +195,8 @@ TEST(Graph, RefusesWhatItGives) {
 TEST(Graph, NeedsTheSequenceAndTheBatch) {
   EXPECT_EQ(problems_of(with_line(with_line(kGraph, 7, ""), 3, "")),
             "m.yaml:1:1: model.sequence is missing: expected an integer from 1 to 10000000\n"
-            "m.yaml:5:1: train.batch is missing: expected an integer from 1 to 1000000000");
+            "m.yaml:5:1: train.batch is missing: expected an integer from 1 to 1000000000, or such "
+            "as 2 x ranks");
 }
 
 TEST(Graph, ThatIsNoPath) {

@@ -33,17 +33,19 @@ inline const std::string kCluster =
     "      bandwidth: 9.71Gbps\n";                  // 7
 
 inline Deck parse(const std::string& model, const std::string& cluster = kCluster,
-                  const std::vector<std::string>& overrides = {}) {
+                  const std::vector<std::string>& overrides = {},
+                  std::optional<int64_t> ranks = std::nullopt) {
   const DeckSource model_source{"m.yaml", model, "/decks"};
   const DeckSource cluster_source{"c.yaml", cluster, "/decks"};
-  return parse_decks(&model_source, &cluster_source, overrides);
+  return parse_decks(&model_source, &cluster_source, overrides, ranks);
 }
 
 // What is wrong with the decks, or "" if nothing is. Anything but Error(usage) escapes.
 inline std::string problems_of(const std::string& model, const std::string& cluster = kCluster,
-                               const std::vector<std::string>& overrides = {}) {
+                               const std::vector<std::string>& overrides = {},
+                               std::optional<int64_t> ranks = std::nullopt) {
   try {
-    parse(model, cluster, overrides);
+    parse(model, cluster, overrides, ranks);
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) {
       throw;

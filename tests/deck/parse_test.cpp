@@ -56,6 +56,43 @@ TEST(Decks, SeedsHave64Bits) {
   EXPECT_THROW(parse(kModel, kCluster, {"train.seed=-1"}), Error);
 }
 
+TEST(Decks, NumbersPerRank) {
+  const std::string model = with_line(kModel, 10, "  batch: 32 x ranks");
+  EXPECT_EQ(parse(model, kCluster, {}, 6).train.batch, 192);
+  EXPECT_EQ(parse(model, kCluster, {"model.moe.experts=2 x ranks"}, 6).model.moe.experts, 12);
+  EXPECT_EQ(parse(model, kCluster, {"train.batch=7"}, 6).train.batch, 7);
+  EXPECT_EQ(
+      parse(kModel, kCluster, {"train.batch=4 x ranks", "train.batch=5 x ranks"}, 2).train.batch,
+      10);
+  EXPECT_NE(resolved_yaml(parse(model, kCluster, {}, 6), DeckFile::model).find("batch: 192\n"),
+            std::string::npos);
+  // Without ranks, those of a mesh whose sizes are all given.
+  EXPECT_EQ(parse(model, with_line(kCluster, 6, "      size: 3")).train.batch, 32 * 2 * 3);
+}
+
+TEST(Decks, WrongNumbersPerRank) {
+  const std::string model = with_line(kModel, 10, "  batch: 32 x ranks");
+  const std::string unknown =
+      "train.batch is 32 x ranks, but the number of ranks is not known: give it with --ranks, or "
+      "write a number";
+  EXPECT_EQ(problems_of(model), "m.yaml:10:10: " + unknown);
+  const DeckSource alone{"m.yaml", model, "/decks"};
+  EXPECT_THROW(parse_decks(&alone, nullptr, {}), Error);
+  EXPECT_EQ(problems_of(with_line(kModel, 10, "  batch: 500000000 x ranks"), kCluster, {}, 3),
+            "m.yaml:10:10: train.batch: expected an integer from 1 to 1000000000, or such as 2 x "
+            "ranks, found 500000000 x ranks, which is 1500000000 on 3 rank(s)");
+  for (const std::string value : {"0 x ranks", "2x ranks", "1.5 x ranks", "x ranks", "2 x rank",
+                                  "-1 x ranks", "'2 x ranks'", "2 x ranks x ranks"}) {
+    EXPECT_EQ(problems_of(with_line(kModel, 10, "  batch: " + value), kCluster, {}, 2)
+                  .find("m.yaml:10:10: train.batch: expected an integer"),
+              0U)
+        << value;
+  }
+  EXPECT_EQ(problems_of(with_line(kModel, 4, "  heads: 2 x ranks"), kCluster, {}, 2)
+                .find("m.yaml:4:10: model.heads: expected an integer from 1 to 10000, found"),
+            0U);
+}
+
 TEST(Decks, ADeckCanStandAlone) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   const Deck deck = parse_decks(&model, nullptr, {});

@@ -60,7 +60,8 @@ TEST(WrongDecks, AllProblemsAreReportedInOrder) {
       problems_of(model, "cluster: {mesh: [{size: x}]}", {"train.lr=-1", "bad"}),
       "m.yaml:2:10: model.heads: expected an integer from 1 to 10000, found four\n"
       "m.yaml:3:3: unknown key model.layer: did you mean model.layers?\n"
-      "m.yaml:7:27: train.batch: expected an integer from 1 to 1000000000, found 0\n"
+      "m.yaml:7:27: train.batch: expected an integer from 1 to 1000000000, or such as 2 x ranks, "
+      "found 0\n"
       "m.yaml:7:44: train.warmup_steps 20 is more than train.steps 10\n"
       "c.yaml:1:18: cluster.mesh[0].name is missing: expected a word\n"
       "c.yaml:1:25: cluster.mesh[0].size: expected an integer from 1 to 1000000, or auto, found x\n"

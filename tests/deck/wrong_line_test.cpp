@@ -201,7 +201,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "which is empty or has a blank at its ends: is a quote missing?"},
         WrongLine{
             "QuoteNeverClosed", 8, "  path: \"corpus.txt",
-            "m.yaml:1:1: train.batch is missing: expected an integer from 1 to 1000000000\n"
+            "m.yaml:1:1: train.batch is missing: expected an integer from 1 to 1000000000, or such "
+            "as 2 x ranks\n"
             "m.yaml:1:1: train.steps is missing: expected an integer from 1 to 1000000000000\n"
             "m.yaml:8:9: data.path: expected a file, a glob or a list of them, found \"corpus.txt "
             "train: batch: 16 steps: 300 \", which is empty or has a blank at its ends: is a quote "

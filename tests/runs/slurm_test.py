@@ -121,6 +121,32 @@ class SlurmTest(harness.RunTest):
                 with self.assertRaisesRegex(AssertionError, "model.hidden"):
                     self.sbatch("--wait", "model.hidden=-1", launcher=launcher)
 
+    def test_an_experiment(self):
+        """jobs/experiments/run.sbatch: runs of a list, with either launcher; the second job does what
+        is left."""
+        first = self.experiment("srun --mpi=pmix", "bert-sgmoe-duplex-only-on")
+        self.assertEqual(first.count("  done\n"), 0, first)
+        second = self.experiment("mpirun", "bert-sgmoe-duplex-only-*")
+        self.assertEqual(second.count("  done\n"), 1, second)
+        for name in ("bert-sgmoe-duplex-only-on", "bert-sgmoe-duplex-only-off"):
+            with h5py.File(self.folder / "results" / f"{name}.h5") as file:
+                self.assertEqual(file.attrs["world_size"], 2)
+                self.assertIn('"slurm"', file.attrs["experiment_run"])
+
+    def experiment(self, launcher, runs):
+        """The log of a job that does these runs of an experiment at small size."""
+        log = self.folder / "experiment.log"
+        result = subprocess.run(
+            ["sbatch", "--wait", f"--output={log}", f"--chdir={harness.SOURCE}",
+             "jobs/experiments/run.sbatch", "interference", "--size", "small", "--only",
+             runs, "--out", self.folder / "results"],
+            cwd=harness.SOURCE, capture_output=True, text=True, timeout=JOB,
+            env={**self.environment, "LAUNCHER": launcher, "PYTHON": sys.executable,
+                 "HIDUP": str(harness.BINARY)})
+        text = log.read_text() if log.exists() else ""
+        self.assertEqual(result.returncode, 0, result.stderr + text)
+        return text
+
     def test_wall_time_in_mid_run(self):
         """The job goes back to the queue and goes on; nothing of the loss curve shows it. Slurm's
         signal comes up to 30 s before the 20 s that are left."""

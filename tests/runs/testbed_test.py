@@ -228,6 +228,27 @@ class TrainingOnHosts(TestbedTest):
         self.assertGreaterEqual(len(harness.losses(self.folder / "run.h5")), 3)
 
 
+class Experiment(TestbedTest):
+
+    def test_rates_of_a_list(self):
+        """jobs/experiments/run.py sets each run's rate: a step sends 1.8 MB, half of it to the other
+        host, which at 0.2 Gbit/s takes longer than its bursts."""
+        self.script("up.sh")
+        out = self.folder / "out"
+        result = harness.run(0, [
+            harness.SOURCE / "jobs/experiments/run.py", "bandwidth-hosts", "--size", "small",
+            "--only", "*-ep-fastmoe", "--testbed", "--set", "train.steps=6", "--out", out],
+            program=sys.executable, env={"HIDUP": str(harness.BINARY)})
+        self.assert_done(result)
+        self.assertIn("rate=200mbit\n", (STATE / "settings").read_text())
+        for rate in (2, 0.2):
+            with h5py.File(out / f"bert-sgmoe-{rate}-ep-fastmoe.h5") as file:
+                self.assertEqual(len(set(file.attrs["hostnames"])), 2)
+                seconds = numpy.median(file["ranks/comm_s"][:])
+        self.assertGreater(seconds, (0.9e6 - 2 * BURST) * 8 / 0.2e9)
+        self.down()
+
+
 class GoingOnWithWhatIsLeft(TestbedTest):
     """jobs/keep-going.sh on four hosts with a rank each. Messages take a tenth of a second a step."""
 

@@ -1,0 +1,101 @@
+"""Draws where the time of a step goes in the runs of an experiment: a bar per run, as `breakdown`
+does of single files, and prints a table.
+
+FOLDER: of jobs/experiments/run.py breakdown, one-machine, interference or halved-batch. What is
+predicted and what is measured have rows of their own.
+"""
+
+from matplotlib.patches import Patch
+
+from analysis import experiments, facts, figures
+from analysis.commands import breakdown
+
+HELP = "where the time of a step goes in the runs of an experiment"
+
+SHORT = {"DP, nothing overlapped": "DP in turn", "HiDup (searched)": "HiDup"}
+
+
+def group_of(point):
+    """What the bars of a group share: the model and the network."""
+    network = point["at"].get("network")
+    if point["rate"]:
+        network = f"{point['rate']:g} Gbit/s"
+    return ", ".join(text for text in (point["at"].get("model"), network) if text)
+
+
+def bar_name(point):
+    shown = [SHORT.get(point["label"], point["label"])] if point["label"] else []
+    overlap, parts = point["at"].get("overlap"), point["at"].get("microbatches")
+    shown += [{"on": "at once", "off": "in turn"}[overlap]] if overlap else []
+    shown += [f"{parts} part{'s' if parts > 1 else ''}"] if parts else []
+    return "\n".join(shown)
+
+
+def position(known, point):
+    """Systems in the order of all figures, then the rest of `for`."""
+    return ([*known].index(point["system"]), str(point["at"].get("overlap")),
+            point["at"].get("microbatches", 0))
+
+
+def draw_row(axes, title, points, known):
+    print(title)
+    at, ticks = 0.0, {}
+    fastest_first = sorted(points, key=lambda point: -(point["rate"] or float("inf")))
+    for group, own in experiments.groups(fastest_first, group_of).items():
+        begin = at
+        for point in sorted(own, key=lambda point: position(known, point)):
+            ticks[at] = bar_name(point)
+            tell(group, point)
+            if not point["infeasible"]:
+                breakdown.draw_bar(axes, at, breakdown.parts(point),
+                                   point["how"] == experiments.PREDICTED)
+            at += 0.62
+        axes.text((begin + at - 0.62) / 2, 1.0, group, ha="center", va="bottom",
+                  transform=axes.get_xaxis_transform(), fontsize=10)
+        at += 0.5
+    axes.set_xticks(list(ticks), list(ticks.values()), fontsize=8, rotation=50, ha="right",
+                    rotation_mode="anchor")
+    axes.set_xlim(-0.5, at - 0.62)
+    axes.set_ylim(0, 1.12 * axes.dataLim.ymax)
+    axes.grid(axis="x", visible=False)
+    axes.set_ylabel("time per step (ms)")
+    axes.set_title(title, fontsize=11, pad=20)
+
+
+def tell(group, point):
+    name = f"  {group}, {' '.join(bar_name(point).split(chr(10)))}"
+    if point["infeasible"]:
+        print(f"{name}: {point['infeasible'].splitlines()[0]}")
+        return
+    overlap = point["overlap"]
+    print(f"{name}: wall {facts.seconds(point['wall_s'])}, compute "
+          f"{facts.seconds(point['compute_s'])}, communication {facts.seconds(point['comm_s'])}, "
+          f"overlap {'-' if overlap is None else f'{overlap:.0%}'}, wall over the larger "
+          f"{point['wall_over_larger']:.2f}")
+
+
+def draw(points):
+    known = experiments.systems(points)
+    rows = experiments.groups(points, lambda point: (point["how"], point["folder"]))
+    most = max(len(some) for some in rows.values())
+    figure, axes = figures.new(rows=len(rows), squeeze=False,
+                               size=(max(8, 3.4 + 0.55 * most), 0.3 + 4.4 * len(rows)))
+    ordered = sorted(rows.items(), key=lambda row: row[0][0] != experiments.PREDICTED)
+    for panel, ((how, folder), some) in zip(axes[:, 0], ordered):
+        draw_row(panel, f"{how} ({folder})", some, known)
+    handles = [Patch(facecolor=colour, label=label,
+                     **(breakdown.HIDDEN if name == "hidden_s" else {}))
+               for name, label, colour in reversed(breakdown.PARTS)]
+    wall = axes[0][0].plot([], [], color=figures.WALL, linewidth=2, label="step (wall)")
+    figures.legend(axes[0][0], handles=[*wall, *handles])
+    return figure
+
+
+def add_arguments(parser):
+    experiments.add_folders(parser)
+    figures.add_out(parser)
+
+
+def run(arguments):
+    figures.save(draw(experiments.read(arguments.folders)),
+                 experiments.out_of(arguments, "systems"))
