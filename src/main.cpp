@@ -171,6 +171,12 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which analysis/plot_timeline.py draws, too");
+  CLI::Option* measured = explain->add_option(
+      "--measured", options.measured,
+      "Instead: of this timing file, say which operations took other times than predicted");
+  for (const char* name : {"DECK", "--set", "--cluster", "--strategy", "--ranks", "--hints"}) {
+    measured->excludes(explain->get_option(name)->required(false));
+  }
 }
 
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {

@@ -70,6 +70,7 @@ struct ExplainOptions {
   std::string strategy = "search";  // a name, a file or search
   std::optional<int64_t> ranks;
   bool json = false;
+  std::string measured;  // a timing file, without all of the above but json; empty: none
   std::vector<std::string> overrides;
 };
 
@@ -99,6 +100,7 @@ int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks 
 int generate(const GenerateOptions& options);
 int search(const SearchCommandOptions& options);
 int explain(const ExplainOptions& options);
+int explain_measured(const ExplainOptions& options);
 int validate(const ValidateOptions& options);
 int graph(const GraphOptions& options);
 
