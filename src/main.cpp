@@ -143,6 +143,9 @@ void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
   add_cluster(*profile, options.cluster);
   profile->add_option("--out", options.out, "Profile to write (YAML), for cluster.profile")
       ->required();
+  profile->add_option("--absorb", options.absorb,
+                      "Instead of measuring, take the profile that cluster.profile names, and the "
+                      "times of this timing file where instructions ran alone; without mpirun");
   profile->add_flag("--overwrite", options.overwrite, kOverwrite);
 }
 
@@ -294,6 +297,9 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   }
   if (app.got_subcommand("generate")) {
     return hidup::generate(generated);
+  }
+  if (app.got_subcommand("profile") && !profile.absorb.empty()) {
+    return hidup::absorb_run(profile);
   }
   if (app.got_subcommand("profile")) {
     ranks = [=, &argc, &argv] { return hidup::profile(profile, &argc, &argv); };
