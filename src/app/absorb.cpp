@@ -157,12 +157,12 @@ class Absorption {
       if (seconds <= 0.0) {
         continue;
       }
-      const auto& [opcode, dtype, sizes] = key;
-      auto known = std::ranges::find_if(profile_.operations, [&](const OperationTime& time) {
-        return time.opcode == opcode && time.work.dtype == dtype && time.work.sizes == sizes;
+      auto known = std::ranges::find(profile_.operations, key, [](const OperationTime& time) {
+        return std::tuple(time.opcode, time.work.dtype, time.work.sizes);
       });
       if (known == profile_.operations.end()) {
-        known = profile_.operations.insert(known, {.opcode = opcode, .work = samples.work});
+        known = profile_.operations.insert(known,
+                                           {.opcode = std::get<Opcode>(key), .work = samples.work});
       }
       known->seconds = seconds;
       ++taken;

@@ -49,6 +49,7 @@ std::vector<MeasuredRow> rows_of(const TimingRecord& record, const MeasuredSteps
     row.measured_s += median(std::move(seconds));
   }
   std::vector<MeasuredRow> sorted;
+  sorted.reserve(rows.size());
   for (auto& [key, row] : rows) {
     sorted.push_back(std::move(row));
   }

@@ -42,8 +42,7 @@ Program program_of(const TimingRecord& record, const PlanningInput& input) {
     strategy = parse_strategy(input.graph, input.mesh, record.header.strategy.text,
                               record.path + ", /strategy/text");
   } catch (const Error& error) {
-    fail(error.code(), "{}: its strategy is not one of these decks:\n{}", record.path,
-         error.what());
+    fail(error.code(), "{}: its strategy is not for these decks: {}", record.path, error.what());
   }
   return lower(input.graph, strategy, lowering_options(input.deck));
 }

@@ -21,7 +21,13 @@ class AbsorbedRun : public testing::Test {
  protected:
   AbsorbedRun()
       : input_(SmallDecks().read({"train.microbatches=2"})),
-        profile_(costs_without_ranks(input_.deck, input_.mesh)) {}
+        profile_(costs_without_ranks(input_.deck, input_.mesh)) {
+    for (OperationTime& time : profile_.operations) {
+      time.work.sizes = {1 << 20, 1 << 20, 1 << 20};  // far from those of the run
+    }
+    profile_.key.libraries = {"MPI 1"};
+    profile_.key.hosts = {0, 0, 0, 0};
+  }
 
   void make_program(const std::string& strategy) {
     step_ =
@@ -86,8 +92,8 @@ TEST_F(AbsorbedRun, PredictionsAreTheGivenTimes) {
       const bool computes = step_.program.instructions[i].stream == StreamKind::compute;
       (computes ? given.compute_s : given.comm_s) += seconds_of(i);
     }
-    EXPECT_NEAR(now.busy.compute_s, given.compute_s, 2e-3 * given.compute_s) << strategy;
-    EXPECT_NEAR(now.busy.comm_s, given.comm_s, 2e-3 * given.comm_s) << strategy;
+    EXPECT_NEAR(now.busy.compute_s, given.compute_s, 5e-3 * given.compute_s) << strategy;
+    EXPECT_NEAR(now.busy.comm_s, given.comm_s, 5e-3 * given.comm_s) << strategy;
   }
 }
 

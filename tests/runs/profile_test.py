@@ -91,8 +91,10 @@ class ProfileTest(harness.RunTest):
         self.assertRegex(result.stdout, r"operations +[1-9]\d* taken from the run")
         self.assertNotEqual(better.read_text(), self.profile.read_text())
         self.assert_done(self.train_with(2, better))
-        self.assert_one_error(harness.run(0, absorb + ["--set", "model.ffn=48", "--overwrite"]), 6,
-                              "run.h5: its run had another program")
+        for other, code, reason in (("model.ffn=48", 2, "its strategy is not for these decks"),
+                                    ("train.clip_norm=0", 6, "its run had another program")):
+            result = harness.run(0, [*absorb, "--set", other, "--overwrite"])
+            self.assert_one_error(result, code, f"{run}: {reason}")
 
     def test_one_that_does_not_fit_is_refused(self):
         self.assert_done(self.measure(2))
