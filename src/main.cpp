@@ -143,6 +143,9 @@ void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
   add_cluster(*profile, options.cluster);
   profile->add_option("--out", options.out, "Profile to write (YAML), for cluster.profile")
       ->required();
+  profile->add_option("--absorb", options.absorb,
+                      "Instead of measuring, take the profile that cluster.profile names, and the "
+                      "times of this timing file where instructions ran alone; without mpirun");
   profile->add_flag("--overwrite", options.overwrite, kOverwrite);
 }
 
@@ -171,6 +174,12 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   add_hints(*explain, options.hints);
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which python3 -m analysis timeline draws, too");
+  CLI::Option* measured = explain->add_option(
+      "--measured", options.measured,
+      "Instead: of this timing file, say which operations took other times than predicted");
+  for (const char* name : {"DECK", "--set", "--cluster", "--strategy", "--ranks", "--hints"}) {
+    measured->excludes(explain->get_option(name)->required(false));
+  }
 }
 
 void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
@@ -288,6 +297,9 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   }
   if (app.got_subcommand("generate")) {
     return hidup::generate(generated);
+  }
+  if (app.got_subcommand("profile") && !profile.absorb.empty()) {
+    return hidup::absorb_run(profile);
   }
   if (app.got_subcommand("profile")) {
     ranks = [=, &argc, &argv] { return hidup::profile(profile, &argc, &argv); };

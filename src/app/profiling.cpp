@@ -191,11 +191,26 @@ class Measurement {
 
 }  // namespace
 
-ProfileKey profile_key(const ProfilingInput& input) {
+std::string build_name(const std::string& version, const std::string& commit, bool dirty) {
+  return fmt::format("{} {}{}", version, commit, dirty ? " with changes" : "");
+}
+
+std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
   std::vector<std::string> seen;
+  std::vector<int64_t> numbers;
+  for (const std::string& host : hosts) {
+    auto found = std::ranges::find(seen, host);
+    if (found == seen.end()) {
+      found = seen.insert(seen.end(), host);
+    }
+    numbers.push_back(found - seen.begin());
+  }
+  return numbers;
+}
+
+ProfileKey profile_key(const ProfilingInput& input) {
   ProfileKey key{
-      .build = fmt::format("{} {}{}", program_version(), git_commit(),
-                           git_dirty() ? " with changes" : ""),
+      .build = build_name(program_version(), git_commit(), git_dirty()),
       .device = fmt::format("{}, {} thread(s){}", input.device.name(), input.threads,
                             input.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
       .libraries = {mpi_library_version(), kernels::matmul_library_version()},
@@ -203,13 +218,7 @@ ProfileKey profile_key(const ProfilingInput& input) {
   for (const std::string& library : input.communication.libraries()) {
     key.libraries.push_back(library);
   }
-  for (const std::string& host : gather_texts(input.world, input.host)) {
-    auto found = std::ranges::find(seen, host);
-    if (found == seen.end()) {
-      found = seen.insert(seen.end(), host);
-    }
-    key.hosts.push_back(found - seen.begin());
-  }
+  key.hosts = numbered_hosts(gather_texts(input.world, input.host));
   return key;
 }
 

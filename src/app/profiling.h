@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "app/job.h"
 #include "comm/communicator.h"
@@ -31,6 +32,10 @@ struct ProfilingInput {
 // thorough: all named strategies with 1, 2 and 4 microbatches. brief: a few of them, within some
 // seconds; for what `train` measures by itself.
 enum class ProfileEffort { brief, thorough };
+
+// Parts of a ProfileKey. numbered_hosts: of every rank, as it first appears.
+std::string build_name(const std::string& version, const std::string& commit, bool dirty);
+std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts);
 
 // Collective. What a profile for this run must have been measured with.
 ProfileKey profile_key(const ProfilingInput& input);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "comm/collective.h"
 #include "core/version.h"
@@ -18,7 +19,9 @@ std::string kind_of(Opcode opcode) {
   return !collective_of(opcode).empty() ? "collective" : is_reshard(opcode) ? "local" : "compute";
 }
 
-std::vector<ProgramRow> program_rows(const Program& program) {
+}  // namespace
+
+ProgramInfo program_info(const Program& program) {
   std::vector<ProgramRow> rows;
   for (const Instruction& instruction : program.instructions) {
     const std::string collective(collective_of(instruction.opcode));
@@ -31,10 +34,10 @@ std::vector<ProgramRow> program_rows(const Program& program) {
                     .flops = static_cast<int64_t>(instruction.flops),
                     .bytes = static_cast<int64_t>(instruction.bytes)});
   }
-  return rows;
+  return {.text = print_program(program), .rows = std::move(rows)};
 }
 
-PredictionInfo prediction_row(const Prediction& prediction, const MemoryPlan& plan) {
+PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& plan) {
   PredictionInfo info{.iteration_s = prediction.iteration_s,
                       .compute_s = prediction.busy.compute_s,
                       .comm_s = prediction.busy.comm_s,
@@ -46,8 +49,6 @@ PredictionInfo prediction_row(const Prediction& prediction, const MemoryPlan& pl
   }
   return info;
 }
-
-}  // namespace
 
 TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
   Communicator& world = mpi.world();
@@ -79,11 +80,11 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
                      .hash = fmt::format("{:016x}", strategy_hash(run.graph, strategy)),
                      .text = print_strategy(run.graph, strategy),
                      .search_s = run.strategy.search_s};
-  header.program = {.text = print_program(run.program), .rows = program_rows(run.program)};
+  header.program = program_info(run.program);
   header.memory = {.peak_bytes = all_gather_value(world, run.device.allocated()),
                    .parameter_bytes = all_gather_value(world, run.plan.parameter_bytes)};
   if (run.prediction) {
-    header.prediction = prediction_row(*run.prediction, run.plan);
+    header.prediction = prediction_info(*run.prediction, run.plan);
   }
   header.experts = expert_layers(run.program);
   header.validation = run.data.validation != nullptr;

@@ -27,6 +27,9 @@ struct RunDescription {
   const std::optional<Prediction>& prediction;
 };
 
+ProgramInfo program_info(const Program& program);
+PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& plan);
+
 // Collective: hosts and memory of all ranks.
 TimingHeader timing_header(const RunDescription& run, MpiSession& mpi);
 

@@ -47,6 +47,7 @@ struct ProfileOptions {
   std::string deck;
   std::string cluster;
   std::string out;
+  std::string absorb;  // a timing file, whose times go into cluster.profile; empty: measure
   bool overwrite = false;
   std::vector<std::string> overrides;
 };
@@ -70,6 +71,7 @@ struct ExplainOptions {
   std::string strategy = "search";  // a name, a file or search
   std::optional<int64_t> ranks;
   bool json = false;
+  std::string measured;  // a timing file, without all of the above but json; empty: none
   std::vector<std::string> overrides;
 };
 
@@ -96,9 +98,11 @@ int train(const TrainOptions& options, int* argc, char*** argv);
 int evaluate(const EvaluateOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
 int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks may be missing
+int absorb_run(const ProfileOptions& options);
 int generate(const GenerateOptions& options);
 int search(const SearchCommandOptions& options);
 int explain(const ExplainOptions& options);
+int explain_measured(const ExplainOptions& options);
 int validate(const ValidateOptions& options);
 int graph(const GraphOptions& options);
 

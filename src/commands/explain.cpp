@@ -7,8 +7,10 @@
 
 #include "app/costs.h"
 #include "app/explain.h"
+#include "app/measured.h"
 #include "app/plan_report.h"
 #include "commands/commands.h"
+#include "core/check.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "graph/operation.h"
@@ -46,20 +48,6 @@ Json memory_json(const MemoryPlan& plan) {
           {"activations_bytes", plan.activation_bytes},
           {"inputs_and_results_bytes", plan.bytes - plan.parameter_bytes - plan.gradient_bytes -
                                            plan.optimizer_bytes - plan.activation_bytes}};
-}
-
-// "layers.3.ffn.up" -> "layers.*.ffn.up": alike in every block.
-std::string pattern_of(const std::string& name) {
-  std::string pattern;
-  size_t begin = 0;
-  while (begin <= name.size()) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    pattern += (begin == 0 ? "" : ".") + (number ? "*" : part);
-    begin = end + 1;
-  }
-  return pattern;
 }
 
 // Rows of the same text but for times, which are added up.
@@ -232,6 +220,12 @@ class Printout {
 }  // namespace
 
 int explain(const ExplainOptions& options) {
+  if (!options.measured.empty()) {
+    return explain_measured(options);
+  }
+  if (options.deck.empty() || options.cluster.empty()) {
+    fail(ExitCode::usage, "explain takes DECK and --cluster, or --measured; see --help");
+  }
   check_strategy_choice(options.strategy);
   const PlanningInput input =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);

@@ -1,5 +1,7 @@
 #include "io/hdf5_input.h"
 
+#include <type_traits>
+
 #include "core/check.h"
 #include "core/region.h"
 #include "core/text.h"
@@ -17,6 +19,21 @@ herr_t add_link(hid_t /*group*/, const char* path, const H5L_info_t* info, void*
   return 0;
 }
 
+// So many strings that `read` brings as pointers.
+template <typename Read>
+std::vector<std::string> take_texts(const Handle& type, const Handle& space, hssize_t count,
+                                    const Read& read) {
+  std::vector<char*> pointers(static_cast<size_t>(count) + 1);  // HDF5 takes no null buffer
+  read(pointers.data());
+  std::vector<std::string> texts;
+  for (hssize_t i = 0; i < count; ++i) {
+    const char* text = pointers[static_cast<size_t>(i)];
+    texts.emplace_back(text == nullptr ? "" : text);
+  }
+  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, pointers.data());
+  return texts;
+}
+
 }  // namespace
 
 template <typename... Args>
@@ -26,12 +43,15 @@ void InputFile::expect(bool right, fmt::format_string<Args...> what, Args&&... a
   }
 }
 
-InputFile::InputFile(const std::string& path, int64_t bytes) : Calls(path), bytes_(bytes) {
+InputFile::InputFile(const std::string& path, int64_t bytes, State state)
+    : Calls(path), bytes_(bytes) {
   const Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "set the file's properties"));
-  // A complete file is never changed, and some file systems have no locks.
+  // A complete file is never changed, SWMR needs no locks, and some file systems have none.
   checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/0, /*ignore_when_disabled=*/1),
           "set the file's locking");
-  id_ = Handle(checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()), "open the file"));
+  const unsigned flags =
+      state == State::growing ? H5F_ACC_RDONLY | H5F_ACC_SWMR_READ : H5F_ACC_RDONLY;
+  id_ = Handle(checked(H5Fopen(path.c_str(), flags, access.get()), "open the file"));
 }
 
 std::vector<std::string> InputFile::datasets() const {
@@ -82,6 +102,46 @@ Handle InputFile::open_group(const std::string& name) const {
   return Handle(checked(H5Gopen2(id_.get(), name.c_str(), H5P_DEFAULT), "open {}", shown(name)));
 }
 
+bool InputFile::has(const std::string& path) const {
+  return checked(H5Lexists(id_.get(), path.c_str(), H5P_DEFAULT), "look for {}", shown(path)) > 0;
+}
+
+template <typename T>
+std::vector<T> InputFile::values(const std::string& name, int dims) const {
+  constexpr bool kText = std::is_same_v<T, std::string>;
+  const Handle data(
+      checked(H5Dopen2(id_.get(), name.c_str(), H5P_DEFAULT), "open the dataset {}", name));
+  const Handle space(checked(H5Dget_space(data.get()), "read {}", name));
+  const Handle type(checked(H5Dget_type(data.get()), "read {}", name));
+  bool fits = H5Sget_simple_extent_ndims(space.get()) == dims;
+  if constexpr (kText) {
+    fits = fits && H5Tis_variable_str(type.get()) > 0;
+  } else {
+    fits = fits && H5Tequal(type.get(), native_type<T>()) > 0;
+  }
+  expect(fits, "{} has the wrong type or the wrong number of dimensions", name);
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  expect(count >= 0 && count <= bytes_ / static_cast<int64_t>(H5Tget_size(type.get())),
+         "{} is larger than the file", name);
+  if constexpr (kText) {
+    return take_texts(type, space, count, [&](void* pointers) {
+      checked(H5Dread(data.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers), "read {}",
+              name);
+    });
+  } else {
+    std::vector<T> values(static_cast<size_t>(count));
+    if (count > 0) {
+      checked(H5Dread(data.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+              "read {}", name);
+    }
+    return values;
+  }
+}
+
+template std::vector<int64_t> InputFile::values(const std::string&, int) const;
+template std::vector<double> InputFile::values(const std::string&, int) const;
+template std::vector<std::string> InputFile::values(const std::string&, int) const;
+
 template <typename T>
 void InputFile::get_number(hid_t object, const std::string& name, T& value) const {
   const Handle attribute(
@@ -116,16 +176,9 @@ std::vector<std::string> InputFile::get_texts(hid_t object, const std::string& n
   expect(H5Sget_simple_extent_ndims(space.get()) == dims && H5Tis_variable_str(type.get()) > 0 &&
              count >= 0 && count <= bytes_ / 16,
          "the attribute {} has the wrong type", name);
-  std::vector<char*> pointers(static_cast<size_t>(count) + 1);  // HDF5 takes no null buffer
-  checked(H5Aread(attribute.get(), type.get(), pointers.data()), "read the attribute {}", name);
-  std::vector<std::string> texts;
-  for (hssize_t i = 0; i < count; ++i) {
-    const char* text = pointers[static_cast<size_t>(i)];
-    texts.emplace_back(text == nullptr ? "" : text);
-  }
-  checked(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, pointers.data()),
-          "read the attribute {}", name);
-  return texts;
+  return take_texts(type, space, count, [&](void* pointers) {
+    checked(H5Aread(attribute.get(), type.get(), pointers), "read the attribute {}", name);
+  });
 }
 
 void InputFile::get_attribute(hid_t object, const std::string& name, std::string& value) const {

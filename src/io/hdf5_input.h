@@ -22,8 +22,10 @@ struct InputDataset {
 
 class InputFile : public Calls {
  public:
-  // `bytes`: of the file; nothing in it can be larger.
-  InputFile(const std::string& path, int64_t bytes);
+  // `bytes`: of the file; nothing in it can be larger. growing: it may still be written (SWMR), or
+  // its writer was killed.
+  enum class State { complete, growing };
+  InputFile(const std::string& path, int64_t bytes, State state = State::complete);
 
   // Paths of all datasets, for example "parameters/layers.0.ffn.up.weight". Throws where a link is
   // not a hard one: it could lead to another file.
@@ -31,6 +33,12 @@ class InputFile : public Calls {
   // Throws where the dataset is chunked, compact, in another file or empty.
   InputDataset dataset(const std::string& name) const;
   Handle open_group(const std::string& name) const;
+  // Whether there is a link of that path; its groups must be there.
+  bool has(const std::string& path) const;
+  // All elements of a dataset of any layout: int64_t, double, or std::string of any length. Throws
+  // where it has another type or other than `dims` dimensions.
+  template <typename T>
+  std::vector<T> values(const std::string& name, int dims) const;
 
   // Attributes, of the type that File::set_attribute() writes for these. Any other one throws.
   void get_attribute(hid_t object, const std::string& name, int64_t& value) const;

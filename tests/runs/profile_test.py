@@ -1,5 +1,6 @@
 """hidup profile, and what train makes of it: predictions in the timing file."""
 
+import json
 import re
 import unittest
 
@@ -53,6 +54,47 @@ class ProfileTest(harness.RunTest):
         for name in ("compute", "comm"):
             ends = (start + length)[stream == name]
             self.assertTrue((start[stream == name][1:] >= ends[:-1] - 1e-9).all())
+
+    def test_measured_times_beside_predicted_ones_and_in_the_profile(self):
+        self.assert_done(self.measure(2))
+        run = self.folder / "run.h5"
+        self.assert_done(self.train_with(2, self.profile))
+        result = harness.run(0, ["explain", "--measured", run, "--json"])
+        self.assert_done(result)
+        told = json.loads(result.stdout)
+        self.assertEqual(told["steps"], [2, 3])
+        with h5py.File(run) as file:
+            names = [(re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", name), kind)
+                     for name, kind in zip(file["program/name"].asstr()[:], file["program/kind"].asstr()[:])]
+            timeline = {name: file[f"timeline/{name}"][:] for name in file["timeline"]}
+            predicted = file["program/predicted_s"][:]
+        times = (timeline["end_s"] - timeline["start_s"]).reshape(3, 2, len(names))  # step, rank
+        lengths = times[1:].max(axis=1).min(axis=0)  # the lower of two is the median
+        for row in told["operations"]:
+            alike = [i for i, (name, _) in enumerate(names) if name == row["name"]]
+            if row["count"] == len(alike) and names[alike[0]][1] != "collective":
+                self.assertAlmostEqual(row["measured_s"], lengths[alike].sum(), places=12)
+                self.assertAlmostEqual(row["predicted_s"], predicted[alike].sum(), places=12)
+        off = [abs(row["measured_s"] - row["predicted_s"]) for row in told["operations"]]
+        self.assertEqual(off, sorted(off, reverse=True))
+        text = harness.run(0, ["explain", "--measured", run]).stdout
+        self.assertLess(len(text.splitlines()), 45)
+        self.assertRegex(text, r"\nwall +\d")
+
+        better = self.folder / "better.yaml"
+        absorb = ["profile", self.deck, "--cluster", self.folder / "cluster.yaml", "--absorb", run,
+                  "--out", better]
+        self.assert_one_error(harness.run(0, absorb), 2, "cluster.profile: --absorb adds to a profile")
+        absorb += ["--set", f"cluster.profile={self.profile}"]
+        result = harness.run(0, absorb)
+        self.assert_done(result)
+        self.assertRegex(result.stdout, r"operations +[1-9]\d* taken from the run")
+        self.assertNotEqual(better.read_text(), self.profile.read_text())
+        self.assert_done(self.train_with(2, better))
+        for other, code, reason in (("model.ffn=48", 2, "its strategy is not for these decks"),
+                                    ("train.clip_norm=0", 6, "its run had another program")):
+            result = harness.run(0, [*absorb, "--set", other, "--overwrite"])
+            self.assert_one_error(result, code, f"{run}: {reason}")
 
     def test_one_that_does_not_fit_is_refused(self):
         self.assert_done(self.measure(2))

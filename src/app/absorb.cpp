@@ -1,0 +1,257 @@
+#include "app/absorb.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "app/measured.h"
+#include "app/profiling.h"
+#include "core/check.h"
+#include "cost/cost_model.h"
+#include "program/print.h"
+#include "program/work.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kBusy = 0.9;        // of a message's time: its rank computes all along
+constexpr double kIdle = 0.02;       // likewise: it does not compute
+constexpr double kSameBytes = 1.01;  // sizes that a table does not distinguish
+
+Interval interval_of(const TimelineRow& row) {
+  return {row.start_s, row.end_s};
+}
+
+// The part of an interval, 0 to 1, in which another stream of a rank was busy.
+double busy_part(const Interval& interval, const std::vector<Interval>& other) {
+  const double length = interval.end_s - interval.start_s;
+  double busy = 0.0;
+  // A stream's instructions follow each other.
+  auto each = std::ranges::lower_bound(other, interval.start_s, {}, &Interval::end_s);
+  for (; each != other.end() && each->start_s < interval.end_s; ++each) {
+    busy += std::min(each->end_s, interval.end_s) - std::max(each->start_s, interval.start_s);
+  }
+  return length > 0.0 ? busy / length : 0.0;
+}
+
+class Absorption {
+ public:
+  Absorption(const TimingRecord& record, const Program& program, Profile& profile)
+      : program_(program),
+        steps_(record),
+        profile_(profile),
+        before_(profile),
+        ranks_(static_cast<size_t>(record.header.run.world_size)) {}
+
+  Absorbed run() {
+    for (size_t step = 0; step < steps_.count(); ++step) {
+      find_streams(step);
+      for (size_t i = 0; i < program_.instructions.size(); ++i) {
+        if (collective_of(program_.instructions[i].opcode).empty()) {
+          look_at_operation(step, i);
+        } else {
+          look_at_message(step, i);
+        }
+      }
+    }
+    return {.operations = take_operations(), .messages = take_messages()};
+  }
+
+ private:
+  struct OperationSamples {
+    Work work;
+    std::vector<double> seconds;
+  };
+  struct MessageSamples {
+    std::vector<double> alone_s, beside_s;
+  };
+
+  const Instruction& instruction(size_t i) const { return program_.instructions[i]; }
+
+  void find_streams(size_t step) {
+    streams_.assign(ranks_, std::vector<std::vector<Interval>>(kStreams));
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      for (size_t i = 0; i < program_.instructions.size(); ++i) {
+        streams_[rank][static_cast<size_t>(instruction(i).stream)].push_back(
+            interval_of(steps_.at(step, rank, i)));
+      }
+    }
+  }
+
+  // Of an interval of a stream of the rank.
+  double part_beside(size_t rank, StreamKind stream, const Interval& interval) const {
+    return busy_part(interval, streams_[rank][1 - static_cast<size_t>(stream)]);
+  }
+
+  void look_at_operation(size_t step, size_t i) {
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      const Interval ran = interval_of(steps_.at(step, rank, i));
+      if (part_beside(rank, instruction(i).stream, ran) > 0.0) {
+        continue;
+      }
+      Work work = work_of(program_, instruction(i), static_cast<int64_t>(rank));
+      OperationSamples& samples = operations_[{instruction(i).opcode, work.dtype, work.sizes}];
+      samples.work = std::move(work);
+      samples.seconds.push_back(ran.end_s - ran.start_s);
+    }
+  }
+
+  // In every group of ranks along the axis: from when its last rank begins to when its last one
+  // ends.
+  void look_at_message(size_t step, size_t i) {
+    const auto axis = static_cast<size_t>(instruction(i).axis);
+    for (size_t rank = 0; rank < ranks_; ++rank) {
+      const std::vector<int64_t> group = group_of(program_.mesh, static_cast<int64_t>(rank), axis);
+      if (group.front() != static_cast<int64_t>(rank)) {
+        continue;
+      }
+      Interval ran = interval_of(steps_.at(step, rank, i));
+      double bytes = 0.0;
+      for (const int64_t member : group) {
+        const TimelineRow& row = steps_.at(step, static_cast<size_t>(member), i);
+        ran.start_s = std::max(ran.start_s, row.start_s);
+        ran.end_s = std::max(ran.end_s, row.end_s);
+        bytes = std::max(bytes, paced_bytes(program_, instruction(i), member));
+      }
+      double least = 1.0;
+      double most = 0.0;
+      for (const int64_t member : group) {
+        const double part = part_beside(static_cast<size_t>(member), StreamKind::comm, ran);
+        least = std::min(least, part);
+        most = std::max(most, part);
+      }
+      const MessageTime copy = packing(i, group);
+      const double seconds = ran.end_s - ran.start_s;
+      MessageSamples& samples = messages_[{instruction(i).opcode, axis, bytes}];
+      if (most <= kIdle) {
+        samples.alone_s.push_back(seconds - copy.alone_s);
+      } else if (least >= kBusy) {
+        samples.beside_s.push_back(seconds - copy.beside_s);
+      }
+    }
+  }
+
+  // What the profile has for the copies in and out of buffers, which a message's time includes.
+  MessageTime packing(size_t i, const std::vector<int64_t>& group) const {
+    double packed = 0.0;
+    for (const int64_t member : group) {
+      double bytes = 0.0;
+      for (const ValueId id : instruction(i).outputs) {
+        if (!program_.value(id).holds.empty()) {
+          bytes += static_cast<double>(program_.local_bytes(id, member));
+        }
+      }
+      packed = std::max(packed, bytes);
+    }
+    return packed > 0.0
+               ? before_.collective(Opcode::slice, static_cast<size_t>(instruction(i).axis), packed)
+               : MessageTime{};
+  }
+
+  int take_operations() {
+    int taken = 0;
+    for (const auto& [key, samples] : operations_) {
+      const double seconds = median(samples.seconds);
+      if (seconds <= 0.0) {
+        continue;
+      }
+      auto known = std::ranges::find(profile_.operations, key, [](const OperationTime& time) {
+        return std::tuple(time.opcode, time.work.dtype, time.work.sizes);
+      });
+      if (known == profile_.operations.end()) {
+        known = profile_.operations.insert(known,
+                                           {.opcode = std::get<Opcode>(key), .work = samples.work});
+      }
+      known->seconds = seconds;
+      ++taken;
+    }
+    return taken;
+  }
+
+  int take_messages() {
+    int taken = 0;
+    for (const auto& [key, samples] : messages_) {
+      const auto& [opcode, axis, bytes] = key;
+      const double alone_s = median(samples.alone_s);
+      const double beside_s = median(samples.beside_s);
+      if (bytes <= 0.0 || (alone_s <= 0.0 && beside_s <= 0.0)) {
+        continue;
+      }
+      MessageTime time = before_.collective(opcode, axis, bytes);
+      const bool known = time.alone_s > 0.0 && time.beside_s > 0.0;
+      const double longer = known ? time.beside_s / time.alone_s : 1.0;  // beside computation
+      time.bytes = bytes;
+      time.alone_s = alone_s > 0.0 ? alone_s : beside_s / longer;
+      time.beside_s = beside_s > 0.0 ? beside_s : alone_s * longer;
+      put(opcode, axis, time);
+      ++taken;
+    }
+    return taken;
+  }
+
+  void put(Opcode opcode, size_t axis, const MessageTime& time) {
+    auto found = std::ranges::find_if(profile_.collectives, [&](const CollectiveTimes& times) {
+      return times.opcode == opcode && times.axis == axis;
+    });
+    if (found == profile_.collectives.end()) {
+      found = profile_.collectives.insert(
+          found, {.opcode = opcode, .axis = axis, .bandwidth = time.bytes / time.alone_s});
+    }
+    std::vector<MessageTime>& table = found->table;
+    std::erase_if(table, [&](const MessageTime& other) {
+      return other.bytes <= kSameBytes * time.bytes && time.bytes <= kSameBytes * other.bytes;
+    });
+    table.insert(std::ranges::upper_bound(table, time.bytes, {}, &MessageTime::bytes), time);
+  }
+
+  const Program& program_;
+  MeasuredSteps steps_;
+  Profile& profile_;
+  CostModel before_;
+  size_t ranks_;
+  std::vector<std::vector<std::vector<Interval>>> streams_;  // [rank, stream], of one step
+  std::map<std::tuple<Opcode, DType, Sizes>, OperationSamples> operations_;
+  std::map<std::tuple<Opcode, size_t, double>, MessageSamples> messages_;  // opcode, axis, bytes
+};
+
+}  // namespace
+
+Absorbed absorb(const TimingRecord& record, const Program& program, Profile& profile) {
+  if (print_program(program) != record.header.program.text) {
+    fail(ExitCode::file,
+         "{}: its run had another program ({} instructions) than these decks and its strategy make "
+         "now ({} instructions)",
+         record.path, record.header.program.rows.size(), program.instructions.size());
+  }
+  check(record.header.program.rows.size() == program.instructions.size() &&
+            record.header.run.world_size == ranks_of(program.mesh),
+        "a timing file of another size than its program");
+  const Absorbed found = Absorption(record, program, profile).run();
+  if (found.operations + found.messages == 0) {
+    fail(ExitCode::file, "{}: has no times of instructions that ran alone", record.path);
+  }
+  return found;
+}
+
+ProfileKey key_of_run(const TimingRecord& record, const Mesh& mesh, const ProfileKey& profile) {
+  const RunAttributes& run = record.header.run;
+  ProfileKey key = profile;
+  key.build = build_name(run.program_version, run.git_commit, run.git_dirty);
+  if (!profile.device.starts_with(run.device + ", ")) {  // threads and graphs follow
+    key.device = run.device;
+  }
+  // The file has those of which the speed does not count, too.
+  const bool all_loaded = std::ranges::all_of(profile.libraries, [&](const std::string& library) {
+    return std::ranges::find(run.libraries, library) != run.libraries.end();
+  });
+  if (!all_loaded) {
+    key.libraries = run.libraries;
+  }
+  key.mesh = mesh;
+  key.hosts = numbered_hosts(run.hostnames);
+  return key;
+}
+
+}  // namespace hidup

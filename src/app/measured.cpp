@@ -1,0 +1,135 @@
+#include "app/measured.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "core/check.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+// Seconds of an instruction in a step: see compare_with_prediction().
+double seconds_of(const MeasuredSteps& steps, size_t step, size_t ranks, size_t instruction,
+                  bool collective) {
+  double longest = 0.0;
+  double last_start = steps.at(step, 0, instruction).start_s;
+  double last_end = steps.at(step, 0, instruction).end_s;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    const TimelineRow& row = steps.at(step, rank, instruction);
+    longest = std::max(longest, row.end_s - row.start_s);
+    last_start = std::max(last_start, row.start_s);
+    last_end = std::max(last_end, row.end_s);
+  }
+  return collective ? last_end - last_start : longest;
+}
+
+std::vector<MeasuredRow> rows_of(const TimingRecord& record, const MeasuredSteps& steps) {
+  const auto ranks = static_cast<size_t>(record.header.run.world_size);
+  const std::vector<ProgramRow>& program = record.header.program.rows;
+  std::map<std::pair<std::string, std::string>, MeasuredRow> rows;
+  for (size_t i = 0; i < program.size(); ++i) {
+    const bool collective = !program[i].collective.empty();
+    std::vector<double> seconds;
+    for (size_t step = 0; step < steps.count(); ++step) {
+      seconds.push_back(seconds_of(steps, step, ranks, i, collective));
+    }
+    std::string name = pattern_of(program[i].name);
+    std::string what = fmt::format("{} {}", program[i].phase,
+                                   collective ? program[i].collective : program[i].kind);
+    MeasuredRow& row = rows[{name, what}];
+    row.name = std::move(name);
+    row.what = std::move(what);
+    ++row.count;
+    row.predicted_s += record.header.prediction->length_s[i];
+    row.measured_s += median(std::move(seconds));
+  }
+  std::vector<MeasuredRow> sorted;
+  sorted.reserve(rows.size());
+  for (auto& [key, row] : rows) {
+    sorted.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(sorted, std::greater(), [](const MeasuredRow& row) {
+    return std::abs(row.measured_s - row.predicted_s);
+  });
+  return sorted;
+}
+
+// Medians over all steps but the first, of the rank that is busiest with computation in each.
+BusyTimes measured_busy(const TimingRecord& record) {
+  const auto ranks = static_cast<size_t>(record.header.run.world_size);
+  std::vector<double> compute;
+  std::vector<double> comm;
+  std::vector<double> exposed;
+  for (size_t first = ranks; first < record.compute_s.size(); first += ranks) {
+    const std::span all(record.compute_s);
+    const auto busiest = static_cast<size_t>(std::ranges::max_element(all.subspan(first, ranks)) -
+                                             all.subspan(first, ranks).begin());
+    compute.push_back(all[first + busiest]);
+    comm.push_back(record.comm_s[first + busiest]);
+    exposed.push_back(record.exposed_comm_s[first + busiest]);
+  }
+  return {median(compute), median(comm), median(exposed)};
+}
+
+}  // namespace
+
+MeasuredSteps::MeasuredSteps(const TimingRecord& record)
+    : instructions_(record.header.program.rows.size()) {
+  const size_t events = instructions_ * static_cast<size_t>(record.header.run.world_size);
+  const std::span rows(record.timeline);
+  for (size_t first = 0; first < rows.size(); first += events) {
+    if (!record.steps.empty() && rows[first].step > record.steps.front()) {
+      steps_.push_back(rows.subspan(first, events));
+    }
+  }
+  if (steps_.empty()) {
+    fail(ExitCode::file,
+         "{}: has no timeline of a step after the run's first one, which prepares much: train for "
+         "2 steps at least",
+         record.path);
+  }
+}
+
+MeasuredRun compare_with_prediction(const TimingRecord& record) {
+  const std::optional<PredictionInfo>& prediction = record.header.prediction;
+  if (!prediction) {
+    fail(ExitCode::file,
+         "{}: has no prediction: its run had no profile (cluster.profile), and its cluster deck no "
+         "rates",
+         record.path);
+  }
+  const MeasuredSteps steps(record);
+  if (record.steps.size() < 2) {
+    fail(ExitCode::file, "{}: has no second step", record.path);
+  }
+  MeasuredRun run{
+      .rows = rows_of(record, steps),
+      .predicted = {prediction->compute_s, prediction->comm_s, prediction->exposed_comm_s},
+      .measured = measured_busy(record),
+      .predicted_wall_s = prediction->iteration_s,
+      .measured_wall_s = median({record.wall_s.begin() + 1, record.wall_s.end()})};
+  for (size_t step = 0; step < steps.count(); ++step) {
+    run.steps.push_back(steps.number(step));
+  }
+  return run;
+}
+
+std::string pattern_of(const std::string& name) {
+  std::string pattern;
+  size_t begin = 0;
+  while (begin <= name.size()) {
+    const size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
+    pattern += (begin == 0 ? "" : ".") + (number ? "*" : part);
+    begin = end + 1;
+  }
+  return pattern;
+}
+
+}  // namespace hidup

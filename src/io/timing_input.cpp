@@ -1,0 +1,203 @@
+#include "io/timing_input.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/limits.h"
+#include "core/text.h"
+#include "io/hdf5_input.h"
+
+namespace hidup {
+namespace {
+
+int64_t bytes_of_file(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) {
+    fail(ExitCode::file, "{}: cannot open the file: {}", path,
+         lower_case_start(std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(ExitCode::file, "{}: is {}, not a file", path, kind_of_file(status.st_mode));
+  }
+  return status.st_size;
+}
+
+class TimingReader {
+ public:
+  explicit TimingReader(const std::string& path)
+      : file_(path, bytes_of_file(path), hdf5::InputFile::State::growing) {
+    record_.path = path;
+    for (const char* group : {"input", "strategy", "program", "iterations", "ranks", "timeline"}) {
+      expect(file_.has(group), "is no timing file of `hidup train`");
+    }
+  }
+
+  TimingRecord read() {
+    read_run();
+    read_program();
+    if (file_.has("program/predicted_s")) {
+      read_prediction();
+    }
+    read_iterations();
+    read_timeline();
+    return std::move(record_);
+  }
+
+ private:
+  template <typename... Args>
+  void expect(bool right, fmt::format_string<Args...> what, Args&&... args) const {
+    if (!right) {
+      fail(ExitCode::file, "{}: {}", file_.path(), fmt::format(what, std::forward<Args>(args)...));
+    }
+  }
+
+  std::string text(const std::string& name) const {
+    return file_.values<std::string>(name, 0).at(0);
+  }
+
+  // One value per instruction.
+  template <typename T, typename Row>
+  void read_column(const std::string& name, std::vector<Row>& rows, T Row::*member) const {
+    const std::vector<T> values = file_.values<T>("program/" + name, 1);
+    expect(values.size() == rows.size(), "program/{} has {} rows and program/name {}", name,
+           values.size(), rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].*member = values[i];
+    }
+  }
+
+  // Seconds, as many as `count`: those of rows that are not complete yet are cut off.
+  std::vector<double> seconds(const std::string& name, size_t count, int dims = 1) const {
+    std::vector<double> values = file_.values<double>(name, dims);
+    expect(values.size() >= count, "{} is too short", name);
+    values.resize(count);
+    expect(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }),
+           "{} has numbers that are not finite", name);
+    return values;
+  }
+
+  void read_run() {
+    RunAttributes& run = record_.header.run;
+    const hdf5::Handle root = file_.open_group("/");
+    int64_t version = 0;
+    file_.get_attribute(root.get(), "format_version", version);
+    expect(version == kTimingFormatVersion, "has format {}, and this program reads {}", version,
+           kTimingFormatVersion);
+    int64_t dirty = 0;
+    file_.get_attribute(root.get(), "git_dirty", dirty);
+    run.git_dirty = dirty != 0;
+    file_.get_attribute(root.get(), "program_version", run.program_version);
+    file_.get_attribute(root.get(), "git_commit", run.git_commit);
+    file_.get_attribute(root.get(), "model", run.model);
+    file_.get_attribute(root.get(), "device", run.device);
+    file_.get_attribute(root.get(), "hostnames", run.hostnames);
+    file_.get_attribute(root.get(), "libraries", run.libraries);
+    file_.get_attribute(root.get(), "world_size", run.world_size);
+    expect(run.world_size >= 1 && run.world_size <= kMaxRanks &&
+               static_cast<int64_t>(run.hostnames.size()) == run.world_size,
+           "has {} ranks on {} hosts", run.world_size, run.hostnames.size());
+    record_.header.inputs.resolved = text("input/resolved");
+    record_.header.strategy.text = text("strategy/text");
+    const hdf5::Handle strategy = file_.open_group("strategy");
+    file_.get_attribute(strategy.get(), "name", record_.header.strategy.name);
+  }
+
+  void read_program() {
+    ProgramInfo& program = record_.header.program;
+    program.text = text("program/text");
+    for (std::string& name : file_.values<std::string>("program/name", 1)) {
+      program.rows.push_back({.name = std::move(name)});
+    }
+    expect(!program.rows.empty(), "has no instructions");
+    read_column("kind", program.rows, &ProgramRow::kind);
+    read_column("stream", program.rows, &ProgramRow::stream);
+    read_column("microbatch", program.rows, &ProgramRow::microbatch);
+    read_column("phase", program.rows, &ProgramRow::phase);
+    read_column("collective", program.rows, &ProgramRow::collective);
+    read_column("flops", program.rows, &ProgramRow::flops);
+    read_column("bytes", program.rows, &ProgramRow::bytes);
+  }
+
+  void read_prediction() {
+    PredictionInfo& prediction = record_.header.prediction.emplace();
+    const hdf5::Handle strategy = file_.open_group("strategy");
+    const auto get = [&](const char* name, auto& value) {
+      file_.get_attribute(strategy.get(), name, value);
+    };
+    get("predicted_iteration_s", prediction.iteration_s);
+    get("predicted_compute_s", prediction.compute_s);
+    get("predicted_comm_s", prediction.comm_s);
+    get("predicted_exposed_comm_s", prediction.exposed_comm_s);
+    get("predicted_peak_bytes", prediction.peak_bytes);
+    const size_t count = record_.header.program.rows.size();
+    prediction.start_s = seconds("program/predicted_start_s", count);
+    prediction.length_s = seconds("program/predicted_s", count);
+  }
+
+  void read_iterations() {
+    record_.steps = file_.values<int64_t>("iterations/step", 1);
+    const auto ranks = static_cast<size_t>(record_.header.run.world_size);
+    // The columns of a file that is being written grow one after the other.
+    size_t steps =
+        std::min(record_.steps.size(), file_.values<double>("iterations/wall_s", 1).size());
+    for (const char* name : {"ranks/compute_s", "ranks/comm_s", "ranks/exposed_comm_s"}) {
+      steps = std::min(steps, file_.values<double>(name, 2).size() / ranks);
+    }
+    record_.steps.resize(steps);
+    record_.wall_s = seconds("iterations/wall_s", steps);
+    record_.compute_s = seconds("ranks/compute_s", steps * ranks, 2);
+    record_.comm_s = seconds("ranks/comm_s", steps * ranks, 2);
+    record_.exposed_comm_s = seconds("ranks/exposed_comm_s", steps * ranks, 2);
+  }
+
+  void read_timeline() {
+    const auto step = file_.values<int64_t>("timeline/step", 1);
+    const auto rank = file_.values<int64_t>("timeline/rank", 1);
+    const auto instruction = file_.values<int64_t>("timeline/instruction", 1);
+    const size_t count = std::min({step.size(), rank.size(), instruction.size(),
+                                   file_.values<double>("timeline/start_s", 1).size(),
+                                   file_.values<double>("timeline/end_s", 1).size()});
+    const std::vector<double> start_s = seconds("timeline/start_s", count);
+    const std::vector<double> end_s = seconds("timeline/end_s", count);
+    std::vector<TimelineRow>& rows = record_.timeline;
+    for (size_t i = 0; i < count; ++i) {
+      rows.push_back(
+          {step[i], rank[i], instruction[i], start_s[i], std::max(start_s[i], end_s[i])});
+    }
+    std::ranges::sort(rows, {}, [](const TimelineRow& row) {
+      return std::tuple(row.step, row.rank, row.instruction);
+    });
+    const auto instructions = static_cast<int64_t>(record_.header.program.rows.size());
+    const int64_t events = record_.header.run.world_size * instructions;  // of a step
+    while (!rows.empty() && static_cast<int64_t>(rows.size()) % events != 0) {
+      rows.pop_back();  // of a step that is there in part
+    }
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto event = static_cast<int64_t>(i) % events;
+      expect(rows[i].rank == event / instructions && rows[i].instruction == event % instructions &&
+                 rows[i].step == rows[i - static_cast<size_t>(event)].step,
+             "the timeline of step {} lacks instructions, or has some that the program lacks",
+             rows[i].step);
+    }
+  }
+
+  hdf5::InputFile file_;
+  TimingRecord record_;
+};
+
+}  // namespace
+
+TimingRecord read_timing_file(const std::string& path) {
+  const auto library = hdf5::lock_library();
+  return TimingReader(path).read();
+}
+
+}  // namespace hidup
