@@ -156,7 +156,7 @@ class Stopping(CheckpointTest):
         self.resume(3, "run.h5", steps)
         whole = self.undisturbed(steps)
         joined = numpy.concatenate([rows(self.folder / "run.h5"), rows(self.folder / "run-2.h5")])
-        # As far as small differences have not grown: see analysis/compare_runs.py.
+        # As far as small differences have not grown: see python3 -m analysis compare.
         numpy.testing.assert_array_equal(joined[:done], whole[:done])
         numpy.testing.assert_allclose(joined, whole, rtol=harness.STEP_TOLERANCE)
 
