@@ -196,13 +196,15 @@ class TimingReader {
   TimingRecord record_;
 };
 
-// HDF5 1.10 crashes on some damaged texts, in H5HG_read(), and a timing file has no checksum that
-// tells beforehand. So another process reads it first.
+// HDF5 1.10 crashes on some damaged texts, in H5HG_read(), or never ends, and a timing file has no
+// checksum that tells beforehand. So another process reads it first.
 void check_that_it_can_be_read(const std::string& path) {
   const pid_t child = fork();
   if (child == 0) {
     const rlimit no_core = {};
     setrlimit(RLIMIT_CORE, &no_core);
+    constexpr unsigned kPatience = 60;  // seconds
+    alarm(kPatience);
     try {
       TimingReader(path).read();
     } catch (const std::exception&) {  // is told when this process reads it
@@ -211,7 +213,8 @@ void check_that_it_can_be_read(const std::string& path) {
   }
   int status = 0;
   if (child > 0 && waitpid(child, &status, 0) == child && status != 0) {
-    fail(ExitCode::file, "{}: is damaged: HDF5 crashes when it reads the file", path);
+    fail(ExitCode::file, "{}: is damaged: HDF5 crashes when it reads the file, or does not end",
+         path);
   }
 }
 
