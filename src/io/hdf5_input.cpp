@@ -49,6 +49,10 @@ InputFile::InputFile(const std::string& path, int64_t bytes, State state)
   // A complete file is never changed, SWMR needs no locks, and some file systems have none.
   checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/0, /*ignore_when_disabled=*/1),
           "set the file's locking");
+  if (state == State::growing) {
+    constexpr unsigned kAttempts = 5;  // of 100 a damaged file would take minutes
+    checked(H5Pset_metadata_read_attempts(access.get(), kAttempts), "set the file's properties");
+  }
   const unsigned flags =
       state == State::growing ? H5F_ACC_RDONLY | H5F_ACC_SWMR_READ : H5F_ACC_RDONLY;
   id_ = Handle(checked(H5Fopen(path.c_str(), flags, access.get()), "open the file"));

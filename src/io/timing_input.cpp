@@ -1,6 +1,9 @@
 #include "io/timing_input.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -193,10 +196,33 @@ class TimingReader {
   TimingRecord record_;
 };
 
+// HDF5 1.10 crashes on some damaged texts, in H5HG_read(), or never ends, and a timing file has no
+// checksum that tells beforehand. So another process reads it first.
+void check_that_it_can_be_read(const std::string& path) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit no_core = {};
+    setrlimit(RLIMIT_CORE, &no_core);
+    constexpr unsigned kPatience = 60;  // seconds
+    alarm(kPatience);
+    try {
+      TimingReader(path).read();
+    } catch (const std::exception&) {  // is told when this process reads it
+    }
+    _exit(0);
+  }
+  int status = 0;
+  if (child > 0 && waitpid(child, &status, 0) == child && status != 0) {
+    fail(ExitCode::file, "{}: is damaged: HDF5 crashes when it reads the file, or does not end",
+         path);
+  }
+}
+
 }  // namespace
 
 TimingRecord read_timing_file(const std::string& path) {
   const auto library = hdf5::lock_library();
+  check_that_it_can_be_read(path);
   return TimingReader(path).read();
 }
 

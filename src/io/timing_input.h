@@ -23,7 +23,8 @@ struct TimingRecord {
 };
 
 // The file may still be written, and its run may have been killed: steps that are there in part are
-// left out. Throws Error(file) where it cannot be read, is no timing file or contradicts itself.
+// left out. Forks: for processes of one thread. Throws Error(file) where it cannot be read, is no
+// timing file or contradicts itself.
 TimingRecord read_timing_file(const std::string& path);
 
 }  // namespace hidup

@@ -96,6 +96,16 @@ class ProfileTest(harness.RunTest):
             result = harness.run(0, [*absorb, "--set", other, "--overwrite"])
             self.assert_one_error(result, code, f"{run}: {reason}")
 
+        # HDF5 follows wrong references to texts without looking.
+        with h5py.File(run) as file:
+            place = file["program/name"].id.get_chunk_info(0).byte_offset
+        content = bytearray(run.read_bytes())
+        for text in range(8):  # length, address of the heap, number in it
+            content[place + 16 * text + 12:place + 16 * text + 16] = b"\xff\xff\xff\0"
+        run.write_bytes(content)
+        result = harness.run(0, ["explain", "--measured", run])
+        self.assert_one_error(result, 6, f"{run}: ")
+
     def test_one_that_does_not_fit_is_refused(self):
         self.assert_done(self.measure(2))
         self.assert_one_error(self.train_with(1, self.profile), 2, "profile.yaml does not fit",
