@@ -24,4 +24,7 @@ inline constexpr int64_t kMaxRanks = 2147483647;  // MPI counts them with an int
 inline constexpr double kMinDropout = 1e-6;
 inline constexpr double kMaxDropout = 0.999;
 
+// Of factors: smaller ones are 0 in single precision.
+inline constexpr double kLeastFactor = 1e-30;
+
 }  // namespace hidup
