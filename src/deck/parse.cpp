@@ -7,10 +7,9 @@
 
 #include "core/check.h"
 #include "core/file.h"
-#include "core/images.h"
 #include "core/limits.h"
 #include "core/text.h"
-#include "deck/checks.h"
+#include "deck/complete.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
@@ -88,25 +87,7 @@ class DeckReader {
   }
 
   Deck finish() {
-    multiply_by_ranks();
-    for (const auto& [file, origin] : places_.decks()) {
-      if (origin.line > 0) {  // a deck: overrides alone need not be complete
-        report_missing(file);
-        report_misplaced(file);
-      }
-    }
-    for (const Key& key : keys()) {
-      if (key.derived != nullptr && !places_.is_given(key.name)) {
-        *std::get<int64_t*>(key.slot(deck_, 0)) = key.derived(deck_);
-      }
-    }
-    if (deck_.data.kind == "images") {
-      deck_.model.sequence = kImagePositions;
-    }
-    check_relations(deck_, {[this](std::string_view name) { return usable(name); },
-                            [this](std::string_view name, const std::string& message) {
-                              report(places_.where(name), message);
-                            }});
+    complete_decks(deck_, per_rank_, ranks_, places_, problems_);
     problems_.throw_if_any();
     deck_.places = places_.describe(problems_);
     return deck_;
@@ -345,99 +326,20 @@ class DeckReader {
            fmt::format("unknown {} {}: {}", group.empty() ? "section" : "key", name, hint));
   }
 
-  // The value is set, by the deck, an override or a default, nothing is wrong with it, and
-  // the key has a place in the deck.
-  bool usable(std::string_view name) const {
-    const Key* key = find_key(record_name(name));
-    check(key != nullptr, "no key {}", name);
-    const bool has_deck = places_.has_deck(file_of(section_of(name)).value());
-    const bool has_value = !key->fallback.empty() || places_.is_given(std::string(name));
-    return has_deck && has_value && !places_.is_refused(name) && has_place(*key);
-  }
-
-  bool has_place(const Key& key) const {
-    return std::all_of(key.conditions.begin(), key.conditions.end(), [&](const Condition& on) {
-      return !places_.is_refused(on.key) && on.holds(deck_);
-    });
-  }
-
-  // What is given although a condition of the key does not hold. Who tried to meet the
-  // condition and made a mistake there is told about the mistake only.
-  void report_misplaced(DeckFile file) {
-    for (const Key& key : keys()) {
-      const Condition* failed = failed_condition(key, deck_);
-      if (file_of(section_of(key.name)) == file && places_.is_given(key.name) &&
-          failed != nullptr && !places_.is_refused(failed->key)) {
-        report(places_.where(key.name), fmt::format("{} {}", key.name, failed->otherwise));
-      }
-    }
-  }
-
-  void report_missing(DeckFile file) {
-    for (const Key& key : keys()) {
-      const bool required = key.fallback.empty() && !is_of_item(key.name);
-      if (required && file_of(section_of(key.name)) == file && !places_.is_given(key.name) &&
-          !places_.is_refused(key.name) && has_place(key)) {
-        report_missing_key(key, key.name);
-      }
-    }
-  }
-
   void report_missing_in_item(const std::string& item) {
     const std::string record = record_name(item) + ".";
     for (const Key& key : keys()) {
       const std::string name = item + "." + std::string(last_part(key.name));
       if (key.name.starts_with(record) && key.fallback.empty() && !places_.is_given(name) &&
           !places_.is_refused(name)) {
-        report_missing_key(key, name);
+        report(places_.where(name), missing_key(key, name));
       }
     }
-  }
-
-  void report_missing_key(const Key& key, const std::string& name) {
-    report(places_.where(name),
-           fmt::format("{} is missing: expected {}", name, allowed_values(key)));
-  }
-
-  // What is given per rank gets its number: all keys are read now, those of the mesh, too.
-  void multiply_by_ranks() {
-    const std::optional<int64_t> ranks = known_ranks();
-    for (const auto& [name, text] : per_rank_) {
-      const Key& key = *find_key(name);
-      int64_t& value = *std::get<int64_t*>(key.slot(deck_, 0));
-      if (places_.is_refused(name) || (!ranks && places_.is_refused("cluster.mesh"))) {
-        places_.refuse(name);
-      } else if (!ranks) {
-        refuse(name, places_.where(name),
-               fmt::format("{} is {}, but the number of ranks is not known: give it with --ranks, "
-                           "or write a number",
-                           name, text));
-      } else if (!in_range(static_cast<double>(value) * static_cast<double>(*ranks), key.range)) {
-        refuse(name, places_.where(name),
-               fmt::format("{}: expected {}, found {}, which is {} on {} rank(s)", name,
-                           allowed_values(key), text, value * *ranks, *ranks));
-      } else {
-        value *= *ranks;
-      }
-    }
-  }
-
-  // The caller's, or what a cluster deck says without any axis of size auto.
-  std::optional<int64_t> known_ranks() const {
-    std::optional<int64_t> ranks = ranks_;
-    if (!ranks && places_.has_deck(DeckFile::cluster) && !places_.is_refused("cluster.mesh")) {
-      ranks = 1;
-      for (const MeshAxis& axis : deck_.cluster.mesh) {
-        const bool fits = ranks && axis.size && *axis.size <= kMaxRanks / *ranks;
-        ranks = fits ? std::optional(*ranks * *axis.size) : std::nullopt;
-      }
-    }
-    return ranks;
   }
 
   Deck deck_;
   std::optional<int64_t> ranks_;
-  std::map<std::string, std::string> per_rank_;  // keys that are given so: what the deck says
+  PerRank per_rank_;
   Problems problems_;
   size_t source_ = 0;  // being read
   fs::path folder_;    // of the source being read

@@ -1,8 +1,6 @@
 """jobs/train.sbatch, really submitted: to the single-node Slurm of jobs/testbed."""
 
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,79 +11,13 @@ import h5py
 import numpy
 
 import harness
+from slurm import JOB, STATE, SlurmTest, daemons, processes_in, script
 
 sys.path.insert(0, str(harness.SOURCE / "analysis"))
 import hidup_timings  # noqa: E402
 
-TESTBED = harness.SOURCE / "jobs" / "testbed"
-STATE = pathlib.Path("/run/hidup-slurm")
-JOB = 60  # seconds: a job of the small deck is done, Slurm's waiting included
 
-
-def why_not():
-    """Why there can be no Slurm here; None: there can."""
-    if os.geteuid() != 0:
-        return "starting a Slurm needs root"
-    missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "flock")
-               if shutil.which(tool) is None]
-    if missing:
-        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
-    may = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True,
-                         text=True)
-    return may.stderr.strip() if may.returncode != 0 else None
-
-
-def script(name):
-    return subprocess.run([TESTBED / name], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60)
-
-
-def daemons():
-    """{name: process id} of the daemons, and what tells their process namespace from others."""
-    (first,) = harness.children(int((STATE / "pid").read_text()))
-    pids = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): pid
-            for pid in harness.children(first)}
-    return pids, os.stat(f"/proc/{first}/ns/pid").st_ino
-
-
-def processes_in(namespace):
-    """{process id: command line} of what lives in that process namespace."""
-    found = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if os.stat(path / "ns" / "pid").st_ino == namespace and harness.alive(path.name):
-                found[int(path.name)] = (path / "cmdline").read_bytes()
-        except OSError:  # ended meanwhile
-            pass
-    return found
-
-
-class SlurmTest(harness.RunTest):
-
-    @classmethod
-    def setUpClass(cls):
-        reason = why_not()
-        if reason:
-            raise unittest.SkipTest(reason)
-        if (STATE / "ready").exists():
-            raise AssertionError("somebody's Slurm is up; jobs/testbed/slurm-down.sh removes it")
-
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(script, "slurm-down.sh")
-        self.script("slurm-up.sh")
-        # Where the job starts there is a build, as in the root of the repository.
-        (self.folder / "build").mkdir()
-        (self.folder / "build" / "hidup").symlink_to(harness.BINARY)
-        self.environment = {k: v for k, v in os.environ.items()
-                            if not k.startswith(harness.LAUNCHER_MARKS)}
-        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
-        self.environment.update(SLURM_CONF=str(STATE / "slurm.conf"), OMPI_ALLOW_RUN_AS_ROOT="1",
-                                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-
-    def script(self, name):
-        result = script(name)
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+class TrainingJobs(SlurmTest):
 
     def sbatch(self, *args, launcher):
         """The timing file of a job that is submitted, or with --wait done."""
@@ -120,32 +52,6 @@ class SlurmTest(harness.RunTest):
             with self.subTest(launcher=launcher):
                 with self.assertRaisesRegex(AssertionError, "model.hidden"):
                     self.sbatch("--wait", "model.hidden=-1", launcher=launcher)
-
-    def test_an_experiment(self):
-        """jobs/experiments/run.sbatch: runs of a list, with either launcher; the second job does what
-        is left."""
-        first = self.experiment("srun --mpi=pmix", "bert-sgmoe-duplex-only-on")
-        self.assertEqual(first.count("  done\n"), 0, first)
-        second = self.experiment("mpirun", "bert-sgmoe-duplex-only-*")
-        self.assertEqual(second.count("  done\n"), 1, second)
-        for name in ("bert-sgmoe-duplex-only-on", "bert-sgmoe-duplex-only-off"):
-            with h5py.File(self.folder / "results" / f"{name}.h5") as file:
-                self.assertEqual(file.attrs["world_size"], 2)
-                self.assertIn('"slurm"', file.attrs["experiment_run"])
-
-    def experiment(self, launcher, runs):
-        """The log of a job that does these runs of an experiment at small size."""
-        log = self.folder / "experiment.log"
-        result = subprocess.run(
-            ["sbatch", "--wait", f"--output={log}", f"--chdir={harness.SOURCE}",
-             "jobs/experiments/run.sbatch", "interference", "--size", "small", "--only",
-             runs, "--out", self.folder / "results"],
-            cwd=harness.SOURCE, capture_output=True, text=True, timeout=JOB,
-            env={**self.environment, "LAUNCHER": launcher, "PYTHON": sys.executable,
-                 "HIDUP": str(harness.BINARY)})
-        text = log.read_text() if log.exists() else ""
-        self.assertEqual(result.returncode, 0, result.stderr + text)
-        return text
 
     def test_wall_time_in_mid_run(self):
         """The job goes back to the queue and goes on; nothing of the loss curve shows it. Slurm's

@@ -1,10 +1,7 @@
 """The test bed of several hosts (jobs/testbed): what runs on it, its limits, and what it leaves."""
 
 import os
-import pathlib
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -12,21 +9,11 @@ import unittest
 from unittest import mock
 
 import h5py
-import numpy
 
 import harness
+from testbed import (BURST, REFUSED, STATE, TESTBED, USAGE, TestbedTest, names, networks, script)
 
-sys.path.insert(0, str(harness.SOURCE / "analysis"))
-import hidup_timings  # noqa: E402
-
-TESTBED = harness.SOURCE / "jobs" / "testbed"
-STATE = pathlib.Path("/run/hidup-testbed")
-NAMESPACES = pathlib.Path("/run/netns")
-
-REFUSED, USAGE = 1, 2
 SCRIPTS = ("up.sh", "down.sh", "rate.sh", "host.sh", "run.sh")
-
-BURST = 128e3  # bytes, the default of up.sh
 
 # host.sh HOST python3 -c SERVER | CLIENT HOST BYTES. The client prints the seconds for a connection
 # and those until the server has all the bytes.
@@ -50,109 +37,11 @@ assert connection.recv(1) == b"!"
 print(connected - start, time.monotonic() - connected)
 """
 
-
-def script(name, *args, timeout=60, folder=TESTBED, prefix=()):
-    return subprocess.run([*prefix, folder / name, *map(str, args)], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, timeout=timeout)
-
-
-def why_not():
-    """Why there can be no test bed here; None: there can."""
-    if os.geteuid() != 0:
-        return "a test bed needs root"
-    missing = [tool for tool in ("ip", "tc", "unshare", "flock", "taskset", "setpriv")
-               if shutil.which(tool) is None]
-    if missing:
-        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
-    may = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
-    return may.stderr.strip() if may.returncode != 0 else None
+harness_run = harness.run
 
 
 def run_on_hosts(ranks, args, program=harness.BINARY, **options):
     return harness_run(0, ["-n", ranks, program, *args], program=TESTBED / "run.sh", **options)
-
-
-harness_run = harness.run
-
-
-def names():
-    """The namespaces of a test bed."""
-    if not NAMESPACES.exists():
-        return []
-    return sorted(path.name for path in NAMESPACES.iterdir()
-                  if re.fullmatch(r"hidup(\d+|-switch)", path.name))
-
-
-def links():
-    return sorted(os.listdir("/sys/class/net"))
-
-
-def networks():
-    """What tells the test bed's networks from others, also once they have no name any more."""
-    return {os.stat(NAMESPACES / name).st_ino for name in names()}
-
-
-def processes_in(numbers):
-    """Processes that live in one of these networks."""
-    found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if os.stat(path / "ns" / "net").st_ino in numbers and harness.alive(path.name):
-                found.append((path / "cmdline").read_bytes())
-        except OSError:  # ended meanwhile
-            pass
-    return found
-
-
-class TestbedTest(harness.RunTest):
-
-    @classmethod
-    def setUpClass(cls):
-        reason = why_not()
-        if reason:
-            raise unittest.SkipTest(reason)
-        if (STATE / "settings").exists():
-            raise AssertionError("somebody's test bed is up; jobs/testbed/down.sh removes it")
-
-    def setUp(self):
-        super().setUp()
-        self.links = links()
-        self.addCleanup(script, "down.sh")
-
-    def script(self, name, *args, **options):
-        """A script that must succeed; its output."""
-        result = script(name, *args, **options)
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        return result.stdout
-
-    def assert_refused(self, result, code, *texts):
-        """That exit code, and one line that holds all the texts."""
-        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-        lines = [line for line in result.stderr.splitlines() if line.startswith("testbed: ")]
-        self.assertEqual(len(lines), 1, result.stderr)
-        for text in texts:
-            self.assertIn(text, lines[0])
-
-    def down(self):
-        """Takes the test bed down, and looks whether anything is left."""
-        numbers = networks()
-        self.script("down.sh")
-        self.assert_nothing_left(numbers)
-
-    def assert_nothing_left(self, numbers):
-        self.assertEqual(names(), [])
-        self.assertEqual(links(), self.links)
-        self.assertFalse(STATE.exists())
-        self.assertEqual(processes_in(numbers), [])
-
-    def start_in(self, namespace):
-        """A process in that namespace that ends by SIGKILL only."""
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, "bash", "-c", "trap '' TERM; while :; do sleep 1; done"],
-            preexec_fn=harness.end_with_parent)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
 
 
 class TrainingOnHosts(TestbedTest):
@@ -226,108 +115,6 @@ class TrainingOnHosts(TestbedTest):
             self.down()
             self.assertNotEqual(launch.wait(harness.SOON).code, 0)
         self.assertGreaterEqual(len(harness.losses(self.folder / "run.h5")), 3)
-
-
-class Experiment(TestbedTest):
-
-    def test_rates_of_a_list(self):
-        """jobs/experiments/run.py sets each run's rate: a step sends 1.8 MB, half of it to the other
-        host, which at 0.2 Gbit/s takes longer than its bursts."""
-        self.script("up.sh")
-        out = self.folder / "out"
-        result = harness.run(0, [
-            harness.SOURCE / "jobs/experiments/run.py", "bandwidth-hosts", "--size", "small",
-            "--only", "*-ep-fastmoe", "--testbed", "--set", "train.steps=6", "--out", out],
-            program=sys.executable, env={"HIDUP": str(harness.BINARY)})
-        self.assert_done(result)
-        self.assertIn("rate=200mbit\n", (STATE / "settings").read_text())
-        for rate in (2, 0.2):
-            with h5py.File(out / f"bert-sgmoe-{rate}-ep-fastmoe.h5") as file:
-                self.assertEqual(len(set(file.attrs["hostnames"])), 2)
-                seconds = numpy.median(file["ranks/comm_s"][:])
-        self.assertGreater(seconds, (0.9e6 - 2 * BURST) * 8 / 0.2e9)
-        self.down()
-
-
-class GoingOnWithWhatIsLeft(TestbedTest):
-    """jobs/keep-going.sh on four hosts with a rank each. Messages take a tenth of a second a step."""
-
-    STEPS = 40
-
-    def test_a_host_that_is_lost(self):
-        for lost in ("its processes", "its link"):
-            with self.subTest(lost=lost):
-                self.go_on_without_a_host(lost)
-
-    def go_on_without_a_host(self, lost):
-        self.script("up.sh", "--hosts", 4, "--rate", "10mbit")
-        name = lost.replace(" ", "-")
-        first, second = self.folder / f"{name}.h5", self.folder / f"{name}-2.h5"
-        args = self.train_args(first.name, f"train.steps={self.STEPS}",
-                               "train.checkpoint.every_steps=5")
-        with self.keep_going(4, args) as launch:
-            launch.wait_for_rows(first, 12)
-            lost_at = time.monotonic()
-            if lost == "its processes":
-                subprocess.run(["kill", "-KILL", *self.pids("hidup3")], check=True)
-            subprocess.run(["ip", "-n", "hidup3", "link", "set", "eth0", "down"], check=True)
-            launch.wait_for_rows(second, 1)
-            print(f"{lost} lost: the next step after {time.monotonic() - lost_at:.1f} s",
-                  file=sys.stderr)
-            result = launch.wait(60)
-        self.assert_done(result)
-        self.assertIn("keep-going: hidup3 does not answer", result.stderr)
-        self.assertIn("starts again with 3 rank(s) on hidup0 hidup1 hidup2", result.stderr)
-        self.assertEqual([hidup_timings.read_attributes(path)["world_size"]
-                          for path in (first, second)], [4, 3])
-        self.assertGreaterEqual(hidup_timings.read_attributes(second)["continued_at_step"], 10)
-        joined = hidup_timings.read(second)["loss"].to_numpy()
-        whole = self.train(1, steps=self.STEPS)
-        numpy.testing.assert_allclose(joined, whole.loss, rtol=harness.STEP_TOLERANCE)
-        self.down()
-
-    def test_what_does_not_start_again(self):
-        self.script("up.sh", "--hosts", 2)
-        wrong = self.keep_going_once(2, "model.hidden=-1")
-        self.assertEqual(wrong.code, 2, wrong.stderr)
-        self.assertNotIn("keep-going", wrong.stderr)
-        # Without checkpoints every start is the first one.
-        subprocess.run(["ip", "-n", "hidup1", "link", "set", "eth0", "down"], check=True)
-        script_that_fails = self.folder / "fails.sh"
-        script_that_fails.write_text("#!/bin/sh\nexit 5\n")
-        script_that_fails.chmod(0o755)
-        failing = self.keep_going_once(2, env={"HIDUP": str(script_that_fails), "LIMIT": "2"})
-        self.assertEqual(failing.code, 5, failing.stderr)
-        self.assertEqual(failing.stderr.count("starts again"), 2, failing.stderr)
-        self.assertIn("3 starts failed without a newer checkpoint than that of step 0",
-                      failing.stderr)
-        self.down()
-
-    def test_a_stop(self):
-        self.script("up.sh", "--hosts", 2)
-        out = self.folder / "run.h5"
-        with self.keep_going(2, self.train_args(out.name, "train.steps=1000000")) as launch:
-            launch.wait_for_rows(out, 3)
-            launch.signal(signal.SIGTERM)
-            result = launch.wait(harness.SOON)
-        self.assertEqual(result.code, 7, result.stderr)
-        self.assertNotIn("starts again", result.stderr)
-        self.assertEqual(len(list(out.with_suffix(".ckpt").iterdir())), 1)
-        self.down()
-
-    def keep_going(self, ranks, args, env=None):
-        return harness.Launch(0, ["-n", ranks, "--keep-going", *args[1:]],
-                              program=TESTBED / "run.sh",
-                              env={"HIDUP": str(harness.BINARY), **(env or {})})
-
-    def keep_going_once(self, ranks, *more, env=None):
-        with self.keep_going(ranks, self.train_args("once.h5", *more), env) as launch:
-            return launch.wait(60)
-
-    @staticmethod
-    def pids(namespace):
-        return subprocess.run(["ip", "netns", "pids", namespace], check=True, capture_output=True,
-                              text=True).stdout.split()
 
 
 class Limits(TestbedTest):

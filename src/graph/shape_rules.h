@@ -1,0 +1,36 @@
+// The rules by which the records of operations (operation.cpp) get their outputs' shapes: from the
+// shapes of the inputs and the attributes. Each throws Error(usage) where the inputs do not fit.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "graph/graph.h"
+
+namespace hidup {
+
+using Shapes = std::span<const Shape>;
+
+// The first so many dimensions.
+Shape leading(const Shape& shape, size_t dims);
+
+Shape like_first(Shapes in, const OpAttributes& attributes);
+Shape embedding_shape(Shapes in, const OpAttributes& attributes);
+Shape positions_shape(Shapes in, const OpAttributes& attributes);
+Shape prepend_shape(Shapes in, const OpAttributes& attributes);
+Shape first_shape(Shapes in, const OpAttributes& attributes);
+Shape matmul_shape(Shapes in, const OpAttributes& attributes);
+Shape bias_shape(Shapes in, const OpAttributes& attributes);
+Shape add_shape(Shapes in, const OpAttributes& attributes);
+Shape layer_norm_shape(Shapes in, const OpAttributes& attributes);
+Shape attention_shape(Shapes in, const OpAttributes& attributes);
+Shape cross_entropy_shape(Shapes in, const OpAttributes& attributes);
+Shape route_shape(Shapes in, const OpAttributes& attributes);
+Shape gate_shape(Shapes in, const OpAttributes& attributes);
+Shape expert_counts_shape(Shapes in, const OpAttributes& attributes);
+Shape dispatch_shape(Shapes in, const OpAttributes& attributes);
+Shape expert_matmul_shape(Shapes in, const OpAttributes& attributes);
+Shape expert_bias_shape(Shapes in, const OpAttributes& attributes);
+Shape combine_shape(Shapes in, const OpAttributes& attributes);
+
+}  // namespace hidup

@@ -1,0 +1,79 @@
+"""What tests of jobs share that are submitted to the single-node Slurm of jobs/testbed."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import unittest
+
+import harness
+
+TESTBED = harness.SOURCE / "jobs" / "testbed"
+STATE = pathlib.Path("/run/hidup-slurm")
+JOB = 60  # seconds: a job of the small deck is done, Slurm's waiting included
+
+
+def why_not():
+    """Why there can be no Slurm here; None: there can."""
+    if os.geteuid() != 0:
+        return "starting a Slurm needs root"
+    missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "flock")
+               if shutil.which(tool) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
+    may = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True,
+                         text=True)
+    return may.stderr.strip() if may.returncode != 0 else None
+
+
+def script(name):
+    return subprocess.run([TESTBED / name], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60)
+
+
+def daemons():
+    """{name: process id} of the daemons, and what tells their process namespace from others."""
+    (first,) = harness.children(int((STATE / "pid").read_text()))
+    pids = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): pid
+            for pid in harness.children(first)}
+    return pids, os.stat(f"/proc/{first}/ns/pid").st_ino
+
+
+def processes_in(namespace):
+    """{process id: command line} of what lives in that process namespace."""
+    found = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(path / "ns" / "pid").st_ino == namespace and harness.alive(path.name):
+                found[int(path.name)] = (path / "cmdline").read_bytes()
+        except OSError:  # ended meanwhile
+            pass
+    return found
+
+
+class SlurmTest(harness.RunTest):
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason:
+            raise unittest.SkipTest(reason)
+        if (STATE / "ready").exists():
+            raise AssertionError("somebody's Slurm is up; jobs/testbed/slurm-down.sh removes it")
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(script, "slurm-down.sh")
+        self.script("slurm-up.sh")
+        # Where the job starts there is a build, as in the root of the repository.
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "hidup").symlink_to(harness.BINARY)
+        self.environment = {k: v for k, v in os.environ.items()
+                            if not k.startswith(harness.LAUNCHER_MARKS)}
+        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
+        self.environment.update(SLURM_CONF=str(STATE / "slurm.conf"), OMPI_ALLOW_RUN_AS_ROOT="1",
+                                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+    def script(self, name):
+        result = script(name)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

@@ -1,0 +1,115 @@
+"""What tests of the test bed of several hosts (jobs/testbed) share."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import unittest
+
+import harness
+
+TESTBED = harness.SOURCE / "jobs" / "testbed"
+STATE = pathlib.Path("/run/hidup-testbed")
+NAMESPACES = pathlib.Path("/run/netns")
+
+REFUSED, USAGE = 1, 2
+
+BURST = 128e3  # bytes, the default of up.sh
+
+
+def script(name, *args, timeout=60, folder=TESTBED, prefix=()):
+    return subprocess.run([*prefix, folder / name, *map(str, args)], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=timeout)
+
+
+def why_not():
+    """Why there can be no test bed here; None: there can."""
+    if os.geteuid() != 0:
+        return "a test bed needs root"
+    missing = [tool for tool in ("ip", "tc", "unshare", "flock", "taskset", "setpriv")
+               if shutil.which(tool) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
+    may = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
+    return may.stderr.strip() if may.returncode != 0 else None
+
+
+def names():
+    """The namespaces of a test bed."""
+    if not NAMESPACES.exists():
+        return []
+    return sorted(path.name for path in NAMESPACES.iterdir()
+                  if re.fullmatch(r"hidup(\d+|-switch)", path.name))
+
+
+def links():
+    return sorted(os.listdir("/sys/class/net"))
+
+
+def networks():
+    """What tells the test bed's networks from others, also once they have no name any more."""
+    return {os.stat(NAMESPACES / name).st_ino for name in names()}
+
+
+def processes_in(numbers):
+    """Processes that live in one of these networks."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(path / "ns" / "net").st_ino in numbers and harness.alive(path.name):
+                found.append((path / "cmdline").read_bytes())
+        except OSError:  # ended meanwhile
+            pass
+    return found
+
+
+class TestbedTest(harness.RunTest):
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason:
+            raise unittest.SkipTest(reason)
+        if (STATE / "settings").exists():
+            raise AssertionError("somebody's test bed is up; jobs/testbed/down.sh removes it")
+
+    def setUp(self):
+        super().setUp()
+        self.links = links()
+        self.addCleanup(script, "down.sh")
+
+    def script(self, name, *args, **options):
+        """A script that must succeed; its output."""
+        result = script(name, *args, **options)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result.stdout
+
+    def assert_refused(self, result, code, *texts):
+        """That exit code, and one line that holds all the texts."""
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        lines = [line for line in result.stderr.splitlines() if line.startswith("testbed: ")]
+        self.assertEqual(len(lines), 1, result.stderr)
+        for text in texts:
+            self.assertIn(text, lines[0])
+
+    def down(self):
+        """Takes the test bed down, and looks whether anything is left."""
+        numbers = networks()
+        self.script("down.sh")
+        self.assert_nothing_left(numbers)
+
+    def assert_nothing_left(self, numbers):
+        self.assertEqual(names(), [])
+        self.assertEqual(links(), self.links)
+        self.assertFalse(STATE.exists())
+        self.assertEqual(processes_in(numbers), [])
+
+    def start_in(self, namespace):
+        """A process in that namespace that ends by SIGKILL only."""
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", namespace, "bash", "-c", "trap '' TERM; while :; do sleep 1; done"],
+            preexec_fn=harness.end_with_parent)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
