@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whether the strategy that is searched for is the fastest one: steps measured under it and under
 every named strategy with one and two microbatches, on one rank, two ranks, and two hosts at three
-bandwidths; dense and MoE models, a batch of 16 and one of 2. Profiles are taken beforehand, at the
-sizes of the models. The fastest ones and the searched one are measured three times in turn, the
-best median counts. Prints a table (Markdown) and in how many cells the searched one is within 3 %
-of the fastest; asserts nothing. Hosts need root and jobs/install.sh --testbed. About half an hour.
+bandwidths; the paper's four models at small size, a batch of 16 and one of 2. Profiles are taken
+beforehand, at the sizes of the models. The fastest ones and the searched one are then measured
+three times in turn, the best median counts; "same": the searched one is the fastest one's program. Prints a table (Markdown)
+and in how many cells the searched one is within 3 % of the fastest; asserts nothing. Hosts need root and
+jobs/install.sh --testbed. About three quarters of an hour.
 
     python3 tests/bench/fastest.py [--places one,two,200mbit,1gbit,5gbit]
 """
@@ -15,45 +16,55 @@ import tempfile
 import h5py
 import numpy
 
-from places import SIZES, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared, settings
+from places import (KINDS, STRATEGIES, WARMUP, add_arguments, hidup, paper_deck, prepared,
+                    settings)
 
 BATCHES = (16, 2)
 AGAIN = 3  # of the fastest are measured again
+STEPS = WARMUP + 6  # of a first look; runs that count take more where steps are short
+LEAST_S = 1.5
+SEARCHED = "search", "auto"
 
 
-def step(place, folder, deck, sizes, strategy):
-    """(seconds, name, microbatches) of a step under (name, microbatches)."""
+def step(place, folder, kind, keys, strategy, steps=STEPS):
+    """(seconds, (name, microbatches), what tells the program from others) of a step under (name,
+    microbatches)."""
     name, microbatches = strategy
     out = f"{folder}/run.h5"
-    hidup(place, "train", deck, "--out", out, "--strategy", name,
-          *settings({**sizes, "train.microbatches": microbatches}))
+    hidup(place, "train", paper_deck(kind), "--out", out, "--strategy", name,
+          *settings({**keys, "train.microbatches": microbatches, "train.steps": steps}))
     with h5py.File(out) as file:
+        found = file["strategy"].attrs
         text = file["strategy/text"].asstr()[()]
-        chosen = (file["strategy"].attrs["name"],
-                  int(text.split("\nmicrobatches: ")[1].split("\n")[0]))
-        return numpy.median(file["/iterations/wall_s"][WARMUP:]), chosen
+        chosen = found["name"], int(text.split("\nmicrobatches: ")[1].split("\n")[0])
+        program = chosen[1], found["predicted_iteration_s"], found["predicted_peak_bytes"]
+        return numpy.median(file["/iterations/wall_s"][WARMUP:]), chosen, program
 
 
-def cell(place, folder, label, deck, batch):
+def cell(place, folder, kind, batch):
     """A row of the table, and the searched strategy's time over the fastest one's."""
-    sizes = {**SIZES, "train.batch": batch, "cluster.profile": f"{folder}/profile.yaml"}
-    hidup(place, "profile", deck, "--out", sizes["cluster.profile"],
-          *settings({k: v for k, v in sizes.items() if k != "cluster.profile"}))
-    names = [name for name in STRATEGIES if label == "MoE" or not name.startswith("ep-")]
-    named = [(name, k) for name in (["dp"] if place == "one" else names) for k in (1, 2)]
-    times = {strategy: step(place, folder, deck, sizes, strategy)[0] for strategy in named}
-    best = sorted(times, key=times.get)[:AGAIN]
-    searched, chosen = step(place, folder, deck, sizes, ("search", "auto"))
-    for _ in range(2):
-        for strategy in best:
-            times[strategy] = min(times[strategy],
-                                  step(place, folder, deck, sizes, strategy)[0])
-        searched = min(searched, step(place, folder, deck, sizes, ("search", "auto"))[0])
-    fastest = min(best, key=times.get)
-    ratio = searched / min(searched, times[fastest])
-    print(f"| {place} | {label} | {batch} | {fastest[0]}, {fastest[1]} | "
-          f"{times[fastest] * 1e3:.1f} | {chosen[0]}, {chosen[1]} | {searched * 1e3:.1f} | "
-          f"{searched / times[fastest]:.2f} |", flush=True)
+    sizes = {**KINDS[kind], "train.batch": batch}
+    keys = {**sizes, "cluster.profile": f"{folder}/profile.yaml"}
+    hidup(place, "profile", paper_deck(kind), "--out", keys["cluster.profile"], *settings(sizes))
+    named = [(name, k) for name in (["dp"] if place == "one" else STRATEGIES) for k in (1, 2)]
+    first = {each: step(place, folder, kind, keys, each)[0] for each in named}
+    best = sorted(first, key=first.get)[:AGAIN]
+    steps = WARMUP + int(numpy.clip(LEAST_S / first[best[0]], 8, 60))
+    times = {each: [] for each in [SEARCHED, *best]}
+    programs, chosen = {}, SEARCHED
+    for _ in range(3):
+        for each, found in times.items():
+            seconds, strategy, programs[each] = step(place, folder, kind, keys, each, steps)
+            found.append(seconds)
+            chosen = strategy if each == SEARCHED else chosen
+    searched = min(times.pop(SEARCHED))
+    fastest = min(times, key=lambda each: min(times[each]))
+    seconds = min(times[fastest])
+    same = programs[fastest] == programs[SEARCHED]
+    ratio = 1.0 if same else searched / seconds
+    print(f"| {place} | {kind} | {batch} | {fastest[0]}, {fastest[1]} | {seconds * 1e3:.1f} | "
+          f"{chosen[0]}, {chosen[1]} | {searched * 1e3:.1f} | {'same' if same else f'{ratio:.2f}'} |",
+          flush=True)
     return ratio
 
 
@@ -66,9 +77,9 @@ def main():
     ratios = []
     with tempfile.TemporaryDirectory() as folder, prepared(places) as ready:
         for place in ready:
-            for label, deck in decks(folder).items():
+            for kind in KINDS:
                 for batch in BATCHES:
-                    ratios.append(cell(place, folder, label, deck, batch))
+                    ratios.append(cell(place, folder, kind, batch))
     near = numpy.mean(numpy.array(ratios) <= 1.03)
     print(f"\n{len(ratios)} cells: the searched strategy is the fastest or within 3 % of it in "
           f"{100 * near:.0f} %; at worst {max(ratios):.2f} times the fastest one's time")

@@ -17,6 +17,17 @@ SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequen
 WARMUP = 4  # steps that do not count
 
 
+# The paper's models at such sizes; images have a sequence and no vocabulary of their own.
+PAPER = {"model.layers": 2, "model.hidden": 192, "model.heads": 4, "model.ffn": 768}
+PAPER_BERT = {**PAPER, "model.sequence": 96, "model.vocab": 1000}
+KINDS = {"bert-sgmoe": PAPER_BERT, "bert-switch": PAPER_BERT, "vit-sgmoe": PAPER,
+         "vit-switch": PAPER}
+
+
+def paper_deck(kind):
+    return SOURCE / "inputs" / "models" / "paper" / f"{kind}.yaml"
+
+
 def settings(values):
     return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
 
