@@ -1,0 +1,47 @@
+"""A whole timing file, as tests want it."""
+
+import numpy
+
+from sample_timeline import SECOND, write
+
+RESOLVED = """train:
+  steps: 12
+  lr: 0.5
+cluster:
+  device:
+    flops: 0.1TFLOPS
+    memory_bandwidth: 10GB/s
+  mesh:
+    - name: "ranks"
+      size: auto
+  profile: auto
+"""
+
+
+def write_run(path, steps=10, name="tiny", layers=2):
+    """A whole timing file: write()'s timeline of steps 1 and 2, and steps that take 40 ms but the
+    first, of which rank 1 is busy for 30 + 6, and 4 of the communication are hidden."""
+    with write(path) as file:
+        numbers = numpy.arange(1, steps + 1)
+        file.attrs["model"] = name
+        file["iterations/step"] = numbers
+        file["iterations/loss"] = 2 + 2.0 / numbers
+        file["iterations/wall_s"] = numpy.where(numbers == 1, 1.0, 0.04)
+        file["iterations/tokens"] = numpy.full(steps, 1000)
+        file["iterations/lr"] = 0.5 / numbers
+        file["iterations/grad_norm"] = 1.0 / numbers
+        for column, values in (("compute_s", (0.02, 0.03)), ("comm_s", (0.01, 0.01)),
+                               ("exposed_comm_s", (0.005, 0.006))):
+            file[f"ranks/{column}"] = numpy.tile(values, (steps, 1))
+        file["ranks/peak_bytes"] = [1 << 20, 3 << 20]
+        file["validation/step"], file["validation/loss"] = [steps], [2.5]
+        # Expert 0 of 4 gets twice its share, and a quarter of its tokens are dropped.
+        file["experts/tokens"] = numpy.tile([200, 100, 50, 50], (steps, layers, 1))
+        file["experts/dropped"] = numpy.tile([50, 0, 0, 0], (steps, layers, 1))
+        file["input/resolved"] = RESOLVED
+        file["input/model_deck"] = "model: {}\n"
+        predicted = {"iteration_s": 0.05, "compute_s": 0.03, "comm_s": 0.02, "exposed_comm_s": 0.01,
+                     "peak_bytes": 3 << 20}
+        file["strategy"].attrs.update({f"predicted_{key}": v for key, v in predicted.items()})
+        file["program/predicted_start_s"] = SECOND * numpy.arange(6)
+        file["program/predicted_s"] = numpy.full(6, SECOND)
