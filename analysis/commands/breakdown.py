@@ -41,12 +41,15 @@ def parts(run, prefix=""):
             "idle_s": max(0.0, wall - found["compute_s"] - found["exposed_comm_s"])}
 
 
+def look_of(part, predicted):
+    return {**(HIDDEN if part == "hidden_s" else {}), **(PREDICTED if predicted else {})}
+
+
 def draw_bar(axes, at, values, predicted):
     bottom = 0.0
     for name, _, colour in PARTS:
         height = 1e3 * values[name]
-        look = {**(HIDDEN if name == "hidden_s" else {}), **(PREDICTED if predicted else {})}
-        axes.bar(at, height, 0.36, bottom=bottom, color=colour, **look)
+        axes.bar(at, height, 0.36, bottom=bottom, color=colour, **look_of(name, predicted))
         bottom += height
     axes.plot([at - 0.22, at + 0.22], [1e3 * values["wall_s"]] * 2, color=figures.WALL, linewidth=2)
     axes.text(at, bottom, f"{1e3 * values['wall_s']:.4g}", ha="center", va="bottom", fontsize=9)
@@ -73,11 +76,14 @@ def draw_steps(paths):
     axes.grid(axis="x", visible=False)
     axes.set_ylabel("time per step (ms), median of the steps")
     axes.set_title(title(paths))
-    handles = [Patch(facecolor=colour, label=label, **(HIDDEN if name == "hidden_s" else {}))
-               for name, label, colour in reversed(PARTS)]
     wall = axes.plot([], [], color=figures.WALL, linewidth=2, label="step (wall), with its time")
-    figures.legend(axes, handles=[*wall, *handles])
+    figures.legend(axes, handles=[*wall, *legend_of_parts(False)])
     return figure
+
+
+def legend_of_parts(predicted):
+    return [Patch(facecolor=colour, label=label, **look_of(name, predicted))
+            for name, label, colour in reversed(PARTS)]
 
 
 def title(paths):

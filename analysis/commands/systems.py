@@ -5,8 +5,6 @@ FOLDER: of jobs/experiments/run.py breakdown, one-machine, interference or halve
 predicted and what is measured have rows of their own.
 """
 
-from matplotlib.patches import Patch
-
 from analysis import experiments, facts, figures
 from analysis.commands import breakdown
 
@@ -83,9 +81,7 @@ def draw(points):
     ordered = sorted(rows.items(), key=lambda row: row[0][0] != experiments.PREDICTED)
     for panel, ((how, folder), some) in zip(axes[:, 0], ordered):
         draw_row(panel, f"{how} ({folder})", some, known)
-    handles = [Patch(facecolor=colour, label=label,
-                     **(breakdown.HIDDEN if name == "hidden_s" else {}))
-               for name, label, colour in reversed(breakdown.PARTS)]
+    handles = breakdown.legend_of_parts(predicted=ordered[0][0][0] == experiments.PREDICTED)
     wall = axes[0][0].plot([], [], color=figures.WALL, linewidth=2, label="step (wall)")
     figures.legend(axes[0][0], handles=[*wall, *handles])
     return figure

@@ -50,6 +50,8 @@ def arguments():
     parser.add_argument("--only", default="*", metavar="PATTERN", help="runs by name, as *-8-*")
     parser.add_argument("--times", type=int, default=1, metavar="N",
                         help="run the list N times; of equal runs the fastest counts")
+    parser.add_argument("--profile", action="store_true",
+                        help="take a profile before measured runs also where the list asks for none")
     parser.add_argument("--list", action="store_true", help="print the list, run nothing")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
                         help="a key of the decks, for all runs")
@@ -95,6 +97,8 @@ def chosen(options):
     about, runs = run_list.read(options.experiment, options.size, more)
     runs = [run for run in runs
             if fnmatch.fnmatch(run.name, options.only) and options.place in run.places]
+    if options.profile:
+        runs = [dataclasses.replace(run, profile=True) for run in runs]
     runs = [again(run, time) for time in range(options.times) for run in runs]
     if not runs:
         raise run_list.ListError(f"no run of {options.experiment} for --{options.place} "

@@ -86,11 +86,7 @@ class Measurement {
         break;
       }
     }
-    for (int round = 1; thorough_ && round < kRounds; ++round) {
-      for (const auto& [which, fuse] : timed_) {
-        run_program(make(which, fuse), false);
-      }
-    }
+    repeat_programs();
     profile.operations = operations_.times();
     if (profile.operations.empty()) {
       throw CollectiveError(ExitCode::out_of_memory, too_large_);
@@ -106,8 +102,11 @@ class Measurement {
  private:
   static constexpr double kBriefSeconds = 10.0;
   // The pace of a machine changes from second to second. Samples of an operation that lie far from
-  // each other in time make its time comparable with those of other sizes.
+  // each other in time make its time comparable with those of other sizes. Over slow links the
+  // programs' messages would take most of the time.
   static constexpr int kRounds = 5;
+  static constexpr double kRoundsSeconds = 15.0;  // but the first round
+  static constexpr double kOverlappedSeconds = 10.0;
 
   double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
   bool any(bool mine) const {
@@ -141,6 +140,18 @@ class Measurement {
     }
   }
 
+  void repeat_programs() {
+    const double began = monotonic_seconds();
+    for (int round = 1; thorough_ && round < kRounds; ++round) {
+      for (const auto& [which, fuse] : timed_) {
+        if (agreed(monotonic_seconds() - began) > kRoundsSeconds) {
+          return;
+        }
+        run_program(make(which, fuse), false);
+      }
+    }
+  }
+
   Program make(const Case& which, bool fuse) const {
     return make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
                         input_.world, fuse);
@@ -170,8 +181,10 @@ class Measurement {
     StepInputs inputs;
     fill_inputs(program, rank, input_.batches, 0, inputs);
     operations_.run(*executor, rank, inputs, 2);
-    if (overlapped) {
+    if (overlapped && agreed(overlapped_s_) < kOverlappedSeconds) {
+      const double began = monotonic_seconds();
       time_overlapped(*executor);
+      overlapped_s_ += monotonic_seconds() - began;
     }
     return true;
   }
@@ -203,6 +216,7 @@ class Measurement {
   std::vector<std::pair<Case, bool>> timed_;  // the programs that ran, and whether they are fused
   Gaps gaps_;
   std::vector<double> overheads_;
+  double overlapped_s_ = 0.0;  // that steps for the two took
   double largest_message_ = 0.0;
   std::string too_large_;  // of the last strategy that did not fit; on one rank
 };
