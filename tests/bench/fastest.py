@@ -8,7 +8,7 @@ of them. "same": the searched one is the fastest one's program. Prints a table (
 many cells the searched one is within 3 % of the fastest; asserts nothing. Hosts need root and
 jobs/install.sh --testbed. About three quarters of an hour.
 
-    python3 tests/bench/fastest.py [--places one,two,200mbit,1gbit,5gbit]
+    python3 tests/bench/fastest.py [--places one,two,200mbit,1gbit,5gbit] [--batches 16,2]
 """
 
 import argparse
@@ -20,7 +20,6 @@ import numpy
 from places import (KINDS, STRATEGIES, WARMUP, add_arguments, hidup, paper_deck, prepared,
                     settings)
 
-BATCHES = (16, 2)
 AGAIN = 2  # of the fastest are measured again, so many times:
 ROUNDS = 4
 STEPS = WARMUP + 6  # of a first look; runs that count take more where steps are short
@@ -77,14 +76,16 @@ def cell(place, folder, kind, batch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    places = parser.parse_args().places
+    parser.add_argument("--batches", default="16,2",
+                        type=lambda text: [int(word) for word in text.split(",")])
+    options = parser.parse_args()
     print("| ranks or link | model | batch | fastest named | ms | searched | ms | ratio |\n"
           "|---|---|---|---|---|---|---|---|")
     ratios = []
-    with tempfile.TemporaryDirectory() as folder, prepared(places) as ready:
+    with tempfile.TemporaryDirectory() as folder, prepared(options.places) as ready:
         for place in ready:
             for kind in KINDS:
-                for batch in BATCHES:
+                for batch in options.batches:
                     ratios.append(cell(place, folder, kind, batch))
     near = numpy.mean(numpy.array(ratios) <= 1.03)
     print(f"\n{len(ratios)} cells: the searched strategy is the fastest or within 3 % of it in "
