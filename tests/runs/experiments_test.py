@@ -147,6 +147,15 @@ class Measured(ExperimentTest):
         self.assertEqual(self.times()["1-duplex-only"], times["1-duplex-only"])
         self.assertGreater(self.times()["2-duplex-only"], times["2-duplex-only"])
 
+    def test_a_profile_first(self):
+        self.write(self.entry())
+        self.run_list("--only", "1-*")
+        self.assertEqual(list(self.out.glob("profile-*")), [])
+        printed = self.run_list("--only", "1-*", "--profile")  # another run of that name
+        self.assertNotIn("done", printed)
+        self.assertTrue((self.out / "profile-bert-sgmoe-1.yaml").exists())
+        self.assertEqual(self.run_list("--only", "1-*", "--profile").count("  done\n"), 1)
+
     def times(self):
         return {path.stem: path.stat().st_mtime for path in self.out.glob("*.h5")}
 
