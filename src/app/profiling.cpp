@@ -105,8 +105,10 @@ class Measurement {
   // each other in time make its time comparable with those of other sizes. Over slow links the
   // programs' messages would take most of the time.
   static constexpr int kRounds = 5;
-  static constexpr double kRoundsSeconds = 15.0;  // but the first round
-  static constexpr double kOverlappedSeconds = 10.0;
+  static constexpr int kFirstSteps = 3;  // of a program in the first round: enough by itself
+  static constexpr int kMoreSteps = 2;   // in each of the others
+  static constexpr double kRoundsSeconds = 15.0;      // for the others together
+  static constexpr double kOverlappedSeconds = 10.0;  // for the steps of time_overlapped()
 
   double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
   bool any(bool mine) const {
@@ -135,7 +137,7 @@ class Measurement {
       }
     }
     const bool is_new = any(operations_.lacks_any_of(program, input_.world.rank()));
-    if (is_new && run_program(program, fuse)) {
+    if (is_new && run_program(program, kFirstSteps, fuse)) {
       timed_.emplace_back(which, fuse);
     }
   }
@@ -147,7 +149,7 @@ class Measurement {
         if (agreed(monotonic_seconds() - began) > kRoundsSeconds) {
           return;
         }
-        run_program(make(which, fuse), false);
+        run_program(make(which, fuse), kMoreSteps, false);
       }
     }
   }
@@ -158,7 +160,7 @@ class Measurement {
   }
 
   // False: it does not fit in the memory, and did not run.
-  bool run_program(const Program& program, bool overlapped) {
+  bool run_program(const Program& program, int steps, bool overlapped) {
     const int64_t rank = input_.world.rank();
     std::optional<Store> store;
     std::optional<Executor> executor;
@@ -180,7 +182,7 @@ class Measurement {
     }
     StepInputs inputs;
     fill_inputs(program, rank, input_.batches, 0, inputs);
-    operations_.run(*executor, rank, inputs, 2);
+    operations_.run(*executor, rank, inputs, steps);
     if (overlapped && agreed(overlapped_s_) < kOverlappedSeconds) {
       const double began = monotonic_seconds();
       time_overlapped(*executor);

@@ -2,33 +2,12 @@
 
 import os
 import pathlib
-import shutil
-import subprocess
-import unittest
 
 import harness
+from testbed import script, skip_without
 
-TESTBED = harness.SOURCE / "jobs" / "testbed"
 STATE = pathlib.Path("/run/hidup-slurm")
 JOB = 60  # seconds: a job of the small deck is done, Slurm's waiting included
-
-
-def why_not():
-    """Why there can be no Slurm here; None: there can."""
-    if os.geteuid() != 0:
-        return "starting a Slurm needs root"
-    missing = [tool for tool in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "flock")
-               if shutil.which(tool) is None]
-    if missing:
-        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
-    may = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True,
-                         text=True)
-    return may.stderr.strip() if may.returncode != 0 else None
-
-
-def script(name):
-    return subprocess.run([TESTBED / name], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60)
 
 
 def daemons():
@@ -39,25 +18,13 @@ def daemons():
     return pids, os.stat(f"/proc/{first}/ns/pid").st_ino
 
 
-def processes_in(namespace):
-    """{process id: command line} of what lives in that process namespace."""
-    found = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if os.stat(path / "ns" / "pid").st_ino == namespace and harness.alive(path.name):
-                found[int(path.name)] = (path / "cmdline").read_bytes()
-        except OSError:  # ended meanwhile
-            pass
-    return found
-
-
 class SlurmTest(harness.RunTest):
 
     @classmethod
     def setUpClass(cls):
-        reason = why_not()
-        if reason:
-            raise unittest.SkipTest(reason)
+        skip_without("starting a Slurm",
+                     ("munged", "slurmctld", "slurmd", "sbatch", "srun", "unshare", "flock"),
+                     ("--pid", "--fork", "--mount-proc"))
         if (STATE / "ready").exists():
             raise AssertionError("somebody's Slurm is up; jobs/testbed/slurm-down.sh removes it")
 

@@ -11,7 +11,8 @@ import h5py
 import numpy
 
 import harness
-from slurm import JOB, STATE, SlurmTest, daemons, processes_in, script
+from slurm import JOB, STATE, SlurmTest, daemons
+from testbed import processes_in, script
 
 sys.path.insert(0, str(harness.SOURCE / "analysis"))
 import hidup_timings  # noqa: E402
@@ -42,7 +43,7 @@ class TrainingJobs(SlurmTest):
                     numpy.testing.assert_allclose(file["iterations/loss"][:], one.loss,
                                                   rtol=harness.STEP_TOLERANCE)
         _, namespace = daemons()
-        before = processes_in(namespace)
+        before = processes_in("pid", {namespace})
         self.script("slurm-down.sh")
         self.assert_nothing_left(before)
 
@@ -91,7 +92,7 @@ class TrainingJobs(SlurmTest):
         self.wait_for_rows(path, 3)
         pids, namespace = daemons()
         self.assertGreaterEqual(pids.keys(), {"munged", "slurmctld", "slurmd"})
-        before = processes_in(namespace)
+        before = processes_in("pid", {namespace})
         self.assertTrue(any(b"hidup\0train\0" in line for line in before.values()), before)
         refused = script("slurm-up.sh")
         self.assertEqual(refused.returncode, 1)
@@ -102,13 +103,13 @@ class TrainingJobs(SlurmTest):
 
     def test_leftovers_of_a_crash(self):
         pids, namespace = daemons()
-        first = processes_in(namespace)
+        first = processes_in("pid", {namespace})
         os.kill(pids["slurmctld"], signal.SIGKILL)
         self.wait_until_ended(pids["slurmd"])
         self.script("slurm-up.sh")
         self.assert_ended(first)
         _, namespace = daemons()
-        second = processes_in(namespace)
+        second = processes_in("pid", {namespace})
         (STATE / "ready").unlink()  # as if slurm-up.sh had been killed while it waited
         self.script("slurm-up.sh")
         self.assert_ended(second)

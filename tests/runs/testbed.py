@@ -23,16 +23,16 @@ def script(name, *args, timeout=60, folder=TESTBED, prefix=()):
                           capture_output=True, text=True, timeout=timeout)
 
 
-def why_not():
-    """Why there can be no test bed here; None: there can."""
+def skip_without(what, tools, namespaces):
+    """Unless `what` can be here: root, the tools, and namespaces (options of unshare)."""
     if os.geteuid() != 0:
-        return "a test bed needs root"
-    missing = [tool for tool in ("ip", "tc", "unshare", "flock", "taskset", "setpriv")
-               if shutil.which(tool) is None]
+        raise unittest.SkipTest(f"{what} needs root")
+    missing = [tool for tool in tools if shutil.which(tool) is None]
     if missing:
-        return f"{', '.join(missing)} missing: jobs/install.sh --testbed"
-    may = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True)
-    return may.stderr.strip() if may.returncode != 0 else None
+        raise unittest.SkipTest(f"{', '.join(missing)} missing: jobs/install.sh --testbed")
+    may = subprocess.run(["unshare", *namespaces, "true"], capture_output=True, text=True)
+    if may.returncode != 0:
+        raise unittest.SkipTest(may.stderr.strip())
 
 
 def names():
@@ -52,13 +52,13 @@ def networks():
     return {os.stat(NAMESPACES / name).st_ino for name in names()}
 
 
-def processes_in(numbers):
-    """Processes that live in one of these networks."""
-    found = []
+def processes_in(kind, numbers):
+    """{process id: command line} of what lives in one of these namespaces; kind: net, pid."""
+    found = {}
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if os.stat(path / "ns" / "net").st_ino in numbers and harness.alive(path.name):
-                found.append((path / "cmdline").read_bytes())
+            if os.stat(path / "ns" / kind).st_ino in numbers and harness.alive(path.name):
+                found[int(path.name)] = (path / "cmdline").read_bytes()
         except OSError:  # ended meanwhile
             pass
     return found
@@ -68,9 +68,8 @@ class TestbedTest(harness.RunTest):
 
     @classmethod
     def setUpClass(cls):
-        reason = why_not()
-        if reason:
-            raise unittest.SkipTest(reason)
+        skip_without("a test bed", ("ip", "tc", "unshare", "flock", "taskset", "setpriv"),
+                     ("--net", "--mount"))
         if (STATE / "settings").exists():
             raise AssertionError("somebody's test bed is up; jobs/testbed/down.sh removes it")
 
@@ -103,7 +102,7 @@ class TestbedTest(harness.RunTest):
         self.assertEqual(names(), [])
         self.assertEqual(links(), self.links)
         self.assertFalse(STATE.exists())
-        self.assertEqual(processes_in(numbers), [])
+        self.assertEqual(processes_in("net", numbers), {})
 
     def start_in(self, namespace):
         """A process in that namespace that ends by SIGKILL only."""
