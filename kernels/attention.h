@@ -1,7 +1,8 @@
 // Scaled dot-product attention per head (Vaswani et al. 2017, section 3.2.1):
 //   score(i,j) = q_i . k_j / sqrt(head),  y_i = sum over j of softmax_j(score(i,j)) v_j
-// If causal, query i sees the keys j <= i only. Memory beside the tensors is
-// proportional to the sequence: probabilities exist for a block of queries at a time.
+// Heads share keys and values in groups (Ainslie et al., "GQA", 2023): head h has those of
+// h / (heads / kv_heads). If causal, query i sees the keys j <= i only. Memory beside the tensors
+// is proportional to the sequence: probabilities exist for a block of queries at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +15,58 @@ namespace hidup::kernels {
 struct AttentionSize {
   int64_t batch;
   int64_t sequence;
-  int64_t heads;  // of this rank
-  int64_t head;   // elements of one head, >= 1
+  int64_t heads;     // of this rank, a multiple of kv_heads
+  int64_t kv_heads;  // likewise
+  int64_t head;      // elements of one head, >= 1
 };
 
-// qkv: [batch, sequence, 3, heads, head]; y: [batch, sequence, heads, head];
-// lse: f32 [batch, heads, sequence], the log-sum-exp of each query's scores, for the
-// backward pass. A back end may round probabilities, and gradients of scores, to Elements before it
-// multiplies them.
+// q: [batch, sequence, heads, head]; k, v: [batch, sequence, kv_heads, head]. The positions of a
+// tensor may lie farther apart than that: q_stride, kv_stride elements.
 template <typename Element>
-void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
-                       AttentionSize size, bool causal);
+struct AttentionTensors {
+  Element* q;
+  Element* k;
+  Element* v;
+  int64_t q_stride;
+  int64_t kv_stride;
+};
+
+// One behind the other, and in one tensor [batch, sequence, 3, heads, head].
+template <typename Element>
+AttentionTensors<Element> apart(Element* q, Element* k, Element* v, const AttentionSize& size) {
+  return {q, k, v, size.heads * size.head, size.kv_heads * size.head};
+}
+template <typename Element>
+AttentionTensors<Element> packed(Element* qkv, const AttentionSize& size) {
+  const int64_t width = size.heads * size.head;
+  return {qkv, qkv + width, qkv + 2 * width, 3 * width, 3 * width};
+}
+
+template <typename Element>
+struct AttentionForward {
+  AttentionTensors<const Element> in;
+  Element* y;  // [batch, sequence, heads, head]
+  float* lse;  // f32 [batch, heads, sequence], the log-sum-exp of each query's scores, for the
+               // backward pass
+  AttentionSize size;
+  bool causal;
+};
+// A back end may round probabilities, and gradients of scores, to Elements before it multiplies
+// them.
+template <typename Element>
+void attention_forward(Stream& stream, const AttentionForward<Element>& args);
 
 // Probabilities are recomputed from lse, as in FlashAttention (Dao et al. 2022, algorithm 4). With
 // P = exp(score - lse), D_i = dy_i . y_i and dP_ij = dy_i . v_j:
 //   dS = P * (dP - D) / sqrt(head),  dq = dS k,  dk = dS^T q,  dv = P^T dy
+// dk and dv are sums over the heads of a group.
 template <typename Element>
 struct AttentionBackward {
-  const Element* qkv;  // [batch, sequence, 3, heads, head]
-  const Element* y;    // [batch, sequence, heads, head]
-  const float* lse;    // f32 [batch, heads, sequence]
-  const Element* dy;   // as y
-  Element* dqkv;       // as qkv, overwritten
+  AttentionTensors<const Element> in;
+  const Element* y;                // [batch, sequence, heads, head]
+  const float* lse;                // f32 [batch, heads, sequence]
+  const Element* dy;               // as y
+  AttentionTensors<Element> grad;  // with the strides of `in`, overwritten
   AttentionSize size;
   bool causal;
 };

@@ -164,33 +164,34 @@ struct Softmax {
   }
 };
 
-// blockIdx.x: heads of sequences, fastest, and tiles of positions; blockIdx.y: slices of the head.
+// blockIdx.x: `count` heads (or groups) of all sequences, fastest, and tiles of positions;
+// blockIdx.y: slices of the head.
 struct Task {
-  Head head;
+  int64_t index;   // of the head or group
   int64_t first;   // position
   int64_t column;  // of the head
 
-  __device__ explicit Task(const AttentionSize& size)
-      : head(size, blockIdx.x % (size.batch * size.heads)),
-        first(blockIdx.x / (size.batch * size.heads) * kTile),
+  __device__ explicit Task(int64_t count)
+      : index(blockIdx.x % count),
+        first(blockIdx.x / count * kTile),
         column(static_cast<int64_t>(blockIdx.y) * kTile) {}
 };
 
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(const Element* qkv, Element* y, float* lse, Problem problem) {
+    forward_kernel(AttentionTensors<const Element> in, Element* y, float* lse, Problem problem) {
   __shared__ Shared shared;
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const Task task(problem.size.batch * problem.size.heads);
+  const Head head(problem.size, in, task.index);
   const Position at;
-  const Rows<Element> q = head.qkv_rows(qkv, 0, task.first);
+  const Rows<Element> q = head.q_rows(in.q, task.first);
   const int64_t end = problem.causal ? smaller(head.sequence, task.first + kTile) : head.sequence;
   Softmax softmax;
   Fragment out;
   clear(out);
   for (int64_t key = 0; key < end; key += kTile) {
     Fragment scores;
-    inner_products(q, head.qkv_rows(qkv, 1, key), head.size, shared, scores);
+    inner_products(q, head.kv_rows(in.k, key), head.size, shared, scores);
     for (int i = 0; i < kPerSide; ++i) {
       for (int j = 0; j < kPerSide; ++j) {
         const bool seen =
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     softmax.add(scores, out);
     write_to_shared(scores, shared);
-    add_product<false>(head.qkv_rows(qkv, 2, key), task.column, head.size, shared, out);
+    add_product<false>(head.kv_rows(in.v, key), task.column, head.size, shared, out);
   }
   float factor[kPerSide];
   for (int i = 0; i < kPerSide; ++i) {
@@ -210,8 +211,8 @@ __global__ void __launch_bounds__(kThreads)
       lse[head.lse + query] = softmax.largest[i] + logf(softmax.sum[i]);
     }
   }
-  write(out, factor, y + head.y + task.first * head.width, head.width, head.sequence - task.first,
-        task.column, head.size);
+  write(out, factor, y + head.y + task.first * head.y_stride, head.y_stride,
+        head.sequence - task.first, task.column, head.size);
 }
 
 // d[b, h, i] = dy_i . y_i, by a warp.
@@ -220,8 +221,8 @@ __global__ void __launch_bounds__(kThreads)
     row_products_kernel(const Element* y, const Element* dy, float* d, AttentionSize size) {
   const int64_t count = size.batch * size.heads * size.sequence;
   for (int64_t i = thread_of_grid() / kWarp; i < count; i += threads_of_grid() / kWarp) {
-    const Head head(size, i / size.sequence);
-    const int64_t begin = head.y + i % size.sequence * head.width;
+    const AttentionHead head(size, 0, 0, i / size.sequence);
+    const int64_t begin = head.y + i % size.sequence * head.y_stride;
     float sum = 0.0F;
     for (int64_t j = threadIdx.x % kWarp; j < size.head; j += kWarp) {
       sum += widen(y[begin + j]) * widen(dy[begin + j]);
@@ -239,9 +240,8 @@ __device__ void probabilities(const BackwardInputs<Element>& in, const Problem& 
                               const Head& head, int64_t query, int64_t key, Shared& shared,
                               Fragment& p, Fragment& ds) {
   const Position at;
-  inner_products(head.qkv_rows(in.qkv, 0, query), head.qkv_rows(in.qkv, 1, key), head.size, shared,
-                 p);
-  inner_products(head.y_rows(in.dy, query), head.qkv_rows(in.qkv, 2, key), head.size, shared, ds);
+  inner_products(head.q_rows(in.in.q, query), head.kv_rows(in.in.k, key), head.size, shared, p);
+  inner_products(head.y_rows(in.dy, query), head.kv_rows(in.in.v, key), head.size, shared, ds);
   for (int i = 0; i < kPerSide; ++i) {
     const int64_t row = query + at.row(i);
     const bool exists = row < head.sequence;
@@ -257,10 +257,10 @@ __device__ void probabilities(const BackwardInputs<Element>& in, const Problem& 
 
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    query_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem) {
+    query_gradient_kernel(BackwardInputs<Element> in, Element* all_dq, Problem problem) {
   __shared__ Shared shared;
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const Task task(problem.size.batch * problem.size.heads);
+  const Head head(problem.size, in.in, task.index);
   const int64_t end = problem.causal ? smaller(head.sequence, task.first + kTile) : head.sequence;
   Fragment dq;
   clear(dq);
@@ -269,63 +269,70 @@ __global__ void __launch_bounds__(kThreads)
     Fragment ds;
     probabilities(in, problem, head, task.first, key, shared, p, ds);
     write_to_shared(ds, shared);
-    add_product<false>(head.qkv_rows(in.qkv, 1, key), task.column, head.size, shared, dq);
+    add_product<false>(head.kv_rows(in.in.k, key), task.column, head.size, shared, dq);
   }
   const float ones[kPerSide] = {1.0F, 1.0F, 1.0F, 1.0F};
-  write(dq, ones, dqkv + head.q + task.first * 3 * head.width, 3 * head.width,
+  write(dq, ones, all_dq + head.q + task.first * head.q_stride, head.q_stride,
         head.sequence - task.first, task.column, head.size);
 }
 
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    key_value_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem) {
+    key_value_gradient_kernel(BackwardInputs<Element> in, Element* all_dk, Element* all_dv,
+                              Problem problem) {
   __shared__ Shared shared;
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const AttentionSize& size = problem.size;
+  const Task task(size.batch * size.kv_heads);
+  const int64_t stride = in.in.kv_stride;
+  const Group group(size, stride, task.index);
   Fragment dk;
   Fragment dv;
   clear(dk);
   clear(dv);
-  for (int64_t query = problem.causal ? task.first : 0; query < head.sequence; query += kTile) {
-    Fragment p;
-    Fragment ds;
-    probabilities(in, problem, head, query, task.first, shared, p, ds);
-    write_to_shared(p, shared);
-    add_product<true>(head.y_rows(in.dy, query), task.column, head.size, shared, dv);
-    __syncthreads();  // p is read
-    write_to_shared(ds, shared);
-    add_product<true>(head.qkv_rows(in.qkv, 0, query), task.column, head.size, shared, dk);
+  for (int64_t i = 0; i < group.heads; ++i) {
+    const Head head(size, in.in, group.first_head + i);
+    for (int64_t query = problem.causal ? task.first : 0; query < size.sequence; query += kTile) {
+      Fragment p;
+      Fragment ds;
+      probabilities(in, problem, head, query, task.first, shared, p, ds);
+      write_to_shared(p, shared);
+      add_product<true>(head.y_rows(in.dy, query), task.column, size.head, shared, dv);
+      __syncthreads();  // p is read
+      write_to_shared(ds, shared);
+      add_product<true>(head.q_rows(in.in.q, query), task.column, size.head, shared, dk);
+    }
   }
   const float ones[kPerSide] = {1.0F, 1.0F, 1.0F, 1.0F};
-  Element* begin = dqkv + head.q + head.width + task.first * 3 * head.width;
-  write(dk, ones, begin, 3 * head.width, head.sequence - task.first, task.column, head.size);
-  write(dv, ones, begin + head.width, 3 * head.width, head.sequence - task.first, task.column,
-        head.size);
+  const int64_t begin = group.kv + task.first * stride;
+  const int64_t rows = size.sequence - task.first;
+  write(dk, ones, all_dk + begin, stride, rows, task.column, size.head);
+  write(dv, ones, all_dv + begin, stride, rows, task.column, size.head);
 }
 
 Problem problem_of(const AttentionSize& size, bool causal) {
   return {size, causal, 1.0F / sqrtf(static_cast<float>(size.head))};
 }
 
-dim3 attention_grid(const AttentionSize& size) {
-  return grid_of(size.batch * size.heads * ceil_div(size.sequence, kTile),
-                 ceil_div(size.head, kTile));
+// Of so many heads or groups in every sequence.
+dim3 attention_grid(const AttentionSize& size, int64_t heads) {
+  return grid_of(size.batch * heads * ceil_div(size.sequence, kTile), ceil_div(size.head, kTile));
 }
 
 }  // namespace
 
 template <typename Element>
-void attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
-                       AttentionSize size, bool causal) {
+void attention_forward(Stream& stream, const AttentionForward<Element>& args) {
+  const AttentionSize& size = args.size;
   check_size(size);
-  const Problem problem = problem_of(size, causal);
+  const Problem problem = problem_of(size, args.causal);
   if constexpr (!std::is_same_v<Element, float>) {
     if (size.head <= kLongestTensorHead) {
-      tensor_attention_forward(stream, qkv, y, lse, problem);
+      tensor_attention_forward(stream, args.in, args.y, args.lse, problem);
       return;
     }
   }
-  launch(stream, forward_kernel<Element>, attention_grid(size), kThreads, qkv, y, lse, problem);
+  launch(stream, forward_kernel<Element>, attention_grid(size, size.heads), kThreads, args.in,
+         args.y, args.lse, problem);
 }
 
 template <typename Element>
@@ -337,18 +344,18 @@ void attention_backward(Stream& stream, const AttentionBackward<Element>& args) 
       static_cast<float*>(cuda_stream(stream).scratch(rows * static_cast<int64_t>(sizeof(float))));
   launch(stream, row_products_kernel<Element>, blocks_for(rows, kThreads / kWarp), kThreads, args.y,
          args.dy, d, size);
-  const BackwardInputs<Element> in = {args.qkv, args.lse, args.dy, d};
+  const BackwardInputs<Element> in = {args.in, args.lse, args.dy, d};
   const Problem problem = problem_of(size, args.causal);
   if constexpr (!std::is_same_v<Element, float>) {
     if (size.head <= kLongestTensorHead) {
-      tensor_attention_backward(stream, in, args.dqkv, problem);
+      tensor_attention_backward(stream, in, args.grad, problem);
       return;
     }
   }
-  launch(stream, query_gradient_kernel<Element>, attention_grid(size), kThreads, in, args.dqkv,
-         problem);
-  launch(stream, key_value_gradient_kernel<Element>, attention_grid(size), kThreads, in, args.dqkv,
-         problem);
+  launch(stream, query_gradient_kernel<Element>, attention_grid(size, size.heads), kThreads, in,
+         args.grad.q, problem);
+  launch(stream, key_value_gradient_kernel<Element>, attention_grid(size, size.kv_heads), kThreads,
+         in, args.grad.k, args.grad.v, problem);
 }
 
 #define INSTANTIATE(Element)                                                \

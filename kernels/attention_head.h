@@ -11,20 +11,27 @@ namespace hidup::kernels {
 struct AttentionHead {
   int64_t sequence;
   int64_t size;
-  int64_t width;  // elements from q to k and from k to v; positions are 3*width apart
-  int64_t q;      // where the first position's q begins in qkv
-  int64_t y;      // where its y begins in y
+  int64_t q_stride;  // elements from a position to the next one
+  int64_t kv_stride;
+  int64_t y_stride;
+  int64_t q;   // where the first position begins in q
+  int64_t kv;  // in k and v
+  int64_t y;
   int64_t lse;
 
-  HIDUP_HOST_DEVICE AttentionHead(const AttentionSize& of, int64_t index)
+  // The head `index` of all sequences' heads.
+  HIDUP_HOST_DEVICE AttentionHead(const AttentionSize& of, int64_t of_q, int64_t of_kv,
+                                  int64_t index)
       : sequence(of.sequence),
         size(of.head),
-        width(of.heads * of.head),
-        q(index / of.heads * of.sequence * 3 * width + index % of.heads * of.head),
-        y(index / of.heads * of.sequence * width + index % of.heads * of.head),
+        q_stride(of_q),
+        kv_stride(of_kv),
+        y_stride(of.heads * of.head),
+        q(index / of.heads * of.sequence * of_q + index % of.heads * of.head),
+        kv(index / of.heads * of.sequence * of_kv +
+           index % of.heads / (of.heads / of.kv_heads) * of.head),
+        y(index / of.heads * of.sequence * y_stride + index % of.heads * of.head),
         lse(index * of.sequence) {}
-
-  HIDUP_HOST_DEVICE int64_t qkv_stride() const { return 3 * width; }
 };
 
 }  // namespace hidup::kernels

@@ -124,14 +124,13 @@ __device__ void write(const TileSums (&sums)[kHead / 8], const float (&factor)[2
   }
 }
 
-// blockIdx.x: heads of sequences, fastest, and blocks of rows.
+// blockIdx.x: `count` heads (or groups) of all sequences, fastest, and blocks of rows.
 struct Task {
-  Head head;
+  int64_t index;  // of the head or group
   int64_t first;  // position of the block's first row
 
-  __device__ explicit Task(const AttentionSize& size)
-      : head(size, blockIdx.x % (size.batch * size.heads)),
-        first(blockIdx.x / (size.batch * size.heads) * kRows) {}
+  __device__ explicit Task(int64_t count)
+      : index(blockIdx.x % count), first(blockIdx.x / count * kRows) {}
 };
 
 // What a lane knows of its two queries: the largest score so far, and the sum of the exponentials
@@ -169,14 +168,15 @@ struct Softmax {
 
 template <typename Element, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
-    forward_kernel(const Element* qkv, Element* y, float* lse, Problem problem, bool vectors) {
+    forward_kernel(AttentionTensors<const Element> in, Element* y, float* lse, Problem problem,
+                   bool vectors) {
   __shared__ SharedRows<Element, kHead> keys;
   __shared__ SharedRows<Element, kHead> values;
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const Task task(problem.size.batch * problem.size.heads);
+  const Head head(problem.size, in, task.index);
   const Place at;
   TileA q[kHead / 16];
-  load(head.qkv_rows(qkv, 0, task.first), head.size, vectors, keys);
+  load(head.q_rows(in.q, task.first), head.size, vectors, keys);
   __syncthreads();
   load_a_rows(keys, q);
   TileSums out[kHead / 8];
@@ -185,8 +185,8 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t end = problem.causal ? smaller(head.sequence, task.first + kRows) : head.sequence;
   for (int64_t key = 0; key < end; key += kRows) {
     __syncthreads();  // others may still read what was there
-    load(head.qkv_rows(qkv, 1, key), head.size, vectors, keys);
-    load(head.qkv_rows(qkv, 2, key), head.size, vectors, values);
+    load(head.kv_rows(in.k, key), head.size, vectors, keys);
+    load(head.kv_rows(in.v, key), head.size, vectors, values);
     __syncthreads();
     TileSums scores[kStrips][2];
     HIDUP_UNROLL for (int strip = 0; strip < kStrips; ++strip) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(kTensorThreads)
       lse[head.lse + query] = softmax.largest[half] + logf(softmax.sum[half]);
     }
   }
-  write<Element, kHead>(out, factor, y + head.y + task.first * head.width, head.width,
+  write<Element, kHead>(out, factor, y + head.y + task.first * head.y_stride, head.y_stride,
                         head.sequence - task.first, head.size, vectors);
 }
 
@@ -231,16 +231,16 @@ __device__ inline void to_gradient(bool seen, float lse, float d, float scale, f
 
 template <typename Element, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
-    query_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem,
+    query_gradient_kernel(BackwardInputs<Element> in, Element* all_dq, Problem problem,
                           bool vectors) {
   __shared__ SharedRows<Element, kHead> keys;
   __shared__ SharedRows<Element, kHead> values;
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const Task task(problem.size.batch * problem.size.heads);
+  const Head head(problem.size, in.in, task.index);
   const Place at;
   TileA q[kHead / 16];
   TileA dy[kHead / 16];
-  load(head.qkv_rows(in.qkv, 0, task.first), head.size, vectors, keys);
+  load(head.q_rows(in.in.q, task.first), head.size, vectors, keys);
   load(head.y_rows(in.dy, task.first), head.size, vectors, values);
   __syncthreads();
   load_a_rows(keys, q);
@@ -257,8 +257,8 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t end = problem.causal ? smaller(head.sequence, task.first + kRows) : head.sequence;
   for (int64_t key = 0; key < end; key += kRows) {
     __syncthreads();  // others may still read what was there
-    load(head.qkv_rows(in.qkv, 1, key), head.size, vectors, keys);
-    load(head.qkv_rows(in.qkv, 2, key), head.size, vectors, values);
+    load(head.kv_rows(in.in.k, key), head.size, vectors, keys);
+    load(head.kv_rows(in.in.v, key), head.size, vectors, values);
     __syncthreads();
     for (int strip = 0; strip < kStrips && key + 16 * strip < end; ++strip) {
       TileSums p[2] = {};
@@ -278,26 +278,30 @@ __global__ void __launch_bounds__(kTensorThreads)
     }
   }
   const float ones[2] = {1.0F, 1.0F};
-  write<Element, kHead>(dq, ones, dqkv + head.q + task.first * 3 * head.width, 3 * head.width,
+  write<Element, kHead>(dq, ones, all_dq + head.q + task.first * head.q_stride, head.q_stride,
                         head.sequence - task.first, head.size, vectors);
 }
 
-// Its rows are keys, and its columns queries.
+// Its rows are keys, and its columns queries of all heads of the group, one head after the other.
 template <typename Element, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
-    key_value_gradient_kernel(BackwardInputs<Element> in, Element* dqkv, Problem problem,
-                              bool vectors) {
+    key_value_gradient_kernel(BackwardInputs<Element> in, Element* all_dk, Element* all_dv,
+                              Problem problem, bool vectors) {
   __shared__ SharedRows<Element, kHead> queries;
   __shared__ SharedRows<Element, kHead> gradients;
   __shared__ float lse[kRows];
   __shared__ float d[kRows];
-  const Task task(problem.size);
-  const Head& head = task.head;
+  const AttentionSize& size = problem.size;
+  const int64_t stride = in.in.kv_stride;
+  const Task task(size.batch * size.kv_heads);
+  const Group group(size, stride, task.index);
+  const int64_t begin = group.kv + task.first * stride;
+  const int64_t rows = size.sequence - task.first;
   const Place at;
   TileA k[kHead / 16];
   TileA v[kHead / 16];
-  load(head.qkv_rows(in.qkv, 1, task.first), head.size, vectors, queries);
-  load(head.qkv_rows(in.qkv, 2, task.first), head.size, vectors, gradients);
+  load(Rows<Element>{in.in.k + begin, stride, rows}, size.head, vectors, queries);
+  load(Rows<Element>{in.in.v + begin, stride, rows}, size.head, vectors, gradients);
   __syncthreads();
   load_a_rows(queries, k);
   load_a_rows(gradients, v);
@@ -305,81 +309,88 @@ __global__ void __launch_bounds__(kTensorThreads)
   TileSums dv[kHead / 8];
   clear(dk);
   clear(dv);
-  for (int64_t query = problem.causal ? task.first : 0; query < head.sequence; query += kRows) {
-    __syncthreads();  // others may still read what was there
-    load(head.qkv_rows(in.qkv, 0, query), head.size, vectors, queries);
-    load(head.y_rows(in.dy, query), head.size, vectors, gradients);
-    for (int i = static_cast<int>(threadIdx.x); i < kRows; i += kTensorThreads) {
-      const bool exists = query + i < head.sequence;
-      lse[i] = exists ? in.lse[head.lse + query + i] : 0.0F;
-      d[i] = exists ? in.d[head.lse + query + i] : 0.0F;
-    }
-    __syncthreads();
-    for (int strip = 0; strip < kStrips && query + 16 * strip < head.sequence; ++strip) {
-      TileSums p[2] = {};
-      TileSums ds[2] = {};
-      add_inner_products(k, queries, 16 * strip, p);
-      add_inner_products(v, gradients, 16 * strip, ds);
-      HIDUP_UNROLL for (int j = 0; j < 8; ++j) {
-        const int column = 16 * strip + at.column(j / 4, j % 4);
-        const int64_t key = task.first + at.row(j % 4);
-        const bool seen = query + column < head.sequence &&
-                          sees(query + column, key, head.sequence, problem.causal);
-        to_gradient(seen, lse[column], d[column], problem.scale, p[j / 4].values[j % 4],
-                    ds[j / 4].values[j % 4]);
+  for (int64_t index = 0; index < group.heads; ++index) {
+    const Head head(size, in.in, group.first_head + index);
+    for (int64_t query = problem.causal ? task.first : 0; query < size.sequence; query += kRows) {
+      __syncthreads();  // others may still read what was there
+      load(head.q_rows(in.in.q, query), size.head, vectors, queries);
+      load(head.y_rows(in.dy, query), size.head, vectors, gradients);
+      for (int i = static_cast<int>(threadIdx.x); i < kRows; i += kTensorThreads) {
+        const bool exists = query + i < size.sequence;
+        lse[i] = exists ? in.lse[head.lse + query + i] : 0.0F;
+        d[i] = exists ? in.d[head.lse + query + i] : 0.0F;
       }
-      add_product(p, gradients, 16 * strip, dv);
-      add_product(ds, queries, 16 * strip, dk);
+      __syncthreads();
+      for (int strip = 0; strip < kStrips && query + 16 * strip < size.sequence; ++strip) {
+        TileSums p[2] = {};
+        TileSums ds[2] = {};
+        add_inner_products(k, queries, 16 * strip, p);
+        add_inner_products(v, gradients, 16 * strip, ds);
+        HIDUP_UNROLL for (int j = 0; j < 8; ++j) {
+          const int column = 16 * strip + at.column(j / 4, j % 4);
+          const int64_t key = task.first + at.row(j % 4);
+          const bool seen = query + column < size.sequence &&
+                            sees(query + column, key, size.sequence, problem.causal);
+          to_gradient(seen, lse[column], d[column], problem.scale, p[j / 4].values[j % 4],
+                      ds[j / 4].values[j % 4]);
+        }
+        add_product(p, gradients, 16 * strip, dv);
+        add_product(ds, queries, 16 * strip, dk);
+      }
     }
   }
   const float ones[2] = {1.0F, 1.0F};
-  Element* begin = dqkv + head.q + head.width + task.first * 3 * head.width;
-  const int64_t rows = head.sequence - task.first;
-  write<Element, kHead>(dk, ones, begin, 3 * head.width, rows, head.size, vectors);
-  write<Element, kHead>(dv, ones, begin + head.width, 3 * head.width, rows, head.size, vectors);
+  write<Element, kHead>(dk, ones, all_dk + begin, stride, rows, size.head, vectors);
+  write<Element, kHead>(dv, ones, all_dv + begin, stride, rows, size.head, vectors);
 }
 
-dim3 attention_grid(const AttentionSize& size) {
-  return grid_of(size.batch * size.heads * ceil_div(size.sequence, kRows));
-}
-
-template <int kHead, typename Element>
-void forward(Stream& stream, const Element* qkv, Element* y, float* lse, const Problem& problem) {
-  const bool vectors = problem.size.head % kPerVector<Element> == 0 && aligned16(qkv, y);
-  launch(stream, forward_kernel<Element, kHead>, attention_grid(problem.size), kTensorThreads, qkv,
-         y, lse, problem, vectors);
+// Of so many heads or groups in every sequence.
+dim3 attention_grid(const AttentionSize& size, int64_t heads) {
+  return grid_of(size.batch * heads * ceil_div(size.sequence, kRows));
 }
 
 template <int kHead, typename Element>
-void backward(Stream& stream, const BackwardInputs<Element>& in, Element* dqkv,
-              const Problem& problem) {
+void forward(Stream& stream, const AttentionTensors<const Element>& in, Element* y, float* lse,
+             const Problem& problem) {
   const bool vectors =
-      problem.size.head % kPerVector<Element> == 0 && aligned16(in.qkv, in.dy, dqkv);
-  launch(stream, query_gradient_kernel<Element, kHead>, attention_grid(problem.size),
-         kTensorThreads, in, dqkv, problem, vectors);
-  launch(stream, key_value_gradient_kernel<Element, kHead>, attention_grid(problem.size),
-         kTensorThreads, in, dqkv, problem, vectors);
+      problem.size.head % kPerVector<Element> == 0 && aligned16(in.q, in.k, in.v, y);
+  launch(stream, forward_kernel<Element, kHead>, attention_grid(problem.size, problem.size.heads),
+         kTensorThreads, in, y, lse, problem, vectors);
+}
+
+template <int kHead, typename Element>
+void backward(Stream& stream, const BackwardInputs<Element>& in,
+              const AttentionTensors<Element>& grad, const Problem& problem) {
+  const bool vectors = problem.size.head % kPerVector<Element> == 0 &&
+                       aligned16(in.in.q, in.in.k, in.in.v) &&
+                       aligned16(in.dy, grad.q, grad.k, grad.v);
+  launch(stream, query_gradient_kernel<Element, kHead>,
+         attention_grid(problem.size, problem.size.heads), kTensorThreads, in, grad.q, problem,
+         vectors);
+  launch(stream, key_value_gradient_kernel<Element, kHead>,
+         attention_grid(problem.size, problem.size.kv_heads), kTensorThreads, in, grad.k, grad.v,
+         problem, vectors);
 }
 
 }  // namespace
 
 template <typename Element>
-void tensor_attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
-                              const Problem& problem) {
+void tensor_attention_forward(Stream& stream, const AttentionTensors<const Element>& in, Element* y,
+                              float* lse, const Problem& problem) {
   if (problem.size.head <= 64) {
-    forward<64>(stream, qkv, y, lse, problem);
+    forward<64>(stream, in, y, lse, problem);
   } else {
-    forward<kLongestTensorHead>(stream, qkv, y, lse, problem);
+    forward<kLongestTensorHead>(stream, in, y, lse, problem);
   }
 }
 
 template <typename Element>
-void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in, Element* dqkv,
-                               const Problem& problem) {
+void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in,
+                               const AttentionTensors<Element>& grad, const Problem& problem) {
   if (problem.size.head <= 64) {
-    backward<64>(stream, in, dqkv, problem);
+    backward<64>(stream, in, grad, problem);
   } else {
-    backward<kLongestTensorHead>(stream, in, dqkv, problem);
+    backward<kLongestTensorHead>(stream, in, grad, problem);
   }
 }
 

@@ -1,4 +1,5 @@
-// Inside the CPU kernels: layer normalization of a row (layer_norm.h).
+// Inside the CPU kernels: layer normalization (layer_norm.h) and root mean square normalization
+// (rms_norm.h) of a row.
 #pragma once
 
 #include <cmath>
@@ -21,6 +22,19 @@ void normalize(const Element* x, const Element* gamma, const Element* beta, Elem
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     y[j] = (x[j] - average) * factor * gamma[j] + beta[j];
+  }
+}
+
+// y may be x.
+template <typename Element>
+void normalize_square(const Element* x, const Element* gamma, Element* y, float& rstd, int64_t n,
+                      float eps) {
+  const float squares = sum_of(n, [=](int64_t j) { return float{x[j]} * float{x[j]}; });
+  const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
+  rstd = factor;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    y[j] = x[j] * factor * gamma[j];
   }
 }
 

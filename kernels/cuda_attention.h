@@ -17,17 +17,35 @@ struct Rows {
 };
 
 struct Head : AttentionHead {
-  __device__ Head(const AttentionSize& of, int64_t index) : AttentionHead(of, index) {}
-
-  // Rows of q (which = 0), k (1) or v (2) from position `first` on.
   template <typename Element>
-  __device__ Rows<Element> qkv_rows(const Element* qkv, int which, int64_t first) const {
-    return {qkv + q + which * width + first * qkv_stride(), qkv_stride(), sequence - first};
+  __device__ Head(const AttentionSize& of, const AttentionTensors<Element>& in, int64_t index)
+      : AttentionHead(of, in.q_stride, in.kv_stride, index) {}
+
+  // Rows of q, of k or v, and of y or its gradient from position `first` on.
+  template <typename Element>
+  __device__ Rows<Element> q_rows(const Element* tensor, int64_t first) const {
+    return {tensor + q + first * q_stride, q_stride, sequence - first};
+  }
+  template <typename Element>
+  __device__ Rows<Element> kv_rows(const Element* tensor, int64_t first) const {
+    return {tensor + kv + first * kv_stride, kv_stride, sequence - first};
   }
   template <typename Element>
   __device__ Rows<Element> y_rows(const Element* tensor, int64_t first) const {
-    return {tensor + y + first * width, width, sequence - first};
+    return {tensor + y + first * y_stride, y_stride, sequence - first};
   }
+};
+
+// Keys and values that a group of heads shares; `index` counts the groups of all sequences.
+struct Group {
+  int64_t heads;
+  int64_t first_head;  // of all sequences' heads
+  int64_t kv;          // where the first position begins in k and v
+
+  __device__ Group(const AttentionSize& of, int64_t kv_stride, int64_t index)
+      : heads(of.heads / of.kv_heads),
+        first_head(index * heads),
+        kv(index / of.kv_heads * of.sequence * kv_stride + index % of.kv_heads * of.head) {}
 };
 
 // Whether query i sees key j.
@@ -43,7 +61,7 @@ struct Problem {
 
 template <typename Element>
 struct BackwardInputs {
-  const Element* qkv;
+  AttentionTensors<const Element> in;
   const float* lse;
   const Element* dy;
   const float* d;
@@ -54,10 +72,10 @@ struct BackwardInputs {
 inline constexpr int64_t kLongestTensorHead = 128;
 
 template <typename Element>
-void tensor_attention_forward(Stream& stream, const Element* qkv, Element* y, float* lse,
-                              const Problem& problem);
+void tensor_attention_forward(Stream& stream, const AttentionTensors<const Element>& in, Element* y,
+                              float* lse, const Problem& problem);
 template <typename Element>
-void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in, Element* dqkv,
-                               const Problem& problem);
+void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in,
+                               const AttentionTensors<Element>& grad, const Problem& problem);
 
 }  // namespace hidup::kernels

@@ -1,4 +1,5 @@
-// Inside the CUDA kernels: layer normalization of rows (layer_norm.h).
+// Inside the CUDA kernels: layer normalization (layer_norm.h) and root mean square normalization
+// (rms_norm.h) of rows.
 #pragma once
 
 #include "kernels/cuda_elements.h"
@@ -39,6 +40,25 @@ __device__ void normalize(const Element* x, float sum, const Element* gamma, con
   for (int64_t j = first; j < n; j += kGroup) {
     const float h = (widen(x[j]) - average) * factor;
     y[j] = narrow<Element>(h * widen(gamma[j]) + widen(beta[j]));
+  }
+}
+
+// y = rms_norm(x) for a row that kGroup threads do together.
+template <int kGroup, typename Element>
+__device__ void normalize_square(const Element* x, const Element* gamma, Element* y, float* rstd,
+                                 int64_t n, float eps) {
+  const int64_t first = threadIdx.x % kGroup;
+  float squares = 0.0F;
+  for (int64_t j = first; j < n; j += kGroup) {
+    squares += widen(x[j]) * widen(x[j]);
+  }
+  squares = group_reduce<kGroup>(squares, Sum{});
+  const float factor = 1.0F / sqrtf(squares / static_cast<float>(n) + eps);
+  if (first == 0) {
+    *rstd = factor;
+  }
+  for (int64_t j = first; j < n; j += kGroup) {
+    y[j] = narrow<Element>(widen(x[j]) * factor * widen(gamma[j]));
   }
 }
 

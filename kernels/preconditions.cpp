@@ -15,6 +15,7 @@
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
 #include "kernels/matmul.h"
+#include "kernels/rotary.h"
 #include "kernels/route.h"
 
 namespace hidup::kernels {
@@ -65,7 +66,10 @@ void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t
 
 void check_size(const AttentionSize& size) {
   check_extents("attention", {size.batch, size.sequence, 3, size.heads, size.head});
+  check_extents("attention", {size.batch, size.sequence, size.kv_heads, size.head});
   check(size.head > 0, "attention with heads of no elements");
+  check(size.kv_heads > 0 ? size.heads % size.kv_heads == 0 : size.heads == 0,
+        "attention with {} heads, which share the keys of {}", size.heads, size.kv_heads);
 }
 
 void check_size(const DispatchSize& size) {
@@ -81,6 +85,14 @@ void check_size(const EmbeddingSize& size) {
   check_extents("embedding", {size.tokens, size.hidden});
   check_extents("embedding", {size.vocab, size.hidden});
   check_classes("embedding", size.tokens, size.vocab, size.first);
+}
+
+void check_size(const RotarySize& size) {
+  check_extents("rotary", {size.batch, size.sequence, size.heads, size.head});
+  check_at_most("rotary: the first position", size.first, INT64_MAX - size.sequence);
+  check(size.head >= 2 && size.head % 2 == 0, "rotary: {} channels of a head are no pairs",
+        size.head);
+  check(size.theta > 0.0, "rotary: theta is {}", size.theta);
 }
 
 void check_size(const ExpertSize& size) {

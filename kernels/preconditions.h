@@ -38,6 +38,7 @@ struct ExpertCounts;
 struct ExpertSize;
 struct GateSize;
 struct MatmulShape;
+struct RotarySize;
 struct RouteSize;
 template <typename Element>
 struct RouterLossesBackward;
@@ -53,6 +54,7 @@ void check_size(const ExpertCounts& args);
 void check_size(const ExpertSize& size);
 void check_size(const GateSize& size);
 void check_size(const MatmulShape& shape);
+void check_size(const RotarySize& size);
 void check_size(const RouteSize& size);
 
 // Of the losses of a router (router_losses.h).

@@ -1,5 +1,5 @@
 // The end of half a transformer block, in one pass over memory: dropout of the branch, the sum with
-// the residual, and layer normalization.
+// the residual, and layer normalization or root mean square normalization.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace hidup::kernels {
 
-// sum = residual + dropout(branch), y = layer_norm(sum): as dropout(), add_forward() and
-// layer_norm_forward() one after the other, except that dropout's result is not rounded. The
-// backward pass is the backward passes of the three.
+// sum = residual + dropout(branch), y = layer_norm(sum) or, without beta, rms_norm(sum): as
+// dropout(), add_forward() and layer_norm_forward() or rms_norm_forward() one after the other,
+// except that dropout's result is not rounded. The backward pass is the backward passes of the
+// three.
 template <typename Element>
 struct ResidualNorm {
   const Element* branch;    // [rows, n]
   const Element* residual;  // [rows, n]
   DropoutMask dropout;      // of [rows, n]; p = 0: none. Each row is one of the global tensor too
   const Element* gamma;     // [n]
-  const Element* beta;      // [n]
+  const Element* beta;      // [n]; null: RMS norm
   Element* sum;             // [rows, n]; may be branch or residual
   Element* y;               // [rows, n]
-  float* mean;              // f32 [rows]
+  float* mean;              // f32 [rows]; null without beta
   float* rstd;              // f32 [rows]
   int64_t rows;
   int64_t n;  // >= 1

@@ -46,8 +46,12 @@ void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
           sum[j] = residual[j] + branch[j];
         }
       }
-      normalize(sum, args.gamma, args.beta, args.y + at, args.mean[row], args.rstd[row], n,
-                args.eps);
+      if (args.beta != nullptr) {
+        normalize(sum, args.gamma, args.beta, args.y + at, args.mean[row], args.rstd[row], n,
+                  args.eps);
+      } else {
+        normalize_square(sum, args.gamma, args.y + at, args.rstd[row], n, args.eps);
+      }
     }
   });
 }

@@ -64,8 +64,12 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     __syncthreads();
   }
-  normalize<kGroup>(sum, total, args.gamma, args.beta, args.y + at, args.mean + row,
-                    args.rstd + row, n, args.eps);
+  if (args.beta != nullptr) {
+    normalize<kGroup>(sum, total, args.gamma, args.beta, args.y + at, args.mean + row,
+                      args.rstd + row, n, args.eps);
+  } else {
+    normalize_square<kGroup>(sum, args.gamma, args.y + at, args.rstd + row, n, args.eps);
+  }
 }
 
 }  // namespace

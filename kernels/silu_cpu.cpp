@@ -1,28 +1,8 @@
-#include "kernels/cpu_math.h"
+#include "kernels/cpu_silu.h"
 #include "kernels/preconditions.h"
 #include "kernels/silu.h"
 
 namespace hidup::kernels {
-namespace {
-
-// fast_exp() is finite within it. Below -kSiluLimit silu and its slope are 0 within 2e-36, above
-// kSiluLimit the slope is 1.
-constexpr float kSiluLimit = 87.0F;
-
-inline float silu(float x) {
-  const float at = x < -kSiluLimit ? -kSiluLimit : x;
-  return at / (1.0F + fast_exp(-at));
-}
-
-inline float silu_slope(float x) {
-  const float above = x < -kSiluLimit ? -kSiluLimit : x;
-  const float at = above > kSiluLimit ? kSiluLimit : above;
-  const float e = fast_exp(-at);
-  const float sigmoid = 1.0F / (1.0F + e);
-  return sigmoid + at * sigmoid * (e * sigmoid);
-}
-
-}  // namespace
 
 template <typename Element>
 void silu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {

@@ -1,28 +1,22 @@
 #include "kernels/cuda_elementwise.h"
 #include "kernels/preconditions.h"
 #include "kernels/silu.h"
+#include "kernels/silu_math.h"
 
 namespace hidup::kernels {
 namespace {
 
-// expf() is finite within it. Below -kSiluLimit silu and its slope are 0 within 2e-36, above
-// kSiluLimit the slope is 1.
-constexpr float kSiluLimit = 87.0F;
-
 struct Silu {
   __device__ float operator()(float x, float) const {
-    const float at = x < -kSiluLimit ? -kSiluLimit : x;
-    return at / (1.0F + expf(-at));
+    const float at = not_below_silu(x);
+    return silu_value(at, expf(-at));
   }
 };
 
 struct SiluGradient {
   __device__ float operator()(float x, float dy) const {
-    const float above = x < -kSiluLimit ? -kSiluLimit : x;
-    const float at = above > kSiluLimit ? kSiluLimit : above;
-    const float e = expf(-at);
-    const float sigmoid = 1.0F / (1.0F + e);
-    return dy * (sigmoid + at * sigmoid * (e * sigmoid));
+    const float at = within_silu(x);
+    return dy * silu_slope(at, expf(-at));
   }
 };
 

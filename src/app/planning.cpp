@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/limits.h"
+#include "core/text.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
@@ -38,11 +39,6 @@ std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
   return wanted ? std::optional(static_cast<int>(*wanted)) : std::nullopt;
 }
 
-// Of model.precision.
-DType element_type(const std::string& precision) {
-  return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
-}
-
 // What is wrong with a graph of the deck's sizes gets the deck's place.
 Graph build_family(const Deck& deck, int64_t vocab) {
   try {
@@ -52,7 +48,26 @@ Graph build_family(const Deck& deck, int64_t vocab) {
   }
 }
 
+// Each must be like the name of a parameter.
+void check_patterns(const Deck& deck, const Graph& graph) {
+  for (const std::string& pattern : *deck.train.no_decay) {
+    const auto is_like = [&](const Tensor& tensor) {
+      return tensor.role == Tensor::Role::parameter && matches(pattern, tensor.name);
+    };
+    if (std::ranges::none_of(graph.tensors(), is_like)) {
+      fail_at(deck, "train.no_decay",
+              fmt::format("train.no_decay: {} is like the name of no parameter; hidup graph shows "
+                          "them",
+                          shown(pattern)));
+    }
+  }
+}
+
 }  // namespace
+
+DType element_type(const std::string& precision) {
+  return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
+}
 
 std::string read_strategy_file(const std::string& file, std::string_view what) {
   return read_text_file(file, what, kStrategyBytes);
@@ -65,6 +80,10 @@ std::string graph_text(const Deck& deck) {
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
   Graph graph = deck.model.graph.empty() ? build_family(deck, vocab)
                                          : read_graph(text, deck.model.graph, deck, vocab);
+  if (deck.train.no_decay) {
+    check_patterns(deck, graph);
+    graph = with_decay(std::move(graph), *deck.train.no_decay);
+  }
   return with_precision(std::move(graph), element_type(deck.model.precision));
 }
 

@@ -23,6 +23,9 @@ std::string read_strategy_file(const std::string& file, std::string_view what);
 // The text of the deck's model.graph; empty where a family is built. Throws Error(file).
 std::string graph_text(const Deck& deck);
 
+// Of model.precision.
+DType element_type(const std::string& precision);
+
 // The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 

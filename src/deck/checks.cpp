@@ -46,6 +46,30 @@ void check_widths(const ModelDeck& model, const DeckChecks& checks) {
   }
 }
 
+// Of grouped attention with rotary positions.
+void check_llama(const ModelDeck& model, const DeckChecks& checks) {
+  if (!usable(checks, "model.hidden", "model.heads", "model.kv_heads", "model.family") ||
+      model.family != "llama" || model.hidden % model.heads != 0) {
+    return;
+  }
+  const int64_t head = model.hidden / model.heads;
+  const int64_t kv_heads = model.kv_heads.value_or(model.heads);
+  if (head % 2 != 0) {
+    checks.report("model.hidden",
+                  fmt::format("model.hidden {} = {} heads x {}, but rotary positions turn pairs of "
+                              "channels: take {}",
+                              model.hidden, model.heads, head,
+                              multiples_around(model.hidden, 2 * model.heads)));
+  }
+  if (model.heads % kv_heads != 0) {
+    checks.report("model.kv_heads",
+                  fmt::format("model.heads {} = {} heads of keys and values x {} + {}: take a "
+                              "divisor of {}",
+                              model.heads, kv_heads, model.heads / kv_heads, model.heads % kv_heads,
+                              model.heads));
+  }
+}
+
 // Experts per token.
 void check_choices(const MoeDeck& moe, const DeckChecks& checks) {
   constexpr Name kName = "model.moe.top_k";
@@ -293,6 +317,7 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
 
 void check_relations(const Deck& deck, const DeckChecks& checks) {
   check_widths(deck.model, checks);
+  check_llama(deck.model, checks);
   check_moe(deck.model, checks);
   check_data(deck, checks);
   check_schedule(deck.train, checks);

@@ -46,6 +46,10 @@ struct ModelDeck {
   int64_t hidden = 0;
   int64_t ffn = 0;
   int64_t heads = 0;
+  std::optional<int64_t> kv_heads;  // heads of keys and values; none: auto, as many as heads
+  double rope_theta = 1e4;
+  double norm_epsilon = 1e-5;
+  std::string tied_head;         // on, off
   int64_t sequence = 0;          // of images kImagePositions (core/images.h)
   std::optional<int64_t> vocab;  // none: auto, from the data
   double dropout = 0.0;
@@ -78,6 +82,8 @@ struct CheckpointDeck {
   std::string on_error;           // warn, stop
 };
 
+using Patterns = std::vector<std::string>;  // of names, with * and ? (core/text.h)
+
 struct TrainDeck {
   int64_t batch = 0;  // sequences per step, all ranks together
   int64_t steps = 0;
@@ -92,12 +98,13 @@ struct TrainDeck {
   double beta2 = 0.0;
   double epsilon = 0.0;
   double weight_decay = 0.0;
-  double clip_norm = 0.0;      // 0: off
-  int64_t bucket_bytes = 0;    // key train.bucket
-  int64_t timeline_every = 0;  // 0: steps 1 to 3 only
-  std::string overlap;         // on, off
-  int64_t validate_every = 0;  // steps; 0: never
-  std::string on_nan;          // stop, skip
+  std::optional<Patterns> no_decay;  // parameters without it; none: auto, what the graph says
+  double clip_norm = 0.0;            // 0: off
+  int64_t bucket_bytes = 0;          // key train.bucket
+  int64_t timeline_every = 0;        // 0: steps 1 to 3 only
+  std::string overlap;               // on, off
+  int64_t validate_every = 0;        // steps; 0: never
+  std::string on_nan;                // stop, skip
   CheckpointDeck checkpoint;
 };
 

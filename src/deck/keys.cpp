@@ -17,6 +17,9 @@ constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.mode
                                 "is given by the graph of model.graph: remove it"};
 constexpr Condition kNoImages = {"data.kind", [](const Deck& d) { return d.data.kind != "images"; },
                                  "is fixed with data.kind images: remove it"};
+constexpr Condition kIsLlama = {"model.family",
+                                [](const Deck& d) { return d.model.family == "llama"; },
+                                "is about the family llama only"};
 constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model.moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
@@ -29,15 +32,17 @@ std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
        .doc =
-           "What is built. bert and gpt are language models: a token is predicted from those "
-           "before "
-           "it. bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal positions). "
+           "What is built. bert, gpt and llama are language models: a token is predicted from "
+           "those "
+           "before it. bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal "
+           "positions). "
            "gpt: GPT-2 (layer norm before each half, GELU, learned positions, the head tied to "
            "the embedding). vit: the class of an image of `data.kind` images, by blocks as bert's "
            "but without the mask, from 64 patches of 4 x 4 pixels and a class token before them; "
-           "learned positions.",
+           "learned positions. llama: Llama (RMS norm before each half, SwiGLU, rotary positions, "
+           "heads that share keys and values, no biases).",
        .fallback = "bert",
-       .choices = {"bert", "gpt", "vit"},
+       .choices = {"bert", "gpt", "vit", "llama"},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.family; }},
       {.name = "model.graph",
@@ -71,6 +76,31 @@ std::vector<Key> model_keys() {
        .range = {1, 10000},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, size_t) -> Slot { return &d.model.heads; }},
+      {.name = "model.kv_heads",
+       .doc = "Heads of keys and values of a block, of which every one serves as many of "
+              "`model.heads`. auto: as many as those.",
+       .fallback = "auto",
+       .range = {1, 10000},
+       .conditions = {kNoGraph, kIsLlama},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.kv_heads; }},
+      {.name = "model.rope_theta",
+       .doc = "Base of the angles of rotary positions.",
+       .fallback = "10000",
+       .range = {1.0, 1e9},
+       .conditions = {kNoGraph, kIsLlama},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.rope_theta; }},
+      {.name = "model.norm_epsilon",
+       .doc = "What a norm adds to the variance, or to the mean square.",
+       .fallback = "1e-5",
+       .range = {1e-12, 1.0},
+       .conditions = {kNoGraph},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.norm_epsilon; }},
+      {.name = "model.tied_head",
+       .doc = "Whether the head's weight is the embedding's.",
+       .fallback = "off",
+       .choices = {"on", "off"},
+       .conditions = {kNoGraph, kIsLlama},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.model.tied_head; }},
       {.name = "model.sequence",
        .doc = "Tokens of a sequence. Of images it is 65, the patches and the class token, and "
               "refused here.",

@@ -20,10 +20,11 @@ namespace hidup {
 inline constexpr double kHour = 3600.0;  // seconds
 
 // Where a value goes; the type says what the key takes. An optional takes "auto" for none, or
-// the key's only choice. A list of strings holds paths, a list of axes holds maps.
-using Slot =
-    std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
-                 std::string*, std::vector<std::string>*, ValidationData*, std::vector<MeshAxis>*>;
+// the key's only choice. A list of strings holds paths, an optional one patterns of names, a list
+// of axes maps.
+using Slot = std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*,
+                          std::optional<double>*, std::string*, std::vector<std::string>*,
+                          std::optional<Patterns>*, ValidationData*, std::vector<MeshAxis>*>;
 
 // Limits of a number, in base units.
 struct Range {

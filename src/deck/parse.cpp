@@ -201,6 +201,8 @@ class DeckReader {
       read_validation(key, name, value, **validation, position);
     } else if (!key.path_of.empty()) {
       read_path(key, name, value, *std::get<std::string*>(slot), position);
+    } else if (auto* const* patterns = std::get_if<std::optional<Patterns>*>(&slot)) {
+      read_patterns(key, name, value, **patterns, position);
     } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
       read_paths(key, name, value, **paths);
     } else if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
@@ -235,6 +237,21 @@ class DeckReader {
     }
     read_scalar_at(key, name, value, &path, position);
     path = (fs::path(folder_) / path).lexically_normal();
+  }
+
+  // A word in quotes is a pattern even if it is "auto".
+  void read_patterns(const Key& key, const std::string& name, const YamlNode& value,
+                     std::optional<Patterns>& patterns, const Position& position) {
+    patterns.reset();
+    if (value.kind == YamlNode::Kind::scalar && !value.quoted && value.text == key.fallback) {
+      return;
+    }
+    patterns.emplace();
+    const std::vector<YamlNode> single = {value};
+    for (const YamlNode& item : value.kind == YamlNode::Kind::list ? value.values : single) {
+      read_scalar_at(key, name, item, &patterns->emplace_back(),
+                     item.kind == YamlNode::Kind::null ? position : position_of(item));
+    }
   }
 
   void read_paths(const Key& key, const std::string& name, const YamlNode& value,

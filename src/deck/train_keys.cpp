@@ -84,6 +84,13 @@ std::vector<Key> train_keys() {
        .fallback = "0",
        .range = {0, 1000},
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.weight_decay; }},
+      {.name = "train.no_decay",
+       .doc =
+           "Parameters without weight decay, by their names: patterns in which * stands for any "
+           "text and ? for any character, such as [\"*.bias\", \"*norm*\"]. [] has none of them. "
+           "auto: biases and the weights of norms, or those that a graph file says.",
+       .fallback = "auto",
+       .slot = [](Deck& d, size_t) -> Slot { return &d.train.no_decay; }},
       {.name = "train.clip_norm",
        .doc = "Gradients whose norm over all parameters is larger are multiplied by clip_norm / "
               "(norm + 1e-6), as PyTorch does. 0: off.",

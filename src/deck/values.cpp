@@ -210,9 +210,9 @@ std::string read_string(const Key& key, const YamlNode& node) {
   refuse(key, node, close.empty() ? "" : fmt::format(": did you mean {}?", close));
 }
 
-std::string format_paths(const std::vector<std::string>& paths) {
-  std::vector<std::string> quoted(paths.size());
-  std::transform(paths.begin(), paths.end(), quoted.begin(), yaml_quoted);
+std::string format_list(const std::vector<std::string>& texts) {
+  std::vector<std::string> quoted(texts.size());
+  std::transform(texts.begin(), texts.end(), quoted.begin(), yaml_quoted);
   return fmt::format("[{}]", fmt::join(quoted, ", "));
 }
 
@@ -236,6 +236,9 @@ std::string allowed_values(const Key& key) {
   }
   if (std::holds_alternative<std::vector<std::string>*>(slot)) {
     return "a file, a glob or a list of them";
+  }
+  if (std::holds_alternative<std::optional<Patterns>*>(slot)) {
+    return fmt::format("{}, a pattern of names or a list of them", word_for_none(key));
   }
   if (std::holds_alternative<ValidationData*>(slot)) {
     return fmt::format("{}, a number {}, or a file, a glob or a list of them", word_for_none(key),
@@ -332,11 +335,12 @@ std::string format_value(const Key& key, const Slot& slot) {
             const bool word = std::ranges::find(key.choices, *value) != key.choices.end();
             return word ? *value : yaml_quoted(*value);
           },
-          [&](std::vector<std::string>* value) { return format_paths(*value); },
+          [&](std::vector<std::string>* value) { return format_list(*value); },
+          [&](std::optional<Patterns>* value) { return *value ? format_list(**value) : none; },
           [&](ValidationData* value) {
             return value->empty()        ? none
                    : value->path.empty() ? number(value->fraction)
-                                         : format_paths(value->path);
+                                         : format_list(value->path);
           },
           [&](std::vector<MeshAxis>*) -> std::string {
             fail(ExitCode::internal, "{} is a list of keys, not a value", key.name);

@@ -60,12 +60,19 @@ struct DropoutAttributes {
 };
 
 struct LayerNormAttributes {
-  double epsilon = 1e-5;  // added to the variance
+  double epsilon = 1e-5;  // added to the variance, of rms_norm to the mean square
 
   bool operator==(const LayerNormAttributes&) const = default;
   static void each(auto& self, auto visit) {
     visit("epsilon", self.epsilon, AttributeRange{1e-30, 1.0});
   }
+};
+
+struct RotaryAttributes {
+  double theta = 10000.0;  // the base of the angles
+
+  bool operator==(const RotaryAttributes&) const = default;
+  static void each(auto& self, auto visit) { visit("theta", self.theta, kPositive); }
 };
 
 struct AttentionAttributes {
@@ -123,9 +130,10 @@ struct GateAttributes {
   }
 };
 
-using OpAttributes = std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes,
-                                  DropoutAttributes, LayerNormAttributes, AttentionAttributes,
-                                  RouteAttributes, ExpertAttributes, GateAttributes>;
+using OpAttributes =
+    std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
+                 LayerNormAttributes, RotaryAttributes, AttentionAttributes, RouteAttributes,
+                 ExpertAttributes, GateAttributes>;
 
 // Calls visit(name, value as a double) for every attribute of a variant of such structs.
 template <typename Variant>

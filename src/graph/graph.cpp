@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "core/region.h"
+#include "core/text.h"
 #include "graph/operation.h"
 
 namespace hidup {
@@ -172,6 +173,16 @@ int64_t Graph::parameter_count() const {
     count += tensor.role == Tensor::Role::parameter ? elements(tensor.shape) : 0;
   }
   return count;
+}
+
+Graph with_decay(Graph graph, const std::vector<std::string>& without) {
+  for (Tensor& tensor : graph.tensors_) {
+    tensor.decay = tensor.role == Tensor::Role::parameter &&
+                   std::ranges::none_of(without, [&](const std::string& pattern) {
+                     return matches(pattern, tensor.name);
+                   });
+  }
+  return graph;
 }
 
 Graph with_precision(Graph graph, DType dtype) {

@@ -17,6 +17,7 @@ namespace hidup {
 enum class OpKind {
   embedding,
   positions,
+  rotary,
   prepend,
   first,
   matmul,
@@ -24,10 +25,13 @@ enum class OpKind {
   relu,
   gelu,
   silu,
+  swiglu,
   dropout,
   add,
   layer_norm,
+  rms_norm,
   attention,
+  grouped_attention,
   cross_entropy,
   route,
   gate,
@@ -100,6 +104,8 @@ class Graph {
   int64_t parameter_count() const;  // elements
 
  private:
+  friend Graph with_decay(Graph graph, const std::vector<std::string>& without);
+
   TensorId add_tensor(Tensor tensor);
   OpAttributes complete(OpKind kind, const std::vector<TensorId>& inputs,
                         const OpAttributes& given) const;
@@ -111,6 +117,10 @@ class Graph {
   std::map<std::string, TensorId, std::less<>> by_name_;
   double elements_ = 0.0;  // of all tensors
 };
+
+// The same graph; weight decay applies to all parameters but those whose names are like one of the
+// patterns (core/text.h).
+Graph with_decay(Graph graph, const std::vector<std::string>& without);
 
 // The same graph, its parameters and images of that floating type, and what follows from them.
 Graph with_precision(Graph graph, DType dtype);

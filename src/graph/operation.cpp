@@ -38,6 +38,9 @@ DimNames matmul_dims(const DimNames& first, const Shape& output, const OpAttribu
 DimNames attention_dims(const DimNames&, const Shape&, const OpAttributes&) {
   return {"batch", "sequence", "head", "column"};
 }
+DimNames grouped_attention_dims(const DimNames&, const Shape&, const OpAttributes&) {
+  return {"batch", "sequence", "kv_head", "head", "column"};
+}
 DimNames no_dims(const DimNames&, const Shape&, const OpAttributes&) {
   return {};
 }
@@ -93,6 +96,9 @@ double combine_flops(Shapes in, const Shape& output, const OpAttributes&) {
 Shape attention_saved(const Shape& qkv) {
   return {qkv[0], qkv[3], qkv[1]};  // batch, heads, sequence
 }
+Shape grouped_attention_saved(const Shape& q) {
+  return {q[0], q[2], q[3], q[1]};  // batch, kv_heads, group, sequence
+}
 
 // In the order of OpKind.
 const std::vector<OperationSpec>& records() {
@@ -109,6 +115,12 @@ const std::vector<OperationSpec>& records() {
        .inputs = {{"x"}},
        .shape = positions_shape,
        .flops = per_element<1>},
+      {.kind = OpKind::rotary,
+       .name = "rotary",
+       .inputs = {{"x"}},
+       .attributes = RotaryAttributes{},
+       .shape = rotary_shape,
+       .flops = per_element<3>},
       {.kind = OpKind::prepend,
        .name = "prepend",
        .inputs = {{"x"}, {.name = "token", .parameter = true}},
@@ -148,6 +160,11 @@ const std::vector<OperationSpec>& records() {
        .inputs = {{"x"}},
        .shape = like_first,
        .flops = per_element<5>},  // an exponential, a sum, a quotient
+      {.kind = OpKind::swiglu,
+       .name = "swiglu",
+       .inputs = {{"gate"}, {"up"}},
+       .shape = add_shape,
+       .flops = per_element<6>},  // silu, a product
       {.kind = OpKind::dropout,
        .name = "dropout",
        .inputs = {{"x"}},
@@ -169,6 +186,13 @@ const std::vector<OperationSpec>& records() {
        .shape = layer_norm_shape,
        .flops = per_element<8>,  // mean, variance, normalize, scale, shift
        .saved = {"mean", "rstd"}},
+      {.kind = OpKind::rms_norm,
+       .name = "rms_norm",
+       .inputs = {{"x"}, {.name = "weight", .parameter = true}},
+       .attributes = LayerNormAttributes{},
+       .shape = rms_norm_shape,
+       .flops = per_element<4>,  // mean square, normalize, scale
+       .saved = {"rstd"}},
       {.kind = OpKind::attention,
        .name = "attention",
        .inputs = {{"qkv"}},
@@ -179,6 +203,16 @@ const std::vector<OperationSpec>& records() {
        .product = true,
        .saved = {"lse"},
        .saved_shape = attention_saved},
+      {.kind = OpKind::grouped_attention,
+       .name = "grouped_attention",
+       .inputs = {{"q"}, {"k"}, {"v"}},
+       .attributes = AttentionAttributes{},
+       .shape = grouped_attention_shape,
+       .dims = grouped_attention_dims,
+       .flops = attention_flops,
+       .product = true,
+       .saved = {"lse"},
+       .saved_shape = grouped_attention_saved},
       {.kind = OpKind::cross_entropy,
        .name = "cross_entropy",
        .inputs = {{"logits"}, {"targets", Type::i32}},

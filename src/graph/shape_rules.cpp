@@ -47,6 +47,12 @@ Shape positions_shape(Shapes in, const OpAttributes&) {
   return in[0];
 }
 
+Shape rotary_shape(Shapes in, const OpAttributes&) {
+  expect(in[0].size() >= 4 && in[0].back() % 2 == 0 && in[0].back() > 0,
+         "x[batch, sequence, .., head], head even", in);
+  return in[0];
+}
+
 Shape prepend_shape(Shapes in, const OpAttributes&) {
   expect(in[0].size() == 3 && in[1] == Shape{in[0][2]}, "x[batch, sequence, n] and token[n]", in);
   return {in[0][0], in[0][1] + 1, in[0][2]};
@@ -86,9 +92,22 @@ Shape layer_norm_shape(Shapes in, const OpAttributes&) {
   return in[0];
 }
 
+Shape rms_norm_shape(Shapes in, const OpAttributes&) {
+  expect(in[1].size() == 1 && ends_with(in[0], in[1]), "x[.., n] and weight[n]", in);
+  return in[0];
+}
+
 Shape attention_shape(Shapes in, const OpAttributes&) {
   expect(in[0].size() == 5 && in[0][2] == 3, "qkv[batch, sequence, 3, heads, head]", in);
   return {in[0][0], in[0][1], in[0][3], in[0][4]};
+}
+
+Shape grouped_attention_shape(Shapes in, const OpAttributes&) {
+  const Shape& q = in[0];
+  expect(q.size() == 5 && in[1] == Shape{q[0], q[1], q[2], q[4]} && in[2] == in[1],
+         "q[batch, sequence, kv_heads, group, head], and k and v[batch, sequence, kv_heads, head]",
+         in);
+  return q;
 }
 
 Shape cross_entropy_shape(Shapes in, const OpAttributes&) {

@@ -30,6 +30,12 @@ TensorId BlockBuilder::linear(const std::string& name, TensorId x, const Shape& 
   return graph_.add_op(OpKind::bias, name + ".biased", {product, b});
 }
 
+TensorId BlockBuilder::product(const std::string& name, TensorId x, const Shape& weight,
+                               int contract, const Init& init) {
+  const TensorId w = graph_.add_parameter(name + ".weight", weight, init, true);
+  return graph_.add_op(OpKind::matmul, name, {x, w}, MatmulAttributes{.contract = contract});
+}
+
 TensorId BlockBuilder::dropout(const std::string& name, TensorId x) {
   const double p = model_.dropout;
   return p > 0.0 ? graph_.add_op(OpKind::dropout, name, {x}, DropoutAttributes{.p = p}) : x;
@@ -40,7 +46,15 @@ TensorId BlockBuilder::layer_norm(const std::string& name, TensorId x) {
   const TensorId weight =
       graph_.add_parameter(name + ".weight", width, {Init::Kind::ones, 0.0}, false);
   const TensorId bias = graph_.add_parameter(name + ".bias", width, {}, false);
-  return graph_.add_op(OpKind::layer_norm, name, {x, weight, bias});
+  return graph_.add_op(OpKind::layer_norm, name, {x, weight, bias},
+                       LayerNormAttributes{.epsilon = model_.norm_epsilon});
+}
+
+TensorId BlockBuilder::rms_norm(const std::string& name, TensorId x) {
+  const TensorId weight = graph_.add_parameter(name + ".weight", {graph_.tensor(x).shape.back()},
+                                               {Init::Kind::ones, 0.0}, false);
+  return graph_.add_op(OpKind::rms_norm, name, {x, weight},
+                       LayerNormAttributes{.epsilon = model_.norm_epsilon});
 }
 
 TensorId BlockBuilder::residual(const std::string& half, TensorId x, TensorId y) {
@@ -57,6 +71,26 @@ TensorId BlockBuilder::attention(const std::string& name, TensorId x) {
   return linear(name + ".out", mixed, {model_.heads, head, model_.hidden}, 2, style_.out);
 }
 
+TensorId BlockBuilder::grouped_attention(const std::string& name, TensorId x) {
+  const int64_t head = model_.hidden / model_.heads;
+  const int64_t kv_heads = model_.kv_heads.value_or(model_.heads);
+  const int64_t group = model_.heads / kv_heads;
+  const auto turned = [&](const std::string& part, TensorId y) {
+    return graph_.add_op(OpKind::rotary, name + part, {y},
+                         RotaryAttributes{.theta = model_.rope_theta});
+  };
+  const auto projected = [&](const std::string& part, const Shape& weight) {
+    return product(name + part, x, weight, 1, style_.qkv.weight);
+  };
+  const TensorId q = turned(".q.turned", projected(".q", {model_.hidden, kv_heads, group, head}));
+  const TensorId k = turned(".k.turned", projected(".k", {model_.hidden, kv_heads, head}));
+  const TensorId v = projected(".v", {model_.hidden, kv_heads, head});
+  const TensorId mixed = graph_.add_op(OpKind::grouped_attention, name, {q, k, v},
+                                       AttentionAttributes{.causal = style_.causal});
+  return product(name + ".out", mixed, {kv_heads, group, head, model_.hidden}, 3,
+                 style_.out.weight);
+}
+
 TensorId BlockBuilder::activation(const std::string& name, const std::string& dropout_name,
                                   TensorId x) {
   const std::string full = fmt::format("{}.{}", name, spec_of(style_.activation).name);
@@ -68,6 +102,14 @@ TensorId BlockBuilder::feed_forward(const std::string& name, TensorId x) {
   const TensorId up = linear(name + ".up", x, {model_.hidden, model_.ffn}, 1, style_.up);
   const TensorId active = activation(name, name + ".activation_dropout", up);
   return linear(name + ".down", active, {model_.ffn, model_.hidden}, 1, style_.down);
+}
+
+TensorId BlockBuilder::gated_feed_forward(const std::string& name, TensorId x) {
+  const TensorId gate =
+      product(name + ".gate", x, {model_.hidden, model_.ffn}, 1, style_.up.weight);
+  const TensorId up = product(name + ".up", x, {model_.hidden, model_.ffn}, 1, style_.up.weight);
+  const TensorId active = graph_.add_op(OpKind::swiglu, name + ".swiglu", {gate, up});
+  return product(name + ".down", active, {model_.ffn, model_.hidden}, 1, style_.down.weight);
 }
 
 TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
@@ -117,7 +159,10 @@ std::string BlockBuilder::second_half_name(int64_t layer) const {
 }
 
 TensorId BlockBuilder::second_half(int64_t layer, const std::string& name, TensorId x) {
-  return has_experts(layer) ? experts(name, x) : feed_forward(name, x);
+  if (has_experts(layer)) {
+    return experts(name, x);
+  }
+  return style_.gated ? gated_feed_forward(name, x) : feed_forward(name, x);
 }
 
 }  // namespace hidup

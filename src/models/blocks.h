@@ -21,6 +21,7 @@ struct BlockStyle {
   Init router;
   OpKind activation = OpKind::relu;
   bool activation_dropout = true;  // dropout behind the activation
+  bool gated = false;              // feed-forward networks are SwiGLU, without biases
   bool causal = true;              // of attention
 };
 
@@ -36,8 +37,12 @@ class BlockBuilder {
   // are k.
   TensorId linear(const std::string& name, TensorId x, const Shape& weight, int contract,
                   const LinearInit& init);
+  // The same without a bias.
+  TensorId product(const std::string& name, TensorId x, const Shape& weight, int contract,
+                   const Init& init);
   TensorId dropout(const std::string& name, TensorId x);  // x where the model has none
   TensorId layer_norm(const std::string& name, TensorId x);
+  TensorId rms_norm(const std::string& name, TensorId x);
   // x + dropout(y), y what the half of a block called `half` makes of x.
   TensorId residual(const std::string& half, TensorId x, TensorId y);
 
@@ -45,12 +50,15 @@ class BlockBuilder {
   // feed-forward network or, in the layers (from 0) that have them, the experts.
   TensorId attention(const std::string& name, TensorId x);
   TensorId second_half(int64_t layer, const std::string& name, TensorId x);
+  // Those of llama: heads that share keys and values, rotary positions; SwiGLU.
+  TensorId grouped_attention(const std::string& name, TensorId x);
   // "ffn" or "moe".
   std::string second_half_name(int64_t layer) const;
 
  private:
   bool has_experts(int64_t layer) const;
   TensorId feed_forward(const std::string& name, TensorId x);
+  TensorId gated_feed_forward(const std::string& name, TensorId x);
   TensorId experts(const std::string& name, TensorId x);
   TensorId activation(const std::string& name, const std::string& dropout_name, TensorId x);
 

@@ -101,6 +101,24 @@ Graph build_vit(const Deck& deck, int64_t classes) {
   return std::move(graph);
 }
 
+// A step of a block, by its name and what it reads.
+using Step = TensorId (BlockBuilder::*)(const std::string& name, TensorId x);
+
+// Pre-norm blocks, and the norm behind them.
+TensorId pre_norm_blocks(BlockBuilder& builder, int64_t layers, TensorId x, Step norm,
+                         Step attention) {
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const std::string name = fmt::format("layers.{}", layer);
+    const std::string first = name + ".attention";
+    TensorId y = (builder.*norm)(name + ".norm1", x);
+    x = builder.residual(first, x, (builder.*attention)(first, y));
+    const std::string second = name + "." + builder.second_half_name(layer);
+    y = (builder.*norm)(name + ".norm2", x);
+    x = builder.residual(second, x, builder.second_half(layer, second, y));
+  }
+  return (builder.*norm)("norm", x);
+}
+
 // What a block adds to the residual stream starts smaller, the more of them there are.
 BlockStyle gpt_style(const ModelDeck& model) {
   constexpr double kDeviation = 0.02;
@@ -128,18 +146,43 @@ Graph build_gpt(const Deck& deck, int64_t vocab) {
                                                  style.up.weight, true);
   x = graph.add_op(OpKind::bias, "positions", {x, positions});  // the same for every sequence
   x = builder.dropout("embedding.dropout", x);
-  for (int64_t layer = 0; layer < model.layers; ++layer) {
-    const std::string name = fmt::format("layers.{}", layer);
-    const std::string first = name + ".attention";
-    TensorId y = builder.layer_norm(name + ".norm1", x);
-    x = builder.residual(first, x, builder.attention(first, y));
-    const std::string second = name + "." + builder.second_half_name(layer);
-    y = builder.layer_norm(name + ".norm2", x);
-    x = builder.residual(second, x, builder.second_half(layer, second, y));
-  }
-  x = builder.layer_norm("norm", x);
+  x = pre_norm_blocks(builder, model.layers, x, &BlockBuilder::layer_norm,
+                      &BlockBuilder::attention);
   const TensorId logits =
       graph.add_op(OpKind::matmul, "head", {x, table}, MatmulAttributes{.transposed = true});
+  graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
+  return std::move(graph);
+}
+
+// As transformers starts its LlamaForCausalLM.
+BlockStyle llama_style() {
+  const Init start = normal(0.02);
+  return {.qkv = {start},
+          .out = {start},
+          .up = {start},
+          .down = {start},
+          .router = start,
+          .activation = OpKind::silu,
+          .activation_dropout = false,
+          .gated = true};
+}
+
+Graph build_llama(const Deck& deck, int64_t vocab) {
+  const ModelDeck& model = deck.model;
+  const BlockStyle style = llama_style();
+  BlockBuilder builder(model, style);
+  Graph& graph = builder.graph();
+  const auto [tokens, targets] = add_batch(graph, deck);
+  const TensorId table =
+      graph.add_parameter("embedding.weight", {vocab, model.hidden}, style.up.weight, true);
+  TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table});
+  x = builder.dropout("embedding.dropout", x);
+  x = pre_norm_blocks(builder, model.layers, x, &BlockBuilder::rms_norm,
+                      &BlockBuilder::grouped_attention);
+  const TensorId logits =
+      model.tied_head == "on"
+          ? graph.add_op(OpKind::matmul, "head", {x, table}, MatmulAttributes{.transposed = true})
+          : builder.product("head", x, {model.hidden, vocab}, 1, style.up.weight);
   graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
   return std::move(graph);
 }
@@ -152,6 +195,9 @@ Graph build_model(const Deck& deck, int64_t vocab) {
   }
   if (deck.model.family == "vit") {
     return build_vit(deck, vocab);
+  }
+  if (deck.model.family == "llama") {
+    return build_llama(deck, vocab);
   }
   check(deck.model.family == "bert", "no model of the family {}", deck.model.family);
   return build_bert(deck, vocab);

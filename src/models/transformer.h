@@ -23,6 +23,11 @@ namespace hidup {
 // Dropout follows the embedding and both halves of a block; attention probabilities are not
 // dropped.
 //
+// llama: Llama (Touvron et al. 2023): pre-norm blocks with RMS norm, SwiGLU, rotary positions and
+// grouped heads of keys and values, a norm behind the last block, and a head that is the embedding
+// or has a weight of its own; no biases. Weights start normal with the deviation 0.02. Dropout,
+// where there is one, as in gpt.
+//
 // vit: the vision transformer (Dosovitskiy et al., "An image is worth 16x16 words", 2020) with
 // bert's blocks and no mask: a product with bias of every patch, a class token before them, learned
 // positions, and a head on what the class token became. Weights of the product and the head start

@@ -102,9 +102,9 @@ struct AdamAttributes {
 
 using InstructionAttributes =
     std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
-                 LayerNormAttributes, AttentionAttributes, RouteAttributes, ExpertAttributes,
-                 GateAttributes, LossAttributes, ExpertLoadAttributes, RouterSumsAttributes,
-                 RouterLossAttributes, ResidualNormAttributes, ReshardAttributes, ClipAttributes,
-                 AdamAttributes>;
+                 LayerNormAttributes, RotaryAttributes, AttentionAttributes, RouteAttributes,
+                 ExpertAttributes, GateAttributes, LossAttributes, ExpertLoadAttributes,
+                 RouterSumsAttributes, RouterLossAttributes, ResidualNormAttributes,
+                 ReshardAttributes, ClipAttributes, AdamAttributes>;
 
 }  // namespace hidup

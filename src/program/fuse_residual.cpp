@@ -8,12 +8,16 @@ namespace {
 
 using Instructions = std::vector<Instruction>;
 
-// How many instructions from i on are [dropout,] add and layer norm; 0: they are not. Dropout of a
+bool is_norm(Opcode opcode) {
+  return opcode == Opcode::layer_norm || opcode == Opcode::rms_norm;
+}
+
+// How many instructions from i on are [dropout,] add and a norm; 0: they are not. Dropout of a
 // branch is in place of which the sum comes, so nobody else reads what it leaves.
 size_t length_at(const Instructions& list, size_t i) {
   const size_t add = list[i].opcode == Opcode::dropout ? i + 1 : i;
   if (add + 1 >= list.size() || list[i].phase != Phase::forward ||
-      list[add].opcode != Opcode::add || list[add + 1].opcode != Opcode::layer_norm ||
+      list[add].opcode != Opcode::add || !is_norm(list[add + 1].opcode) ||
       !takes(list[add + 1], 0, list[add])) {
     return 0;
   }
@@ -27,9 +31,10 @@ size_t length_at(const Instructions& list, size_t i) {
 Instruction fused(const Instruction* parts, size_t length) {
   const Instruction& add = parts[length - 2];
   Instruction norm = parts[length - 1];
-  norm.opcode = Opcode::residual_norm;
-  norm.inputs = {parts[0].inputs[length == 3 ? 0 : 1], add.inputs[0], norm.inputs[1],
-                 norm.inputs[2]};
+  norm.opcode =
+      norm.opcode == Opcode::layer_norm ? Opcode::residual_norm : Opcode::residual_rms_norm;
+  norm.inputs[0] = add.inputs[0];
+  norm.inputs.insert(norm.inputs.begin(), parts[0].inputs[length == 3 ? 0 : 1]);
   norm.outputs.insert(norm.outputs.begin() + 1, add.outputs[0]);
   norm.attributes =
       ResidualNormAttributes{.epsilon = norm.as<LayerNormAttributes>().epsilon,

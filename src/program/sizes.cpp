@@ -45,8 +45,8 @@ Sizes expert_sizes(const Shape& x, const Shape& y) {
 }
 
 Sizes attention_sizes(const Shape& y, const Shape& lse) {
-  const int64_t heads = std::max<int64_t>(lse[1], 1);
-  return {lse[0] * lse[1], lse[2], trailing(y, 2) / heads};
+  const int64_t sequence = lse.back();
+  return {sequence == 0 ? 0 : elements(lse) / sequence, sequence, y.back()};
 }
 
 }  // namespace hidup

@@ -15,8 +15,9 @@ using LaunchTable = std::vector<Launch (*)(const Operands& at)>;
 template <typename Element>
 LaunchTable make_table() {
   LaunchTable table(all_opcodes().size());
-  for (const auto& rows : {dense_launches<Element>(), expert_launches<Element>(),
-                           update_launches<Element>(), reshard_launches()}) {
+  for (const auto& rows :
+       {dense_launches<Element>(), sequence_launches<Element>(), expert_launches<Element>(),
+        update_launches<Element>(), reshard_launches()}) {
     for (const auto& [opcode, launch] : rows) {
       table.at(static_cast<size_t>(opcode)) = launch;
     }

@@ -1,19 +1,17 @@
-// The operations of a dense transformer.
+// Launches of products, norms, elementwise operations and the loss.
 #include "graph/flops.h"
 #include "kernels/add.h"
-#include "kernels/attention.h"
 #include "kernels/bias.h"
-#include "kernels/class_token.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
-#include "kernels/embedding.h"
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
-#include "kernels/positions.h"
 #include "kernels/relu.h"
 #include "kernels/residual_norm.h"
+#include "kernels/rms_norm.h"
 #include "kernels/silu.h"
+#include "kernels/swiglu.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -27,31 +25,6 @@ struct Rows {
 Rows rows_of(const Shape& shape, const Shape& row) {
   const int64_t width = elements(row);
   return {width == 0 ? 0 : elements(shape) / width, width};
-}
-
-kernels::EmbeddingSize embedding_size(const Operands& at, const Region& table) {
-  return {elements(at.in_shape(0)), table.extent[0], table.extent[1], table.start[0]};
-}
-
-template <typename Element>
-Launch embedding(const Operands& at) {
-  return [tokens = at.in_integers(0), table = at.in_as<Element>(1), y = at.out_as<Element>(0),
-          size = embedding_size(at, at.in_region(1)),
-          scale = static_cast<float>(at.attributes<EmbeddingAttributes>().scale)](Stream& stream) {
-    kernels::embedding_forward<Element>(stream, tokens, table, y, size, scale);
-  };
-}
-
-template <typename Element>
-Launch embedding_backward(const Operands& at) {
-  const kernels::EmbeddingBackward<Element> args{
-      .tokens = at.in_integers(0),
-      .dy = at.in_as<Element>(1),
-      .dtable = at.out(0),
-      .size = embedding_size(at, at.out_region(0)),
-      .scale = static_cast<float>(at.attributes<EmbeddingAttributes>().scale),
-      .accumulate = at.accumulate()};
-  return [args](Stream& stream) { kernels::embedding_backward(stream, args); };
 }
 
 // Of x and weight, whose shapes may be those of other operands.
@@ -170,6 +143,35 @@ Launch layer_norm_backward(const Operands& at) {
   return [args](Stream& stream) { kernels::layer_norm_backward(stream, args); };
 }
 
+template <typename Element>
+Launch rms_norm(const Operands& at) {
+  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
+  const kernels::RmsNormForward<Element> args{
+      .x = at.in_as<Element>(0),
+      .gamma = at.in_as<Element>(1),
+      .y = at.out_as<Element>(0),
+      .rstd = at.out(1),
+      .rows = rows.count,
+      .n = rows.width,
+      .eps = static_cast<float>(at.attributes<LayerNormAttributes>().epsilon)};
+  return [args](Stream& stream) { kernels::rms_norm_forward(stream, args); };
+}
+
+template <typename Element>
+Launch rms_norm_backward(const Operands& at) {
+  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
+  const kernels::RmsNormBackward<Element> args{.x = at.in_as<Element>(0),
+                                               .gamma = at.in_as<Element>(1),
+                                               .rstd = at.in(2),
+                                               .dy = at.in_as<Element>(3),
+                                               .dx = at.out_as<Element>(0),
+                                               .dgamma = at.out(1),
+                                               .rows = rows.count,
+                                               .n = rows.width,
+                                               .accumulate = at.accumulate()};
+  return [args](Stream& stream) { kernels::rms_norm_backward(stream, args); };
+}
+
 kernels::DropoutMask mask_of(const Operands& at, double p) {
   return {.region = at.in_region(0),
           .p = static_cast<float>(p),
@@ -181,45 +183,20 @@ template <typename Element>
 Launch residual_norm(const Operands& at) {
   const auto& attributes = at.attributes<ResidualNormAttributes>();
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(2));
+  const bool has_mean = at.instruction().opcode == Opcode::residual_norm;
   const kernels::ResidualNorm<Element> args{.branch = at.in_as<Element>(0),
                                             .residual = at.in_as<Element>(1),
                                             .dropout = mask_of(at, attributes.p),
                                             .gamma = at.in_as<Element>(2),
-                                            .beta = at.in_as<Element>(3),
+                                            .beta = has_mean ? at.in_as<Element>(3) : nullptr,
                                             .sum = at.out_as<Element>(1),
                                             .y = at.out_as<Element>(0),
-                                            .mean = at.out(2),
-                                            .rstd = at.out(3),
+                                            .mean = has_mean ? at.out(2) : nullptr,
+                                            .rstd = at.out(has_mean ? 3 : 2),
                                             .rows = rows.count,
                                             .n = rows.width,
                                             .eps = static_cast<float>(attributes.epsilon)};
   return [args](Stream& stream) { kernels::residual_norm(stream, args); };
-}
-
-kernels::AttentionSize attention_size(const Shape& qkv) {
-  return {qkv[0], qkv[1], qkv[3], qkv[4]};
-}
-
-template <typename Element>
-Launch attention(const Operands& at) {
-  return [qkv = at.in_as<Element>(0), y = at.out_as<Element>(0), lse = at.out(1),
-          size = attention_size(at.in_shape(0)),
-          causal = at.attributes<AttentionAttributes>().causal](Stream& stream) {
-    kernels::attention_forward(stream, qkv, y, lse, size, causal);
-  };
-}
-
-template <typename Element>
-Launch attention_backward(const Operands& at) {
-  const kernels::AttentionBackward<Element> args{
-      .qkv = at.in_as<Element>(0),
-      .y = at.in_as<Element>(1),
-      .lse = at.in(2),
-      .dy = at.in_as<Element>(3),
-      .dqkv = at.out_as<Element>(0),
-      .size = attention_size(at.in_shape(0)),
-      .causal = at.attributes<AttentionAttributes>().causal};
-  return [args](Stream& stream) { kernels::attention_backward(stream, args); };
 }
 
 float loss_scale(const Operands& at) {
@@ -289,50 +266,14 @@ Launch cross_entropy_backward(const Operands& at) {
 }
 
 template <typename Element>
-Launch positions(const Operands& at) {
-  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0), region = at.in_region(0)](
-             Stream& stream) { kernels::positions_forward(stream, x, y, region); };
-}
-
-kernels::SequenceSize sequence_size(const Shape& x) {
-  return {x[0], x[1], x[2]};
-}
-// Whether the rank's part of the sequences has their first position.
-bool has_first(const Region& x) {
-  return x.start[1] == 0 && x.extent[1] > 0;
-}
-
-template <typename Element>
-Launch prepend(const Operands& at) {
-  return [x = at.in_as<Element>(0), token = at.in_as<Element>(1), y = at.out_as<Element>(0),
-          size = sequence_size(at.in_shape(0))](Stream& stream) {
-    kernels::prepend_forward(stream, x, token, y, size);
-  };
-}
-
-template <typename Element>
-Launch prepend_backward(const Operands& at) {
-  const kernels::PrependBackward<Element> args{.dy = at.in_as<Element>(0),
-                                               .dx = at.out_as<Element>(0),
-                                               .dtoken = at.out(1),
-                                               .size = sequence_size(at.out_shape(0)),
-                                               .accumulate = at.accumulate()};
-  return [args](Stream& stream) { kernels::prepend_backward(stream, args); };
-}
-
-template <typename Element>
-Launch first(const Operands& at) {
-  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0), size = sequence_size(at.in_shape(0)),
-          here = has_first(at.in_region(0))](Stream& stream) {
-    kernels::first_forward(stream, x, y, size, here);
-  };
-}
-
-template <typename Element>
-Launch first_backward(const Operands& at) {
-  return [dy = at.in_as<Element>(0), dx = at.out_as<Element>(0),
-          size = sequence_size(at.out_shape(0)), here = has_first(at.out_region(0))](
-             Stream& stream) { kernels::first_backward(stream, dy, dx, size, here); };
+Launch swiglu_backward(const Operands& at) {
+  const kernels::SwigluBackward<Element> args{.gate = at.in_as<Element>(0),
+                                              .up = at.in_as<Element>(1),
+                                              .dy = at.in_as<Element>(2),
+                                              .dgate = at.out_as<Element>(0),
+                                              .dup = at.out_as<Element>(1),
+                                              .n = elements(at.in_shape(0))};
+  return [args](Stream& stream) { kernels::swiglu_backward(stream, args); };
 }
 
 template <typename Element>
@@ -361,13 +302,6 @@ Launch binary(const Operands& at) {
 template <typename T>
 std::vector<LaunchRow> dense_launches() {
   return {
-      {Opcode::embedding, embedding<T>},
-      {Opcode::embedding_backward, embedding_backward<T>},
-      {Opcode::positions, positions<T>},
-      {Opcode::prepend, prepend<T>},
-      {Opcode::prepend_backward, prepend_backward<T>},
-      {Opcode::first, first<T>},
-      {Opcode::first_backward, first_backward<T>},
       {Opcode::matmul, matmul<T>},
       {Opcode::matmul_bias, matmul_bias<T>},
       {Opcode::matmul_bias_relu, matmul_bias_relu<T>},
@@ -382,13 +316,16 @@ std::vector<LaunchRow> dense_launches() {
       {Opcode::gelu_backward, binary<T, kernels::gelu_backward<T>>},
       {Opcode::silu, unary<T, kernels::silu_forward<T>>},
       {Opcode::silu_backward, binary<T, kernels::silu_backward<T>>},
+      {Opcode::swiglu, binary<T, kernels::swiglu_forward<T>>},
+      {Opcode::swiglu_backward, swiglu_backward<T>},
       {Opcode::dropout, dropout<T>},
       {Opcode::add, binary<T, kernels::add_forward<T>>},
       {Opcode::layer_norm, layer_norm<T>},
       {Opcode::residual_norm, residual_norm<T>},
+      {Opcode::residual_rms_norm, residual_norm<T>},
       {Opcode::layer_norm_backward, layer_norm_backward<T>},
-      {Opcode::attention, attention<T>},
-      {Opcode::attention_backward, attention_backward<T>},
+      {Opcode::rms_norm, rms_norm<T>},
+      {Opcode::rms_norm_backward, rms_norm_backward<T>},
       {Opcode::cross_entropy, cross_entropy<T>},
       {Opcode::cross_entropy_stats, cross_entropy_stats<T>},
       {Opcode::cross_entropy_merge, cross_entropy_merge},

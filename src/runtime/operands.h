@@ -73,6 +73,8 @@ struct LaunchRow {
 template <typename Element>
 std::vector<LaunchRow> dense_launches();
 template <typename Element>
+std::vector<LaunchRow> sequence_launches();
+template <typename Element>
 std::vector<LaunchRow> expert_launches();
 template <typename Element>
 std::vector<LaunchRow> update_launches();

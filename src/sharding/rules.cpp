@@ -34,7 +34,11 @@ class RuleMaker {
       case OpKind::relu:
       case OpKind::gelu:
       case OpKind::silu:
+      case OpKind::swiglu:
         element_by_element();
+        break;
+      case OpKind::rotary:
+        rotary();
         break;
       case OpKind::prepend:
         add("batch", {cut(0), kWhole}, cut(0), {cut(0), kSum});
@@ -52,9 +56,15 @@ class RuleMaker {
       case OpKind::layer_norm:
         layer_norm();
         break;
+      case OpKind::rms_norm:
+        rms_norm();
+        break;
       case OpKind::attention:
         add("batch", {cut(0)}, cut(0), {cut(0)}, cut(0));
         add("head", {cut(3)}, cut(2), {cut(3)}, cut(1));
+        break;
+      case OpKind::grouped_attention:
+        grouped_attention();
         break;
       case OpKind::cross_entropy:
         cross_entropy();
@@ -178,6 +188,28 @@ class RuleMaker {
     for (size_t d = 0; d + 1 < output_dims(); ++d) {
       add(dim_name(d), {cut(d), kWhole, kWhole}, cut(d), {cut(d), kSum, kSum}, cut(d));
     }
+  }
+
+  // q is [batch, sequence, kv_heads, group, head]; ranks that cut the groups add up what keys and
+  // values get from each.
+  void grouped_attention() {
+    add("batch", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), cut(0), cut(0)}, cut(0));
+    add("kv_head", {cut(2), cut(2), cut(2)}, cut(2), {cut(2), cut(2), cut(2)}, cut(1));
+    add("head", {cut(3), kWhole, kWhole}, cut(3), {cut(3), kSum, kSum}, cut(2));
+  }
+
+  void rms_norm() {
+    for (size_t d = 0; d + 1 < output_dims(); ++d) {
+      add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum}, cut(d));
+    }
+  }
+
+  // Pairs of channels stay together.
+  void rotary() {
+    for (size_t d = 0; d + 1 < output_dims(); ++d) {
+      add(dim_name(d), {cut(d)}, cut(d), {cut(d)});
+    }
+    linear();
   }
 
   void cross_entropy() {

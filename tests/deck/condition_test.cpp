@@ -224,6 +224,7 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
             "  hidden: 128\n"
             "  ffn: 512\n"
             "  heads: 4\n"
+            "  norm_epsilon: 1e-05\n"
             "  sequence: 64\n"
             "  vocab: auto\n"
             "  dropout: 0\n"

@@ -104,7 +104,8 @@ TEST(WrongDecks, ControlCharactersAreShownEscaped) {
   EXPECT_EQ(
       problems,
       "m.yaml:2:3: unknown key model.lay\\x07ers\\n: the keys here are family, graph, layers, "
-      "hidden, ffn, heads, sequence, vocab, dropout, precision, moe\n"
+      "hidden, ffn, heads, kv_heads, rope_theta, norm_epsilon, tied_head, sequence, vocab, "
+      "dropout, precision, moe\n"
       "m.yaml:3:11: model.layers: expected an integer from 1 to 10000, found \"\\x072\": a "
       "number has no quotes\n"
       "--set model.\\x1b[0m=3: unknown key model.\\x1b[0m");
@@ -166,7 +167,8 @@ TEST(WrongDecks, Overrides) {
   EXPECT_EQ(set("=3"), "--set =3: expected section.key=value");
   EXPECT_EQ(set("model={layers: 3}"),
             "--set model={layers: 3}: model is not a key but a group of them: family, graph, "
-            "layers, hidden, ffn, heads, sequence, vocab, dropout, precision, moe");
+            "layers, hidden, ffn, heads, kv_heads, rope_theta, norm_epsilon, tied_head, sequence, "
+            "vocab, dropout, precision, moe");
   EXPECT_EQ(set("cluster.mesh[0].size=3"),
             "--set cluster.mesh[0].size=3: cluster.mesh is a list: set all of it, as in "
             "cluster.mesh=[{name: ranks, size: auto}], or a key of one of its items, as in "

@@ -44,7 +44,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:3:3: unknown key model.batch: did you mean train.batch?"},
         WrongLine{"KeyThatDoesNotExistYet", 2, "  layers: 2\n  teacher: big",
                   "m.yaml:3:3: unknown key model.teacher: the keys here are family, graph, layers, "
-                  "hidden, ffn, heads, sequence, vocab, dropout, precision, moe"},
+                  "hidden, ffn, heads, kv_heads, rope_theta, norm_epsilon, tied_head, sequence, "
+                  "vocab, dropout, precision, moe"},
         WrongLine{"UnknownSection", 9,
                   "trian:", "m.yaml:9:1: unknown section trian: did you mean train?"},
         WrongLine{"KeyAsSection", 1, "layers: 2\nmodel:",
@@ -73,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{
             "NumberAsKey", 2, "  layers: 2\n  7: 1",
             "m.yaml:3:3: unknown key model.7: the keys here are family, graph, layers, hidden, "
-            "ffn, heads, sequence, vocab, dropout, precision, moe"},
+            "ffn, heads, kv_heads, rope_theta, norm_epsilon, tied_head, sequence, vocab, "
+            "dropout, precision, moe"},
         WrongLine{"Anchor", 2, "  layers: &two 2",
                   "m.yaml:2:11: anchors (&name) are not supported: remove it"},
         WrongLine{"Alias", 2, "  layers: &two 2\n  ffn: *two",

@@ -184,6 +184,84 @@ class Gpt(Bert):
         return F.gelu(x, approximate="tanh")
 
 
+class Llama(Gpt):
+    """Llama: RMS norms, rotary positions in the order of the public code, heads that share keys and
+    values, SwiGLU, no biases, a head of its own or tied."""
+
+    def before_residual(self):
+        return self.DEVIATION
+
+    def create_parameters(self):
+        hidden, heads, vocab = (self.model[k] for k in ("hidden", "heads", "vocab"))
+        shared, head = self.model["kv_heads"], self.head
+        self.create_normal("embedding.weight", (vocab, hidden), self.DEVIATION)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            self.create_norm(at + "norm1")
+            for name, shape in (("q", (hidden, shared, heads // shared, head)),
+                                ("k", (hidden, shared, head)), ("v", (hidden, shared, head)),
+                                ("out", (shared, heads // shared, head, hidden))):
+                self.create_normal(f"{at}attention.{name}.weight", shape, self.DEVIATION)
+            self.create_norm(at + "norm2")
+            self.create_feed_forward(layer)
+        self.create_norm("norm")
+        if not self.model.get("tied_head"):
+            self.create_normal("head.weight", (hidden, vocab), self.DEVIATION)
+
+    def create_norm(self, name):
+        self.create(name + ".weight", (self.model["hidden"],), value=1.0)
+
+    def create_feed_forward(self, layer):
+        hidden, ffn, at = self.model["hidden"], self.model["ffn"], f"layers.{layer}.ffn."
+        for name, shape in (("gate", (hidden, ffn)), ("up", (hidden, ffn)), ("down", (ffn, hidden))):
+            self.create_inner(at + name, shape)
+
+    def loss(self, tokens, targets, step):
+        p = self.parameters
+        h = self.dropout("embedding.dropout", p["embedding.weight"][tokens], step)
+        for layer in range(self.model["layers"]):
+            at = f"layers.{layer}."
+            out = self.attention(at + "attention.", self.norm(at + "norm1", h))
+            h = h + self.dropout(at + "attention.dropout", out, step)
+            h = h + self.feed_forward(layer, self.norm(at + "norm2", h), step)
+        tied = self.model.get("tied_head")
+        head = p["embedding.weight"].T if tied else p["head.weight"]
+        return self.cross_entropy(self.norm("norm", h) @ head, targets)
+
+    def norm(self, at, h):
+        mean = h.square().mean(-1, keepdim=True)
+        return h * (mean + self.model.get("norm_epsilon", 1e-5)).rsqrt() * self.parameters[
+            at + ".weight"]
+
+    def attention(self, at, h):
+        p, sequence = self.parameters, h.shape[1]
+        q = self.turn(torch.einsum("bsk,kgnd->bgnsd", h, p[at + "q.weight"]))
+        k = self.turn(torch.einsum("bsk,kgd->bgsd", h, p[at + "k.weight"]))[:, :, None]
+        v = torch.einsum("bsk,kgd->bgsd", h, p[at + "v.weight"])[:, :, None]
+        scores = q @ k.transpose(-1, -2) / math.sqrt(self.head)
+        future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+        y = scores.masked_fill(future, -math.inf).softmax(-1) @ v
+        return torch.einsum("bgnsd,gndh->bsh", y, p[at + "out.weight"])
+
+    def turn(self, x):
+        """x: [.., sequence, head]; the channels j and j + head/2 turn by p theta^(-2j/head)."""
+        half = self.head // 2
+        frequency = self.model.get("rope_theta", 10000) ** (
+            -torch.arange(half, dtype=torch.float64) / half)
+        angle = torch.arange(x.shape[-2], dtype=torch.float64)[:, None] * frequency
+        cosine, sine = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+    def feed_forward(self, layer, h, step):
+        p, at = self.parameters, f"layers.{layer}.ffn."
+        inner = F.silu(h @ p[at + "gate.weight"]) * (h @ p[at + "up.weight"])
+        return self.dropout(at + "dropout", inner @ p[at + "down.weight"], step)
+
+    def activation(self, at, x, step):
+        return F.silu(x)
+
+
 class Vit(Bert):
     """Bert's blocks without a mask on patches of images, with a class token before them and learned
     positions; the head reads the class token."""
@@ -317,5 +395,10 @@ class VitMoe(Experts, Vit):
     pass
 
 
+class LlamaMoe(Experts, Llama):
+    pass
+
+
 # Dense, with experts.
-FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe), "vit": (Vit, VitMoe)}
+FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe), "vit": (Vit, VitMoe),
+            "llama": (Llama, LlamaMoe)}

@@ -12,7 +12,7 @@ struct AttentionReference {
 
 // The definition, query by query.
 AttentionReference reference(const Doubles& qkv, const AttentionSize& size, bool causal) {
-  const auto [batch, sequence, heads, head] = size;
+  const auto [batch, sequence, heads, kv_heads, head] = size;
   const auto at = [&](int64_t b, int64_t s, int64_t which, int64_t h) {
     return qkv.data() + (((b * sequence + s) * 3 + which) * heads + h) * head;
   };
@@ -57,12 +57,16 @@ void both_passes(const Floats& qkv, const Floats& dy, AttentionOutputs& out,
                  const AttentionSize& size, bool causal, int threads) {
   run(
       [&](Stream& stream) {
-        attention_forward(stream, qkv.data(), out.y.data(), out.lse.data(), size, causal);
-        attention_backward<float>(stream, {.qkv = qkv.data(),
+        attention_forward<float>(stream, {.in = packed(qkv.data(), size),
+                                          .y = out.y.data(),
+                                          .lse = out.lse.data(),
+                                          .size = size,
+                                          .causal = causal});
+        attention_backward<float>(stream, {.in = packed(qkv.data(), size),
                                            .y = out.y.data(),
                                            .lse = out.lse.data(),
                                            .dy = dy.data(),
-                                           .dqkv = out.dqkv.data(),
+                                           .grad = packed(out.dqkv.data(), size),
                                            .size = size,
                                            .causal = causal});
       },
@@ -71,14 +75,14 @@ void both_passes(const Floats& qkv, const Floats& dy, AttentionOutputs& out,
 
 TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
   // Less than a block of queries, exactly two, three with a rest, and nothing.
-  for (const AttentionSize size : {AttentionSize{2, 5, 3, 4},
-                                   {1, 1, 1, 1},
-                                   {1, 128, 2, 8},
-                                   {1, 131, 1, 5},
-                                   {2, 70, 2, 33},
-                                   {0, 5, 2, 4},
-                                   {2, 0, 2, 4},
-                                   {2, 5, 0, 4}}) {
+  for (const AttentionSize size : {AttentionSize{2, 5, 3, 3, 4},
+                                   {1, 1, 1, 1, 1},
+                                   {1, 128, 2, 2, 8},
+                                   {1, 131, 1, 1, 5},
+                                   {2, 70, 2, 2, 33},
+                                   {0, 5, 2, 2, 4},
+                                   {2, 0, 2, 2, 4},
+                                   {2, 5, 0, 0, 4}}) {
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
                                         << " " << size.head << " causal " << causal);
@@ -101,8 +105,72 @@ TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
   }
 }
 
+// Every head with keys and values of its own, as `reference` has them.
+Doubles repeated(const Doubles& q, const Doubles& k, const Doubles& v, const AttentionSize& size) {
+  const auto [batch, sequence, heads, kv_heads, head] = size;
+  Doubles qkv;
+  for (int64_t position = 0; position < batch * sequence; ++position) {
+    for (const Doubles* from : {&q, &k, &v}) {
+      const int64_t own = from == &q ? heads : kv_heads;
+      for (int64_t h = 0; h < heads; ++h) {
+        const auto first =
+            from->begin() + (position * own + (from == &q ? h : h / (heads / kv_heads))) * head;
+        qkv.insert(qkv.end(), first, first + head);
+      }
+    }
+  }
+  return qkv;
+}
+
+TEST(Attention, HeadsShareKeysAndValues) {
+  for (const AttentionSize size : {AttentionSize{2, 5, 6, 3, 4},
+                                   {1, 70, 5, 1, 3},
+                                   {2, 67, 4, 2, 9},
+                                   {1, 3, 0, 2, 4}}) {  // a rank without heads of the groups
+    const int64_t n = size.batch * size.sequence * size.heads * size.head;
+    const int64_t shared = size.batch * size.sequence * size.kv_heads * size.head;
+    const auto q = random_floats("q", n);
+    const auto k = random_floats("k", shared);
+    const auto v = random_floats("v", shared);
+    const auto dy = random_floats("dy", n);
+    Output y(n);
+    Output lse(size.batch * size.heads * size.sequence);
+    Output dq(n);
+    Output dk(shared);
+    Output dv(shared);
+    run([&](Stream& stream) {
+      const AttentionTensors<const float> in = apart(q.data(), k.data(), v.data(), size);
+      attention_forward<float>(
+          stream, {.in = in, .y = y.data(), .lse = lse.data(), .size = size, .causal = true});
+      attention_backward<float>(stream, {.in = in,
+                                         .y = y.data(),
+                                         .lse = lse.data(),
+                                         .dy = dy.data(),
+                                         .grad = apart(dq.data(), dk.data(), dv.data(), size),
+                                         .size = size,
+                                         .causal = true});
+    });
+    const Doubles wide[] = {to_doubles(q), to_doubles(k), to_doubles(v)};
+    const auto expected = [&](const Doubles& at_q, const Doubles& at_k, const Doubles& at_v) {
+      return reference(repeated(at_q, at_k, at_v, size), size, true);
+    };
+    expect_close(y, expected(wide[0], wide[1], wide[2]).y, 64.0 * kEpsilon, "y");
+    expect_close(lse, expected(wide[0], wide[1], wide[2]).lse, 64.0 * kEpsilon, "lse");
+    const Doubles weights = to_doubles(dy);
+    expect_gradient(
+        [&](const Doubles& at) { return dot(expected(at, wide[1], wide[2]).y, weights); }, wide[0],
+        dq, 1e-5, "dq");
+    expect_gradient(
+        [&](const Doubles& at) { return dot(expected(wide[0], at, wide[2]).y, weights); }, wide[1],
+        dk, 1e-5, "dk");
+    expect_gradient(
+        [&](const Doubles& at) { return dot(expected(wide[0], wide[1], at).y, weights); }, wide[2],
+        dv, 1e-5, "dv");
+  }
+}
+
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
-  const AttentionSize size = {1, 3, 1, 2};
+  const AttentionSize size = {1, 3, 1, 1, 2};
   // Query 1 meets scores of +-14142, and has all its weight on key 1.
   const Floats qkv = {0.0F,   0.0F, -100.0F, 0.0F, 1.0F, 2.0F,  //
                       200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
@@ -119,7 +187,7 @@ TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
 }
 
 TEST(Attention, HasTheSameBitsForAnyTeam) {
-  const AttentionSize size = {2, 200, 2, 17};
+  const AttentionSize size = {2, 200, 2, 2, 17};
   const int64_t n = size.batch * size.sequence * size.heads * size.head;
   const auto qkv = random_floats("qkv", 3 * n);
   const auto dy = random_floats("dy", n);

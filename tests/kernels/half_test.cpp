@@ -6,6 +6,9 @@
 #include "kernels/attention.h"
 #include "kernels/bias.h"
 #include "kernels/layer_norm.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotary.h"
+#include "kernels/swiglu.h"
 #include "two_types.h"
 
 namespace hidup::kernels::testing {
@@ -100,7 +103,7 @@ struct Sizes {
 };
 
 Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& size, bool causal) {
-  const auto [batch, sequence, heads, head] = size;
+  const auto [batch, sequence, heads, kv_heads, head] = size;
   Sizes sizes{Doubles(dy.size(), 0.0), Doubles(qkv.size(), 0.0)};
   const auto product = [&](const float* a, const float* b) {
     return std::inner_product(a, a + size.head, b, 0.0);
@@ -138,18 +141,83 @@ Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& si
   return sizes;
 }
 
+TYPED_TEST(Half, RmsNorm) {
+  for (const int64_t n : {5, 64, 1500}) {
+    const int64_t rows = 77;
+    const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
+    const Numbers<TypeParam> gamma(random_floats("gamma", n));
+    const Numbers<TypeParam> dy(random_floats("dy", rows * n));
+    Results<TypeParam> y(rows * n);
+    Results<TypeParam> dx(rows * n);
+    Results<float> rstd(rows);
+    Results<float> dgamma(n);
+    run_both([&](Stream& s, auto of) {
+      using Element = Pointee<decltype(of(y))>;
+      rms_norm_forward<Element>(s, {.x = of(x),
+                                    .gamma = of(gamma),
+                                    .y = of(y),
+                                    .rstd = of(rstd),
+                                    .rows = rows,
+                                    .n = n,
+                                    .eps = 1e-5F});
+      rms_norm_backward<Element>(s, {.x = of(x),
+                                     .gamma = of(gamma),
+                                     .rstd = of(rstd),
+                                     .dy = of(dy),
+                                     .dx = of(dx),
+                                     .dgamma = of(dgamma),
+                                     .rows = rows,
+                                     .n = n,
+                                     .accumulate = false});
+    });
+    const std::string rows_of_n = ", rows of " + std::to_string(n);
+    expect_rounded(y, "y" + rows_of_n);
+    expect_rounded(dx, "dx" + rows_of_n, 32.0);
+    expect_rounded(rstd, "rstd" + rows_of_n);
+    expect_rounded(dgamma, "dgamma" + rows_of_n, 64.0);
+  }
+}
+
+TYPED_TEST(Half, SwigluAndRotary) {
+  const RotarySize size{
+      .batch = 2, .sequence = 9, .heads = 3, .head = 10, .first = 4, .theta = 10000.0};
+  const int64_t n = size.batch * size.sequence * size.heads * size.head;
+  const Numbers<TypeParam> gate(random_floats("gate", n, 4.0));
+  const Numbers<TypeParam> up(random_floats("up", n));
+  const Numbers<TypeParam> dy(random_floats("dy", n));
+  Results<TypeParam> y(n);
+  Results<TypeParam> dgate(n);
+  Results<TypeParam> dup(n);
+  Results<TypeParam> turned(n);
+  Results<TypeParam> back(n);
+  run_both([&](Stream& s, auto of) {
+    using Element = Pointee<decltype(of(y))>;
+    swiglu_forward<Element>(s, of(gate), of(up), of(y), n);
+    swiglu_backward<Element>(
+        s,
+        {.gate = of(gate), .up = of(up), .dy = of(dy), .dgate = of(dgate), .dup = of(dup), .n = n});
+    rotary_forward<Element>(s, of(up), of(turned), size);
+    rotary_backward<Element>(s, of(up), of(back), size);
+  });
+  expect_rounded(y, "y");
+  expect_rounded(dgate, "dgate");
+  expect_rounded(dup, "dup");
+  expect_rounded(turned, "turned");
+  expect_rounded(back, "turned back");
+}
+
 TYPED_TEST(Half, Attention) {
-  for (const AttentionSize size : {AttentionSize{2, 5, 3, 4},
-                                   {1, 1, 1, 1},
-                                   {1, 64, 1, 64},
-                                   {1, 131, 1, 5},    // rows that are not aligned
-                                   {2, 70, 2, 33},    //
-                                   {1, 150, 1, 24},   //
-                                   {1, 129, 1, 128},  // the longer tiles
-                                   {1, 67, 2, 72},    //
-                                   {1, 65, 1, 136},   // too long for tiles
-                                   {2, 0, 2, 4},
-                                   {2, 5, 0, 4}}) {
+  for (const AttentionSize size : {AttentionSize{2, 5, 3, 3, 4},
+                                   {1, 1, 1, 1, 1},
+                                   {1, 64, 1, 1, 64},
+                                   {1, 131, 1, 1, 5},    // rows that are not aligned
+                                   {2, 70, 2, 2, 33},    //
+                                   {1, 150, 1, 1, 24},   //
+                                   {1, 129, 1, 1, 128},  // the longer tiles
+                                   {1, 67, 2, 2, 72},    //
+                                   {1, 65, 1, 1, 136},   // too long for tiles
+                                   {2, 0, 2, 2, 4},
+                                   {2, 5, 0, 0, 4}}) {
     for (const bool causal : {false, true}) {
       SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
                                         << " " << size.head << " causal " << causal);
@@ -159,20 +227,27 @@ TYPED_TEST(Half, Attention) {
       const Numbers<TypeParam> dy(random_floats("dy", n));
       Results<TypeParam> dqkv(3 * n);
       Results<float> lse(size.batch * size.heads * size.sequence);
-      run_both(
-          [&](Stream& s, auto of) { attention_forward(s, of(qkv), of(y), of(lse), size, causal); });
+      run_both([&](Stream& s, auto of) {
+        using Element = Pointee<decltype(of(qkv))>;
+        attention_forward<Element>(s, {.in = packed<const Element>(of(qkv), size),
+                                       .y = of(y),
+                                       .lse = of(lse),
+                                       .size = size,
+                                       .causal = causal});
+      });
       const Sizes sizes = sizes_of_sums(qkv.wide, dy.wide, size, causal);
       expect_rounded(lse, "lse", 64.0);
       expect_close(y, sizes.y, 64.0, "y");
       const Numbers<TypeParam> read(y.narrow.values());
       run_both([&](Stream& s, auto of) {
-        attention_backward<Pointee<decltype(of(qkv))>>(s, {.qkv = of(qkv),
-                                                           .y = of(read),
-                                                           .lse = of(lse),
-                                                           .dy = of(dy),
-                                                           .dqkv = of(dqkv),
-                                                           .size = size,
-                                                           .causal = causal});
+        using Element = Pointee<decltype(of(qkv))>;
+        attention_backward<Element>(s, {.in = packed<const Element>(of(qkv), size),
+                                        .y = of(read),
+                                        .lse = of(lse),
+                                        .dy = of(dy),
+                                        .grad = packed<Element>(of(dqkv), size),
+                                        .size = size,
+                                        .causal = causal});
       });
       expect_close(dqkv, sizes.dqkv, 128.0, "dqkv");
     }

@@ -157,10 +157,13 @@ TEST(Preconditions, Regions) {
 }
 
 TEST(Preconditions, Attention) {
-  for (const AttentionSize size :
-       {AttentionSize{1, 2, 3, 0}, {1, -2, 3, 4}, {kHuge, kHuge, 1, 1}}) {
-    expect_refused("attention",
-                   [&](Stream& s) { attention_forward(s, kIn, kOut, kOut, size, true); });
+  for (const AttentionSize size : {AttentionSize{1, 2, 3, 3, 0},
+                                   {1, -2, 3, 3, 4},
+                                   {kHuge, kHuge, 1, 1, 1},
+                                   {1, 2, 3, 2, 4},
+                                   {1, 2, 3, 0, 4},
+                                   {1, 2, 3, -3, 4}}) {
+    expect_refused("attention", [&](Stream& s) { attention_forward<float>(s, {.size = size}); });
     expect_refused("attention_backward",
                    [&](Stream& s) { attention_backward<float>(s, {.size = size}); });
   }

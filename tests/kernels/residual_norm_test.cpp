@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/layer_norm.h"
+#include "kernels/rms_norm.h"
 #include "two_types.h"
 
 namespace hidup::kernels::testing {
@@ -97,6 +98,51 @@ TEST(ResidualNorm, IsTheNormOfTheSum) {
       });
       expect_close(out.y, to_doubles(norm.y.values()), 32.0 * kEpsilon, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
+      expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
+    }
+  }
+}
+
+TEST(ResidualNorm, WithoutBetaIsTheRmsNormOfTheSum) {
+  const OnDevice<StepState> state({.step = 5});
+  for (const Region& region : row_parts()) {
+    const int64_t n = region.extent[region.dims - 1];
+    const int64_t rows = rows_of(region);
+    const auto branch = random_floats("branch", rows * n);
+    const auto residual = random_floats("residual", rows * n, 2.0);
+    const auto gamma = random_floats("gamma", n);
+    for (const float p : {0.0F, 0.1F}) {
+      SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
+      const DropoutMask dropout{region, p, kBranchKey, state.get()};
+      NormOutputs<float> out(rows, n);
+      NormOutputs<float> norm(rows, n);
+      run([&](Stream& stream) {
+        residual_norm<float>(stream, {.branch = branch.data(),
+                                      .residual = residual.data(),
+                                      .dropout = dropout,
+                                      .gamma = gamma.data(),
+                                      .beta = nullptr,
+                                      .sum = out.sum.data(),
+                                      .y = out.y.data(),
+                                      .mean = nullptr,
+                                      .rstd = out.rstd.data(),
+                                      .rows = rows,
+                                      .n = n,
+                                      .eps = kNormEps});
+      });
+      expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
+                   "sum");
+      const Floats sum = out.sum.values();
+      run([&](Stream& stream) {
+        rms_norm_forward<float>(stream, {.x = sum.data(),
+                                         .gamma = gamma.data(),
+                                         .y = norm.y.data(),
+                                         .rstd = norm.rstd.data(),
+                                         .rows = rows,
+                                         .n = n,
+                                         .eps = kNormEps});
+      });
+      expect_close(out.y, to_doubles(norm.y.values()), 8.0 * kEpsilon, "y");
       expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
     }
   }

@@ -133,9 +133,10 @@ INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
                          testing::Values(Wrong{
                              "dispatch(x, routing)", "dispach(x, routing)",
                              "own.txt:11:10: unknown operation dispach (did you "
-                             "mean dispatch?); there are embedding, positions, "
-                             "prepend, first, matmul, bias, relu, gelu, silu, dropout, add, "
-                             "layer_norm, attention, cross_entropy, route, gate, "
+                             "mean dispatch?); there are embedding, positions, rotary, "
+                             "prepend, first, matmul, bias, relu, gelu, silu, swiglu, dropout, "
+                             "add, layer_norm, rms_norm, attention, grouped_attention, "
+                             "cross_entropy, route, gate, "
                              "expert_counts, dispatch, expert_matmul, "
                              "expert_bias, combine"}));
 

@@ -66,6 +66,28 @@ TEST(FuseResidual, SumAndNorm) {
   EXPECT_EQ(norm.as<ResidualNormAttributes>().p, 0.0);
 }
 
+TEST(FuseResidual, SumAndRmsNorm) {
+  for (const bool drops : {false, true}) {
+    const Program program = residual_program(std::string("f = matmul(x, w)\n") +
+                                             (drops ? "d = dropout(f) {p=0.25}\n" : "") +
+                                             "s = add(x, " + (drops ? "d" : "f") + R"()
+y = rms_norm(s, gamma)
+t = add(s, y)
+b = bias(t, beta)
+loss = cross_entropy(b, targets)
+)");
+    const Instruction& norm = find_opcode(program, Opcode::residual_rms_norm);
+    const Instruction& backward = find_opcode(program, Opcode::rms_norm_backward);
+    EXPECT_EQ(norm.inputs[0], find_opcode(program, Opcode::matmul).outputs[0]);
+    EXPECT_EQ(norm.inputs[1], find_opcode(program, Opcode::embedding).outputs[0]);
+    EXPECT_EQ(program.value(norm.inputs[2]).name, "gamma");
+    EXPECT_EQ(norm.inputs.size(), 3U);
+    EXPECT_EQ(norm.outputs[1], backward.inputs[0]);
+    EXPECT_EQ(norm.outputs[2], backward.inputs[2]);
+    EXPECT_EQ(norm.as<ResidualNormAttributes>().p, drops ? 0.25 : 0.0);
+  }
+}
+
 // The sum goes on, as in models that normalize before a branch.
 TEST(FuseResidual, TheSumMayBeReadByOthers) {
   const Program program = residual_program(R"(f = matmul(x, w)

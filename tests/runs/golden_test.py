@@ -61,6 +61,18 @@ class GoldenTest(harness.RunTest):
     def test_gpt_with_experts_on_two_ranks(self):
         self.compare("gpt-switch", 2)
 
+    def test_llama_on_one_rank(self):
+        self.compare("llama", 1)
+
+    def test_llama_by_tensor_parallelism_in_two_microbatches(self):
+        self.compare("llama", 3, "megatron-sp", 2)
+
+    def test_llama_with_a_tied_head_on_two_ranks(self):
+        self.compare("llama-tied", 2)
+
+    def test_llama_with_a_tied_head_by_tensor_parallelism(self):
+        self.compare("llama-tied", 2, "megatron")
+
     def test_vit_on_one_rank(self):
         self.compare("vit", 1)
 

@@ -15,7 +15,7 @@ namespace {
 // family has.
 std::vector<Graph> every_model() {
   std::vector<Graph> graphs;
-  for (const char* family : {"bert", "gpt", "vit"}) {
+  for (const char* family : {"bert", "gpt", "vit", "llama"}) {
     for (const char* router : {"", "top1", "top2", "hash"}) {
       for (const int64_t every : {1, 2}) {
         Deck deck;
@@ -24,6 +24,7 @@ std::vector<Graph> every_model() {
                       .hidden = 12,
                       .ffn = 20,
                       .heads = 3,
+                      .kv_heads = 1,
                       .sequence = 7,
                       .dropout = 0.1};
         if (*router != '\0') {

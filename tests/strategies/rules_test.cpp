@@ -50,6 +50,12 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"x", tied},
       {"y", tied},
       {"y", x + "y = positions(x)\n"},
+      {"h",
+       "parameter x : f32[5, 7, 3, 6] = uniform(1)\nparameter v : f32[3, 6, 6] = uniform(1)\n"
+       "h = rotary(x) {theta=100}\ny = matmul(h, v) {contract=2}\n"},
+      {"h",
+       "parameter x : f32[5, 7, 2, 3, 4] = uniform(1)\nparameter v : f32[2, 3, 4, 6] = uniform(1)\n"
+       "h = rotary(x)\ny = matmul(h, v) {contract=3}\n"},
       {"y",
        "parameter x : f32[5, 6, 6] = uniform(1)\nparameter t : f32[6] = uniform(1)\n"
        "y = prepend(x, t)\n"},
@@ -83,18 +89,29 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"h", x + "h = gelu(x)\ny = add(h, x)\n"},
       {"y", x + "y = silu(x)\n"},
       {"h", x + "h = silu(x)\ny = add(h, x)\n"},
+      {"y", x + "parameter z : f32[5, 7, 6] = uniform(1)\ny = swiglu(x, z)\n"},
+      {"h", x + "h = swiglu(x, x)\ny = add(h, x)\n"},
       {"h", x + "parameter w : f32[6, 6] = uniform(1)\nh = matmul(x, w)\ny = add(x, h)\n"},
       {"y", x + "y = dropout(x) {p=0.3}\n"},
       {"y", x + "parameter z : f32[5, 7, 6] = uniform(1)\ny = add(x, z)\n"},
       {"y", x + "y = add(x, x)\n"},
       {"y", x + "parameter w : f32[6] = uniform(1)\nparameter b : f32[6] = uniform(1)\n"
                 "y = layer_norm(x, w, b)\n"},
+      {"y", x + "parameter w : f32[6] = uniform(1)\ny = rms_norm(x, w)\n"},
       {"a",
        "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
        "uniform(1)\na = attention(x)\ny = matmul(a, v) {contract=2}\n"},
       {"a",
        "parameter x : f32[5, 7, 3, 3, 5] = uniform(1)\nparameter v : f32[3, 5, 6] = "
        "uniform(1)\na = attention(x) {causal=0}\ny = matmul(a, v) {contract=2}\n"},
+      {"a",
+       "parameter q : f32[5, 7, 3, 2, 5] = uniform(1)\nparameter k : f32[5, 7, 3, 5] = "
+       "uniform(1)\nparameter v : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 2, 5, 6] = "
+       "uniform(1)\na = grouped_attention(q, k, v)\ny = matmul(a, w) {contract=3}\n"},
+      {"a",
+       "parameter q : f32[5, 7, 1, 5, 4] = uniform(1)\nparameter k : f32[5, 7, 1, 4] = "
+       "uniform(1)\nparameter v : f32[5, 7, 1, 4] = uniform(1)\nparameter w : f32[1, 5, 4, 6] = "
+       "uniform(1)\na = grouped_attention(q, k, v) {causal=0}\ny = matmul(a, w) {contract=3}\n"},
       {"loss", x + "parameter z : f32[6] = uniform(1)\ny = bias(x, z)\n"},
       {"routing", experts},
       {"routing", losses},

@@ -35,7 +35,7 @@ TEST(RandomStrategies, EqualOneRank) {
        {strategy_model("bert", "top2", 5, 0.6), strategy_model("bert", "top1", 3, 1.25)}) {
     expect_equal_under_random_strategies(graph, processes(), g_strategies);
   }
-  for (const char* family : {"bert", "gpt"}) {
+  for (const char* family : {"bert", "gpt", "llama"}) {
     expect_equal_under_random_strategies(strategy_model(family), processes(), g_strategies);
   }
 }

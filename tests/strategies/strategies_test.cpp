@@ -58,6 +58,11 @@ TEST_P(RandomStrategies, OfGpt) {
   expect_equal_under_random_strategies(strategy_model("gpt"), ranks(), (number() + 2) / 3);
 }
 
+// Heads that share keys and values, and a group of them that a rank may have a part of.
+TEST_P(RandomStrategies, OfLlama) {
+  expect_equal_under_random_strategies(strategy_model("llama"), ranks(), number());
+}
+
 // 65 positions, which hardly any number of ranks divides.
 TEST_P(RandomStrategies, OfVit) {
   const int tried = (number() + 5) / 6;
@@ -68,7 +73,7 @@ TEST_P(RandomStrategies, OfVit) {
 class NamedStrategies : public OnThreads {};
 
 TEST_P(NamedStrategies, OfDenseModels) {
-  for (const char* family : {"bert", "gpt"}) {
+  for (const char* family : {"bert", "gpt", "llama"}) {
     expect_equal_under_named_strategies(strategy_model(family), ranks(), 4);
   }
 }
@@ -90,7 +95,8 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
 TEST_P(NamedStrategies, InSixteenBits) {
   const MoeDeck hash = {
       .experts = 3, .router = "hash", .top_k = 2, .capacity_factor = 0.8, .z_loss = 0.2};
-  for (const Graph& graph : {strategy_model_of("gpt", hash), strategy_model("gpt")}) {
+  for (const Graph& graph :
+       {strategy_model_of("gpt", hash), strategy_model("gpt"), strategy_model("llama")}) {
     expect_equal_in_sixteen_bits(graph, ranks());
   }
 }

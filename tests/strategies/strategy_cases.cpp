@@ -94,6 +94,7 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout) 
                 .hidden = 12,
                 .ffn = 10,
                 .heads = 3,
+                .kv_heads = 1,  // of llama: all heads share it
                 .sequence = family == "vit" ? kImagePositions : 7,
                 .dropout = dropout,
                 .moe = moe};

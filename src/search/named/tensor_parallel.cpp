@@ -15,6 +15,7 @@ class TensorParallel {
   TensorParallel(const Graph& graph, bool along_sequence)
       : graph_(graph), rest_(along_sequence ? "sequence" : "replicate") {
     columns_.assign(graph.tensors().size(), "");
+    find_grouped();
     feeds_route_.assign(graph.tensors().size(), false);
     for (const Op& op : graph.ops()) {
       for (const TensorId input : op.inputs) {
@@ -35,6 +36,24 @@ class TensorParallel {
   }
 
  private:
+  // What a product gives to a grouped attention.
+  enum class Role { none, query, key_value };
+
+  // Against the order: a role goes from an attention through rotary positions to the products.
+  void find_grouped() {
+    role_.assign(graph_.tensors().size(), Role::none);
+    const auto role_of = [this](TensorId id) -> Role& { return role_[static_cast<size_t>(id)]; };
+    for (auto op = graph_.ops().rbegin(); op != graph_.ops().rend(); ++op) {
+      if (op->kind == OpKind::grouped_attention) {
+        role_of(op->inputs[0]) = Role::query;
+        role_of(op->inputs[1]) = Role::key_value;
+        role_of(op->inputs[2]) = Role::key_value;
+      } else if (op->kind == OpKind::rotary) {
+        role_of(op->inputs[0]) = role_of(op->output);
+      }
+    }
+  }
+
   std::string& columns(TensorId id) { return columns_.at(static_cast<size_t>(id)); }
   bool has_rule(OpId id, const std::string& name) const {
     return std::ranges::any_of(rules_of(graph_, id),
@@ -57,16 +76,18 @@ class TensorParallel {
         return before.empty() ? rest(id) : "vocabulary";
       case OpKind::matmul:
         if (!before.empty()) {
-          return has_rule(id, "row(0)") ? "row(0)" : "row";  // of heads, or of columns
+          return row_rule(id, before);
         }
         if (feeds_route_[static_cast<size_t>(op.output)]) {
           return rest(id);  // a router is small
         }
-        return cut(id, columns_rule(op));
+        return columns_rule(op).empty() ? "replicate" : cut(id, columns_rule(op));
       case OpKind::expert_matmul:
         return before.empty() ? cut(id, "column") : "row";
       case OpKind::attention:
         return before.empty() ? "replicate" : cut(id, "head");
+      case OpKind::grouped_attention:
+        return before.empty() ? "replicate" : cut(id, before == "column(0)" ? "kv_head" : "head");
       case OpKind::dispatch:
       case OpKind::route:
       case OpKind::expert_counts:
@@ -81,19 +102,40 @@ class TensorParallel {
     }
   }
 
-  // The columns of a product; of several dimensions the heads, which stand before those
-  // within a head.
+  // Of heads, or of columns; of grouped heads what the attention was cut by.
+  std::string row_rule(OpId id, const std::string& before) const {
+    if (has_rule(id, "row(2)")) {
+      return before == "head" ? "row(1)" : "row(0)";
+    }
+    return has_rule(id, "row(0)") ? "row(0)" : "row";
+  }
+
+  // The columns of a product. Of several dimensions the heads, which stand before those within a
+  // head; of grouped attention the heads of keys and values, or where there is one only the
+  // queries' heads, and then nothing of keys and values: empty.
   std::string columns_rule(const Op& op) const {
+    const Shape& output = graph_.tensor(op.output).shape;
     const size_t leading = graph_.tensor(op.inputs[0]).shape.size() -
                            static_cast<size_t>(op.as<MatmulAttributes>().contract);
-    const size_t columns = graph_.tensor(op.output).shape.size() - leading;
-    return columns == 1 ? "column" : fmt::format("column({})", columns - 2);
+    const size_t columns = output.size() - leading;
+    if (columns == 1) {
+      return "column";
+    }
+    const Role role = role_[static_cast<size_t>(op.output)];
+    if (role == Role::none) {
+      return fmt::format("column({})", columns - 2);
+    }
+    if (output[leading] > 1) {
+      return "column(0)";
+    }
+    return role == Role::query ? "column(1)" : "";
   }
 
   const Graph& graph_;
   std::string rest_;
   std::vector<std::string> columns_;  // per tensor: the rule that cut it, if it is cut
   std::vector<bool> feeds_route_;     // per tensor
+  std::vector<Role> role_;            // per tensor
 };
 
 }  // namespace

@@ -1,0 +1,19 @@
+// Inside the CPU kernels: SiLU of one element (silu.h), which becomes vector code in a loop.
+#pragma once
+
+#include "kernels/cpu_math.h"
+#include "kernels/silu_math.h"
+
+namespace hidup::kernels {
+
+inline float silu(float x) {
+  const float at = not_below_silu(x);
+  return silu_value(at, fast_exp(-at));
+}
+
+inline float silu_slope(float x) {
+  const float at = within_silu(x);
+  return silu_slope(at, fast_exp(-at));
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,39 @@
+#include "kernels/swiglu.h"
+
+#include "kernels/cpu_silu.h"
+#include "kernels/preconditions.h"
+
+namespace hidup::kernels {
+
+template <typename Element>
+void swiglu_forward(Stream& stream, const Element* gate, const Element* up, Element* y, int64_t n) {
+  check_extents("swiglu", {n});
+  stream.enqueue([=] {
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = silu(gate[i]) * up[i];
+    }
+  });
+}
+
+template <typename Element>
+void swiglu_backward(Stream& stream, const SwigluBackward<Element>& args) {
+  check_extents("swiglu_backward", {args.n});
+  stream.enqueue([=] {
+#pragma omp parallel for simd schedule(static)
+    for (int64_t i = 0; i < args.n; ++i) {
+      const float gate = args.gate[i];
+      const float dy = args.dy[i];
+      args.dup[i] = dy * silu(gate);
+      args.dgate[i] = dy * args.up[i] * silu_slope(gate);
+    }
+  });
+}
+
+#define INSTANTIATE(Element)                                          \
+  template decltype(swiglu_forward<Element>) swiglu_forward<Element>; \
+  template decltype(swiglu_backward<Element>) swiglu_backward<Element>;
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
+
+}  // namespace hidup::kernels
