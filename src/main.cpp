@@ -83,6 +83,23 @@ double wall_time(const std::string& text) {
   return *seconds;
 }
 
+void add_names(CLI::App& command, std::string& names, const std::string& otherwise) {
+  command.add_option("--names", names,
+                     "Whose names the tensors have: hidup, gpt2 or llama (as transformers has "
+                     "them); by default " +
+                         otherwise);
+}
+
+CLI::Option* add_init(CLI::App& command, std::string& init, std::string& names) {
+  CLI::Option* option = command.add_option(
+      "--init", init,
+      "Parameters of a model in safetensors: a file, an index of several, or the folder that "
+      "transformers' save_pretrained() wrote, whose config.json the deck is checked against");
+  add_names(command, names, "those that they have");
+  command.get_option("--names")->needs(option);
+  return option;
+}
+
 // What train and doctor take.
 void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
   command.add_option("--strategy", options.strategy,
@@ -92,6 +109,7 @@ void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
   command.add_option("--resume", options.resume,
                      "Go on from this checkpoint; auto: from the newest complete one of the run's "
                      "folder, or from the start where there is none");
+  add_init(command, options.init, options.names);
   command.add_option_function<std::string>(
       "-t", [&options](const std::string& text) { options.wall_time_s = wall_time(text); },
       "Wall time, hh:mm:ss: the run writes a checkpoint and stops before it is over");
@@ -114,7 +132,9 @@ void add_evaluate(CLI::App& app, hidup::EvaluateOptions& options) {
       "Measure the loss of a trained model on data.validation, on all ranks (start with mpirun)",
       options);
   add_cluster(*evaluate, options.cluster);
-  evaluate->add_option("--resume", options.resume, "Checkpoint that has the model")->required();
+  CLI::Option* resume =
+      evaluate->add_option("--resume", options.resume, "Checkpoint that has the model");
+  resume->excludes(add_init(*evaluate, options.init, options.names));
   evaluate->add_option("--strategy", options.strategy,
                        kStrategies + "; by default the checkpoint's where it fits, else dp");
   evaluate->footer(hidup::strategies_help());
@@ -134,6 +154,23 @@ void add_generate(CLI::App& app, hidup::GenerateOptions& options) {
   generate->add_option("--top-k", options.top_k, "Draw among the k most likely ones; 0: all")
       ->capture_default_str();
   generate->add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
+}
+
+void add_export(CLI::App& app, hidup::ExportOptions& options) {
+  CLI::App* command = app.add_subcommand(
+      "export", "Write a checkpoint's parameters as safetensors (with mpirun on several ranks)");
+  command->add_option("CHECKPOINT", options.checkpoint, "Checkpoint that has the model")
+      ->required();
+  command
+      ->add_option("--out", options.out,
+                   "A file NAME.safetensors; or a folder, for model.safetensors and, with names "
+                   "of transformers, a config.json that from_pretrained() reads")
+      ->required();
+  add_names(*command, options.names, "gpt2 or llama where the model is of that family");
+  command->add_option("--precision", options.precision, "Of the elements: fp32, bf16 or fp16")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
+  command->add_flag("--overwrite", options.overwrite, kOverwrite);
 }
 
 void add_profile(CLI::App& app, hidup::ProfileOptions& options) {
@@ -256,6 +293,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   hidup::TrainOptions doctor;
   hidup::EvaluateOptions evaluated;
   hidup::GenerateOptions generated;
+  hidup::ExportOptions exported;
   hidup::ProfileOptions profile;
   hidup::SearchCommandOptions search;
   hidup::ExplainOptions explained;
@@ -266,6 +304,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   add_train(app, train);
   add_evaluate(app, evaluated);
   add_generate(app, generated);
+  add_export(app, exported);
   add_search(app, search);
   add_explain(app, explained);
   add_profile(app, profile);
@@ -293,6 +332,10 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   }
   if (app.got_subcommand("evaluate")) {
     ranks = [=, &argc, &argv] { return hidup::evaluate(evaluated, &argc, &argv); };
+    return 0;
+  }
+  if (app.got_subcommand("export")) {
+    ranks = [=, &argc, &argv] { return hidup::export_model(exported, &argc, &argv); };
     return 0;
   }
   if (app.got_subcommand("generate")) {

@@ -5,43 +5,11 @@
 #include "checkpoint/crc32c.h"
 #include "checkpoint/header.h"
 #include "checkpoint/runs.h"
+#include "checkpoint/stretch_reader.h"
 #include "core/check.h"
 #include "core/text.h"
 
 namespace hidup {
-namespace {
-
-// Shorter runs are read together with what lies between them.
-constexpr int64_t kStretchBytes = int64_t{128} << 10;
-
-// Reads short pieces that lie behind each other.
-class StretchReader {
- public:
-  // `end`: the file is not read beyond it.
-  StretchReader(const OpenFile& file, int64_t end) : file_(file), end_(end) {}
-
-  void read(int64_t at, std::span<std::byte> to) {
-    const auto count = static_cast<int64_t>(to.size());
-    if (count >= kStretchBytes) {
-      file_.read(at, to);
-      return;
-    }
-    if (at < begin_ || at + count > begin_ + static_cast<int64_t>(stretch_.size())) {
-      begin_ = at;
-      stretch_.resize(static_cast<size_t>(std::min(kStretchBytes, end_ - at)));
-      file_.read(begin_, stretch_);
-    }
-    std::copy_n(stretch_.begin() + (at - begin_), count, to.begin());
-  }
-
- private:
-  const OpenFile& file_;
-  int64_t end_;
-  std::vector<std::byte> stretch_;
-  int64_t begin_ = 0;
-};
-
-}  // namespace
 
 CheckpointFile::CheckpointFile(const std::string& path)
     : path_(path), file_(std::make_shared<OpenFile>(path, path, OpenFile::For::reading)) {

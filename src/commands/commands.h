@@ -14,6 +14,8 @@ struct TrainOptions {
   std::string strategy;  // a name, a file or search; empty: the checkpoint's, or search
   std::string hints;     // of the search; empty: none
   std::string resume;    // a checkpoint, or auto; empty: none
+  std::string init;      // tensors to start with: see TensorFiles; empty: none
+  std::string names;     // of these; empty: those that they have
   std::optional<double> wall_time_s;  // the run stops before it
   std::string out;                    // empty: out/MODEL-TIME.h5
   bool overwrite = false;
@@ -26,7 +28,9 @@ struct TrainOptions {
 struct EvaluateOptions {
   std::string deck;
   std::string cluster;
-  std::string resume;    // a checkpoint
+  std::string resume;    // a checkpoint; empty: init
+  std::string init;      // tensors: see TensorFiles
+  std::string names;     // of these; empty: those that they have
   std::string strategy;  // a name or a file; empty: the checkpoint's where it fits, else dp
   bool json = false;
   std::vector<std::string> overrides;
@@ -41,6 +45,14 @@ struct GenerateOptions {
   int64_t top_k = 0;  // 0: all
   uint64_t seed = 1;
   std::vector<std::string> overrides;
+};
+
+struct ExportOptions {
+  std::string checkpoint;
+  std::string out;    // a file NAME.safetensors, or a folder
+  std::string names;  // empty: those of the model's family, where there are any
+  std::string precision = "fp32";
+  bool overwrite = false;
 };
 
 struct ProfileOptions {
@@ -93,9 +105,10 @@ struct GraphOptions {
 };
 
 // All return the process's exit code. Errors that they throw are this process's own;
-// train, evaluate, profile and doctor end all ranks by themselves.
+// train, evaluate, export, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int evaluate(const EvaluateOptions& options, int* argc, char*** argv);
+int export_model(const ExportOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
 int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks may be missing
 int absorb_run(const ProfileOptions& options);

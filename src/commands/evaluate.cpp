@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "app/initial.h"
 #include "app/job.h"
 #include "app/planning.h"
 #include "app/pretrained.h"
@@ -36,20 +37,13 @@ class EvaluationRun {
       check_options();
     });
     guide_heartbeat();
-    const CheckpointFile checkpoint = open_checkpoint(world_, options_.resume);
-    collectively(world_, [&] { take_vocabulary(deck, checkpoint); });
-    const Dataset data = load_data(deck, world_, checkpoint.state().vocabulary);
-    std::optional<Graph> graph;
-    collectively(world_, [&] {
-      check_resumable(checkpoint, {deck, decks_.graph, data.vocabulary});
-      graph.emplace(make_graph(deck, decks_.graph, data.vocab));
-    });
+    const Dataset data = open_model();
 
     const int threads = compute_threads(deck, world_, mpi_.host());
     const std::unique_ptr<Device> device = open_device(deck, mpi_);
     open_communication(deck, mesh, mpi_, *device, communication_);
-    const Strategy strategy = choose(checkpoint, *graph, mesh);
-    program_ = make_forward_program(*graph, strategy, deck, world_);
+    const Strategy strategy = choose(mesh);
+    program_ = make_forward_program(*graph_, strategy, deck, world_);
     std::optional<Store> store;
     std::optional<Executor> executor;
     collectively(world_, [&] {
@@ -57,12 +51,12 @@ class EvaluationRun {
       verify(program_, plan);
       const PlannedProgram planned{program_, plan};
       store.emplace(std::span(&planned, 1), *device, *communication_.groups, threads);
-      executor.emplace(program_, plan, *store, world_.rank(), checkpoint.state().seed);
+      executor.emplace(program_, plan, *store, world_.rank(),
+                       checkpoint_ ? checkpoint_->state().seed : deck.train.seed);
     });
-    restore(world_, *executor, checkpoint);
-    log::info("model: {} of {}, step {}; strategy {}; {} rank(s), {} a rank", graph->name(),
-              checkpoint.path(), checkpoint.state().step, strategy.name, world_.size(),
-              format_bytes(executor->plan().bytes));
+    const std::string origin = load(*executor);
+    log::info("model: {} of {}; strategy {}; {} rank(s), {} a rank", graph_->name(), origin,
+              strategy.name, world_.size(), format_bytes(executor->plan().bytes));
     Evaluator evaluator(deck, *data.validation, data.validation_sequences, *executor,
                         world_.rank());
     evaluator_ = &evaluator;
@@ -76,7 +70,43 @@ class EvaluationRun {
   }
 
  private:
+  // The graph, where its parameters are, and the data.
+  Dataset open_model() {
+    Deck& deck = decks_.deck;
+    std::vector<std::string> vocabulary;
+    if (!options_.resume.empty()) {
+      checkpoint_.emplace(open_checkpoint(world_, options_.resume));
+      collectively(world_, [&] { take_vocabulary(deck, *checkpoint_); });
+      vocabulary = checkpoint_->state().vocabulary;
+    }
+    Dataset data = load_data(deck, world_, vocabulary);
+    collectively(world_, [&] {
+      if (checkpoint_) {
+        check_resumable(*checkpoint_, {deck, decks_.graph, data.vocabulary});
+      }
+      graph_.emplace(make_graph(deck, decks_.graph, data.vocab));
+      if (!checkpoint_) {
+        initial_.emplace(options_.init, options_.names, deck, *graph_, data.vocab);
+      }
+    });
+    return data;
+  }
+
+  // Where the parameters are from, for people.
+  std::string load(Executor& executor) {
+    if (checkpoint_) {
+      restore(world_, executor, *checkpoint_);
+      return fmt::format("{}, step {}", checkpoint_->path(), checkpoint_->state().step);
+    }
+    collectively(world_, [&] { initial_->load(executor, world_.rank()); });
+    return initial_->path();
+  }
+
   void check_options() const {
+    check_names(options_.names);
+    if (options_.resume.empty() && options_.init.empty()) {
+      fail(ExitCode::usage, "evaluate needs a model: --resume CHECKPOINT or --init FILE");
+    }
     if (decks_.deck.data.validation.empty()) {
       fail_at(decks_.deck, "data",
               "data.validation: there is nothing to evaluate on: give it files, or the part of "
@@ -89,17 +119,18 @@ class EvaluationRun {
   }
 
   // What the command line says, else the checkpoint's strategy, else dp.
-  Strategy choose(const CheckpointFile& checkpoint, const Graph& graph, const Mesh& mesh) {
+  Strategy choose(const Mesh& mesh) {
     std::string choice = options_.strategy;
-    if (choice.empty()) {
+    if (choice.empty() && checkpoint_) {
       if (std::optional<Strategy> stored =
-              stored_strategy(checkpoint.state().strategy, decks_.deck, graph, mesh)) {
+              stored_strategy(checkpoint_->state().strategy, decks_.deck, *graph_, mesh)) {
         return std::move(*stored);
       }
       log::info("the checkpoint's strategy is for another batch or mesh: dp takes its place");
-      choice = "dp";
     }
-    return load_strategy(choice, decks_.deck, graph, mesh, {std::nullopt, "", 0}, world_).strategy;
+    return load_strategy(choice.empty() ? "dp" : choice, decks_.deck, *graph_, mesh,
+                         {std::nullopt, "", 0}, world_)
+        .strategy;
   }
 
   // A rank that fails alone ends all ranks from here, as in training.
@@ -158,6 +189,9 @@ class EvaluationRun {
   MpiSession& mpi_;
   Communicator& world_;
   Decks decks_;
+  std::optional<CheckpointFile> checkpoint_;  // one of the two
+  std::optional<InitialModel> initial_;
+  std::optional<Graph> graph_;
   Program program_;
   std::atomic<const Evaluator*> evaluator_ = nullptr;
   std::atomic<const Executor*> executor_ = nullptr;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/costs.h"
+#include "app/initial.h"
 #include "app/job.h"
 #include "app/planning.h"
 #include "app/profiling.h"
@@ -64,6 +65,16 @@ std::string describe(StopReason reason) {
   return "nothing";
 }
 
+void check_start(const TrainOptions& options) {
+  check_names(options.names);
+  if (!options.init.empty() && !options.resume.empty() && options.resume != "auto") {
+    fail(ExitCode::usage,
+         "--init and --resume {}: the checkpoint has all parameters; with --resume auto, --init "
+         "holds where there is none",
+         options.resume);
+  }
+}
+
 // A run with everything in place.
 class Run {
  public:
@@ -95,6 +106,7 @@ class Run {
     collectively(world_, [&] {
       mesh_ = mesh_of(deck, check_ranks(deck, world_.size()));
       check_strategy_choice(options_.strategy);
+      check_start(options_);
       inputs = files_read(options_.deck, options_.cluster, deck, options_.strategy, options_.hints);
     });
     guide_heartbeat();
@@ -112,6 +124,10 @@ class Run {
     collectively(world_, [&] {
       graph_.emplace(make_graph(decks_.deck, decks_.graph, data_.vocab));
       check_checkpoint();  // before anything costs time
+      if (!options_.init.empty() && !files_.checkpoint) {
+        initial_.emplace(options_.init, options_.names, decks_.deck, *graph_, data_.vocab);
+        log::info("starts from {}, with the names of {}", initial_->path(), initial_->names());
+      }
     });
   }
 
@@ -157,6 +173,8 @@ class Run {
     });
     if (files_.checkpoint) {
       restore(world_, *executor_, *files_.checkpoint);
+    } else if (initial_) {
+      collectively(world_, [&] { initial_->load(*executor_, world_.rank()); });
     } else {
       executor_->initialize_parameters();
     }
@@ -319,6 +337,7 @@ class Run {
   RunFiles files_;
   Dataset data_;
   std::optional<Graph> graph_;
+  std::optional<InitialModel> initial_;
   std::optional<Profile> costs_;
   bool measured_ = false;  // and not rates of the cluster deck
   LoadedStrategy loaded_;

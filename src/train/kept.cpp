@@ -8,8 +8,8 @@
 
 #include "comm/collective.h"
 #include "core/check.h"
+#include "core/convert.h"
 #include "core/text.h"
-#include "core/with_type.h"
 
 namespace hidup {
 namespace {
@@ -62,22 +62,6 @@ size_t source_of(const Program& program, const Value& value, const CheckpointFil
     }
   }
   fail(ExitCode::file, "{}: has no {}", checkpoint.path(), names[0]);
-}
-
-// The elements as the other type has them, rounded.
-std::vector<std::byte> converted(const std::vector<std::byte>& data, DType from, DType to) {
-  return with_floating_type(from, [&](auto source) {
-    return with_floating_type(to, [&](auto target) {
-      using Source = decltype(source);
-      using Target = decltype(target);
-      const auto* elements = reinterpret_cast<const Source*>(data.data());
-      const size_t count = data.size() / sizeof(Source);
-      std::vector<std::byte> result(count * sizeof(Target));
-      std::transform(elements, elements + count, reinterpret_cast<Target*>(result.data()),
-                     [](Source element) { return Target(static_cast<float>(element)); });
-      return result;
-    });
-  });
 }
 
 // What a run may change; anything else of the model makes it another one.

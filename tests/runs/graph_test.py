@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import unittest
 
+import numpy
+
 import harness
 
 USAGE, FILE = 2, 6
@@ -42,6 +44,26 @@ class GraphCommandTest(harness.RunTest):
         self.assertEqual(by_name(own["tensors"]), by_name(shipped["tensors"]))
         other = json.loads(self.graph(self.deck, "--format=json", "--set", "train.batch=6"))
         self.assertNotEqual(other["graph_hash"], shipped["graph_hash"])
+
+    def test_a_llama_as_a_graph(self):
+        """Its operations in a graph file train as the family does, under other strategies, too."""
+        deck = harness.SOURCE / "tests" / "interchange" / "llama.yaml"
+        (self.folder / "mine.txt").write_text(self.graph(deck))
+        mine = self.folder / "mine.yaml"
+        head, _, rest = deck.read_text().partition("data:")
+        sequence = re.search(r"sequence: \d+", head)[0]
+        mine.write_text(f"model:\n  graph: mine.txt\n  {sequence}\n  vocab: 211\ndata:{rest}")
+        losses = []
+        for ranks, strategy, which in ((1, "dp", deck), (1, "dp", mine), (3, "fsdp", mine),
+                                       (2, "megatron-sp", mine)):
+            out = self.folder / "run.h5"
+            self.assert_done(harness.run(
+                ranks, ["train", which, "--cluster", self.folder / "cluster.yaml", "--strategy",
+                        strategy, "--out", out, "--overwrite", "--set", "train.steps=4"]))
+            losses.append(harness.losses(out))
+        self.assertEqual(list(losses[0]), list(losses[1]))
+        for other in losses[2:]:
+            numpy.testing.assert_allclose(other, losses[0], rtol=harness.STEP_TOLERANCE)
 
     def test_json(self):
         graph = json.loads(self.graph(self.deck, "--format", "json"))

@@ -1,0 +1,54 @@
+#include "app/initial.h"
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/convert.h"
+#include "core/text.h"
+#include "interchange/config.h"
+#include "train/kept.h"
+
+namespace hidup {
+
+void check_names(const std::string& names) {
+  if (names.empty() || find_name_map(names) != nullptr) {
+    return;
+  }
+  const std::vector<std::string> known = name_maps();
+  const std::string hint = nearest(names, known);
+  fail(ExitCode::usage, "--names {}: expected one of {}{}", shown(names), fmt::join(known, ", "),
+       hint.empty() ? "" : "; did you mean " + hint + "?");
+}
+
+InitialModel::InitialModel(const std::string& path, const std::string& names, const Deck& deck,
+                           const Graph& graph, int64_t vocab)
+    : files_(path), names_(names.empty() ? &guess_names(files_) : find_name_map(names)) {
+  check(names_ != nullptr, "no names {}", names);
+  if (!names_->family.empty() &&
+      (deck.model.family != names_->family || !deck.model.graph.empty())) {
+    fail(ExitCode::usage, "{}: has the names of {}, which are for the family {}", path,
+         names_->name, names_->family);
+  }
+  check_config(files_.folder(), *names_, deck, vocab);
+  sources_ = find_sources(files_, *names_, graph);
+}
+
+void InitialModel::load(Executor& executor, int64_t rank) const {
+  executor.initialize_parameters();
+  const Program& program = executor.program();
+  const KeptValues kept = kept_values(program, rank);
+  for (size_t i = 0; i < kept.values.size(); ++i) {
+    const Value& value = program.value(kept.values[i]);
+    const bool parameter = value.role == Value::Role::parameter;
+    if (!parameter && value.master_of < 0) {
+      continue;
+    }
+    const TensorSource& source =
+        sources_.at(parameter ? value.name : program.value(value.master_of).name);
+    const std::vector<std::byte> box = read_box(source, kept.regions[i]);
+    executor.write(kept.values[i], 0, kept.regions[i].elements(),
+                   converted(box, source.at.tensor->dtype, value.dtype).data());
+  }
+}
+
+}  // namespace hidup

@@ -1,0 +1,218 @@
+// hidup export: a checkpoint's parameters as others read them.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "app/initial.h"
+#include "app/job.h"
+#include "app/planning.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/open_file.h"
+#include "comm/collective.h"
+#include "comm/mpi_session.h"
+#include "commands/commands.h"
+#include "core/convert.h"
+#include "core/log.h"
+#include "core/new_file.h"
+#include "core/units.h"
+#include "interchange/config.h"
+#include "interchange/match.h"
+#include "io/output_path.h"
+
+namespace hidup {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The decks of the run that wrote the checkpoint, with all values.
+Deck deck_of(const CheckpointFile& checkpoint) {
+  const std::string& text = checkpoint.state().resolved;
+  const size_t cluster = text.find("\ncluster:") + 1;
+  const DeckSource source{.name = checkpoint.path(), .text = text.substr(0, cluster)};
+  return parse_decks(&source, nullptr, {});
+}
+
+const NameMap& names_for(const std::string& chosen, const Deck& deck) {
+  for (const std::string& name : name_maps()) {
+    const NameMap& map = *find_name_map(name);
+    const bool fits =
+        map.family.empty() || (deck.model.graph.empty() && map.family == deck.model.family);
+    if (chosen == name && !fits) {
+      fail(ExitCode::usage, "--names {}: is for the family {}, but the model is of {}", name,
+           map.family, deck.model.graph.empty() ? deck.model.family : "a graph file");
+    }
+    if (chosen.empty() ? fits && !map.family.empty() : chosen == name) {
+      return map;
+    }
+  }
+  return *find_name_map("hidup");
+}
+
+// A parameter on its way from the checkpoint to the file.
+struct Exported {
+  size_t stored = 0;  // tensor of the checkpoint: the f32 master where there is one
+  std::string ours;
+  TheirTensor theirs;
+};
+
+std::vector<Exported> exported(const CheckpointFile& checkpoint, const NameMap& names) {
+  constexpr std::string_view kParameters = "parameters/";
+  constexpr std::string_view kOptimizer = "optimizer/";
+  constexpr std::string_view kMaster = ".master";
+  std::map<std::string, size_t> masters;
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    const std::string& name = checkpoint.tensors()[i].name;
+    if (name.starts_with(kOptimizer) && name.ends_with(kMaster)) {
+      masters[name.substr(kOptimizer.size(), name.size() - kOptimizer.size() - kMaster.size())] = i;
+    }
+  }
+  std::vector<Exported> all;
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    const StoredTensor& tensor = checkpoint.tensors()[i];
+    if (tensor.name.starts_with(kParameters)) {
+      const std::string ours = tensor.name.substr(kParameters.size());
+      const auto master = masters.find(ours);
+      all.push_back({master == masters.end() ? i : master->second, ours,
+                     their_tensor(names, ours, tensor.shape)});
+    }
+  }
+  return all;
+}
+
+Region whole(const Shape& shape) {
+  Region region{.dims = static_cast<int>(shape.size())};
+  std::ranges::copy(shape, region.extent);
+  std::ranges::copy(shape, region.global);
+  return region;
+}
+
+class ExportRun {
+ public:
+  ExportRun(const ExportOptions& options, Communicator& world)
+      : options_(options), world_(world), dtype_(element_type(options.precision)) {}
+
+  ExitCode go() {
+    collectively(world_, [&] { check_names(options_.names); });
+    checkpoint_.emplace(open_checkpoint(world_, options_.checkpoint));
+    collectively(world_, [&] {
+      const Deck deck = deck_of(*checkpoint_);
+      const NameMap& names = names_for(options_.names, deck);
+      parameters_ = exported(*checkpoint_, names);
+      config_ = config_text(names, deck, deck.model.vocab.value_or(0));
+      lay_out();
+    });
+    open_outputs();
+    write_tensors();
+    collectively(world_, [&] {
+      if (world_.rank() == 0) {
+        file_->take_name(options_.overwrite);
+        if (is_folder() && !config_.empty()) {
+          write_text_file(config_path(), config_, options_.overwrite);
+        }
+      }
+    });
+    log::info("{}: {} tensors, {}", tensors_path(), parameters_.size(), format_bytes(bytes_));
+    return ExitCode::done;
+  }
+
+ private:
+  bool is_folder() const { return fs::path(options_.out).extension() != ".safetensors"; }
+  std::string tensors_path() const {
+    return is_folder() ? (fs::path(options_.out) / "model.safetensors").string() : options_.out;
+  }
+  std::string config_path() const { return (fs::path(options_.out) / "config.json").string(); }
+
+  void lay_out() {
+    for (const Exported& parameter : parameters_) {
+      tensors_.push_back(
+          {.name = parameter.theirs.name, .dtype = dtype_, .shape = parameter.theirs.shape});
+    }
+    header_ = safetensors_header(tensors_, {{"format", "pt"}});
+    bytes_ = tensors_.back().begin + tensors_.back().bytes;
+  }
+
+  void open_outputs() {
+    std::string location;
+    collectively(world_, [&] {
+      if (world_.rank() != 0) {
+        return;
+      }
+      std::vector<NamedFile> outputs = {{"--out", tensors_path()}};
+      if (is_folder() && !config_.empty()) {
+        outputs.push_back({"--out's config.json", config_path()});
+      }
+      prepare_outputs(outputs, {{"the checkpoint", options_.checkpoint}}, options_.overwrite);
+      file_.emplace(tensors_path());
+      file_->write(header_);
+      location = file_->location();
+    });
+    location = world_.broadcast(location);
+    collectively(world_,
+                 [&] { bytes_of_file_.emplace(location, tensors_path(), OpenFile::For::writing); });
+  }
+
+  // Those of every rank: each gets the next one that has the least to do.
+  std::vector<size_t> own_share() const {
+    std::vector<int64_t> bytes(static_cast<size_t>(world_.size()));
+    std::vector<size_t> own;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const auto least = std::ranges::min_element(bytes);
+      *least += tensors_[i].bytes;
+      if (least - bytes.begin() == world_.rank()) {
+        own.push_back(i);
+      }
+    }
+    return own;
+  }
+
+  // A tensor at a time lies in the memory of each rank.
+  void write_tensors() {
+    const std::vector<size_t> own = own_share();
+    const size_t rounds = std::ranges::max(all_gather_value(world_, own.size()));
+    for (size_t round = 0; round < rounds; ++round) {
+      std::vector<std::byte> data;
+      std::vector<BoxRequest> wanted;
+      if (round < own.size()) {
+        const size_t stored = parameters_[own[round]].stored;
+        const StoredTensor& tensor = checkpoint_->tensors()[stored];
+        data.resize(static_cast<size_t>(elements(tensor.shape) * size_of(tensor.dtype)));
+        wanted.push_back({stored, whole(tensor.shape), data.data()});
+      }
+      read_boxes(world_, *checkpoint_, wanted);
+      collectively(world_, [&] {
+        if (!wanted.empty()) {
+          write(own[round], data);
+        }
+      });
+    }
+    collectively(world_, [&] { bytes_of_file_->flush(); });
+  }
+
+  void write(size_t i, const std::vector<std::byte>& data) const {
+    const DType stored = checkpoint_->tensors()[parameters_[i].stored].dtype;
+    bytes_of_file_->write(tensors_[i].begin, as_theirs(parameters_[i].theirs,
+                                                       converted(data, stored, dtype_), dtype_));
+  }
+
+  const ExportOptions& options_;
+  Communicator& world_;
+  DType dtype_;
+  std::optional<CheckpointFile> checkpoint_;
+  std::vector<Exported> parameters_;
+  std::vector<SafeTensor> tensors_;  // of parameters_, in the file
+  std::string header_;
+  std::string config_;
+  int64_t bytes_ = 0;
+  std::optional<NewFile> file_;  // on rank 0
+  std::optional<OpenFile> bytes_of_file_;
+};
+
+}  // namespace
+
+int export_model(const ExportOptions& options, int* argc, char*** argv) {
+  return run_job(argc, argv, [&](MpiSession& mpi) { return ExportRun(options, mpi.world()).go(); });
+}
+
+}  // namespace hidup

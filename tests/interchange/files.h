@@ -1,0 +1,33 @@
+// safetensors files for tests.
+#pragma once
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "interchange/safetensors.h"
+
+namespace hidup::sample {
+
+// A header of any text, and elements of any bytes.
+inline std::string file_of(const std::string& header, const std::string& elements) {
+  const auto length = static_cast<uint64_t>(header.size());
+  std::string begin(sizeof length, '\0');
+  std::memcpy(begin.data(), &length, sizeof length);
+  return begin + header + elements;
+}
+
+// Tensors of f32 one after the other, whose elements count on from `first`.
+inline std::string file_of(std::vector<SafeTensor> tensors, float first = 0.0F) {
+  std::string text = safetensors_header(tensors, {{"format", "pt"}});
+  for (const SafeTensor& tensor : tensors) {
+    std::vector<float> values(static_cast<size_t>(elements(tensor.shape)));
+    std::iota(values.begin(), values.end(), first);
+    first += static_cast<float>(values.size());
+    text.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  }
+  return text;
+}
+
+}  // namespace hidup::sample
