@@ -47,7 +47,7 @@ void InitialModel::load(Executor& executor, int64_t rank) const {
         sources_.at(parameter ? value.name : program.value(value.master_of).name);
     const std::vector<std::byte> box = read_box(source, kept.regions[i]);
     executor.write(kept.values[i], 0, kept.regions[i].elements(),
-                   converted(box, source.at.tensor->dtype, value.dtype).data());
+                   converted(box, source.at.tensor->dtype.value(), value.dtype).data());
   }
 }
 

@@ -68,7 +68,8 @@ std::vector<std::byte> read_transposed(const TensorSource& source, const Region&
   const int split = leading_dims(box, source.theirs.rows);
   const Region rows = dimensions(box, 0, split);
   const Region columns = dimensions(box, split, box.dims);
-  const auto size = static_cast<size_t>(size_of(tensor.dtype));
+  const DType dtype = tensor.dtype.value();
+  const auto size = static_cast<size_t>(size_of(dtype));
   const auto height = static_cast<size_t>(rows.elements());
   const auto width = static_cast<size_t>(columns.elements());
   constexpr size_t kAtOnce = 32;
@@ -86,7 +87,7 @@ std::vector<std::byte> read_transposed(const TensorSource& source, const Region&
                                               static_cast<size_t>(length) * size));
       });
     }
-    turn(theirs.data(), count, height, &result[first * size], width, tensor.dtype);
+    turn(theirs.data(), count, height, &result[first * size], width, dtype);
   }
   return result;
 }
@@ -139,7 +140,9 @@ class Matcher {
     if (theirs.longer && !given.empty() && given[0] > theirs.shape[0]) {
       given[0] = theirs.shape[0];
     }
-    if (given != theirs.shape) {
+    if (!found->tensor->dtype) {
+      misshapen_.push_back(fmt::format("{} is not of type F32, F16 or BF16", shown(theirs.name)));
+    } else if (given != theirs.shape) {
       misshapen_.push_back(fmt::format("{} is {}, but the model needs {}", shown(theirs.name),
                                        to_string(found->tensor->shape), to_string(theirs.shape)));
     }
@@ -244,7 +247,7 @@ std::vector<std::byte> read_box(const TensorSource& source, const Region& box) {
     return read_transposed(source, box);
   }
   const SafeTensor& tensor = *source.at.tensor;
-  const int64_t size = size_of(tensor.dtype);
+  const int64_t size = size_of(tensor.dtype.value());
   std::vector<std::byte> result(static_cast<size_t>(box.elements() * size));
   StretchReader reader(source.at.file->bytes(), tensor.begin + tensor.bytes);
   for_each_run(box, 0, box.elements(), [&](int64_t global, int64_t local, int64_t count) {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "core/check.h"
@@ -28,8 +28,28 @@ constexpr int kMaxDepth = 3;               // of the header, a tensor, a list of
 constexpr size_t kMaxDims = 32;
 constexpr const char* kMetadata = "__metadata__";
 
-constexpr std::array<std::pair<const char*, DType>, 3> kTypes = {
-    {{"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16}}};
+struct ElementType {
+  std::string_view name;
+  int64_t bytes;
+  std::optional<DType> dtype = std::nullopt;
+};
+constexpr ElementType kTypes[] = {
+    {"F32", 4, DType::f32},
+    {"F16", 2, DType::f16},
+    {"BF16", 2, DType::bf16},
+    {"F64", 8},
+    {"F8_E4M3", 1},
+    {"F8_E5M2", 1},
+    {"I64", 8},
+    {"I32", 4},
+    {"I16", 2},
+    {"I8", 1},
+    {"U64", 8},
+    {"U32", 4},
+    {"U16", 2},
+    {"U8", 1},
+    {"BOOL", 1},
+};
 
 class HeaderReader {
  public:
@@ -73,7 +93,8 @@ class HeaderReader {
         refuse("{}: unknown key {}", shown(name), shown(key));
       }
     }
-    SafeTensor tensor{.name = name, .dtype = dtype(name, entry)};
+    const ElementType& type = type_of(name, entry);
+    SafeTensor tensor{.name = name, .dtype = type.dtype};
     const std::vector<int64_t> shape = numbers(name, entry, "shape", kMaxDims);
     const std::vector<int64_t> offsets = numbers(name, entry, "data_offsets", 2);
     if (offsets.size() != 2) {
@@ -85,10 +106,10 @@ class HeaderReader {
     }
     tensor.begin = data_begin_ + offsets[0];
     tensor.bytes = offsets[1] - offsets[0];
-    const std::optional<int64_t> expected = bytes_of(tensor);
+    const std::optional<int64_t> expected = product(type.bytes, tensor.shape);
     if (!expected || *expected != tensor.bytes) {
       refuse("{}: {} elements of {} do not take {} bytes", shown(name), to_string(tensor.shape),
-             name_of(tensor.dtype), tensor.bytes);
+             type.name, tensor.bytes);
     }
     return tensor;
   }
@@ -108,18 +129,17 @@ class HeaderReader {
   }
 
  private:
-  DType dtype(const std::string& name, const Json& entry) const {
+  const ElementType& type_of(const std::string& name, const Json& entry) const {
     const auto given = entry.find("dtype");
     if (given == entry.end() || !given->is_string()) {
       refuse("{}: has no dtype", shown(name));
     }
-    for (const auto& [text, dtype] : kTypes) {
-      if (*given == text) {
-        return dtype;
-      }
+    const auto* const found =
+        std::ranges::find(kTypes, given->get<std::string>(), &ElementType::name);
+    if (found == std::end(kTypes)) {
+      refuse("{}: the format has no dtype {}", shown(name), shown(given->get<std::string>()));
     }
-    refuse("{}: dtype {}, expected F32, F16 or BF16", shown(name),
-           shown(given->get<std::string>()));
+    return *found;
   }
 
   // Of a list of numbers that are not negative.
@@ -141,9 +161,8 @@ class HeaderReader {
   }
 
   // None: more than a file can have.
-  static std::optional<int64_t> bytes_of(const SafeTensor& tensor) {
-    int64_t bytes = size_of(tensor.dtype);
-    for (const int64_t extent : tensor.shape) {
+  static std::optional<int64_t> product(int64_t bytes, const Shape& shape) {
+    for (const int64_t extent : shape) {
       if (extent > 0 && bytes > std::numeric_limits<int64_t>::max() / extent) {
         return std::nullopt;
       }
@@ -210,13 +229,12 @@ std::string safetensors_header(std::vector<SafeTensor>& tensors,
   }
   int64_t offset = 0;
   for (SafeTensor& tensor : tensors) {
-    const auto* const type =
-        std::ranges::find(kTypes, tensor.dtype, &std::pair<const char*, DType>::second);
-    check(type != kTypes.end(), "no type of safetensors for {}", name_of(tensor.dtype));
-    tensor.bytes = elements(tensor.shape) * size_of(tensor.dtype);
+    const auto* const type = std::ranges::find(kTypes, tensor.dtype, &ElementType::dtype);
+    check(tensor.dtype && type != std::end(kTypes), "{} has no type of safetensors", tensor.name);
+    tensor.bytes = elements(tensor.shape) * type->bytes;
     tensor.begin = offset;
     header[tensor.name] = {
-        {"dtype", type->first},
+        {"dtype", type->name},
         {"shape", std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end())},
         {"data_offsets", {offset, offset + tensor.bytes}}};
     offset += tensor.bytes;

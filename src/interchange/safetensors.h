@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,17 +18,16 @@ namespace hidup {
 
 struct SafeTensor {
   std::string name;
-  DType dtype = DType::f32;
-  Shape shape;        // {}: one element
-  int64_t begin = 0;  // of its bytes in the file
+  std::optional<DType> dtype = DType::f32;  // none: a type of the format that no parameter has
+  Shape shape;                              // {}: one element
+  int64_t begin = 0;                        // of its bytes in the file
   int64_t bytes = 0;
 };
 
 class SafetensorsFile {
  public:
-  // Throws Error(file) where the header, or what it says of the file, is wrong; tensors of types
-  // other than F32, F16 and BF16 are refused. Allocates no more than the header needs, which lies
-  // in the file.
+  // Throws Error(file) where the header, or what it says of the file, is wrong. Allocates no more
+  // than the header needs, which lies in the file.
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const { return file_->name(); }

@@ -109,6 +109,24 @@ TEST_F(Match, WhatDiffersIsNamed) {
   EXPECT_THAT(refused({}, "llama", graph_of(many)), HasSubstr("and 12 more"));
 }
 
+// A mask that is no parameter may be of any type.
+TEST_F(Match, TypesThatNoParameterHas) {
+  const auto refused_with = [&](const std::string& tensor) {
+    const std::string header =
+        "{\"" + tensor + "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
+    const TensorFiles files(folder_.write("x.safetensors", file_of(header, "x")));
+    try {
+      find_sources(files, *find_name_map("gpt2"), graph_of({{"norm.weight", {1}}}));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused_with("ln_f.weight"), HasSubstr("ln_f.weight is not of type F32"));
+  EXPECT_THAT(refused_with("h.0.attn.bias"),
+              AllOf(HasSubstr("missing: transformer.ln_f.weight"), Not(HasSubstr("additional"))));
+}
+
 TEST_F(Match, MorePositionsThanNeeded) {
   EXPECT_EQ(refused(their_gpt("", 9), "gpt2", graph_of(kGpt)), "");
   EXPECT_THAT(refused(their_gpt("", 4), "gpt2", graph_of(kGpt)),
