@@ -88,6 +88,7 @@ class Measurement {
     }
     repeat_programs();
     profile.operations = operations_.times();
+    take_slowest(input_.world, profile.operations);
     if (profile.operations.empty()) {
       throw CollectiveError(ExitCode::out_of_memory, too_large_);
     }

@@ -1,6 +1,11 @@
 #include "runtime/profiler.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <sstream>
+
+#include "comm/collective.h"
 
 namespace hidup {
 
@@ -46,6 +51,29 @@ std::vector<OperationTime> OperationTimer::times() const {
     times.push_back({std::get<Opcode>(key), samples.work, median(samples.seconds)});
   }
   return times;
+}
+
+void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
+  const auto name = [](const OperationTime& time) {
+    return fmt::format("{}/{}/{}", name_of(time.opcode), name_of(time.work.dtype),
+                       fmt::join(time.work.sizes, "x"));
+  };
+  std::string mine;
+  for (const OperationTime& time : times) {
+    mine += fmt::format("{} {}\n", name(time), time.seconds);
+  }
+  std::map<std::string, double> slowest;
+  for (const std::string& text : gather_texts(world, mine)) {  // none but on rank 0
+    std::istringstream words(text);
+    double seconds = 0.0;
+    for (std::string operation; words >> operation >> seconds;) {
+      slowest[operation] = std::max(slowest[operation], seconds);
+    }
+  }
+  for (OperationTime& time : times) {
+    const auto found = slowest.find(name(time));
+    time.seconds = found == slowest.end() ? time.seconds : found->second;
+  }
 }
 
 void Gaps::add(const Program& program, std::span<const Interval> times) {

@@ -36,6 +36,10 @@ class OperationTimer {
   std::map<Key, Samples> samples_;
 };
 
+// Collective. On rank 0, an operation of some size takes as long as on the rank where it takes
+// longest: the others wait for that one. Ranks with experts of their own have different loads.
+void take_slowest(Communicator& world, std::vector<OperationTime>& times);
+
 struct MessageLimits {
   double bytes = 0.0;    // of the largest message
   double seconds = 0.0;  // no larger messages than those that take this long
