@@ -30,13 +30,14 @@ inline Lanes multiply(Lanes a, Lanes b) {
 #endif
 }
 
-// words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first` on. The
-// same as RandomStream::block() one by one, a group of blocks at a time: the upper halves of the
-// lanes hold what the next product ignores.
+// words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first` on, at
+// least one. The same as RandomStream::block() one by one, a group of blocks at a time: the upper
+// halves of the lanes hold what the next product ignores.
 inline void random_words(const RandomStream& random, uint64_t first, int64_t blocks,
                          uint32_t* words) {
   constexpr int kVectors = kGroup / 4;  // independent chains of multiplications
-  for (int64_t group = 0; group < blocks; group += kGroup) {
+  int64_t group = 0;
+  do {
     Lanes c[4][kVectors];
     for (int i = 0; i < kVectors; ++i) {
       c[0][i] = Lanes{0, 1, 2, 3} + (first + static_cast<uint64_t>(group + 4 * i));
@@ -66,7 +67,8 @@ inline void random_words(const RandomStream& random, uint64_t first, int64_t blo
                                __builtin_shufflevector(w01, w23, 2, 6, 3, 7)};
       std::memcpy(words + 4 * (group + 4 * i), halves, sizeof(halves));
     }
-  }
+    group += kGroup;
+  } while (group < blocks);
 }
 
 inline constexpr int64_t kWordsAtATime = 1024;
