@@ -20,15 +20,22 @@ void check_names(const std::string& names) {
        hint.empty() ? "" : "; did you mean " + hint + "?");
 }
 
+bool fits_family(const NameMap& names, const Deck& deck) {
+  return names.family.empty() || (deck.model.graph.empty() && names.family == deck.model.family);
+}
+
+void check_family(const NameMap& names, const Deck& deck) {
+  if (!fits_family(names, deck)) {
+    fail(ExitCode::usage, "the names of {} are for the family {}, but the model is of {}",
+         names.name, names.family, deck.model.graph.empty() ? deck.model.family : "a graph file");
+  }
+}
+
 InitialModel::InitialModel(const std::string& path, const std::string& names, const Deck& deck,
                            const Graph& graph, int64_t vocab)
     : files_(path), names_(names.empty() ? &guess_names(files_) : find_name_map(names)) {
   check(names_ != nullptr, "no names {}", names);
-  if (!names_->family.empty() &&
-      (deck.model.family != names_->family || !deck.model.graph.empty())) {
-    fail(ExitCode::usage, "{}: has the names of {}, which are for the family {}", path,
-         names_->name, names_->family);
-  }
+  check_family(*names_, deck);
   check_config(files_.folder(), *names_, deck, vocab);
   sources_ = find_sources(files_, *names_, graph);
 }
@@ -45,9 +52,10 @@ void InitialModel::load(Executor& executor, int64_t rank) const {
     }
     const TensorSource& source =
         sources_.at(parameter ? value.name : program.value(value.master_of).name);
-    const std::vector<std::byte> box = read_box(source, kept.regions[i]);
-    executor.write(kept.values[i], 0, kept.regions[i].elements(),
-                   converted(box, source.at.tensor->dtype.value(), value.dtype).data());
+    executor.write(
+        kept.values[i], 0, kept.regions[i].elements(),
+        converted(read_box(source, kept.regions[i]), source.at.tensor->dtype.value(), value.dtype)
+            .data());
   }
 }
 

@@ -2,10 +2,8 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 
-#include "comm/communicator.h"
 #include "deck/deck.h"
 #include "graph/graph.h"
 #include "interchange/match.h"
@@ -33,6 +31,11 @@ class InitialModel {
   const NameMap* names_;
   std::map<std::string, TensorSource> sources_;
 };
+
+// Whether the names are for the deck's model.
+bool fits_family(const NameMap& names, const Deck& deck);
+// Throws Error(usage) where they are not.
+void check_family(const NameMap& names, const Deck& deck);
 
 // Throws Error(usage) where there is no map of that name, with the nearest one. Empty is right.
 void check_names(const std::string& names);

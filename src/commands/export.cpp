@@ -1,8 +1,8 @@
 // hidup export: a checkpoint's parameters as others read them.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "app/initial.h"
@@ -20,6 +20,7 @@
 #include "interchange/config.h"
 #include "interchange/match.h"
 #include "io/output_path.h"
+#include "train/kept.h"
 
 namespace hidup {
 namespace {
@@ -34,16 +35,16 @@ Deck deck_of(const CheckpointFile& checkpoint) {
   return parse_decks(&source, nullptr, {});
 }
 
+// Those that were chosen; else the first of the model's family; else our own.
 const NameMap& names_for(const std::string& chosen, const Deck& deck) {
+  if (!chosen.empty()) {
+    const NameMap& map = *find_name_map(chosen);
+    check_family(map, deck);
+    return map;
+  }
   for (const std::string& name : name_maps()) {
     const NameMap& map = *find_name_map(name);
-    const bool fits =
-        map.family.empty() || (deck.model.graph.empty() && map.family == deck.model.family);
-    if (chosen == name && !fits) {
-      fail(ExitCode::usage, "--names {}: is for the family {}, but the model is of {}", name,
-           map.family, deck.model.graph.empty() ? deck.model.family : "a graph file");
-    }
-    if (chosen.empty() ? fits && !map.family.empty() : chosen == name) {
+    if (!map.family.empty() && fits_family(map, deck)) {
       return map;
     }
   }
@@ -52,34 +53,9 @@ const NameMap& names_for(const std::string& chosen, const Deck& deck) {
 
 // A parameter on its way from the checkpoint to the file.
 struct Exported {
-  size_t stored = 0;  // tensor of the checkpoint: the f32 master where there is one
-  std::string ours;
+  size_t stored = 0;  // tensor of the checkpoint
   TheirTensor theirs;
 };
-
-std::vector<Exported> exported(const CheckpointFile& checkpoint, const NameMap& names) {
-  constexpr std::string_view kParameters = "parameters/";
-  constexpr std::string_view kOptimizer = "optimizer/";
-  constexpr std::string_view kMaster = ".master";
-  std::map<std::string, size_t> masters;
-  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
-    const std::string& name = checkpoint.tensors()[i].name;
-    if (name.starts_with(kOptimizer) && name.ends_with(kMaster)) {
-      masters[name.substr(kOptimizer.size(), name.size() - kOptimizer.size() - kMaster.size())] = i;
-    }
-  }
-  std::vector<Exported> all;
-  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
-    const StoredTensor& tensor = checkpoint.tensors()[i];
-    if (tensor.name.starts_with(kParameters)) {
-      const std::string ours = tensor.name.substr(kParameters.size());
-      const auto master = masters.find(ours);
-      all.push_back({master == masters.end() ? i : master->second, ours,
-                     their_tensor(names, ours, tensor.shape)});
-    }
-  }
-  return all;
-}
 
 Region whole(const Shape& shape) {
   Region region{.dims = static_cast<int>(shape.size())};
@@ -99,7 +75,10 @@ class ExportRun {
     collectively(world_, [&] {
       const Deck deck = deck_of(*checkpoint_);
       const NameMap& names = names_for(options_.names, deck);
-      parameters_ = exported(*checkpoint_, names);
+      for (const StoredParameter& parameter : parameters_of(*checkpoint_)) {
+        const Shape& shape = checkpoint_->tensors()[parameter.tensor].shape;
+        parameters_.push_back({parameter.tensor, their_tensor(names, parameter.name, shape)});
+      }
       config_ = config_text(names, deck, deck.model.vocab.value_or(0));
       lay_out();
     });
@@ -183,17 +162,18 @@ class ExportRun {
       read_boxes(world_, *checkpoint_, wanted);
       collectively(world_, [&] {
         if (!wanted.empty()) {
-          write(own[round], data);
+          write(own[round], std::move(data));
         }
       });
     }
     collectively(world_, [&] { bytes_of_file_->flush(); });
   }
 
-  void write(size_t i, const std::vector<std::byte>& data) const {
+  void write(size_t i, std::vector<std::byte> data) const {
     const DType stored = checkpoint_->tensors()[parameters_[i].stored].dtype;
-    bytes_of_file_->write(tensors_[i].begin, as_theirs(parameters_[i].theirs,
-                                                       converted(data, stored, dtype_), dtype_));
+    bytes_of_file_->write(
+        tensors_[i].begin,
+        as_theirs(parameters_[i].theirs, converted(std::move(data), stored, dtype_), dtype_));
   }
 
   const ExportOptions& options_;

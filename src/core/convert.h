@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "core/with_type.h"
@@ -11,7 +10,10 @@
 namespace hidup {
 
 // Rounded to the nearest. Both types are floating.
-inline std::vector<std::byte> converted(std::span<const std::byte> data, DType from, DType to) {
+inline std::vector<std::byte> converted(std::vector<std::byte> data, DType from, DType to) {
+  if (from == to) {
+    return data;
+  }
   return with_floating_type(from, [&](auto source) {
     return with_floating_type(to, [&](auto target) {
       using Source = decltype(source);

@@ -107,65 +107,55 @@ bool is_causal(const Operands& at) {
   return at.attributes<AttentionAttributes>().causal;
 }
 
-kernels::AttentionSize attention_size(const Shape& qkv) {
-  return {.batch = qkv[0], .sequence = qkv[1], .heads = qkv[3], .kv_heads = qkv[3], .head = qkv[4]};
+// Queries, keys and values are one tensor [batch, sequence, 3, heads, head], or three, of which the
+// queries are [batch, sequence, kv_heads, group, head].
+bool is_packed(const Operands& at) {
+  const Opcode opcode = at.instruction().opcode;
+  return opcode == Opcode::attention || opcode == Opcode::attention_backward;
+}
+
+kernels::AttentionSize attention_size(const Operands& at) {
+  const Shape first = at.in_shape(0);
+  const int64_t heads = is_packed(at) ? first[3] : first[2] * first[3];
+  return {.batch = first[0],
+          .sequence = first[1],
+          .heads = heads,
+          .kv_heads = is_packed(at) ? heads : first[2],
+          .head = first[4]};
+}
+
+template <typename Element>
+kernels::AttentionTensors<const Element> attention_inputs(const Operands& at) {
+  const kernels::AttentionSize size = attention_size(at);
+  const Element* first = at.in_as<Element>(0);
+  return is_packed(at) ? kernels::packed(first, size)
+                       : kernels::apart<const Element>(first, at.in_as<Element>(1),
+                                                       at.in_as<Element>(2), size);
 }
 
 template <typename Element>
 Launch attention(const Operands& at) {
-  const kernels::AttentionSize size = attention_size(at.in_shape(0));
-  const kernels::AttentionForward<Element> args{
-      .in = kernels::packed<const Element>(at.in_as<Element>(0), size),
-      .y = at.out_as<Element>(0),
-      .lse = at.out(1),
-      .size = size,
-      .causal = is_causal(at)};
+  const kernels::AttentionForward<Element> args{.in = attention_inputs<Element>(at),
+                                                .y = at.out_as<Element>(0),
+                                                .lse = at.out(1),
+                                                .size = attention_size(at),
+                                                .causal = is_causal(at)};
   return [args](Stream& stream) { kernels::attention_forward(stream, args); };
 }
 
 template <typename Element>
 Launch attention_backward(const Operands& at) {
-  const kernels::AttentionSize size = attention_size(at.in_shape(0));
+  const kernels::AttentionSize size = attention_size(at);
+  Element* first = at.out_as<Element>(0);
+  const size_t rest = is_packed(at) ? 1 : 3;  // behind queries, keys and values
   const kernels::AttentionBackward<Element> args{
-      .in = kernels::packed<const Element>(at.in_as<Element>(0), size),
-      .y = at.in_as<Element>(1),
-      .lse = at.in(2),
-      .dy = at.in_as<Element>(3),
-      .grad = kernels::packed(at.out_as<Element>(0), size),
-      .size = size,
-      .causal = is_causal(at)};
-  return [args](Stream& stream) { kernels::attention_backward(stream, args); };
-}
-
-// q is [batch, sequence, kv_heads, group, head].
-kernels::AttentionSize grouped_size(const Shape& q) {
-  return {.batch = q[0], .sequence = q[1], .heads = q[2] * q[3], .kv_heads = q[2], .head = q[4]};
-}
-
-template <typename Element>
-Launch grouped_attention(const Operands& at) {
-  const kernels::AttentionSize size = grouped_size(at.in_shape(0));
-  const kernels::AttentionForward<Element> args{
-      .in = kernels::apart<const Element>(at.in_as<Element>(0), at.in_as<Element>(1),
-                                          at.in_as<Element>(2), size),
-      .y = at.out_as<Element>(0),
-      .lse = at.out(1),
-      .size = size,
-      .causal = is_causal(at)};
-  return [args](Stream& stream) { kernels::attention_forward(stream, args); };
-}
-
-template <typename Element>
-Launch grouped_attention_backward(const Operands& at) {
-  const kernels::AttentionSize size = grouped_size(at.in_shape(0));
-  const kernels::AttentionBackward<Element> args{
-      .in = kernels::apart<const Element>(at.in_as<Element>(0), at.in_as<Element>(1),
-                                          at.in_as<Element>(2), size),
-      .y = at.in_as<Element>(3),
-      .lse = at.in(4),
-      .dy = at.in_as<Element>(5),
-      .grad =
-          kernels::apart(at.out_as<Element>(0), at.out_as<Element>(1), at.out_as<Element>(2), size),
+      .in = attention_inputs<Element>(at),
+      .y = at.in_as<Element>(rest),
+      .lse = at.in(rest + 1),
+      .dy = at.in_as<Element>(rest + 2),
+      .grad = is_packed(at)
+                  ? kernels::packed(first, size)
+                  : kernels::apart(first, at.out_as<Element>(1), at.out_as<Element>(2), size),
       .size = size,
       .causal = is_causal(at)};
   return [args](Stream& stream) { kernels::attention_backward(stream, args); };
@@ -187,8 +177,8 @@ std::vector<LaunchRow> sequence_launches() {
       {Opcode::first_backward, first_backward<T>},
       {Opcode::attention, attention<T>},
       {Opcode::attention_backward, attention_backward<T>},
-      {Opcode::grouped_attention, grouped_attention<T>},
-      {Opcode::grouped_attention_backward, grouped_attention_backward<T>},
+      {Opcode::grouped_attention, attention<T>},
+      {Opcode::grouped_attention_backward, attention_backward<T>},
   };
 }
 template std::vector<LaunchRow> sequence_launches<float>();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "comm/collective.h"
 #include "core/check.h"
@@ -18,9 +19,15 @@ bool is_kept(const Value& value) {
   return value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
 }
 
+constexpr std::string_view kParameters = "parameters/";
+
 // Of a parameter "parameters/NAME", else "optimizer/NAME.m" and so on, as the value is called.
 std::string tensor_name(const Value& value) {
-  return (value.role == Value::Role::parameter ? "parameters/" : "optimizer/") + value.name;
+  const bool parameter = value.role == Value::Role::parameter;
+  return (parameter ? std::string(kParameters) : "optimizer/") + value.name;
+}
+std::string master_name(std::string_view parameter) {
+  return fmt::format("optimizer/{}.master", parameter);
 }
 
 using TensorIndex = std::map<std::string, size_t, std::less<>>;
@@ -41,8 +48,8 @@ size_t source_of(const Program& program, const Value& value, const CheckpointFil
   std::vector<std::string> names = {tensor_name(value)};
   if (parameter || value.master_of >= 0) {
     const std::string& name = parameter ? value.name : program.value(value.master_of).name;
-    names.push_back("optimizer/" + name + ".master");
-    names.push_back("parameters/" + name);
+    names.push_back(master_name(name));
+    names.push_back(std::string(kParameters) + name);
   }
   for (const bool same_type : {true, false}) {
     for (const std::string& name : names) {
@@ -115,12 +122,25 @@ void restore(Communicator& world, Executor& executor, const CheckpointFile& chec
     for (size_t i = first; i < end; ++i) {
       const DType from = checkpoint.tensors()[sources[i]].dtype;
       const DType to = program.value(kept.values[i]).dtype;
-      std::vector<std::byte>& part = parts[i - first];
       executor.write(kept.values[i], 0, kept.regions[i].elements(),
-                     from == to ? part.data() : (part = converted(part, from, to)).data());
+                     converted(std::move(parts[i - first]), from, to).data());
     }
     first = end;
   }
+}
+
+std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint) {
+  const TensorIndex index = index_of(checkpoint);
+  std::vector<StoredParameter> parameters;
+  for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
+    const std::string& tensor = checkpoint.tensors()[i].name;
+    if (tensor.starts_with(kParameters)) {
+      const std::string name = tensor.substr(kParameters.size());
+      const auto master = index.find(master_name(name));
+      parameters.push_back({name, master == index.end() ? i : master->second});
+    }
+  }
+  return parameters;
 }
 
 LossScale::State scale_of(const CheckpointFile& checkpoint) {

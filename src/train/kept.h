@@ -26,6 +26,14 @@ KeptValues kept_values(const Program& program, int64_t rank);
 // where the file cannot be read or lacks a tensor, (usage) where a tensor has another shape.
 void restore(Communicator& world, Executor& executor, const CheckpointFile& checkpoint);
 
+// A parameter, and the tensor of the checkpoint that has it most exactly: its f32 master, if any.
+struct StoredParameter {
+  std::string name;
+  size_t tensor = 0;
+};
+// In the order of the file.
+std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint);
+
 // Of the run that wrote the checkpoint.
 LossScale::State scale_of(const CheckpointFile& checkpoint);
 

@@ -118,7 +118,7 @@ class ThereAndBack(InterchangeTest):
         self.assertIn("--overwrite", result.stderr)
         self.assertEqual((folder / "model.safetensors").read_bytes(), before)
         result = self.export(1, "--names", "llama", out="other", code=USAGE)
-        self.assertIn("--names llama: is for the family llama", result.stderr)
+        self.assertIn("the names of llama are for the family llama, but the model is of gpt", result.stderr)
 
 
 class Evaluating(InterchangeTest):

@@ -54,6 +54,35 @@ Doubles expected_sum(const Floats& branch, const Floats& residual, const Dropout
   return sum;
 }
 
+struct NormInputs {
+  Floats branch;
+  Floats residual;
+  Floats gamma;
+  Floats beta;  // none: RMS norm
+};
+
+// Runs the kernel, and compares the sum.
+void expect_sum(const NormInputs& in, const DropoutMask& dropout, uint64_t step,
+                NormOutputs<float>& out) {
+  const Region& region = dropout.region;
+  const bool has_mean = in.beta.size() > 0;
+  run([&](Stream& stream) {
+    residual_norm<float>(stream, {.branch = in.branch.data(),
+                                  .residual = in.residual.data(),
+                                  .dropout = dropout,
+                                  .gamma = in.gamma.data(),
+                                  .beta = has_mean ? in.beta.data() : nullptr,
+                                  .sum = out.sum.data(),
+                                  .y = out.y.data(),
+                                  .mean = has_mean ? out.mean.data() : nullptr,
+                                  .rstd = out.rstd.data(),
+                                  .rows = rows_of(region),
+                                  .n = region.extent[region.dims - 1],
+                                  .eps = kNormEps});
+  });
+  expect_close(out.sum, expected_sum(in.branch, in.residual, dropout, step), 4.0 * kEpsilon, "sum");
+}
+
 TEST(ResidualNorm, IsTheNormOfTheSum) {
   const OnDevice<StepState> state({.step = 0x300000002ULL});
   for (const Region& region : row_parts()) {
@@ -68,22 +97,7 @@ TEST(ResidualNorm, IsTheNormOfTheSum) {
       const DropoutMask dropout{region, p, kBranchKey, state.get()};
       NormOutputs<float> out(rows, n);
       NormOutputs<float> norm(rows, n);
-      run([&](Stream& stream) {
-        residual_norm<float>(stream, {.branch = branch.data(),
-                                      .residual = residual.data(),
-                                      .dropout = dropout,
-                                      .gamma = gamma.data(),
-                                      .beta = beta.data(),
-                                      .sum = out.sum.data(),
-                                      .y = out.y.data(),
-                                      .mean = out.mean.data(),
-                                      .rstd = out.rstd.data(),
-                                      .rows = rows,
-                                      .n = n,
-                                      .eps = kNormEps});
-      });
-      expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
-                   "sum");
+      expect_sum({branch, residual, gamma, beta}, dropout, state->step, out);
       const Floats sum = out.sum.values();
       run([&](Stream& stream) {
         layer_norm_forward<float>(stream, {.x = sum.data(),
@@ -116,22 +130,7 @@ TEST(ResidualNorm, WithoutBetaIsTheRmsNormOfTheSum) {
       const DropoutMask dropout{region, p, kBranchKey, state.get()};
       NormOutputs<float> out(rows, n);
       NormOutputs<float> norm(rows, n);
-      run([&](Stream& stream) {
-        residual_norm<float>(stream, {.branch = branch.data(),
-                                      .residual = residual.data(),
-                                      .dropout = dropout,
-                                      .gamma = gamma.data(),
-                                      .beta = nullptr,
-                                      .sum = out.sum.data(),
-                                      .y = out.y.data(),
-                                      .mean = nullptr,
-                                      .rstd = out.rstd.data(),
-                                      .rows = rows,
-                                      .n = n,
-                                      .eps = kNormEps});
-      });
-      expect_close(out.sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
-                   "sum");
+      expect_sum({branch, residual, gamma, {}}, dropout, state->step, out);
       const Floats sum = out.sum.values();
       run([&](Stream& stream) {
         rms_norm_forward<float>(stream, {.x = sum.data(),
