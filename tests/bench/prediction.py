@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Predicted against measured step times: dense and MoE models under every named strategy, on one
 rank, two ranks, and two hosts at three bandwidths. The profiles are taken beforehand, at other
-sizes. All of it is done in three rounds, and the medians count: a machine's pace changes from minute
-to minute. Prints a table (Markdown) and the median and worst error; asserts nothing. Hosts need root
-and jobs/install.sh --testbed. About half an hour.
+sizes. All of it is done in three rounds, and the medians count. A machine's pace changes from minute
+to minute (pace.py): a profile and a run count if the pace before and after is that of the round's
+profile, otherwise they are taken again. What they measured has no say in that. Prints a table
+(Markdown) and the median and worst error; asserts nothing. Hosts need root and jobs/install.sh
+--testbed. About half an hour.
 
     python3 tests/bench/prediction.py [--places one,two,200mbit,1gbit,5gbit] [--rounds 3]
 """
@@ -14,18 +16,50 @@ import tempfile
 import h5py
 import numpy
 
-from places import (DECK, SIZES, SOURCE, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared,
+from pace import pacer
+from places import (SIZES, SOURCE, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared,
                     settings)
 
 PROFILED = {"model.hidden": 128, "model.ffn": 640, "model.layers": 2, "model.sequence": 128,
             "train.batch": 12, "train.warmup_steps": 0, "data.path": f"{SOURCE}/src/*/*.cpp"}
+STEPS = 24
+SAME_PACE = 0.05  # how far apart paces that count as one may be
+TRIES = 3         # after which a profile or a run counts at any pace
+
+
+class Steady:
+    """Takes measurements while the machine has one pace, which begin() chooses."""
+
+    def __init__(self, pace):
+        self.pace = pace
+        self.wanted = None
+        self.repeated = 0
+        self.unsteady = 0
+
+    def begin(self):
+        self.wanted = None
+
+    def take(self, measurement):
+        """What measurement() returns at the pace of the first one since begin()."""
+        for _ in range(TRIES):
+            before = self.pace()
+            found = measurement()
+            after = self.pace()
+            wanted = self.wanted or before
+            if max(abs(before - wanted), abs(after - wanted)) <= SAME_PACE * wanted:
+                self.wanted = self.wanted or (before + after) / 2
+                return found
+            self.repeated += 1
+        self.wanted = self.wanted or after
+        self.unsteady += 1
+        return found
 
 
 def measure(place, folder, deck, strategy, microbatches):
     """(measured, predicted) seconds of a step, and predicted over measured memory."""
     out = f"{folder}/run.h5"
     hidup(place, "train", deck, "--out", out, "--strategy", strategy,
-          *settings({**SIZES, "train.microbatches": microbatches,
+          *settings({**SIZES, "train.steps": STEPS, "train.microbatches": microbatches,
                      "cluster.profile": f"{folder}/profile.yaml"}))
     with h5py.File(out) as file:
         strategy = file["strategy"].attrs
@@ -43,13 +77,16 @@ def cells(place, folder):
                 yield model, deck, name, microbatches
 
 
-def table_of(place, folder, rounds):
+def table_of(place, folder, rounds, steady):
     """Errors of times and of memory; prints the rows."""
     rows = {cell: [] for cell in cells(place, folder)}
+    moe = decks(folder)["MoE"]
     for _ in range(rounds):
-        hidup(place, "profile", DECK, "--out", f"{folder}/profile.yaml", *settings(PROFILED))
+        steady.begin()
+        steady.take(lambda: hidup(place, "profile", moe, "--out", f"{folder}/profile.yaml",
+                                  *settings(PROFILED)))
         for cell, found in rows.items():
-            found.append(measure(place, folder, *cell[1:]))
+            found.append(steady.take(lambda cell=cell: measure(place, folder, *cell[1:])))
     errors, memory = [], []
     for (model, _, name, microbatches), found in rows.items():
         wall, predicted, _ = numpy.median(found, axis=0)
@@ -74,14 +111,18 @@ def main():
     print("| ranks or link | model | strategy | microbatches | measured ms | predicted ms | error |"
           "\n|---|---|---|---|---|---|---|")
     errors, memory = {}, []
-    with tempfile.TemporaryDirectory() as folder, prepared(options.places) as ready:
+    with tempfile.TemporaryDirectory() as folder, prepared(options.places) as ready, \
+            pacer() as pace:
+        steady = Steady(pace)
         for place in ready:
-            errors[place], some = table_of(place, folder, options.rounds)
+            errors[place], some = table_of(place, folder, options.rounds, steady)
             memory += some
     print()
     for place, some in errors.items():
         print(summary(place, some))
     print(summary("all", [each for some in errors.values() for each in some]))
+    print(f"taken again for the machine's pace: {steady.repeated}; at any pace in the end: "
+          f"{steady.unsteady}")
     print(f"memory within {100 * max(memory):.2f} %")
 
 
