@@ -23,30 +23,30 @@ struct DispatchSize {
   int64_t width;  // elements of a token
 };
 
-// buffer[b, e, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].
+// buffer[e, b, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].
 // x: [batch, sequence, width]; routing: i32 [batch, sequence, choices];
-// buffer: [batch, experts, capacity, width].
+// buffer: [experts, batch, capacity, width].
 template <typename Element>
 void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size);
 
-// dx[b, s, :] = the sum of dbuffer[b, e, slot, :] over the entries of routing[b, s, :].
+// dx[b, s, :] = the sum of dbuffer[e, b, slot, :] over the entries of routing[b, s, :].
 template <typename Element>
 void dispatch_backward(Stream& stream, const Element* dbuffer, const int32_t* routing, Element* dx,
                        DispatchSize size);
 
-// y[b, s, :] = the sum of weights[b, s, c] * buffer[b, e, slot, :] over the entries of
+// y[b, s, :] = the sum of weights[b, s, c] * buffer[e, b, slot, :] over the entries of
 // routing[b, s, :]. weights: f32 [batch, sequence, choices]; y: [batch, sequence, width].
 template <typename Element>
 void combine_forward(Stream& stream, const Element* buffer, const int32_t* routing,
                      const float* weights, Element* y, DispatchSize size);
 
-// dbuffer[b, e, slot, :] = weights[b, s, c] * dy[b, s, :]; dweights[b, s, c] = the inner product of
-// buffer[b, e, slot, :] and dy[b, s, :], f32 and zero for entries that are passed over. Both
+// dbuffer[e, b, slot, :] = weights[b, s, c] * dy[b, s, :]; dweights[b, s, c] = the inner product of
+// buffer[e, b, slot, :] and dy[b, s, :], f32 and zero for entries that are passed over. Both
 // overwritten.
 template <typename Element>
 struct CombineBackward {
-  const Element* buffer;   // [batch, experts, capacity, width]
+  const Element* buffer;   // [experts, batch, capacity, width]
   const int32_t* routing;  // i32 [batch, sequence, choices]
   const float* weights;    // f32 [batch, sequence, choices]
   const Element* dy;       // [batch, sequence, width]

@@ -9,30 +9,37 @@
 namespace hidup::kernels {
 namespace {
 
-int64_t slots_of(const DispatchSize& size) {
-  return size.experts * size.capacity;
+int64_t rows_of(const DispatchSize& size) {
+  return size.experts * size.batch * size.capacity;
 }
 
-// The slot of an entry among the slots_of(size) that are here, or -1.
-int64_t slot_of(int32_t entry, const DispatchSize& size) {
+// The row of the buffer that an entry of sequence b names, or -1 if it is not here.
+int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
   const int64_t slot = entry - size.first_expert * size.capacity;
-  return entry >= 0 && slot >= 0 && slot < slots_of(size) ? slot : -1;
+  if (entry < 0 || slot < 0 || slot >= size.experts * size.capacity) {
+    return -1;
+  }
+  return (slot / size.capacity * size.batch + b) * size.capacity + slot % size.capacity;
 }
 
-// [batch, slots]: which entry of its sequence, s * choices + c, names the slot; -1 if none. Valid
+// The sequence that has the row.
+int64_t sequence_of(int64_t row, const DispatchSize& size) {
+  return row / size.capacity % size.batch;
+}
+
+// Per row of the buffer which entry of its sequence, s * choices + c, names it; -1 if none. Valid
 // until the next call on this thread.
-const int32_t* entries_of_slots(const int32_t* routing, const DispatchSize& size) {
+const int32_t* entries_of_rows(const int32_t* routing, const DispatchSize& size) {
   thread_local std::vector<int32_t> memory;
-  const int64_t slots = slots_of(size);
   const int64_t entries = size.sequence * size.choices;
-  int32_t* found = scratch(memory, size.batch * slots);
+  int32_t* found = scratch(memory, rows_of(size));
+  std::fill_n(found, rows_of(size), -1);
 #pragma omp parallel for schedule(static)
   for (int64_t b = 0; b < size.batch; ++b) {
-    std::fill_n(found + b * slots, slots, -1);
     for (int64_t i = 0; i < entries; ++i) {
-      const int64_t slot = slot_of(routing[b * entries + i], size);
-      if (slot >= 0) {
-        found[b * slots + slot] = static_cast<int32_t>(i);
+      const int64_t row = row_of(routing[b * entries + i], b, size);
+      if (row >= 0) {
+        found[row] = static_cast<int32_t>(i);
       }
     }
   }
@@ -65,11 +72,11 @@ void sum_rows(const Element* buffer, const int32_t* routing, const float* weight
     float* out = sums_for(y + t * size.width, size.width, memory);
     bool written = false;
     for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
-      const int64_t slot = slot_of(routing[i], size);
-      if (slot < 0) {
+      const int64_t at = row_of(routing[i], t / size.sequence, size);
+      if (at < 0) {
         continue;
       }
-      const Element* row = buffer + (t / size.sequence * slots_of(size) + slot) * size.width;
+      const Element* row = buffer + at * size.width;
       const float weight = weights != nullptr ? weights[i] : 1.0F;
       if (written) {
         add_row(row, weight, size.width, out);
@@ -92,15 +99,14 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
                       DispatchSize size) {
   check_size(size);
   stream.enqueue([=] {
-    const int64_t slots = slots_of(size);
-    const int32_t* entries = entries_of_slots(routing, size);
+    const int32_t* entries = entries_of_rows(routing, size);
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < size.batch * slots; ++row) {
+    for (int64_t row = 0; row < rows_of(size); ++row) {
       Element* out = buffer + row * size.width;
       if (entries[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
       } else {
-        const int64_t token = row / slots * size.sequence + entries[row] / size.choices;
+        const int64_t token = sequence_of(row, size) * size.sequence + entries[row] / size.choices;
         std::copy_n(x + token * size.width, size.width, out);
       }
     }
@@ -126,17 +132,16 @@ void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
   check_size(args.size);
   stream.enqueue([=] {
     const DispatchSize& size = args.size;
-    const int64_t slots = slots_of(size);
-    const int32_t* entries = entries_of_slots(args.routing, size);
+    const int32_t* entries = entries_of_rows(args.routing, size);
     std::fill_n(args.dweights, size.batch * size.sequence * size.choices, 0.0F);
 #pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < size.batch * slots; ++row) {
+    for (int64_t row = 0; row < rows_of(size); ++row) {
       Element* out = args.dbuffer + row * size.width;
       if (entries[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
         continue;
       }
-      const int64_t entry = row / slots * size.sequence * size.choices + entries[row];
+      const int64_t entry = sequence_of(row, size) * size.sequence * size.choices + entries[row];
       const Element* result = args.buffer + row * size.width;
       const Element* gradient = args.dy + entry / size.choices * size.width;
       args.dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });

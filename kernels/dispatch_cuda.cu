@@ -7,24 +7,32 @@ namespace {
 
 constexpr int kRows = kThreads / kWarp;  // of a block; a warp does one
 
-__host__ __device__ int64_t slots_of(const DispatchSize& size) {
-  return size.experts * size.capacity;
+__host__ __device__ int64_t rows_of(const DispatchSize& size) {
+  return size.experts * size.batch * size.capacity;
 }
 
-// The slot of an entry among the slots_of(size) that are here, or -1.
-__device__ int64_t slot_of(int32_t entry, const DispatchSize& size) {
+// The row of the buffer that an entry of sequence b names, or -1 if it is not here.
+__device__ int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
   const int64_t slot = entry - size.first_expert * size.capacity;
-  return entry >= 0 && slot >= 0 && slot < slots_of(size) ? slot : -1;
+  if (entry < 0 || slot < 0 || slot >= size.experts * size.capacity) {
+    return -1;
+  }
+  return (slot / size.capacity * size.batch + b) * size.capacity + slot % size.capacity;
 }
 
-// found[b, slot] = which entry of its sequence, s * choices + c, names the slot; no two do.
+// The sequence that has the row.
+__device__ int64_t sequence_of(int64_t row, const DispatchSize& size) {
+  return row / size.capacity % size.batch;
+}
+
+// found[row] = which entry of its sequence, s * choices + c, names the row; no two do.
 __global__ void __launch_bounds__(kThreads)
     find_kernel(const int32_t* routing, int32_t* found, DispatchSize size) {
   const int64_t entries = size.sequence * size.choices;
   for (int64_t i = thread_of_grid(); i < size.batch * entries; i += threads_of_grid()) {
-    const int64_t slot = slot_of(routing[i], size);
-    if (slot >= 0) {
-      found[i / entries * slots_of(size) + slot] = static_cast<int32_t>(i % entries);
+    const int64_t row = row_of(routing[i], i / entries, size);
+    if (row >= 0) {
+      found[row] = static_cast<int32_t>(i % entries);
     }
   }
 }
@@ -32,10 +40,10 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     dispatch_kernel(const Element* x, const int32_t* found, Element* buffer, DispatchSize size) {
-  const int64_t rows = size.batch * slots_of(size);
+  const int64_t rows = rows_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const int32_t entry = found[row];
-    const int64_t token = row / slots_of(size) * size.sequence + entry / size.choices;
+    const int64_t token = sequence_of(row, size) * size.sequence + entry / size.choices;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       buffer[row * size.width + j] = entry < 0 ? Element{} : x[token * size.width + j];
     }
@@ -49,13 +57,12 @@ __global__ void __launch_bounds__(kThreads)
                     DispatchSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid() / kWarp; t < tokens; t += threads_of_grid() / kWarp) {
-    const Element* rows = buffer + t / size.sequence * slots_of(size) * size.width;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float sum = 0.0F;
       for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
-        const int64_t slot = slot_of(routing[i], size);
-        if (slot >= 0) {
-          sum += (weights != nullptr ? weights[i] : 1.0F) * widen(rows[slot * size.width + j]);
+        const int64_t row = row_of(routing[i], t / size.sequence, size);
+        if (row >= 0) {
+          sum += (weights != nullptr ? weights[i] : 1.0F) * widen(buffer[row * size.width + j]);
         }
       }
       y[t * size.width + j] = narrow<Element>(sum);
@@ -68,11 +75,11 @@ template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     combine_backward_kernel(CombineBackward<Element> args, const int32_t* found) {
   const DispatchSize& size = args.size;
-  const int64_t rows = size.batch * slots_of(size);
+  const int64_t rows = rows_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const bool named = found[row] >= 0;
     const int64_t entry =
-        named ? row / slots_of(size) * size.sequence * size.choices + found[row] : 0;
+        named ? sequence_of(row, size) * size.sequence * size.choices + found[row] : 0;
     const float weight = named ? args.weights[entry] : 0.0F;
     const Element* gradient = args.dy + entry / size.choices * size.width;
     float product = 0.0F;
@@ -91,9 +98,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// [batch, slots]: which entry names a slot; -1 if none. Valid for the work given next.
-const int32_t* entries_of_slots(Stream& stream, const int32_t* routing, const DispatchSize& size) {
-  const int64_t bytes = size.batch * slots_of(size) * static_cast<int64_t>(sizeof(int32_t));
+// Per row of the buffer which entry names it; -1 if none. Valid for the work given next.
+const int32_t* entries_of_rows(Stream& stream, const int32_t* routing, const DispatchSize& size) {
+  const int64_t bytes = rows_of(size) * static_cast<int64_t>(sizeof(int32_t));
   auto* found = static_cast<int32_t*>(cuda_stream(stream).scratch(bytes));
   fill_bytes(stream, found, 0xFF, bytes);
   launch(stream, find_kernel, blocks_for(size.batch * size.sequence * size.choices, kThreads),
@@ -114,9 +121,9 @@ template <typename Element>
 void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, Element* buffer,
                       DispatchSize size) {
   check_size(size);
-  const int32_t* found = entries_of_slots(stream, routing, size);
-  launch(stream, dispatch_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows), kThreads,
-         x, found, buffer, size);
+  const int32_t* found = entries_of_rows(stream, routing, size);
+  launch(stream, dispatch_kernel<Element>, blocks_for(rows_of(size), kRows), kThreads, x, found,
+         buffer, size);
 }
 
 template <typename Element>
@@ -137,11 +144,11 @@ template <typename Element>
 void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
   const DispatchSize& size = args.size;
   check_size(size);
-  const int32_t* found = entries_of_slots(stream, args.routing, size);
+  const int32_t* found = entries_of_rows(stream, args.routing, size);
   fill_bytes(stream, args.dweights, 0,
              size.batch * size.sequence * size.choices * static_cast<int64_t>(sizeof(float)));
-  launch(stream, combine_backward_kernel<Element>, blocks_for(size.batch * slots_of(size), kRows),
-         kThreads, args, found);
+  launch(stream, combine_backward_kernel<Element>, blocks_for(rows_of(size), kRows), kThreads, args,
+         found);
 }
 
 #define INSTANTIATE(Element)                                                \

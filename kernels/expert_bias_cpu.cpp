@@ -15,7 +15,7 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
     for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
       const int64_t index = row / size.capacity;
       const Element* in = x + row * size.n;
-      const Element* added = bias + index % size.experts * size.n;
+      const Element* added = bias + index / size.batch * size.n;
       Element* out = y + row * size.n;
       if (row % size.capacity >= counts[index]) {
         std::fill_n(out, size.n, Element(0.0F));
@@ -44,7 +44,7 @@ void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* coun
       const int64_t columns = std::min(kColumns, size.n - column);
       float total[kColumns] = {};
       for (int64_t b = 0; b < size.batch; ++b) {
-        const int64_t index = b * size.experts + expert;
+        const int64_t index = expert * size.batch + b;
         const int64_t used = counts[index];
         const Element* rows = dy + index * size.capacity * size.n + column;
         for (int64_t first = 0; first < used; first += kRows) {

@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const int64_t index = row / size.capacity;
     const bool used = row % size.capacity < counts[index];
-    const Element* added = bias + index % size.experts * size.n;
+    const Element* added = bias + index / size.batch * size.n;
     for (int64_t j = threadIdx.x % kWarp; j < size.n; j += kWarp) {
       const float value = used ? widen(x[row * size.n + j]) + widen(added[j]) : 0.0F;
       y[row * size.n + j] = narrow<Element>(value);
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t j = int64_t{blockIdx.y} * kSumColumns + threadIdx.x % kSumColumns;
   float total = 0.0F;
   for (int64_t b = 0; j < size.n && b < size.batch; ++b) {
-    const int64_t index = b * size.experts + expert;
+    const int64_t index = expert * size.batch + b;
     const Element* rows = dy + index * size.capacity * size.n + j;
     float sum = 0.0F;  // of a sequence on its own, so that long sums lose less
     for (int64_t row = threadIdx.x / kSumColumns; row < counts[index]; row += kSumRows) {

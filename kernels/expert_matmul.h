@@ -1,6 +1,7 @@
 // Matrix products and biases of experts, each on the rows in its buffer that are in use.
 //
-// counts[b, e] says how many of the `capacity` rows of sequence b and expert e are in use: its
+// The rows of an expert lie together, those of a sequence behind those of the one before.
+// counts[e, b] says how many of the `capacity` rows of expert e and sequence b are in use: its
 // first ones. The others are zeros in what these functions write, and must be in x and dy of the
 // products: a back end may multiply them instead of skipping them.
 #pragma once
@@ -13,31 +14,31 @@
 namespace hidup::kernels {
 
 struct ExpertSize {
-  int64_t batch;
   int64_t experts;
+  int64_t batch;
   int64_t capacity;
   int64_t k;  // width of the input
   int64_t n;  // width of the output
 };
 
-// y[b, e, r, :] = x[b, e, r, :] w[e] for r < counts[b, e].
-// x: [batch, experts, capacity, k]; w: [experts, k, n]; counts: i32 [batch, experts];
-// y: [batch, experts, capacity, n], which overlaps neither.
+// y[e, b, r, :] = x[e, b, r, :] w[e] for r < counts[e, b].
+// x: [experts, batch, capacity, k]; w: [experts, k, n]; counts: i32 [experts, batch];
+// y: [experts, batch, capacity, n], which overlaps neither.
 template <typename Element>
 void expert_matmul(Stream& stream, const Element* x, const Element* w, const int32_t* counts,
                    Element* y, ExpertSize size);
 
-// dx[b, e, r, :] = dy[b, e, r, :] w[e]^T for r < counts[b, e]; overwritten.
+// dx[e, b, r, :] = dy[e, b, r, :] w[e]^T for r < counts[e, b]; overwritten.
 template <typename Element>
 void expert_matmul_backward_input(Stream& stream, const Element* dy, const Element* w,
                                   const int32_t* counts, Element* dx, ExpertSize size);
 
-// dw[e] (+)= the sum over b of x[b, e, :c]^T dy[b, e, :c] with c = counts[b, e].
+// dw[e] (+)= the sum over b of x[e, b, :c]^T dy[e, b, :c] with c = counts[e, b].
 template <typename Element>
 struct ExpertMatmulBackwardWeight {
-  const Element* x;       // [batch, experts, capacity, k]
-  const Element* dy;      // [batch, experts, capacity, n]
-  const int32_t* counts;  // i32 [batch, experts]
+  const Element* x;       // [experts, batch, capacity, k]
+  const Element* dy;      // [experts, batch, capacity, n]
+  const int32_t* counts;  // i32 [experts, batch]
   float* dw;              // f32 [experts, k, n]
   ExpertSize size;
   bool accumulate;
@@ -45,13 +46,13 @@ struct ExpertMatmulBackwardWeight {
 template <typename Element>
 void expert_matmul_backward_weight(Stream& stream, const ExpertMatmulBackwardWeight<Element>& args);
 
-// y[b, e, r, :] = x[b, e, r, :] + bias[e] for r < counts[b, e]. Rows of width n; y may be x.
+// y[e, b, r, :] = x[e, b, r, :] + bias[e] for r < counts[e, b]. Rows of width n; y may be x.
 // bias: [experts, n]. The gradient of x is dy itself.
 template <typename Element>
 void expert_bias(Stream& stream, const Element* x, const Element* bias, const int32_t* counts,
                  Element* y, ExpertSize size);
 
-// dbias[e] (+)= the sum of dy[b, e, r, :] over b and r < counts[b, e]; dbias: f32.
+// dbias[e] (+)= the sum of dy[e, b, r, :] over b and r < counts[e, b]; dbias: f32.
 template <typename Element>
 void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* counts, float* dbias,
                           ExpertSize size, bool accumulate);

@@ -28,18 +28,18 @@ struct Tile {
 int64_t rows_in_use(const int32_t* counts, const ExpertSize& size, int64_t expert) {
   int64_t sum = 0;
   for (int64_t b = 0; b < size.batch; ++b) {
-    sum += counts[b * size.experts + expert];
+    sum += counts[expert * size.batch + b];
   }
   return sum;
 }
 
-// visit(at, n): n of the rows lie together, from row `at` of [batch * experts * capacity] on.
+// visit(at, n): n of the rows lie together, from row `at` of [experts * batch * capacity] on.
 template <typename Visit>
 void for_each_run(const Rows& rows, const int32_t* counts, const ExpertSize& size, Visit visit) {
   int64_t skip = rows.first;
   int64_t left = rows.count;
   for (int64_t b = 0; b < size.batch && left > 0; ++b) {
-    const int64_t index = b * size.experts + rows.expert;
+    const int64_t index = rows.expert * size.batch + b;
     const int64_t n = std::min(counts[index] - skip, left);
     if (n > 0) {
       visit(index * size.capacity + skip, n);

@@ -36,11 +36,11 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key);
 
-// counts[b, e]: how many slots of expert first_expert + e are in use, for `experts` experts. The
+// counts[e, b]: how many slots of expert first_expert + e are in use, for `experts` experts. The
 // slots in use are the expert's first ones.
 struct ExpertCounts {
   const int32_t* routing;  // i32 [batch, entries]
-  int32_t* counts;         // i32 [batch, experts]
+  int32_t* counts;         // i32 [experts, batch]
   int64_t batch;
   int64_t entries;  // sequence * choices
   int64_t capacity;

@@ -97,13 +97,14 @@ void expert_counts(Stream& stream, const ExpertCounts& args) {
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < args.batch; ++b) {
-      int32_t* count = args.counts + b * args.experts;
-      std::fill_n(count, args.experts, 0);
+      for (int64_t e = 0; e < args.experts; ++e) {
+        args.counts[e * args.batch + b] = 0;
+      }
       for (int64_t i = b * args.entries; i < (b + 1) * args.entries; ++i) {
         const int32_t entry = args.routing[i];
         const int64_t expert = entry < 0 ? -1 : expert_of(entry, args.capacity) - args.first_expert;
         if (expert >= 0 && expert < args.experts) {
-          ++count[expert];
+          ++args.counts[expert * args.batch + b];
         }
       }
     }

@@ -87,9 +87,9 @@ __device__ int count_entries(const int32_t* entries, int64_t n, IsCounted is_cou
 __global__ void __launch_bounds__(kThreads) counts_kernel(ExpertCounts args) {
   const int64_t tasks = args.batch * args.experts;
   for (int64_t task = thread_of_grid() / kWarp; task < tasks; task += threads_of_grid() / kWarp) {
-    const int64_t expert = args.first_expert + task % args.experts;
+    const int64_t expert = args.first_expert + task / args.batch;
     const int count = count_entries(
-        args.routing + task / args.experts * args.entries, args.entries,
+        args.routing + task % args.batch * args.entries, args.entries,
         [=](int32_t entry) { return entry >= 0 && expert_of(entry, args.capacity) == expert; });
     if (threadIdx.x % kWarp == 0) {
       args.counts[task] = count;

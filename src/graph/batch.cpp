@@ -17,18 +17,24 @@ int64_t batch_of(const Graph& graph) {
 
 std::string batch_obstacle(const Graph& graph) {
   for (const Op& op : graph.ops()) {
+    const std::string& name = graph.tensor(op.output).name;
     const OperationSpec& spec = spec_of(op.kind);
+    const int first = graph.tensor(op.inputs[0]).batch_dim();
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      const bool parameter = graph.tensor(op.inputs[i]).role == Tensor::Role::parameter;
+      const Tensor& input = graph.tensor(op.inputs[i]);
+      const bool parameter = input.role == Tensor::Role::parameter;
       if (parameter != spec.inputs[i].parameter) {
-        return fmt::format("{} has {} {} as {}", graph.tensor(op.output).name,
-                           parameter ? "the parameter" : "the activation",
-                           graph.tensor(op.inputs[i]).name, spec.inputs[i].name);
+        return fmt::format("{} has {} {} as {}", name,
+                           parameter ? "the parameter" : "the activation", input.name,
+                           spec.inputs[i].name);
+      }
+      const int taken = spec.inputs[i].batch < 0 ? first : spec.inputs[i].batch;
+      if (!parameter && input.batch_dim() != taken) {
+        return fmt::format("{} takes dimension {} of {} for the batch", name, taken, input.name);
       }
     }
-    const std::vector<std::string>& dims = graph.tensor(op.output).dims;
-    if (op.output != graph.loss() && (dims.empty() || dims[0] != "batch")) {
-      return fmt::format("dimension 0 of {} is not the batch", graph.tensor(op.output).name);
+    if (op.output != graph.loss() && graph.tensor(op.output).batch_dim() < 0) {
+      return fmt::format("no dimension of {} is the batch", name);
     }
   }
   return "";

@@ -11,8 +11,8 @@ namespace hidup {
 int64_t batch_of(const Graph& graph);
 
 // Why the batch cannot be split into microbatches, or "". It can where every activation comes from
-// the step's inputs, with the batch as its dimension 0, and parameters are used as weights, biases
-// and tables only.
+// the step's inputs, with the batch as the dimension that operations take for it, and parameters
+// are used as weights, biases and tables only.
 std::string batch_obstacle(const Graph& graph);
 
 // The same graph for so many sequences of a step. Where the batch can be split only.

@@ -62,6 +62,11 @@ int64_t capacity_of(const Tensor& buffer) {
 
 }  // namespace
 
+int Tensor::batch_dim() const {
+  const auto found = std::ranges::find(dims, "batch");
+  return found == dims.end() ? -1 : static_cast<int>(found - dims.begin());
+}
+
 TensorId Graph::add_input(const std::string& name, DType dtype, const Shape& shape) {
   Tensor tensor{.name = name,
                 .dtype = dtype,

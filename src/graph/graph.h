@@ -63,6 +63,9 @@ struct Tensor {
   OpId producer = -1;  // activations only
   Init init;           // parameters only
   bool decay = false;  // parameters only: weight decay applies
+
+  // The dimension that is called batch; -1 without one.
+  int batch_dim() const;
 };
 
 struct Op {

@@ -19,6 +19,7 @@ struct InputSpec {
   std::string_view name;  // its role
   Type type = Type::element;
   bool parameter = false;  // a weight, not cut with the batch
+  int batch = -1;  // the dimension that the operation takes for the batch; -1: as the first input's
 };
 
 struct OperationSpec {

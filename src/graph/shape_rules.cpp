@@ -122,8 +122,6 @@ Shape route_shape(Shapes in, const OpAttributes& attributes) {
   return {in[0][0], in[0][1], choices};
 }
 
-// Experts' buffers are [batch, experts, capacity, width].
-
 Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
              in[0][2] == std::get<GateAttributes>(attributes).experts,
@@ -131,35 +129,37 @@ Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   return in[1];
 }
 
+// Buffers are [experts, batch, capacity, width]: the rows of an expert lie together.
+
 Shape expert_counts_shape(Shapes in, const OpAttributes& attributes) {
-  return {in[0][0], std::get<ExpertAttributes>(attributes).experts};
+  return {std::get<ExpertAttributes>(attributes).experts, in[0][0]};
 }
 
 Shape dispatch_shape(Shapes in, const OpAttributes& attributes) {
   const auto& [capacity, experts] = std::get<ExpertAttributes>(attributes);
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2),
          "x[batch, sequence, width] and routing[batch, sequence, choices]", in);
-  return {in[0][0], experts, capacity, in[0][2]};
+  return {experts, in[0][0], capacity, in[0][2]};
 }
 
 Shape expert_matmul_shape(Shapes in, const OpAttributes&) {
-  expect(in[0].size() == 4 && in[1].size() == 3 && in[0][1] == in[1][0] && in[0][3] == in[1][1] &&
+  expect(in[0].size() == 4 && in[1].size() == 3 && in[0][0] == in[1][0] && in[0][3] == in[1][1] &&
              leading(in[0], 2) == in[2],
-         "x[batch, experts, capacity, k], weight[experts, k, n] and counts[batch, experts]", in);
+         "x[experts, batch, capacity, k], weight[experts, k, n] and counts[experts, batch]", in);
   return {in[0][0], in[0][1], in[0][2], in[1][2]};
 }
 
 Shape expert_bias_shape(Shapes in, const OpAttributes&) {
-  expect(in[0].size() == 4 && in[1] == Shape{in[0][1], in[0][3]} && leading(in[0], 2) == in[2],
-         "x[batch, experts, capacity, n], bias[experts, n] and counts[batch, experts]", in);
+  expect(in[0].size() == 4 && in[1] == Shape{in[0][0], in[0][3]} && leading(in[0], 2) == in[2],
+         "x[experts, batch, capacity, n], bias[experts, n] and counts[experts, batch]", in);
   return in[0];
 }
 
 Shape combine_shape(Shapes in, const OpAttributes& attributes) {
   const auto& [capacity, experts] = std::get<ExpertAttributes>(attributes);
-  expect(in[0].size() == 4 && in[1].size() == 3 && in[1] == in[2] && in[0][0] == in[1][0] &&
-             in[0][1] == experts && in[0][2] == capacity,
-         "buffer[batch, experts, capacity, width] of the routing's experts and capacity, "
+  expect(in[0].size() == 4 && in[1].size() == 3 && in[1] == in[2] && in[0][1] == in[1][0] &&
+             in[0][0] == experts && in[0][2] == capacity,
+         "buffer[experts, batch, capacity, width] of the routing's experts and capacity, "
          "routing[batch, sequence, choices] and weights like it",
          in);
   return {in[1][0], in[1][1], in[0][3]};

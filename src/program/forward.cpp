@@ -77,11 +77,12 @@ class ForwardPass {
   ValueIds saved_values(const Scope& scope) {
     const Op& op = graph_.op(scope.op);
     ValueIds saved;
+    const Tensor& first = graph_.tensor(op.inputs[0]);
     for (const std::string_view name : spec_of(op.kind).saved) {
       Value value{.name = fmt::format("{}.{}", graph_.op_name(scope.op), name),
-                  .shape = saved_shape(op.kind, graph_.tensor(op.inputs[0]).shape),
+                  .shape = saved_shape(op.kind, first.shape),
                   .layout = saved_layout(input_.rules(scope.op))};
-      input_.split(value, 0, scope.microbatch);
+      input_.split(value, first.batch_dim(), scope.microbatch);
       saved.push_back(builder_.add(std::move(value)));
     }
     return saved;

@@ -75,7 +75,7 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   Value value{
       .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
   if (!is_parameter(id) && !tensor.shape.empty()) {
-    split(value, 0, microbatch);
+    split(value, tensor.batch_dim(), microbatch);
   }
   return value;
 }

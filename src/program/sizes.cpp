@@ -41,7 +41,7 @@ Sizes product_sizes(const InstructionAttributes& matmul, const Shape& x, const S
 }
 
 Sizes expert_sizes(const Shape& x, const Shape& y) {
-  return {x[1], x[0] * x[2], x[3], y[3]};
+  return {x[0], x[1] * x[2], x[3], y[3]};
 }
 
 Sizes attention_sizes(const Shape& y, const Shape& lse) {

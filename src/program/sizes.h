@@ -20,7 +20,7 @@ Sizes tensors_and_elements(const InstructionAttributes& attributes, std::span<co
                            std::span<const Shape> out);
 // [rows, summed, columns] of the product x [rows, summed] * weight [summed, columns] -> y.
 Sizes product_sizes(const InstructionAttributes& matmul, const Shape& x, const Shape& y);
-// [experts, rows of one, summed, columns] of products of buffers [batch, experts, capacity, ..].
+// [experts, rows of one, summed, columns] of products of buffers [experts, batch, capacity, ..].
 Sizes expert_sizes(const Shape& x, const Shape& y);
 // [batch x heads, sequence, head size] of y [batch, sequence, ..] with lse [batch, heads,
 // sequence].

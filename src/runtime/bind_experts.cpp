@@ -96,21 +96,21 @@ Launch expert_counts(const Operands& at) {
   const Region counts = at.out_region(0);
   const kernels::ExpertCounts args{.routing = at.in_integers(0),
                                    .counts = at.out_integers(0),
-                                   .batch = counts.extent[0],
+                                   .batch = counts.extent[1],
                                    .entries = routing[1] * routing[2],
                                    .capacity = at.attributes<ExpertAttributes>().capacity,
-                                   .first_expert = counts.start[1],
-                                   .experts = counts.extent[1]};
+                                   .first_expert = counts.start[0],
+                                   .experts = counts.extent[0]};
   return [args](Stream& stream) { kernels::expert_counts(stream, args); };
 }
 
 // The parts of the buffer and of the tokens that this rank works on.
 kernels::DispatchSize dispatch_size(const Region& buffer, const Shape& routing) {
-  return {.batch = buffer.extent[0],
+  return {.batch = buffer.extent[1],
           .sequence = routing[1],
           .choices = routing[2],
-          .experts = buffer.extent[1],
-          .first_expert = buffer.start[1],
+          .experts = buffer.extent[0],
+          .first_expert = buffer.start[0],
           .capacity = buffer.extent[2],
           .width = buffer.extent[3]};
 }
@@ -153,7 +153,7 @@ Launch combine_backward(const Operands& at) {
   return [args](Stream& stream) { kernels::combine_backward(stream, args); };
 }
 
-// Of buffers [batch, experts, capacity, ..]; widths of a product's input and output.
+// Of buffers [experts, batch, capacity, ..]; widths of a product's input and output.
 kernels::ExpertSize expert_size(const Shape& buffer, int64_t k, int64_t n) {
   return {buffer[0], buffer[1], buffer[2], k, n};
 }

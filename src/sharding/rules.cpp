@@ -77,8 +77,8 @@ class RuleMaker {
         add("sequence", {cut(1), cut(1)}, cut(1), {cut(1), kWhole});
         break;
       case OpKind::expert_counts:
-        add("batch", {cut(0)}, cut(0), {kWhole});
-        add("expert", {kWhole}, cut(1), {kWhole});
+        add("batch", {cut(0)}, cut(1), {kWhole});
+        add("expert", {kWhole}, cut(0), {kWhole});
         break;
       case OpKind::dispatch:
         dispatch();
@@ -221,35 +221,35 @@ class RuleMaker {
     add("vocabulary", {cut(classes), kWhole}, kWhole, {cut(classes), kWhole});
   }
 
-  // Buffers are [batch, experts, capacity, width], weights [experts, width, width].
+  // Buffers are [experts, batch, capacity, width], weights [experts, width, width].
 
   void dispatch() {
-    add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});
+    add("batch", {cut(0), cut(0)}, cut(1), {cut(0), kWhole});
     add("sequence", {cut(1), cut(1)}, kSum, {cut(1), kWhole});  // each fills its tokens' slots
-    add("expert", {kWhole, kWhole}, cut(1), {kSum, kWhole});
+    add("expert", {kWhole, kWhole}, cut(0), {kSum, kWhole});
     add("column", {cut(2), kWhole}, cut(3), {cut(2), kWhole});
     add("partial", {kSum, kWhole}, kSum, {kWhole, kWhole});
   }
 
   void expert_matmul() {
-    add("batch", {cut(0), kWhole, cut(0)}, cut(0), {cut(0), kSum, kWhole});
-    add("expert", {cut(1), cut(0), cut(1)}, cut(1), {cut(1), cut(0), kWhole});
+    add("batch", {cut(1), kWhole, cut(1)}, cut(1), {cut(1), kSum, kWhole});
+    add("expert", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), cut(0), kWhole});
     add("row", {cut(3), cut(1), kWhole}, kSum, {cut(3), cut(1), kWhole});
     add("column", {kWhole, cut(2), kWhole}, cut(3), {kSum, cut(2), kWhole});
     add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kSum, kWhole});
   }
 
   void expert_bias() {
-    add("batch", {cut(0), kWhole, cut(0)}, cut(0), {cut(0), kSum, kWhole});
-    add("expert", {cut(1), cut(0), cut(1)}, cut(1), {cut(1), cut(0), kWhole});
+    add("batch", {cut(1), kWhole, cut(1)}, cut(1), {cut(1), kSum, kWhole});
+    add("expert", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), cut(0), kWhole});
     add("column", {cut(3), cut(1), kWhole}, cut(3), {cut(3), cut(1), kWhole});
     add("partial", {kSum, kSum, kWhole}, kSum, {kWhole, kWhole, kWhole});
   }
 
   void combine() {
-    add("batch", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), kWhole, cut(0)});
+    add("batch", {cut(1), cut(0), cut(0)}, cut(0), {cut(1), kWhole, cut(0)});
     add("sequence", {kWhole, cut(1), cut(1)}, cut(1), {kSum, kWhole, cut(1)});
-    add("expert", {cut(1), kWhole, kWhole}, kSum, {cut(1), kWhole, kSum});
+    add("expert", {cut(0), kWhole, kWhole}, kSum, {cut(0), kWhole, kSum});
     add("column", {cut(3), kWhole, kWhole}, cut(2), {cut(3), kWhole, kSum});
     add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kWhole, kSum});
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 
@@ -20,6 +21,9 @@ struct CudaShimMatmulPreference {
 
 namespace cuda_shim {
 namespace {
+
+std::atomic<int64_t> calls_given = 0;
+std::atomic<int64_t> bytes_given = 0;
 
 constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
 constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
@@ -349,6 +353,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (problem.desc.has_bias() && factors[1] != 0.0F) {
     return invalid("the shim knows no epilogue of a sum");
   }
+  cuda_shim::calls_given += 1;
+  cuda_shim::bytes_given += static_cast<int64_t>(problem.a.bytes() + problem.b.bytes() +
+                                                 problem.d.bytes() * (factors[1] == 0.0F ? 1 : 2));
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
     const cuda_shim::DeviceAccess access;
     if (workspace_of > 0) {
@@ -357,4 +364,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     cuda_shim::multiply(problem, a, b, d, factors[0], factors[1]);
   });
   return CUBLAS_STATUS_SUCCESS;
+}
+
+CudaShimProducts cuda_shim_products() {
+  return {cuda_shim::calls_given, cuda_shim::bytes_given};
 }

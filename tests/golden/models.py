@@ -350,19 +350,19 @@ class Experts:
 
         # Of every choice that was kept: its sequence, position and number, and its row.
         b, s, c = (slots < self.capacity).nonzero(as_tuple=True)
-        row = (b, chosen[b, s, c], slots[b, s, c])
-        buffer = torch.zeros(batch, self.experts, self.capacity, hidden, dtype=self.dtype)
+        row = (chosen[b, s, c], b, slots[b, s, c])
+        buffer = torch.zeros(self.experts, batch, self.capacity, hidden, dtype=self.dtype)
         buffer = buffer.index_put(row, h[b, s])
-        used = torch.zeros(batch, self.experts, self.capacity, 1, dtype=self.dtype)
+        used = torch.zeros(self.experts, batch, self.capacity, 1, dtype=self.dtype)
         used[row] = 1.0
 
-        up = torch.einsum("bech,ehf->becf", buffer, p[at + "experts.up.weight"])
+        up = torch.einsum("ebch,ehf->ebcf", buffer, p[at + "experts.up.weight"])
         if self.bias:
-            up = (up + p[at + "experts.up.bias"][:, None, :]) * used
+            up = (up + p[at + "experts.up.bias"][:, None, None, :]) * used
         up = self.activation(at, up, step)
-        down = torch.einsum("becf,efh->bech", up, p[at + "experts.down.weight"])
+        down = torch.einsum("ebcf,efh->ebch", up, p[at + "experts.down.weight"])
         if self.bias:
-            down = down + p[at + "experts.down.bias"][:, None, :]
+            down = down + p[at + "experts.down.bias"][:, None, None, :]
         y = torch.zeros_like(h).index_put((b, s), gates[b, s, c][:, None] * down[row],
                                           accumulate=True)
         return self.dropout(at + "dropout", y, step)

@@ -35,12 +35,47 @@ TEST(Batch, CannotBeSplitWhereAnActivationIsAWeight) {
   EXPECT_EQ(batch_obstacle(graph), "v has the parameter w as x");
 }
 
-TEST(Batch, CannotBeSplitWhereItIsNotTheFirstDimension) {
+TEST(Batch, CannotBeSplitWhereAProductSumsOverIt) {
   const Graph graph = graph_of(
       "parameter w : f32[4, 6, 8, 4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
       "y = matmul(x, w) {contract=3}\n");
   // The columns happen to be as many as the sequences that the product sums over.
-  EXPECT_EQ(batch_obstacle(graph), "dimension 0 of y is not the batch");
+  EXPECT_EQ(batch_obstacle(graph), "no dimension of y is the batch");
+}
+
+// Buffers have the batch behind the experts, and operations that read them expect it there.
+constexpr const char* kBuffer =
+    "parameter r : f32[8, 4] = zeros\n"
+    "x = embedding(tokens, table)\nlogits = matmul(x, r)\n"
+    "routing = route(logits) {capacity=6}\ngates = gate(logits, routing)\n"
+    "buffer = dispatch(x, routing)\nactive = relu(buffer)\n";
+
+TEST(Batch, OfABufferIsBehindTheExperts) {
+  const Graph graph = graph_of(std::string(kBuffer) + "y = combine(active, routing, gates)\n");
+  EXPECT_EQ(batch_obstacle(graph), "");
+  EXPECT_EQ(graph.tensor(graph.find("active")).batch_dim(), 1);
+  EXPECT_EQ(graph.tensor(graph.find("y")).batch_dim(), 0);
+  EXPECT_EQ(with_batch(graph, 3).tensor(graph.find("active")).shape, (Shape{4, 3, 6, 8}));
+}
+
+TEST(Batch, CannotBeSplitWhereAnOperationTakesAnotherDimensionForIt) {
+  const std::string rows = std::string(kBuffer) +
+                           "parameter v : f32[6, 8, 8] = zeros\n"
+                           "rows = matmul(active, v) {contract=2}\n"
+                           "y = combine(active, routing, gates)\n";
+  EXPECT_EQ(batch_obstacle(graph_of(rows)), "");
+  EXPECT_EQ(batch_obstacle(graph_of(rows + "z = positions(rows)\n")),
+            "z takes dimension 0 of rows for the batch");
+}
+
+// As many experts as sequences, so that the shapes fit.
+TEST(Batch, CannotBeSplitWhereSummandsHaveItInDifferentDimensions) {
+  const Graph graph =
+      graph_of(std::string(kBuffer) +
+               "parameter v : f32[6, 8, 8] = zeros\n"
+               "rows = matmul(active, v) {contract=2}\ny = combine(active, routing, gates)\n"
+               "input others : f32[4, 4, 8]\nz = add(others, rows)\n");
+  EXPECT_EQ(batch_obstacle(graph), "z takes dimension 0 of rows for the batch");
 }
 
 TEST(Batch, OfAnotherSize) {

@@ -24,11 +24,11 @@ x = embedding(tokens, table) {scale=1} : f32[5, 6, 8]
 logits = matmul(x, router) {contract=1, transposed=0} : f32[5, 6, 3]
 routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, hash=0, z_loss=0} : i32[5, 6, 2]
 gates = gate(logits, routing) {capacity=4, experts=3, normalize=1} : f32[5, 6, 2]
-counts = expert_counts(routing) {capacity=4, experts=3} : i32[5, 3]
-buffer = dispatch(x, routing) {capacity=4, experts=3} : f32[5, 3, 4, 8]
-product = expert_matmul(buffer, up, counts) : f32[5, 3, 4, 10]
-biased = expert_bias(product, up.bias, counts) : f32[5, 3, 4, 10]
-back = expert_matmul(biased, down, counts) : f32[5, 3, 4, 11]
+counts = expert_counts(routing) {capacity=4, experts=3} : i32[3, 5]
+buffer = dispatch(x, routing) {capacity=4, experts=3} : f32[3, 5, 4, 8]
+product = expert_matmul(buffer, up, counts) : f32[3, 5, 4, 10]
+biased = expert_bias(product, up.bias, counts) : f32[3, 5, 4, 10]
+back = expert_matmul(biased, down, counts) : f32[3, 5, 4, 11]
 y = combine(back, routing, gates) {capacity=4, experts=3} : f32[5, 6, 11]
 loss = cross_entropy(y, targets) : f32[]
 )";
@@ -61,7 +61,7 @@ TEST(Experts, TakeAttributesOfTheRouting) {
               (ExpertAttributes{.capacity = 2, .experts = 3}))
         << name;
   }
-  EXPECT_EQ(graph.tensor(graph.find("buffer.b")).shape, (Shape{5, 3, 2, 8}));
+  EXPECT_EQ(graph.tensor(graph.find("buffer.b")).shape, (Shape{3, 5, 2, 8}));
   EXPECT_EQ(graph.tensor(graph.find("y.b")).shape, (Shape{5, 6, 8}));
 }
 
@@ -71,9 +71,9 @@ TEST(Experts, DimensionsAreNamed) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(dims("routing"), (Names{"batch", "sequence", "choice"}));
   EXPECT_EQ(dims("gates"), (Names{"batch", "sequence", "choice"}));
-  EXPECT_EQ(dims("counts"), (Names{"batch", "expert"}));
+  EXPECT_EQ(dims("counts"), (Names{"expert", "batch"}));
   for (const char* buffer : {"buffer", "product", "biased", "back"}) {
-    EXPECT_EQ(dims(buffer), (Names{"batch", "expert", "capacity", "column"})) << buffer;
+    EXPECT_EQ(dims(buffer), (Names{"expert", "batch", "capacity", "column"})) << buffer;
   }
   EXPECT_EQ(dims("y"), (Names{"batch", "sequence", "column"}));
 }
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(
         // Counts of something else, or of a routing with another capacity.
         WrongUse{"a = expert_matmul(buffer, up, routing)\n",
                  "a: routing does not count the slots of buffer"},
-        WrongUse{"input b : i32[5, 3]\na = expert_bias(product, up.bias, b)\n",
+        WrongUse{"input b : i32[3, 5]\na = expert_bias(product, up.bias, b)\n",
                  "a: b does not count the slots of product"},
         WrongUse{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
                  "a = expert_matmul(buffer, up, counts.b)\n",
@@ -196,15 +196,15 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"a = route(up.bias) {capacity=1}\n", "logits[batch, sequence, experts]"},
         WrongUse{"a = dispatch(table, routing)\n", "x[batch, sequence, width] and routing"},
         WrongUse{"parameter w : f32[3, 9, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
-                 "x[batch, experts, capacity, k], weight[experts, k, n]"},
+                 "x[experts, batch, capacity, k], weight[experts, k, n]"},
         WrongUse{"parameter w : f32[2, 8, 10] = zeros\na = expert_matmul(buffer, w, counts)\n",
-                 "x[batch, experts, capacity, k], weight[experts, k, n]"},
+                 "x[experts, batch, capacity, k], weight[experts, k, n]"},
         WrongUse{"a = expert_matmul(x, up, counts)\n", "does not count the slots of x"},
         WrongUse{"parameter b : f32[3, 8] = zeros\na = expert_bias(product, b, counts)\n",
                  "bias[experts, n]"},
         WrongUse{"parameter b : f32[10] = zeros\na = expert_bias(product, b, counts)\n",
                  "bias[experts, n]"},
-        WrongUse{"a = combine(x, routing, gates)\n", "buffer[batch, experts, capacity, width]"},
+        WrongUse{"a = combine(x, routing, gates)\n", "buffer[experts, batch, capacity, width]"},
         WrongUse{"a = combine(back, routing, x)\n", "weights like it"},
         WrongUse{"a = expert_counts(routing, x)\n", "expert_counts takes 1 input(s), found 2"},
         WrongUse{"a = expert_counts(routing) {choices=1}\n",

@@ -25,7 +25,7 @@ int64_t entries_of(const DispatchSize& size) {
   return size.batch * size.sequence * size.choices;
 }
 
-// visit(entry, token, row): a choice that has a slot here, a row of [batch, experts, capacity].
+// visit(entry, token, row): a choice that has a slot here, a row of [experts, batch, capacity].
 template <typename Visit>
 void for_each_entry(const Ints& routing, const DispatchSize& size, Visit visit) {
   for (int64_t i = 0; i < entries_of(size); ++i) {
@@ -36,9 +36,8 @@ void for_each_entry(const Ints& routing, const DispatchSize& size, Visit visit) 
     const int64_t expert = entry / size.capacity - size.first_expert;
     if (expert >= 0 && expert < size.experts) {
       const int64_t token = i / size.choices;
-      visit(
-          i, token,
-          (token / size.sequence * size.experts + expert) * size.capacity + entry % size.capacity);
+      const int64_t sequence = token / size.sequence;
+      visit(i, token, (expert * size.batch + sequence) * size.capacity + entry % size.capacity);
     }
   }
 }
@@ -161,15 +160,10 @@ TEST(Dispatch, DroppedTokensAreZeros) {
   EXPECT_EQ(out.dweights[1], 0.0F);
 }
 
-// The rows of experts first .. last-1 of [batch, experts, capacity, width].
+// The rows of experts first .. last-1 of [experts, batch, capacity, width].
 Floats experts_of(const Floats& buffer, const DispatchSize& size, int64_t first, int64_t last) {
-  const int64_t expert = size.capacity * size.width;
-  Floats part;
-  for (int64_t b = 0; b < size.batch; ++b) {
-    const auto at = buffer.begin() + b * size.experts * expert;
-    part.insert(part.end(), at + first * expert, at + last * expert);
-  }
-  return part;
+  const int64_t expert = size.batch * size.capacity * size.width;
+  return {buffer.begin() + first * expert, buffer.begin() + last * expert};
 }
 
 TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {

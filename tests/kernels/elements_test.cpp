@@ -382,7 +382,7 @@ TYPED_TEST(Elements, OfDispatchAndCombine) {
 }
 
 TYPED_TEST(Elements, OfExperts) {
-  const ExpertSize size{.batch = 2, .experts = 3, .capacity = 20, .k = 37, .n = 21};
+  const ExpertSize size{.experts = 3, .batch = 2, .capacity = 20, .k = 37, .n = 21};
   const Ints counts = {20, 0, 7, 3, 5, 20};
   const int64_t rows = size.batch * size.experts * size.capacity;
   auto x = this->some("x", rows * size.k);

@@ -13,7 +13,7 @@ int64_t rows_of(const ExpertSize& size) {
 Ints random_counts(const ExpertSize& size) {
   auto counts = random_tokens("counts", size.batch * size.experts, size.capacity + 1);
   for (size_t i = 0; i < counts.size(); ++i) {
-    const int64_t expert = static_cast<int64_t>(i) % size.experts;
+    const int64_t expert = static_cast<int64_t>(i) / size.batch;
     if (expert == 1) {
       counts[i] = 0;
     } else if (expert == 2) {
@@ -48,7 +48,7 @@ void for_each_product(const Ints& counts, const ExpertSize& size, Visit visit) {
   for (int64_t row = 0; row < rows_of(size); ++row) {
     for (int64_t l = 0; in_use(counts, size, row) && l < size.k; ++l) {
       for (int64_t j = 0; j < size.n; ++j) {
-        visit(row, row / size.capacity % size.experts, l, j);
+        visit(row, row / size.capacity / size.batch, l, j);
       }
     }
   }
@@ -134,19 +134,19 @@ void expect_sum(const Output& added, const Doubles& sum, const Floats& before, d
   expect_close(added, expected, tolerance, what);
 }
 
-const ExpertSize kSizes[] = {{1, 1, 1, 1, 1},     {2, 3, 5, 7, 9},
-                             {3, 4, 37, 33, 130},  // tiles of rows of several sequences
-                             {2, 3, 300, 65, 37},  // several tiles of rows
-                             {9, 4, 150, 3, 5},    // long sums over sequences
+const ExpertSize kSizes[] = {{1, 1, 1, 1, 1},     {3, 2, 5, 7, 9},
+                             {4, 3, 37, 33, 130},  // tiles of rows of several sequences
+                             {3, 2, 300, 65, 37},  // several tiles of rows
+                             {4, 9, 150, 3, 5},    // long sums over sequences
                              {1, 1, 600, 5, 520},  // several tiles of columns
-                             {2, 1, 40, 520, 5},   //
-                             {2, 1, 0, 3, 4},      // nothing of everything
-                             {0, 3, 5, 3, 4},     {2, 0, 5, 3, 4},
-                             {2, 3, 5, 0, 4},     {2, 3, 5, 4, 0}};
+                             {1, 2, 40, 520, 5},   //
+                             {1, 2, 0, 3, 4},      // nothing of everything
+                             {3, 0, 5, 3, 4},     {0, 2, 5, 3, 4},
+                             {3, 2, 5, 0, 4},     {3, 2, 5, 4, 0}};
 
 TEST(ExpertMatmul, AgreesWithDouble) {
   for (const ExpertSize& size : kSizes) {
-    SCOPED_TRACE(::testing::Message() << size.batch << "x" << size.experts << "x" << size.capacity
+    SCOPED_TRACE(::testing::Message() << size.experts << "x" << size.batch << "x" << size.capacity
                                       << " " << size.k << " " << size.n);
     const ExpertInputs in(size);
     ExpertOutputs out(size, in);
@@ -176,7 +176,7 @@ TEST(ExpertMatmul, AgreesWithDouble) {
 
 // One step of the gradients' definition: the loss is the sum of dy * y over the rows in use.
 TEST(ExpertMatmul, GradientsAreTheDifferences) {
-  const ExpertSize size = {3, 4, 5, 7, 6};
+  const ExpertSize size = {4, 3, 5, 7, 6};
   const ExpertInputs in(size);
   ExpertOutputs out(size, in);
   all_passes(in, out, size);
@@ -206,8 +206,7 @@ TEST(ExpertBias, AgreesWithDouble) {
       const int64_t row = i / size.n;
       if (in_use(in.counts, size, row)) {
         const auto dy = static_cast<double>(in.dy[static_cast<size_t>(i)]);
-        const auto at =
-            static_cast<size_t>(row / size.capacity % size.experts * size.n + i % size.n);
+        const auto at = static_cast<size_t>(row / size.capacity / size.batch * size.n + i % size.n);
         y[static_cast<size_t>(i)] = dy + static_cast<double>(in.bias[at]);
         dbias[at] += dy;
       }
@@ -222,7 +221,7 @@ TEST(ExpertBias, AgreesWithDouble) {
 
 TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
   for (const ExpertSize& size :
-       {ExpertSize{3, 4, 37, 33, 130}, {2, 3, 300, 65, 270}, {9, 4, 150, 70, 5}}) {
+       {ExpertSize{4, 3, 37, 33, 130}, {3, 2, 300, 65, 270}, {4, 9, 150, 70, 5}}) {
     const ExpertInputs in(size);
     expect_same_bits([&](int threads) {
       ExpertOutputs out(size, in);

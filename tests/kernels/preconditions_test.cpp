@@ -88,13 +88,13 @@ TEST(Preconditions, Matrices) {
     expert_matmul(s, kIn, kIn, kIntsIn, kOut, {1, 1, -1, 2, 3});
   });
   expect_refused("expert_matmul_backward_input", [](Stream& s) {
-    expert_matmul_backward_input(s, kIn, kIn, kIntsIn, kOut, {1, -1, 1, 2, 3});
+    expert_matmul_backward_input(s, kIn, kIn, kIntsIn, kOut, {-1, 1, 1, 2, 3});
   });
   expect_refused("expert_matmul_backward_weight", [](Stream& s) {
-    expert_matmul_backward_weight<float>(s, {.size = {1, kHuge, 1, kHuge, 3}});
+    expert_matmul_backward_weight<float>(s, {.size = {kHuge, 1, 1, kHuge, 3}});
   });
   expect_refused("expert_bias", [](Stream& s) {
-    expert_bias(s, kIn, kIn, kIntsIn, kOut, {-1, 1, 1, 0, 3});
+    expert_bias(s, kIn, kIn, kIntsIn, kOut, {1, -1, 1, 0, 3});
   });
   expect_refused("expert_bias_backward", [](Stream& s) {
     expert_bias_backward(s, kIn, kIntsIn, kOut, {1, 1, 1, 0, -3}, false);

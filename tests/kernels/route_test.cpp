@@ -150,7 +150,7 @@ TEST(Route, CountsAreOfTheExpertsAskedFor) {
         const int64_t b = static_cast<int64_t>(i) / (size.sequence * size.choices);
         for (int64_t e = first; e < last; ++e) {
           if (routing[i] >= e * size.capacity && routing[i] < (e + 1) * size.capacity) {
-            ++expected[static_cast<size_t>(b * experts + e - first)];
+            ++expected[static_cast<size_t>((e - first) * size.batch + b)];
           }
         }
       }

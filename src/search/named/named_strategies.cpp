@@ -36,10 +36,10 @@ std::vector<std::string> data_parallel(const Graph& graph) {
   return std::vector<std::string>(graph.ops().size(), "batch");
 }
 
-// Whether the tensor is an experts' buffer, [batch, expert, capacity, column].
+// Whether the tensor is an experts' buffer, [expert, batch, capacity, column].
 bool is_experts_buffer(const Graph& graph, TensorId id) {
   const std::vector<std::string>& dims = graph.tensor(id).dims;
-  return dims.size() == 4 && dims[1] == "expert";
+  return dims.size() == 4 && dims[0] == "expert";
 }
 
 // Between dispatch and combine every rank computes its experts for all sequences. Dispatch and

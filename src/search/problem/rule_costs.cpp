@@ -26,10 +26,10 @@ class RuleCosts::Sketch {
       in_.push_back(add(op_.inputs[i], input_layout(op_strategy, i)));
     }
     out_ = add(op_.output, output_layout(op_strategy));
-    const Shape& first = rules.graph_.tensor(op_.inputs[0]).shape;
+    const Tensor& first = rules.graph_.tensor(op_.inputs[0]);
     for (size_t s = 0; s < spec_of(op_.kind).saved.size(); ++s) {
-      saved_.push_back(
-          add(split(saved_shape(op_.kind, first)), DType::f32, saved_layout(op_strategy)));
+      saved_.push_back(add(rules.split(saved_shape(op_.kind, first.shape), first.batch_dim()),
+                           DType::f32, saved_layout(op_strategy)));
     }
   }
 
@@ -50,11 +50,6 @@ class RuleCosts::Sketch {
  private:
   using Values = std::vector<ValueId>;
 
-  // The largest microbatch's.
-  Shape split(Shape shape) const {
-    shape[0] = (shape[0] + rules_.microbatches_ - 1) / rules_.microbatches_;
-    return shape;
-  }
   ValueId add(const Shape& shape, DType dtype, const Layout& layout) {
     program_.values.push_back({.dtype = dtype, .shape = shape, .layout = layout});
     return static_cast<ValueId>(program_.values.size()) - 1;
@@ -62,7 +57,8 @@ class RuleCosts::Sketch {
   ValueId add(TensorId id, const Layout& layout) {
     const Tensor& tensor = rules_.graph_.tensor(id);
     const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
-    return add(whole ? tensor.shape : split(tensor.shape), tensor.dtype, layout);
+    return add(whole ? tensor.shape : rules_.split(tensor.shape, tensor.batch_dim()), tensor.dtype,
+               layout);
   }
   ValueId gradient(size_t input) {
     const ValueId value = add(op_.inputs[input], gradient_layout(strategy_, input));
@@ -95,7 +91,8 @@ class RuleCosts::Sketch {
     if (layouts.parts == 1) {
       return seconds(Opcode::cross_entropy, in_, outputs);
     }
-    Shape shape = split(rules_.graph_.tensor(op_.inputs[1]).shape);
+    const Tensor& targets = rules_.graph_.tensor(op_.inputs[1]);
+    Shape shape = rules_.split(targets.shape, targets.batch_dim());
     shape.insert(shape.begin(), layouts.parts);
     shape.push_back(kClassStats);
     const ValueId stats = add(shape, DType::f32, layouts.made);
@@ -145,6 +142,14 @@ Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
   return Sketch(*this, op, op_strategy).costs();
 }
 
+Shape RuleCosts::split(Shape shape, int dim) const {
+  if (microbatches_ > 1) {
+    int64_t& extent = shape.at(static_cast<size_t>(dim));
+    extent = (extent + microbatches_ - 1) / microbatches_;
+  }
+  return shape;
+}
+
 double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
   const Tensor& t = graph_.tensor(tensor);
   return static_cast<double>(elements(shape_of(region_of(t.shape, layout, mesh_, kRank))) *
@@ -155,7 +160,7 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
   const Tensor& t = graph_.tensor(tensor);
   Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
   if (t.role != Tensor::Role::parameter && !t.shape.empty()) {
-    value.shape[0] = (value.shape[0] + microbatches_ - 1) / microbatches_;
+    value.shape = split(value.shape, t.batch_dim());
   }
   Reshard total = reshard(value, to, false);
   total.bytes = kept && from != to ? bytes(tensor, to) : 0.0;

@@ -48,6 +48,8 @@ class RuleCosts {
  private:
   class Sketch;
 
+  // The largest microbatch's part of a shape with the batch as `dim`.
+  Shape split(Shape shape, int dim) const;
   // `several`: together with other tensors, so that messages are always packed and unpacked.
   Reshard reshard(const Value& value, const Layout& to, bool several) const;
   Reshard message(const Value& from, const Value& to, const Instruction& instruction,

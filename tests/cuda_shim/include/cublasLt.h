@@ -128,3 +128,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream);
+
+// Not CUDA's: the products that this process has given to streams, for tests that count.
+struct CudaShimProducts {
+  int64_t calls;
+  int64_t bytes;  // of the operands and results, each counted once; twice where c is added to
+};
+CudaShimProducts cuda_shim_products();
