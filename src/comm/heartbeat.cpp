@@ -11,6 +11,7 @@
 
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
+#include "comm/patient_yield.h"
 #include "core/failure.h"
 #include "device/device.h"
 
@@ -66,6 +67,7 @@ class Heartbeat::Ring {
   }
 
   void run() {
+    const PatientWait wait;
     try {
       watch();
     } catch (...) {

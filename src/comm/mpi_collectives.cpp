@@ -7,6 +7,7 @@
 
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
+#include "comm/patient_yield.h"
 #include "core/half.h"
 #include "core/with_type.h"
 
@@ -95,6 +96,7 @@ MPI_Op MpiCollectives::sum_op() const {
 }
 
 void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype, const std::string& doing) {
+  const PatientWait wait;
   with_floating_type(
       dtype, [&](auto zero) { all_reduce_of(static_cast<decltype(zero)*>(data), count, doing); });
 }
@@ -181,6 +183,7 @@ void MpiCollectives::receive_chunks(int64_t count, const std::string& doing,
 }
 
 void MpiCollectives::broadcast(void* data, int64_t count, DType dtype, const std::string& doing) {
+  const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
     check_mpi(
@@ -191,6 +194,7 @@ void MpiCollectives::broadcast(void* data, int64_t count, DType dtype, const std
 
 void MpiCollectives::all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
                                 DType dtype, const std::string& doing) {
+  const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   const std::vector<int64_t> starts = starts_of(counts);
   if (starts.back() > max_piece_) {
@@ -221,6 +225,7 @@ void MpiCollectives::all_gather_ring(const void* send, void* receive,
 void MpiCollectives::reduce_scatter(const void* send, void* receive,
                                     const std::vector<int64_t>& counts, DType dtype,
                                     const std::string& doing) {
+  const PatientWait wait;
   with_floating_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     reduce_scatter_of(static_cast<const T*>(send), static_cast<T*>(receive), counts, doing);
@@ -321,6 +326,7 @@ void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive
 void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
                                 void* receive, const std::vector<int64_t>& receive_counts,
                                 DType dtype, const std::string& doing) {
+  const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   const std::vector<int64_t> send_starts = starts_of(send_counts);
   const std::vector<int64_t> receive_starts = starts_of(receive_counts);

@@ -7,6 +7,7 @@
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_collectives.h"
+#include "comm/patient_yield.h"
 #include "comm/staging.h"
 #include "core/check.h"
 
@@ -30,6 +31,7 @@ std::vector<int> int_starts_of(const std::vector<int>& counts) {
 }
 
 MPI_Comm duplicate(MPI_Comm group) {
+  const PatientWait wait;
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(group, &copy), "MPI_Comm_dup");
   check_mpi(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -48,6 +50,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   ~MpiCommunicator() override {
+    const PatientWait wait;
     MPI_Comm_free(&device_);
     MPI_Comm_free(&host_);
   }
@@ -129,9 +132,13 @@ class MpiCommunicator final : public Communicator {
                   });
   }
 
-  void barrier() override { check_mpi(MPI_Barrier(host_), "barrier"); }
+  void barrier() override {
+    const PatientWait wait;
+    check_mpi(MPI_Barrier(host_), "barrier");
+  }
 
   std::string broadcast(const std::string& text) override {
+    const PatientWait wait;
     auto bytes = static_cast<uint64_t>(text.size());
     check_mpi(MPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, host_), "broadcast");
     std::string received = rank_ == 0 ? text : std::string(bytes, '\0');
@@ -140,6 +147,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
+    const PatientWait wait;
     std::vector<std::byte> all(mine.size() * static_cast<size_t>(size_));
     const int bytes = to_count(mine.size());
     check_mpi(MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, host_),
@@ -148,6 +156,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
+    const PatientWait wait;
     const int bytes = to_count(mine.size());
     std::vector<int> counts(static_cast<size_t>(size_));
     check_mpi(MPI_Gather(&bytes, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, host_), "gather");
@@ -165,6 +174,7 @@ class MpiCommunicator final : public Communicator {
 
   void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
                 std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    const PatientWait wait;
     check_counts(send_counts, size_, "exchange");
     check_counts(receive_counts, size_, "exchange");
     to_count(send.size());
@@ -178,6 +188,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int64_t color) override {
+    const PatientWait wait;
     // MPI's colors are ints that are not negative: number them in order instead.
     const std::vector<int64_t> given = all_gather_value(*this, color);
     const auto number =

@@ -15,6 +15,7 @@
 #include "comm/local_watch.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_communicator.h"
+#include "comm/patient_yield.h"
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/room.h"
@@ -80,6 +81,7 @@ void check_mpi(int status, std::string_view doing) {
 }
 
 MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
+  const PatientWait wait;
   refuse_singletons_under_slurm();
   reserve_memory_for_failure();
   std::set_terminate(end_all_ranks);
@@ -134,6 +136,7 @@ MpiSession::~MpiSession() {
     static_cast<void>(world_.release());
     return;
   }
+  const PatientWait wait;
   world_.reset();
   heartbeat_->leave();
   std::optional<LocalWatch> watch;
@@ -190,6 +193,7 @@ void abort_all_ranks(ExitCode code, const std::string& message) {
   g_abort_code = static_cast<int>(code);
   std::signal(SIGALRM, exit_at_once);
   alarm(kAbortLimit);
+  const PatientWait wait;
   MPI_Abort(MPI_COMM_WORLD, static_cast<int>(code));
   std::_Exit(static_cast<int>(code));
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -16,6 +17,10 @@
 
 namespace hidup {
 namespace {
+
+// A call takes microseconds, a start takes seconds: no core waits that long.
+constexpr double kPatience = 1e-3;  // seconds of yielding
+constexpr std::chrono::microseconds kNap(50);
 
 ncclDataType_t nccl_type(DType type) {
   switch (type) {
@@ -300,8 +305,13 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       return result;
     }
     calls_.on_host(doing);
+    const double began = monotonic_seconds();
     while (result == ncclInProgress) {
-      std::this_thread::yield();
+      if (monotonic_seconds() - began < kPatience) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kNap);
+      }
       const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
       result = asked == ncclSuccess ? result : asked;
     }

@@ -4,9 +4,12 @@
 // the first moments. Later it only takes the core from the computation that it
 // shares it with, and a rank that waits for a lost one can starve the whole host
 // (seen with Linux 6.18: no other process ran for minutes, the heartbeat neither).
-// So this process defines sched_yield() itself: yield at first, then nap. A thread that shares its
-// core with computation naps at once: each yield gives the core away for a whole time slice,
-// milliseconds in which nobody feeds the link, whereas a sleeper is woken soon.
+// So this process defines sched_yield() itself: in a PatientWait, yield at first, then nap. A
+// thread that shares its core with computation naps at once: each yield gives the core away for a
+// whole time slice, milliseconds in which nobody feeds the link, whereas a sleeper is woken soon.
+//
+// A PatientWait surrounds calls, not threads: a thread that waits in MPI may be CUDA's own, which
+// runs the host's tasks of a stream. Threads of MPI need none: they sleep until there is a message.
 #include "comm/patient_yield.h"
 
 #include <sys/prctl.h>
@@ -28,6 +31,7 @@ constexpr timespec kNap = {.tv_sec = 0, .tv_nsec = 20000};
 constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
 
 std::atomic<bool> cores_are_shared = false;
+thread_local int waits = 0;  // that live in this thread
 
 void nap(const timespec& length) {
   // The kernel would add 50 us to every nap.
@@ -36,6 +40,10 @@ void nap(const timespec& length) {
   const int saved = errno;
   nanosleep(&length, nullptr);
   errno = saved;
+}
+
+int plain_yield() {
+  return static_cast<int>(syscall(SYS_sched_yield));
 }
 
 int patient_yield() {
@@ -51,7 +59,7 @@ int patient_yield() {
   }
   int status = 0;
   if (now - began < kPatience) {
-    status = static_cast<int>(syscall(SYS_sched_yield));
+    status = plain_yield();
   } else {
     nap(kNap);
   }
@@ -60,6 +68,14 @@ int patient_yield() {
 }
 
 }  // namespace
+
+PatientWait::PatientWait() {
+  ++waits;
+}
+
+PatientWait::~PatientWait() {
+  --waits;
+}
 
 void wait_beside_computation(bool shared) {
   cores_are_shared = shared;
@@ -72,5 +88,5 @@ double nap_s() {
 }  // namespace hidup
 
 extern "C" int sched_yield() noexcept {
-  return hidup::patient_yield();
+  return hidup::waits > 0 ? hidup::patient_yield() : hidup::plain_yield();
 }

@@ -3,6 +3,17 @@
 
 namespace hidup {
 
+// While one lives its thread naps instead of yielding. Whatever calls MPI has one: MPI yields where
+// it waits. Elsewhere a yield is the plain one: threads of other libraries, NCCL's among them, pass
+// messages on between two yields.
+class PatientWait {
+ public:
+  PatientWait();
+  ~PatientWait();
+  PatientWait(const PatientWait&) = delete;
+  PatientWait& operator=(const PatientWait&) = delete;
+};
+
 // Whether the threads that communicate have no core of their own beside those that compute.
 void wait_beside_computation(bool shared);
 

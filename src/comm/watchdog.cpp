@@ -17,6 +17,7 @@
 
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
+#include "comm/patient_yield.h"
 #include "core/failure.h"
 #include "device/device.h"
 
@@ -135,6 +136,7 @@ std::string explain(const std::map<int, Standing>& standings) {
 class Watchdog::Thread {
  public:
   explicit Thread(double timeout) : timeout_(timeout) {
+    const PatientWait wait;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank");
@@ -145,6 +147,7 @@ class Watchdog::Thread {
   ~Thread() {
     closing_ = true;
     thread_.join();
+    const PatientWait wait;
     MPI_Comm_free(&world_);
   }
   Thread(const Thread&) = delete;
@@ -174,6 +177,7 @@ class Watchdog::Thread {
 
  private:
   void run() {
+    const PatientWait wait;
     try {
       while (!closing_.load()) {
         look();

@@ -45,21 +45,29 @@ struct Member {
   uint64_t host;
 };
 
+// Some rank may never come.
+void receive(void* data, int bytes, int from, int tag) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  PMPI_Irecv(data, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+  int done = 0;
+  while (PMPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done == 0) {
+    nap();
+  }
+}
+
 std::vector<Member> meet(const Id& id, const Member& me) {
   const int to_creator = 1000 + 2 * (id.serial % 10000);
   std::vector<Member> all(static_cast<size_t>(me.size));
   const auto bytes = static_cast<int>(all.size() * sizeof(Member));
   if (me.world_rank != id.creator) {
     PMPI_Send(&me, sizeof(me), MPI_BYTE, id.creator, to_creator, MPI_COMM_WORLD);
-    PMPI_Recv(all.data(), bytes, MPI_BYTE, id.creator, to_creator + 1, MPI_COMM_WORLD,
-              MPI_STATUS_IGNORE);
+    receive(all.data(), bytes, id.creator, to_creator + 1);
     return all;
   }
   all[static_cast<size_t>(me.rank)] = me;
   for (int other = 1; other < me.size; ++other) {
     Member member;
-    PMPI_Recv(&member, sizeof(member), MPI_BYTE, MPI_ANY_SOURCE, to_creator, MPI_COMM_WORLD,
-              MPI_STATUS_IGNORE);
+    receive(&member, sizeof(member), MPI_ANY_SOURCE, to_creator);
     all[static_cast<size_t>(member.rank)] = member;
   }
   for (const Member& member : all) {
@@ -121,6 +129,10 @@ bool has_fault(const std::string& kind, int call) {
     return fault.kind == kind && (fault.rank == -1 || fault.rank == world_rank()) &&
            (fault.call == call || fault.call == -1);
   });
+}
+
+void nap() {
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 [[noreturn]] void hang() {

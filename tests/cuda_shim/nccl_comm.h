@@ -58,6 +58,8 @@ void fail_later(ncclComm& comm, ncclResult_t result, const std::string& why);
 // Whether HIDUP_FAKE_NCCL_FAULT has that one for this rank's call; -1: whichever.
 bool has_fault(const std::string& kind, int call);
 [[noreturn]] void hang();
+// Between two looks at whether messages came: ranks share the cores.
+void nap();
 
 int world_rank();
 size_t size_of(ncclDataType_t type);

@@ -194,7 +194,7 @@ class Exchange {
       }
       PMPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE);
       if (done == 0) {
-        std::this_thread::yield();
+        nap();
       }
     }
     requests.clear();
