@@ -12,6 +12,7 @@
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/results.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
 #include "device/device.h"
@@ -53,11 +54,15 @@ Dataset load_data(Deck& deck, Communicator& world, const std::vector<std::string
   return data;
 }
 
-DeviceOptions own_device(const MpiSession& mpi) {
-  return {.local_rank = mpi.local_rank(), .local_ranks = mpi.local_ranks()};
+DeviceOptions own_device(MpiSession& mpi) {
+  DeviceOptions options{.local_rank = mpi.local_rank()};
+  const uint64_t mine = hash_of(fmt::format("{} on {}", device_place(options), mpi.host()));
+  const std::vector<uint64_t> places = all_gather_value(mpi.world(), mine);
+  options.sharing = static_cast<int>(std::ranges::count(places, mine));
+  return options;
 }
 
-DeviceOptions device_options(const Deck& deck, const MpiSession& mpi) {
+DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
   options.kind = deck.cluster.device_kind;
   options.memory = deck.cluster.device_memory.value_or(0);
@@ -65,8 +70,9 @@ DeviceOptions device_options(const Deck& deck, const MpiSession& mpi) {
 }
 
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
+  const DeviceOptions options = device_options(deck, mpi);
   std::unique_ptr<Device> device;
-  collectively(mpi.world(), [&] { device = make_device(device_options(deck, mpi)); });
+  collectively(mpi.world(), [&] { device = make_device(options); });
   return device;
 }
 

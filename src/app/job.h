@@ -34,11 +34,12 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 // open_data().
 Dataset load_data(Deck& deck, Communicator& world, const std::vector<std::string>& vocabulary = {});
 
-// Which device of its host this rank takes; of the kind that the program was built for.
-DeviceOptions own_device(const MpiSession& mpi);
+// Which device of its host this rank takes, and with how many others; of the kind that the program
+// was built for.
+DeviceOptions own_device(MpiSession& mpi);
 
 // The same as the deck has it.
-DeviceOptions device_options(const Deck& deck, const MpiSession& mpi);
+DeviceOptions device_options(const Deck& deck, MpiSession& mpi);
 
 // The device that the deck asks for, this rank's.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);

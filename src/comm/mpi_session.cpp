@@ -127,7 +127,6 @@ void MpiSession::find_neighbours() {
       MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours),
       "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(neighbours, &local_rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(neighbours, &local_ranks_), "MPI_Comm_size");
   check_mpi(MPI_Comm_free(&neighbours), "MPI_Comm_free");
 }
 

@@ -32,9 +32,8 @@ class MpiSession {
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
   Heartbeat& heartbeat() { return *heartbeat_; }
-  // This rank among those that share the host's memory, and how many they are.
+  // This rank among those that share the host's memory.
   int local_rank() const { return local_rank_; }
-  int local_ranks() const { return local_ranks_; }
 
   // The end of MPI may take so long; by default some minutes.
   void end_within(double seconds) { end_limit_ = seconds; }
@@ -44,7 +43,6 @@ class MpiSession {
 
   std::string host_;
   int local_rank_ = 0;
-  int local_ranks_ = 1;
   double end_limit_;
   std::optional<Heartbeat> heartbeat_;
   std::unique_ptr<Communicator> world_;

@@ -78,9 +78,9 @@ RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
   RankPlace place{.host = mpi.host(), .cores = own_cores(), .program = program_text(all)};
   place.physical_cores = count_physical_cores(place.cores);
   place.threads = compute_threads(run.deck, mpi.world(), mpi.host());
+  const DeviceOptions options = run.has_cluster ? device_options(run.deck, mpi) : own_device(mpi);
   try {
-    const std::unique_ptr<Device> device =
-        make_device(run.has_cluster ? device_options(run.deck, mpi) : own_device(mpi));
+    const std::unique_ptr<Device> device = make_device(options);
     place.device = device->description();
     place.memory = device->memory();
   } catch (const Error& error) {

@@ -143,9 +143,10 @@ class Inspection {
 
   // Where a rank has no device its place says so.
   void choose_communication() {
+    const DeviceOptions options = device_options(decks_.deck, mpi_);
     std::unique_ptr<Device> device;
     try {
-      device = make_device(device_options(decks_.deck, mpi_));
+      device = make_device(options);
     } catch (const Error&) {
     }
     const std::vector<char> all = all_gather_value(world_, static_cast<char>(device != nullptr));

@@ -275,6 +275,10 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   return std::make_unique<CpuDevice>(options);
 }
 
+std::string device_place(const DeviceOptions&) {
+  return "";
+}
+
 std::string device_kind() {
   return "cpu";
 }

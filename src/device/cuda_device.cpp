@@ -37,6 +37,16 @@ class CudaBuffer final : public Buffer {
   std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
 };
 
+// The PCI id; empty where it cannot be had.
+std::string place_of(int device) {
+  char id[32] = "";
+  if (cudaDeviceGetPCIBusId(id, sizeof(id), device) != cudaSuccess) {
+    cudaGetLastError();  // not to be met again by a later call
+    return "";
+  }
+  return id;
+}
+
 class CudaDevice final : public Device {
  public:
   explicit CudaDevice(const DeviceOptions& options) {
@@ -54,8 +64,7 @@ class CudaDevice final : public Device {
     size_t free = 0;
     size_t total = 0;
     check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    const int64_t sharing = (options.local_ranks - 1 - device_) / count + 1;
-    const int64_t share = static_cast<int64_t>(total) / sharing;
+    const int64_t share = static_cast<int64_t>(total) / options.sharing;
     memory_ = options.memory == 0 ? share : std::min(options.memory, static_cast<int64_t>(total));
     clock_ = std::make_shared<CudaClock>();
   }
@@ -67,9 +76,7 @@ class CudaDevice final : public Device {
   }
 
   std::string description() const override {
-    char id[32] = "";
-    check_cuda(cudaDeviceGetPCIBusId(id, sizeof(id), device_), "cudaDeviceGetPCIBusId");
-    return fmt::format("{} {}", name(), id);
+    return fmt::format("{} {}", name(), place_of(device_));
   }
 
   int64_t memory() const override { return memory_; }
@@ -136,6 +143,15 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
          "cluster.device.kind is {}, but this binary was built for CUDA ranks only", options.kind);
   }
   return std::make_unique<CudaDevice>(options);
+}
+
+std::string device_place(const DeviceOptions& options) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
+    cudaGetLastError();  // make_device() says it
+    return "";
+  }
+  return place_of(options.local_rank % count);
 }
 
 std::string device_kind() {

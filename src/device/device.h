@@ -76,10 +76,10 @@ std::string device_kind();
 struct DeviceOptions {
   std::string kind = device_kind();
   int64_t memory = 0;  // bytes a rank may use; 0: what the machine has
-  // This rank among those of its host, and how many they are: where a host has several devices,
-  // ranks take them in turn.
+  // This rank among those of its host: where a process sees several devices, ranks take them in
+  // turn.
   int local_rank = 0;
-  int local_ranks = 1;
+  int sharing = 1;  // ranks that take the same device, and divide its memory
 };
 
 class Device {
@@ -110,6 +110,11 @@ class Device {
 // Throws Error(unavailable) for another kind than device_kind(), and where the machine has no such
 // device.
 std::unique_ptr<Device> make_device(const DeviceOptions& options);
+
+// Which device make_device() takes, by where it is in its host: equal for the ranks of a host that
+// share one, however each of them counts what it sees. Empty where there is none, and for CPU
+// ranks, which do not divide anything.
+std::string device_place(const DeviceOptions& options);
 
 // What the back end stands on.
 std::vector<LibraryVersion> device_libraries();

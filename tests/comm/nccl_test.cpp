@@ -30,7 +30,7 @@ class World {
 };
 
 DeviceOptions own_device() {
-  return {.local_rank = g_mpi->local_rank(), .local_ranks = g_mpi->local_ranks()};
+  return {.local_rank = g_mpi->local_rank()};
 }
 
 class OnNccl : public testing::TestWithParam<CollectiveCase> {

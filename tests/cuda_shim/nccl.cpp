@@ -33,6 +33,7 @@ using nccl_shim::lives;
 using nccl_shim::living;
 using nccl_shim::name_of;
 using nccl_shim::Operation;
+using nccl_shim::Place;
 using nccl_shim::process_error;
 using nccl_shim::refuse;
 using nccl_shim::run_work;
@@ -207,6 +208,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   std::memcpy(&given, id.internal, sizeof(given));
   int device = 0;
   cudaGetDevice(&device);
+  Place place{};
+  cudaDeviceGetPCIBusId(place.pci_id, sizeof(place.pci_id), device);
   *comm = new ncclComm;
   (*comm)->size = ranks;
   (*comm)->rank = rank;
@@ -215,7 +218,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     const std::lock_guard lock(living().mutex);
     living().comms.insert(*comm);
   }
-  (*comm)->starter = std::thread(start, *comm, given, device);
+  (*comm)->starter = std::thread(start, *comm, given, place);
   if (!(*comm)->blocking) {
     return ncclInProgress;
   }

@@ -41,7 +41,7 @@ struct Member {
   int world_rank;
   int rank;
   int size;
-  int device;
+  Place place;
   uint64_t host;
 };
 
@@ -160,19 +160,20 @@ const char* name_of(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-void start(ncclComm_t comm, const Id& id, int device) {
+void start(ncclComm_t comm, const Id& id, const Place& place) {
   if (has_fault("hang", 0)) {
     hang();
   }
-  const Member me{world_rank(), comm->rank, comm->size, device, host_number()};
+  const Member me{world_rank(), comm->rank, comm->size, place, host_number()};
   const std::vector<Member> all = meet(id, me);
   for (size_t a = 0; a < all.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {
-      if (all[a].host == all[b].host && all[a].device == all[b].device) {
+      const std::string where = all[a].place.pci_id;
+      if (all[a].host == all[b].host && where == all[b].place.pci_id) {
         return fail_later(*comm, ncclInvalidUsage,
                           fmt::format("Duplicate GPU detected : rank {} and rank {} both on CUDA "
                                       "device {}",
-                                      b, a, all[a].device));
+                                      b, a, where));
       }
     }
   }

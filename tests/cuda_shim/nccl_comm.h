@@ -71,8 +71,13 @@ struct Id {
   int serial;
 };
 
+// Where a device is in its host.
+struct Place {
+  char pci_id[16];
+};
+
 // Makes the communicator's group, once all its ranks came; on a thread of its own.
-void start(ncclComm_t comm, const Id& id, int device);
+void start(ncclComm_t comm, const Id& id, const Place& place);
 
 // In the stream's order.
 void run_work(const Work& work);

@@ -98,13 +98,21 @@ std::optional<Allocation> room_at(const void* address) {
   return Allocation{allocation.bytes - offset, allocation.pinned};
 }
 
-// CUDA_SHIM_DEVICES, or one.
+// The number that an environment variable has.
+std::optional<int> number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? std::nullopt : std::optional(std::atoi(text));
+}
+
+// The only one that this process sees, by its number in the host.
+const std::optional<int>& visible_device() {
+  static const std::optional<int> device = number_of("CUDA_SHIM_VISIBLE_DEVICE");
+  return device;
+}
+
 int device_count() {
-  static const int count = [] {
-    const char* wanted = std::getenv("CUDA_SHIM_DEVICES");
-    return wanted == nullptr ? 1 : std::atoi(wanted);
-  }();
-  return count;
+  static const int count = number_of("CUDA_SHIM_DEVICES").value_or(1);
+  return visible_device() ? std::min(count, 1) : count;
 }
 
 bool device_exists(int device) {
@@ -262,7 +270,8 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   if (!cuda_shim::device_exists(device)) {
     return set_error(cudaErrorInvalidDevice);
   }
-  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", static_cast<unsigned>(device));
+  std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0",
+                static_cast<unsigned>(cuda_shim::visible_device().value_or(device)));
   return cudaSuccess;
 }
 

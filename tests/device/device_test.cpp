@@ -168,6 +168,13 @@ TEST(MakeDevice, RefusesTooMuchMemoryWithBothFigures) {
   }
 }
 
+TEST(MakeDevice, RanksThatShareAGpuDivideItsMemory) {
+  const int64_t whole = make_device({})->memory();
+  const int64_t share = make_device({.sharing = 4})->memory();
+  EXPECT_EQ(share, device_kind() == "cpu" ? whole : whole / 4);
+  EXPECT_EQ(make_device({.memory = 1 << 20, .sharing = 4})->memory(), 1 << 20);
+}
+
 TEST(MakeDevice, RefusesKindsItWasNotLinkedWith) {
   for (const std::string kind : {"cpu", "cuda"}) {
     if (kind == device_kind()) {

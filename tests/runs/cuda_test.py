@@ -180,20 +180,34 @@ class CudaTest(harness.RunTest):
         self.assert_one_error(result, OUT_OF_MEMORY, "the device has 1.00 MiB", "the largest tensors")
         self.assertRegex(result.error_lines()[0], r"the plan needs [0-9.]+ MiB")
 
+    def assert_devices(self, doctor, numbers, parts):
+        """Of every rank: its device, and which part of the memory it has."""
+        whole, = re.findall(r"0000:00:00.0 +([0-9.]+) GiB", DOCTOR)
+        rows = re.findall(r"0000:(..):00.0 +([0-9.]+) GiB", doctor)
+        self.assertEqual([int(number) for number, _ in rows], numbers)
+        for (_, size), part in zip(rows, parts):
+            self.assertAlmostEqual(float(size), float(whole) * part, places=1)
+
     @unittest.skipUnless(SHIM, "the shim has as many devices as it is told")
     def test_ranks_take_devices_in_turn(self):
         """The memory of a device is shared by the ranks that use it."""
-        def devices(ranks, count):
-            text = harness.run(ranks, ["doctor"], env={"CUDA_SHIM_DEVICES": str(count)}).stdout
-            rows = re.findall(r"0000:(..):00.0 +([0-9.]+) GiB", text)
-            return [int(number) for number, _ in rows], [float(size) for _, size in rows]
+        doctor = harness.run(3, ["doctor"], env={"CUDA_SHIM_DEVICES": "2"}).stdout
+        self.assert_devices(doctor, [0, 1, 0], (1 / 2, 1, 1 / 2))
 
-        numbers, (whole,) = devices(1, 2)
-        self.assertEqual(numbers, [0])
-        numbers, memory = devices(3, 2)
-        self.assertEqual(numbers, [0, 1, 0])
-        for size, expected in zip(memory, (whole / 2, whole, whole / 2)):
-            self.assertAlmostEqual(size, expected, places=1)
+    @unittest.skipUnless(SHIM, "the shim shows each rank the device that it is told")
+    def test_one_visible_device_per_rank(self):
+        """As Slurm does it: every rank sees one device, as its first."""
+        def run(ranks, device, *args):
+            script = f'CUDA_SHIM_VISIBLE_DEVICE=$(({device})) exec "$0" "$@"'
+            return harness.run(ranks, ["-c", script, harness.BINARY, *args], program="bash",
+                               env={"CUDA_SHIM_DEVICES": "3"})
+
+        own = "OMPI_COMM_WORLD_LOCAL_RANK"
+        self.assert_devices(run(3, own, "doctor").stdout, [0, 1, 2], (1, 1, 1))
+        self.assert_devices(run(3, f"{own} / 2", "doctor").stdout, [0, 0, 1], (1 / 2, 1 / 2, 1))
+        result = run(2, own, *self.train_args("out.h5", "train.steps=1", NCCL))
+        self.assert_done(result)
+        self.assertIn("collectives: nccl\n", result.stderr)
 
 
 if __name__ == "__main__":

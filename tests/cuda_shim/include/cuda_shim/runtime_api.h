@@ -97,7 +97,9 @@ cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
-// The environment variable CUDA_SHIM_DEVICES says how many there are, without it one.
+// The environment variable CUDA_SHIM_DEVICES says how many there are, without it one. Where
+// CUDA_SHIM_VISIBLE_DEVICE is the number of one, it is the only one that the process sees, as its
+// device 0; so a launcher shows every rank a device of its own.
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
