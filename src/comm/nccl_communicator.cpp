@@ -7,11 +7,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "comm/counts.h"
 #include "comm/nccl_calls.h"
+#include "comm/nccl_group.h"
 #include "core/check.h"
 #include "device/cuda_stream.h"
 
@@ -21,6 +23,8 @@ namespace {
 // A call takes microseconds, a start takes seconds: no core waits that long.
 constexpr double kPatience = 1e-3;  // seconds of yielding
 constexpr std::chrono::microseconds kNap(50);
+
+constexpr std::chrono::milliseconds kAbortPatience(500);  // for the call that goes on
 
 ncclDataType_t nccl_type(DType type) {
   switch (type) {
@@ -40,24 +44,6 @@ ncclDataType_t nccl_type(DType type) {
 std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
 }
-
-// Calls that NCCL makes one kernel of. result() ends the group.
-class Group {
- public:
-  Group() { add(ncclGroupStart()); }
-  void add(ncclResult_t result) {
-    if (result_ == ncclSuccess && result != ncclInProgress) {
-      result_ = result;
-    }
-  }
-  ncclResult_t result() {
-    const ncclResult_t ended = ncclGroupEnd();
-    return result_ == ncclSuccess ? ended : result_;
-  }
-
- private:
-  ncclResult_t result_ = ncclSuccess;
-};
 
 class NcclCommunicator final : public Communicator, private WatchedGroup {
  public:
@@ -85,7 +71,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     if (size() == 1) {
       return;
     }
-    finished(ncclCommFinalize(comm_), "the end of NCCL along " + name_);
+    finished(alone([&] { return ncclCommFinalize(comm_); }), "the end of NCCL along " + name_);
     watchdog_.remove(*this);
     ncclCommDestroy(comm_);
   }
@@ -161,7 +147,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     const std::vector<int64_t> to = starts_of(receive_counts);
     const ncclDataType_t type = nccl_type(dtype);
     issue(stream, "all_to_all", name, [&](cudaStream_t on) {
-      Group group;  // with the part that stays, which costs no launch of its own so
+      NcclGroup group;  // with the part that stays, which costs no launch of its own so
       for (int peer = 0; peer < size(); ++peer) {
         const auto p = static_cast<size_t>(peer);
         if (send_counts[p] > 0) {
@@ -192,14 +178,15 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       return nullptr;
     }
     void* handle = nullptr;
-    const ncclResult_t result = ncclCommRegister(comm_, data, static_cast<size_t>(bytes), &handle);
+    const ncclResult_t result =
+        alone([&] { return ncclCommRegister(comm_, data, static_cast<size_t>(bytes), &handle); });
     if (result != ncclSuccess) {
       fail(ExitCode::communication, "cluster.comm.register_buffers: {}", reason_of(result));
     }
     // NCCL gives no handle where this GPU's links have no use for registered memory.
-    return {handle, [comm = comm_](void* registered) {
+    return {handle, [this](void* registered) {
               if (registered != nullptr) {
-                ncclCommDeregister(comm, registered);
+                alone([&] { return ncclCommDeregister(comm_, registered); });
               }
             }};
   }
@@ -242,7 +229,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   template <typename Call>
   static ncclResult_t for_parts(const std::vector<int64_t>& counts, const Call& call) {
     const std::vector<int64_t> starts = starts_of(counts);
-    Group group;
+    NcclGroup group;
     for (size_t r = 0; r < counts.size(); ++r) {
       if (counts[r] > 0) {
         group.add(call(static_cast<int>(r), starts[r], static_cast<size_t>(counts[r])));
@@ -292,7 +279,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     const std::string what = calls_.describe(kind, name);
     calls_.begin(on, what);
     // Until the end NCCL has not given its work to the stream: a thread of its own does that.
-    const ncclResult_t end = finished(calls(on), what);
+    const ncclResult_t end = finished(alone([&] { return calls(on); }), what);
     if (end != ncclSuccess) {
       watchdog_.lose(fmt::format("{}: {}", what, reason_of(end)));
     }
@@ -312,13 +299,31 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       } else {
         std::this_thread::sleep_for(kNap);
       }
-      const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
-      result = asked == ncclSuccess ? result : asked;
+      result = alone([&] { return state(); });
     }
     calls_.on_host("");
     return result;
   }
 
+  // Makes a call on comm_: NCCL takes one at a time. The lock is free while NCCL works on what a
+  // call began, so that the watchdog can look.
+  template <typename Call>
+  ncclResult_t alone(const Call& call) {
+    const std::lock_guard lock(in_nccl_);
+    if (aborted_.load()) {
+      watchdog_.lose("NCCL was aborted");
+    }
+    return call();
+  }
+
+  // With the lock.
+  ncclResult_t state() const {
+    ncclResult_t result = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
+    return asked == ncclSuccess ? result : asked;
+  }
+
+  // No call on the communicator: NCCL keeps one text for the process.
   std::string reason_of(ncclResult_t result) const {
     const char* detail = ncclGetLastError(comm_);
     return detail == nullptr || *detail == '\0'
@@ -328,17 +333,23 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   const std::vector<int>& members() const override { return members_; }
   CollectivePlace place() override { return calls_.place(); }
+  // Does not wait for a call that goes on, which may be for ever. Its own result says what failed;
+  // and that it does not end is seen by place(), here or on the ranks that wait for this one: it
+  // reads marks of the device and a clock, and asks NCCL nothing.
   std::string failure() override {
-    if (!started_.load()) {
-      return "";  // start() looks itself
+    const std::unique_lock lock(in_nccl_, std::try_to_lock);
+    if (!lock || !started_.load()) {  // start() looks itself
+      return "";
     }
-    ncclResult_t result = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
-    result = asked == ncclSuccess ? result : asked;
+    const ncclResult_t result = state();
     return result == ncclSuccess || result == ncclInProgress ? "" : reason_of(result);
   }
+  // Beside a call that does not return: to free it is what NCCL has ncclCommAbort() for. Beside no
+  // other, and none comes after it.
   void abort() override {
     if (started_.load()) {
+      aborted_ = true;
+      const std::unique_lock lock(in_nccl_, kAbortPatience);
       ncclCommAbort(comm_);
     }
   }
@@ -351,7 +362,9 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   NcclCalls calls_;
   Watchdog& watchdog_;
   ncclComm_t comm_ = nullptr;
+  std::timed_mutex in_nccl_;  // held in calls on comm_
   std::atomic<bool> started_ = false;
+  std::atomic<bool> aborted_ = false;
 };
 
 }  // namespace

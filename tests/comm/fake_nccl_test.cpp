@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -110,6 +111,24 @@ TEST_F(FakeNccl, CallsBeforeTheLastOneIsThrough) {
   EXPECT_EQ(ncclAllReduce(data_, data_, 10, ncclFloat32, ncclSum, comm_, stream_),
             ncclInvalidUsage);
   EXPECT_EQ(state_of(comm_), ncclSuccess);
+}
+
+// With the fault hang:call=1. A thread is in a call for good.
+TEST_F(FakeNccl, CallsOfTwoThreads) {
+  if (std::getenv("HIDUP_FAKE_NCCL_FAULT") == nullptr) {
+    GTEST_SKIP() << "no call hangs";
+  }
+  std::thread([this] { all_reduce(data_, data_, 10); }).detach();
+  ncclResult_t state = ncclSuccess;
+  ncclResult_t asked = ncclSuccess;
+  for (int tries = 0; asked == ncclSuccess && tries < 5000; ++tries) {
+    asked = ncclCommGetAsyncError(comm_, &state);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(asked, ncclInvalidUsage);
+  EXPECT_NE(std::string(ncclGetLastError(comm_)).find("another thread is in ncclAllReduce"),
+            std::string::npos);
+  EXPECT_EQ(ncclCommAbort(comm_), ncclSuccess);
 }
 
 TEST_F(FakeNccl, CallsAfterAbort) {

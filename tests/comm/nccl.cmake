@@ -17,6 +17,17 @@ foreach(target test_nccl test_fake_nccl)
   endforeach()
 endforeach()
 
+# A thread that is in a call for good, while another one makes calls.
+add_test(NAME comm.test_fake_nccl.two_threads
+         COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=hang:call=1 -n 2
+                 $<TARGET_FILE:test_fake_nccl> --gtest_filter=FakeNccl.CallsOfTwoThreads)
+# The watchdog looks often while a call lasts: not by calls beside it.
+add_test(NAME comm.nccl_slow
+         COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=slow -n 4
+                 $<TARGET_FILE:failing_nccl>)
+set_tests_properties(comm.test_fake_nccl.two_threads comm.nccl_slow
+                     PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 60)
+
 # Every fault: what is printed once, in time, and mpirun's exit code.
 function(failing_nccl_test NAME FAULT MESSAGE)
   add_test(NAME comm.nccl_${NAME}

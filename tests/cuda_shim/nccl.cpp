@@ -4,6 +4,7 @@
 // world, without it all; N counts from 1. Of the rank's calls (0 is the start of a communicator):
 //   hang         the call does not return: the rank never comes
 //   call_error   the call fails
+//   slow         the call takes some of the watchdog's periods
 // Of the collectives that its streams do, for calls or in graphs:
 //   stall        the rank comes, but its collective moves nothing
 //   async_error  the collective fails
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -25,6 +27,7 @@
 #include "state.h"
 #include "stream.h"
 
+using nccl_shim::Entry;
 using nccl_shim::hang;
 using nccl_shim::has_fault;
 using nccl_shim::Id;
@@ -63,6 +66,9 @@ ncclResult_t submit(cudaStream_t stream, std::shared_ptr<Work> work) {
   if (has_fault("hang", call)) {
     hang();
   }
+  if (has_fault("slow", call)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
   if (has_fault("call_error", call)) {
     return refuse(&comm, ncclSystemError, "a call fails, as HIDUP_FAKE_NCCL_FAULT says");
   }
@@ -78,7 +84,12 @@ ncclResult_t submit(cudaStream_t stream, std::shared_ptr<Work> work) {
   return begin_progress(comm, launch);
 }
 
-ncclResult_t check_comm(ncclComm_t comm, const char* call) {
+ncclResult_t check_comm(const Entry& entry) {
+  ncclComm_t comm = entry.comm();
+  const char* call = entry.call();
+  if (entry.result() != ncclSuccess) {
+    return entry.result();
+  }
   if (!lives(comm)) {
     return refuse(nullptr, ncclInvalidArgument,
                   fmt::format("{} on a communicator that is destroyed or aborted", call));
@@ -94,9 +105,10 @@ ncclResult_t check_comm(ncclComm_t comm, const char* call) {
   return comm->state;
 }
 
-ncclResult_t check_operation(const Operation& operation, ncclComm_t comm) {
-  const char* call = name_of(operation.kind);
-  const ncclResult_t usable = check_comm(comm, call);
+ncclResult_t check_operation(const Operation& operation, const Entry& entry) {
+  ncclComm_t comm = entry.comm();
+  const char* call = entry.call();
+  const ncclResult_t usable = check_comm(entry);
   if (usable != ncclSuccess) {
     return usable;
   }
@@ -125,7 +137,8 @@ ncclResult_t check_operation(const Operation& operation, ncclComm_t comm) {
 }
 
 ncclResult_t give(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
-  const ncclResult_t checked = check_operation(operation, comm);
+  const Entry entry(comm, name_of(operation.kind));
+  const ncclResult_t checked = check_operation(operation, entry);
   if (checked != ncclSuccess) {
     group_error = group_depth > 0 ? checked : group_error;
     return checked;
@@ -227,7 +240,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  const ncclResult_t usable = check_comm(comm, "ncclCommFinalize");
+  const Entry entry(comm, "ncclCommFinalize");
+  const ncclResult_t usable = check_comm(entry);
   if (usable != ncclSuccess || comm->blocking) {
     return usable;
   }
@@ -237,7 +251,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (!bury(comm)) {
-    return check_comm(comm, "ncclCommDestroy");
+    return check_comm(Entry(comm, "ncclCommDestroy"));
   }
   if (comm->works > 0) {  // NCCL waits for them
     cuda_shim::set_fault("NCCL: ncclCommDestroy while streams or graphs hold collectives");
@@ -261,7 +275,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     return refuse(comm, ncclSystemError, "ncclCommAbort fails, as HIDUP_FAKE_NCCL_FAULT says");
   }
   if (!bury(comm)) {
-    return check_comm(comm, "ncclCommAbort");
+    return check_comm(Entry(comm, "ncclCommAbort"));
   }
   comm->aborted = true;  // the rest stays: a stream may be in it
   if (comm->starter.joinable()) {
@@ -271,8 +285,9 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
-  if (!lives(comm)) {
-    return check_comm(comm, "ncclCommGetAsyncError");
+  const Entry entry(comm, "ncclCommGetAsyncError");
+  if (entry.result() != ncclSuccess || !lives(comm)) {
+    return check_comm(entry);
   }
   const std::lock_guard lock(comm->mutex);
   const bool in_progress = comm->polls > 0;
@@ -285,7 +300,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
 }
 
 ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle) {
-  const ncclResult_t usable = check_comm(comm, "ncclCommRegister");
+  const Entry entry(comm, "ncclCommRegister");
+  const ncclResult_t usable = check_comm(entry);
   if (usable != ncclSuccess) {
     return usable;
   }
@@ -299,7 +315,8 @@ ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** 
 }
 
 ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle) {
-  const ncclResult_t usable = check_comm(comm, "ncclCommDeregister");
+  const Entry entry(comm, "ncclCommDeregister");
+  const ncclResult_t usable = check_comm(entry);
   if (usable != ncclSuccess) {
     return usable;
   }
@@ -364,7 +381,9 @@ ncclResult_t ncclGroupEnd() {
     return result;
   }
   for (auto& [stream, work] : std::exchange(group_works, {})) {
-    const ncclResult_t given = submit(stream, std::move(work));
+    const Entry entry(work->comm, "ncclGroupEnd");
+    const ncclResult_t given =
+        entry.result() == ncclSuccess ? submit(stream, std::move(work)) : entry.result();
     result = result == ncclSuccess || result == ncclInProgress ? given : result;
   }
   return result;

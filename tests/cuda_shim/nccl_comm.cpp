@@ -117,6 +117,24 @@ void fail_later(ncclComm& comm, ncclResult_t result, const std::string& why) {
   comm.state = result;
 }
 
+Entry::Entry(ncclComm_t comm, const char* call) : comm_(comm), call_(call) {
+  const char* other = nullptr;
+  if (!lives(comm)) {
+    return;
+  }
+  entered_ = comm->call.compare_exchange_strong(other, call);
+  if (!entered_) {
+    result_ = refuse(comm, ncclInvalidUsage,
+                     fmt::format("{} while another thread is in {}", call, other));
+  }
+}
+
+Entry::~Entry() {
+  if (entered_) {
+    comm_->call = nullptr;
+  }
+}
+
 int world_rank() {
   int rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -55,6 +55,25 @@ ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const std::string& why
 // The error of a call that has returned.
 void fail_later(ncclComm& comm, ncclResult_t result, const std::string& why);
 
+// A call on a communicator, of which NCCL takes one at a time. (ncclCommAbort may come beside any.)
+class Entry {
+ public:
+  Entry(ncclComm_t comm, const char* call);
+  ~Entry();
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+  ncclComm_t comm() const { return comm_; }
+  const char* call() const { return call_; }
+  // ncclInvalidUsage where another thread is in a call.
+  ncclResult_t result() const { return result_; }
+
+ private:
+  ncclComm_t comm_;
+  const char* call_;
+  bool entered_ = false;
+  ncclResult_t result_ = ncclSuccess;
+};
+
 // Whether HIDUP_FAKE_NCCL_FAULT has that one for this rank's call; -1: whichever.
 bool has_fault(const std::string& kind, int call);
 [[noreturn]] void hang();
@@ -92,10 +111,11 @@ struct ncclComm {
   std::atomic<ncclResult_t> state = ncclInProgress;
   bool blocking = true;
   std::atomic<bool> aborted = false;
-  std::atomic<int> works = 0;           // that live
-  std::mutex mutex;                     // of what follows
-  int polls = 0;                        // until the last call is no longer in progress
-  std::function<cudaError_t()> launch;  // what it does then
+  std::atomic<const char*> call = nullptr;  // that a thread is in
+  std::atomic<int> works = 0;               // that live
+  std::mutex mutex;                         // of what follows
+  int polls = 0;                            // until the last call is no longer in progress
+  std::function<cudaError_t()> launch;      // what it does then
   std::string error;
   std::set<void*> registered;
 };
