@@ -219,6 +219,9 @@ class CpuDevice final : public Device {
   std::string name() const override { return processor_name(); }
   std::string description() const override { return processor_name(); }
   int64_t memory() const override { return memory_; }
+  int64_t cache() const override {
+    return std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
+  }
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);

@@ -81,6 +81,12 @@ class CudaDevice final : public Device {
 
   int64_t memory() const override { return memory_; }
 
+  int64_t cache() const override {
+    int bytes = 0;
+    check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device_), "the size of L2");
+    return bytes;
+  }
+
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
     if (size > memory_) {

@@ -91,6 +91,8 @@ class Device {
   virtual std::string description() const = 0;
   // Bytes that this rank may use.
   virtual int64_t memory() const = 0;
+  // Bytes of the largest cache before the memory; 0 where the system does not say.
+  virtual int64_t cache() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
   // Bytes of all buffers that live.

@@ -1,42 +1,47 @@
 // Every kernel of a training step on one device, at the sizes of a model: its time, the least that
 // its bytes and flops could take there, and the ratio, as a Markdown table.
 //
-//   bench_kernels inputs/models/gpt2-124m.yaml --set train.batch=8 --set model.dropout=0.1
+//   bench_kernels inputs/models/gpt2-124m.yaml --set train.batch=8 --set model.precision=bf16
 //
-// Steps run instruction by instruction. Before each the L2 cache is overwritten; the time is that
+// Steps run instruction by instruction. Before each the cache is overwritten; the time is that
 // between two events, less that between two events with nothing between them; medians over all
-// instructions of an operation and size. The floor of an instruction is the longer of its bytes at
-// the rate of a copy (bytes read and written) and, of products, its flops at the rate of a large
-// product; both rates are measured first. What an instruction computes and moves is what the cost
-// model counts (program/work.h). Built by the target bench_kernels.
+// instructions of an operation, type and size. The floor of an instruction is the longer of its
+// bytes at the rate of a copy (bytes read and written) and, of products, its flops at the rate of a
+// large product of its type; the rates are measured first. What an instruction computes and moves
+// is what the cost model counts (program/work.h). Profilers see every instruction as a range of the
+// domain hidup, with the operation's name. Built by the target bench_kernels.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "app/planning.h"
 #include "core/check.h"
-#include "core/random.h"
 #include "core/units.h"
+#include "core/with_type.h"
 #include "deck/deck.h"
+#include "device/annotate.h"
 #include "device/device.h"
-#include "kernels/copy_strided.h"
 #include "kernels/library.h"
 #include "kernels/matmul.h"
 #include "kernels/step_state.h"
-#include "models/transformer.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/work.h"
 #include "runtime/bind.h"
 #include "runtime/profiler.h"
 #include "search/named/named_strategies.h"
+#include "timed_device.h"
 #include "train/inputs.h"
 #include "train/setup.h"
 
@@ -50,102 +55,50 @@ struct Options {
   int steps = 4;             // the first warms up
   int64_t product = 8192;    // rows, columns and summed elements of the large product
   int64_t megabytes = 1024;  // of the copy
-  int64_t flush = 256;       // megabytes written between instructions
-};
-
-// A device with a stream and what is needed to time work on it.
-class Bench {
- public:
-  explicit Bench(const Options& options)
-      : device_(make_device({})),
-        stream_(device_->create_stream("compute", options.threads)),
-        flush_(device_->allocate(options.flush << 20)) {
-    empty_s_ = 0.0;
-    empty_s_ = median(time(20, [](Stream&) {}));
-  }
-
-  Device& device() { return *device_; }
-  Stream& stream() { return *stream_; }
-  double empty_s() const { return empty_s_; }
-
-  // Work given later finds nothing in the caches.
-  void flush() {
-    kernels::fill_zero(*stream_, flush_->data(), flush_->bytes() / size_of(DType::f32));
-  }
-
-  std::unique_ptr<Buffer> random(int64_t elements) {
-    const RandomStream numbers = random_stream(1, "bench");
-    std::vector<float> values(static_cast<size_t>(std::min<int64_t>(elements, 1 << 20)));
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = numbers.normal(i);
-    }
-    std::unique_ptr<Buffer> buffer = device_->allocate(elements * size_of(DType::f32));
-    fill(buffer->data(), elements, values);
-    return buffer;
-  }
-
-  // Repeats the values over that many elements.
-  void fill(std::byte* to, int64_t elements, const std::vector<float>& values) {
-    const auto period = static_cast<int64_t>(values.size());
-    for (int64_t at = 0; at < elements; at += period) {
-      stream_->copy(to + at * size_of(DType::f32), values.data(),
-                    std::min(period, elements - at) * size_of(DType::f32));
-    }
-    stream_->synchronize();
-  }
-
-  // Seconds of each of `repetitions`, after two more that warm up.
-  template <typename Issue>
-  std::vector<double> time(int repetitions, Issue issue) {
-    std::vector<double> seconds;
-    const std::unique_ptr<Event> start = device_->create_event();
-    const std::unique_ptr<Event> end = device_->create_event();
-    for (int i = -2; i < repetitions; ++i) {
-      flush();
-      stream_->record(*start);
-      issue(*stream_);
-      stream_->record(*end);
-      stream_->synchronize();
-      if (i >= 0) {
-        seconds.push_back(net(*start, *end));
-      }
-    }
-    return seconds;
-  }
-
-  double net(const Event& start, const Event& end) const {
-    return std::max(end.seconds() - start.seconds() - empty_s_, 0.0);
-  }
-
- private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Buffer> flush_;
-  double empty_s_;  // between two events with nothing between them
+  int64_t flush = 0;         // megabytes written between instructions; 0: by the device's cache
 };
 
 struct Rates {
-  double flops = 0.0;  // flop/s
-  double bytes = 0.0;  // bytes/s, read and written
+  std::map<DType, double> flops;  // flop/s, of products of each type
+  double bytes = 0.0;             // bytes/s, read and written
 };
 
-Rates measure_rates(Bench& bench, const Options& options) {
-  const int64_t n = options.product;
-  const std::unique_ptr<Buffer> a = bench.random(n * n);
-  const std::unique_ptr<Buffer> b = bench.random(n * n);
-  const std::unique_ptr<Buffer> c = bench.device().allocate(n * n * size_of(DType::f32));
-  const auto floats = [](Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); };
-  const double product_s = median(bench.time(9, [&](Stream& stream) {
-    kernels::matmul(stream, floats(*a), floats(*b), floats(*c), {.m = n, .n = n, .k = n}, false);
-  }));
-  const int64_t bytes = options.megabytes << 20;
-  const std::unique_ptr<Buffer> from = bench.random(bytes / size_of(DType::f32));
-  const std::unique_ptr<Buffer> to = bench.device().allocate(bytes);
-  const double copy_s =
-      median(bench.time(9, [&](Stream& stream) { stream.copy(to->data(), from->data(), bytes); }));
+double product_rate(TimedDevice& bench, int64_t n, DType dtype) {
+  const std::unique_ptr<Buffer> a = bench.random(n * n, dtype);
+  const std::unique_ptr<Buffer> b = bench.random(n * n, dtype);
+  const std::unique_ptr<Buffer> c = bench.device().allocate(n * n * size_of(dtype));
+  double seconds = 0.0;
+  with_floating_type(dtype, [&](auto zero) {
+    using Element = decltype(zero);
+    const auto elements = [](Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); };
+    seconds = median(bench.time(9, [&](Stream& stream) {
+      kernels::matmul<Element, Element>(stream, elements(*a), elements(*b), elements(*c),
+                                        {.m = n, .n = n, .k = n}, false);
+    }));
+  });
   const auto length = static_cast<double>(n);
-  return {2.0 * length * length * length / std::max(product_s, 1e-9),
-          2.0 * static_cast<double>(bytes) / std::max(copy_s, 1e-9)};
+  return 2.0 * length * length * length / std::max(seconds, 1e-9);
+}
+
+double copy_rate(TimedDevice& bench, int64_t bytes) {
+  const std::unique_ptr<Buffer> from = bench.random(bytes / size_of(DType::f32), DType::f32);
+  const std::unique_ptr<Buffer> to = bench.device().allocate(bytes);
+  const double seconds =
+      median(bench.time(9, [&](Stream& stream) { stream.copy(to->data(), from->data(), bytes); }));
+  return 2.0 * static_cast<double>(bytes) / std::max(seconds, 1e-9);
+}
+
+// Prints each as soon as it is known.
+Rates measure_rates(TimedDevice& bench, const Options& options, const std::set<DType>& types) {
+  Rates rates;
+  for (const DType dtype : types) {
+    rates.flops[dtype] = product_rate(bench, options.product, dtype);
+    fmt::print("A product of {0} x {0} x {0} in {1}: {2:.4g} Tflop/s.\n", options.product,
+               name_of(dtype), 1e-12 * rates.flops[dtype]);
+  }
+  rates.bytes = copy_rate(bench, options.megabytes << 20);
+  fmt::print("A copy of {} MiB: {:.4g} GB/s.\n", options.megabytes, 1e-9 * rates.bytes);
+  return rates;
 }
 
 struct Row {
@@ -153,13 +106,13 @@ struct Row {
   std::vector<double> seconds;
   int64_t per_step = 0;
 };
-// By operation and sizes.
-using Rows = std::map<std::pair<Opcode, std::vector<int64_t>>, Row>;
+// By operation, type and sizes.
+using Rows = std::map<std::tuple<Opcode, DType, std::vector<int64_t>>, Row>;
 
 // The steps of a model on one rank, instruction by instruction.
 class Steps {
  public:
-  Steps(Bench& bench, const Deck& deck)
+  Steps(TimedDevice& bench, const Deck& deck)
       : bench_(bench),
         data_(open_data(deck)),
         world_(make_self_communicator()),
@@ -187,9 +140,23 @@ class Steps {
 
   int64_t arena_bytes() const { return plan_.bytes; }
 
-  // Adds a step's times.
-  void run(int64_t step, Rows& rows) {
-    const kernels::StepState state = {.step = static_cast<uint64_t>(step), .learning_rate = 1e-4F};
+  // Of the elements that products multiply.
+  std::set<DType> product_types() const {
+    std::set<DType> types;
+    for (const Instruction& instruction : program_.instructions) {
+      if (is_product(instruction.opcode)) {
+        types.insert(element_dtype(program_, instruction));
+      }
+    }
+    return types;
+  }
+
+  // Adds a step's times. Returns the norm of all gradients; of one that is not finite the optimizer
+  // did nothing.
+  float run(int64_t step, Rows& rows) {
+    // The scale keeps gradients of 16 bits from being zeros; in other types it changes nothing.
+    const kernels::StepState state = {
+        .step = static_cast<uint64_t>(step), .learning_rate = 1e-4F, .loss_scale = 1024.0F};
     bench_.stream().copy(state_->data(), &state, sizeof(state));
     copy_inputs(program_.tokens, inputs_.tokens);
     copy_inputs(program_.targets, inputs_.targets);
@@ -197,26 +164,36 @@ class Steps {
     for (size_t i = 0; i < issue_.size(); ++i) {
       bench_.flush();
       bench_.stream().record(*start_[i]);
-      issue_[i](bench_.stream());
+      {
+        const NamedRange range{std::string(name_of(program_.instructions[i].opcode))};
+        issue_[i](bench_.stream());
+      }
       bench_.stream().record(*end_[i]);
     }
+    float norm = 0.0F;
+    bench_.stream().copy(&norm, at(program_.gradient_norm), sizeof(norm));
     bench_.stream().synchronize();
+    add_times(rows);
+    return norm;
+  }
+
+ private:
+  void add_times(Rows& rows) {
     for (auto& [key, row] : rows) {
       row.per_step = 0;
     }
     for (size_t i = 0; i < issue_.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
       Work work = work_of(program_, instruction, 0);
-      Row& row = rows[{instruction.opcode, work.sizes}];
+      Row& row = rows[{instruction.opcode, work.dtype, work.sizes}];
       row.work = std::move(work);
       row.seconds.push_back(bench_.net(*start_[i], *end_[i]));
       ++row.per_step;
     }
   }
 
- private:
   static Program lower_on_one_rank(const Deck& deck, int64_t vocab) {
-    const Graph graph = build_model(deck, vocab);
+    const Graph graph = make_graph(deck, graph_text(deck), vocab);
     return lower(graph, named_strategy("dp", graph, {{"ranks", 1}}), lowering_options(deck));
   }
 
@@ -231,22 +208,20 @@ class Steps {
     }
   }
 
-  // Random numbers of about the usual size: products of zeros take less power, and less time.
+  // Random numbers of about the usual size: products of zeros take less power, and less time. The
+  // same for masters, of which the update makes the parameters anew.
   void fill_parameters() {
-    const RandomStream numbers = random_stream(1, "parameters");
-    std::vector<float> values(1 << 16);
-    for (size_t i = 0; i < values.size(); ++i) {
-      values[i] = 0.02F * numbers.normal(i);
-    }
+    const std::vector<float> values = normal_numbers(1 << 16, 0.02F);
     for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
       const Value& value = program_.value(id);
-      if (value.role == Value::Role::parameter && value.dtype == DType::f32) {
-        bench_.fill(at(id), plan_.sizes[static_cast<size_t>(id)] / size_of(DType::f32), values);
+      if (value.role == Value::Role::parameter || value.master_of >= 0) {
+        bench_.fill(at(id), plan_.sizes[static_cast<size_t>(id)] / size_of(value.dtype),
+                    value.dtype, values);
       }
     }
   }
 
-  Bench& bench_;
+  TimedDevice& bench_;
   Dataset data_;
   std::unique_ptr<Communicator> world_;
   Program program_;
@@ -267,69 +242,106 @@ struct Floor {
 
 Floor floor_of(Opcode opcode, const Work& work, const Rates& rates) {
   const double bytes_s = work.bytes / rates.bytes;
-  const double flops_s = is_product(opcode) ? work.flops / rates.flops : 0.0;
+  const double flops_s = is_product(opcode) ? work.flops / rates.flops.at(work.dtype) : 0.0;
   return flops_s > bytes_s ? Floor{flops_s, "flops"} : Floor{bytes_s, "bytes"};
+}
+
+struct Line {
+  Opcode opcode;
+  double step_s;   // of all alike in a step
+  double floor_s;  // likewise
+  std::string text;
+};
+
+Line line_of(const Rows::value_type& entry, const Rates& rates) {
+  const auto& [opcode, dtype, sizes] = entry.first;
+  const Row& row = entry.second;
+  const double seconds = median(row.seconds);
+  const Floor floor = floor_of(opcode, row.work, rates);
+  const auto count = static_cast<double>(row.per_step);
+  return {.opcode = opcode,
+          .step_s = count * seconds,
+          .floor_s = count * floor.seconds,
+          .text = fmt::format(
+              "| {} | {} | {} | {} | {:.4g} | {:.4g} | {:.2f} | {:.2f} | {} | {:.2f}",
+              name_of(opcode), name_of(dtype), fmt::join(sizes, " x "), row.per_step,
+              1e-9 * row.work.flops, 1e-6 * row.work.bytes, 1e6 * seconds, 1e6 * floor.seconds,
+              floor.bound, floor.seconds > 0.0 ? seconds / floor.seconds : 0.0)};
+}
+
+// The operations of which a step has most to gain: those with the longest time above their floors.
+void print_worst(const std::vector<Line>& lines) {
+  std::map<Opcode, double> above;
+  for (const Line& line : lines) {
+    above[line.opcode] += line.step_s - line.floor_s;
+  }
+  std::vector<std::pair<Opcode, double>> worst(above.begin(), above.end());
+  std::ranges::stable_sort(worst, std::greater<>(), &std::pair<Opcode, double>::second);
+  worst.resize(std::min<size_t>(worst.size(), 3));
+  std::vector<std::string> names;
+  for (const auto& [opcode, seconds] : worst) {
+    names.push_back(fmt::format("{}: {}", name_of(opcode), format_seconds(seconds)));
+  }
+  fmt::print("Furthest above their floors: {}.\n", fmt::join(names, ", "));
 }
 
 // The kernels that take most of a step first.
 void print(const Rows& rows, const Rates& rates) {
-  struct Line {
-    double step_s;
-    std::string text;
-  };
   std::vector<Line> lines;
   double all_s = 0.0;
   double floors_s = 0.0;
-  for (const auto& [key, row] : rows) {
-    const double seconds = median(row.seconds);
-    const Floor floor = floor_of(key.first, row.work, rates);
-    const auto count = static_cast<double>(row.per_step);
-    all_s += count * seconds;
-    floors_s += count * floor.seconds;
-    lines.push_back(
-        {count * seconds,
-         fmt::format("| {} | {} | {} | {:.4g} | {:.4g} | {:.2f} | {:.2f} | {} | {:.2f} |",
-                     name_of(key.first), fmt::join(key.second, " x "), row.per_step,
-                     1e-9 * row.work.flops, 1e-6 * row.work.bytes, 1e6 * seconds,
-                     1e6 * floor.seconds, floor.bound,
-                     floor.seconds > 0.0 ? seconds / floor.seconds : 0.0)});
+  for (const auto& entry : rows) {
+    lines.push_back(line_of(entry, rates));
+    all_s += lines.back().step_s;
+    floors_s += lines.back().floor_s;
   }
   std::ranges::stable_sort(lines, std::greater<>(), &Line::step_s);
-  fmt::print(
-      "| kernel | sizes | in a step | Gflop | MB | us | floor us | bound by | ratio | % of step |\n"
-      "|---|---|---|---|---|---|---|---|---|---|\n");
+  fmt::print("\n{}\n{}\n",
+             "| kernel | type | sizes | in a step | Gflop | MB | us | floor us | bound by | ratio "
+             "| % of step |",
+             "|---|---|---|---|---|---|---|---|---|---|---|");
   for (const Line& line : lines) {
-    fmt::print("{} {:.1f} |\n", line.text, 100.0 * line.step_s / std::max(all_s, 1e-12));
+    fmt::print("{} | {:.1f} |\n", line.text, 100.0 * line.step_s / std::max(all_s, 1e-12));
   }
   fmt::print("\nAll kernels of a step: {}, floors {}, ratio {:.2f}.\n", format_seconds(all_s),
              format_seconds(floors_s), all_s / std::max(floors_s, 1e-12));
+  print_worst(lines);
+}
+
+void print_head(TimedDevice& bench, const Options& options, const Deck& deck, int64_t arena_bytes) {
+  const Device& device = bench.device();
+  fmt::print("## Kernels of {} in {}, batch {}\n\n{}, {}. {} of tensors. Set: {}.\n", options.deck,
+             deck.model.precision, deck.train.batch, device.description(),
+             kernels::matmul_library_version(), format_bytes(arena_bytes),
+             fmt::join(options.overrides, ", "));
+  if (device.name().find("shim") != std::string::npos) {
+    fmt::print("\nThis is the CUDA back end on a CPU, in tests: the figures mean nothing.\n");
+  }
+  fmt::print(
+      "\nBefore each kernel {} are written; the largest cache has {}. Two events with nothing "
+      "between them, subtracted: {:.2f} us.\n",
+      format_bytes(bench.flush_bytes()),
+      device.cache() > 0 ? format_bytes(device.cache()) : "a size that the system does not say",
+      1e6 * bench.empty_s());
 }
 
 void run(const Options& options) {
   const DeckSource source = read_deck_file(options.deck);
   const Deck deck = parse_decks(&source, nullptr, options.overrides);
-  Bench bench(options);
+  TimedDevice bench(options.threads, options.flush << 20);
   Steps steps(bench, deck);
-  fmt::print("## Kernels of {} with batch {}\n\n{}, {}. {} of tensors.\n", options.deck,
-             deck.train.batch, bench.device().description(), kernels::matmul_library_version(),
-             format_bytes(steps.arena_bytes()));
-  if (bench.device().name().find("shim") != std::string::npos) {
-    fmt::print("\nThis is the CUDA back end on a CPU, in tests: the figures mean nothing.\n");
-  }
-  const Rates rates = measure_rates(bench, options);
-  fmt::print(
-      "\nA product of {0} x {0} x {0}: {1:.4g} Tflop/s. A copy of {2} MiB: {3:.4g} GB/s. Two "
-      "events "
-      "with nothing between them, subtracted: {4:.2f} us.\n\n",
-      options.product, 1e-12 * rates.flops, options.megabytes, 1e-9 * rates.bytes,
-      1e6 * bench.empty_s());
+  print_head(bench, options, deck, steps.arena_bytes());
+  const Rates rates = measure_rates(bench, options, steps.product_types());
   Rows warm_up;
   steps.run(1, warm_up);
   Rows rows;
+  float norm = 0.0F;
   for (int step = 2; step <= options.steps; ++step) {
-    steps.run(step, rows);
+    norm = steps.run(step, rows);
   }
   print(rows, rates);
+  fmt::print("Gradients' norm in the last step: {:.4g}{}.\n", norm,
+             std::isfinite(norm) ? "" : ", so the optimizer's times mean nothing");
 }
 
 }  // namespace
@@ -346,9 +358,12 @@ int main(int argc, char** argv) {
   app.add_option("--product", options.product, "Size of the large product")
       ->check(CLI::PositiveNumber);
   app.add_option("--copy", options.megabytes, "MiB of the copy")->check(CLI::PositiveNumber);
-  app.add_option("--flush", options.flush, "MiB written between instructions")
+  app.add_option(
+         "--flush", options.flush,
+         "MiB written between instructions; by default twice the device's cache, at least 256")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // whoever ends it keeps what it printed
   try {
     hidup::run(options);
     return 0;

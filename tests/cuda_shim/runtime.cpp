@@ -308,6 +308,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMultiProcessorCount:
       *value = 1;  // few blocks: kernels step through their grids
       return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = 0;  // it models none
+      return cudaSuccess;
   }
   return set_error(cudaErrorInvalidValue);
 }

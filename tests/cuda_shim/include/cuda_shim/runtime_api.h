@@ -43,6 +43,7 @@ enum cudaMemcpyKind {
 
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrL2CacheSize = 38,
 };
 
 struct cudaDeviceProp {
