@@ -56,7 +56,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
         members_(all_gather_value(*host_, world_rank)),
         calls_(name),
         watchdog_(watchdog) {
-    if (size() > 1) {
+    if (!does_without()) {
       watchdog_.add(*this);
       try {
         start();
@@ -68,7 +68,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
 
   ~NcclCommunicator() override {
-    if (size() == 1) {
+    if (does_without()) {
       return;
     }
     finished(alone([&] { return ncclCommFinalize(comm_); }), "the end of NCCL along " + name_);
@@ -84,7 +84,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) override {
-    if (size() == 1 || count == 0) {
+    if (does_without() || count == 0) {
       return;
     }
     issue(stream, "all_reduce", name, [&](cudaStream_t on) {
@@ -139,7 +139,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     const auto self = static_cast<size_t>(rank());
     check(send_counts[self] == receive_counts[self], "all_to_all of {}: a rank's own counts differ",
           name);
-    if (size() == 1) {
+    if (does_without()) {
       copy_elements(stream, receive, send, send_counts[0], dtype);
       return;
     }
@@ -165,7 +165,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
                  const std::string& name) override {
-    if (size() == 1 || count == 0) {
+    if (does_without() || count == 0) {
       return;
     }
     issue(stream, "broadcast", name, [&](cudaStream_t on) {
@@ -174,7 +174,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
 
   std::shared_ptr<void> register_memory(void* data, int64_t bytes) override {
-    if (size() == 1 || !options_.register_buffers) {
+    if (does_without() || !options_.register_buffers) {
       return nullptr;
     }
     void* handle = nullptr;
@@ -209,17 +209,19 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
 
  private:
+  bool does_without() const { return size() == 1 && !options_.alone; }
+
   static const void* at(const void* data, int64_t element, DType dtype) {
     return static_cast<const std::byte*>(data) + element * size_of(dtype);
   }
   static void* at(void* data, int64_t element, DType dtype) {
     return static_cast<std::byte*>(data) + element * size_of(dtype);
   }
-  // Whether ranks have to send parts of these sizes; a group of one copies its own.
+  // Whether ranks have to send parts of these sizes; a group that does without copies its own.
   bool is_sent(Stream& stream, const void* send, void* receive, const std::vector<int64_t>& counts,
                DType dtype, const std::string& doing) const {
     check_counts(counts, size(), doing);
-    if (size() == 1) {
+    if (does_without()) {
       copy_elements(stream, receive, send, counts[0], dtype);
       return false;
     }

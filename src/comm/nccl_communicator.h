@@ -15,6 +15,7 @@ namespace hidup {
 struct NcclOptions {
   int max_ctas = 0;               // thread blocks that a collective may take; 0: NCCL decides
   bool register_buffers = false;  // register_memory() does something
+  bool alone = false;             // groups of one rank use NCCL, too: for tests with one GPU
 };
 
 // Whether this binary has NCCL: one for CUDA has.
@@ -30,7 +31,7 @@ std::vector<LibraryVersion> nccl_libraries();
 //
 // A group starts NCCL by itself instead of being split from one of all ranks: nothing is sent
 // within the world on the device, so NCCL's buffers and connections for it would serve nobody.
-// Groups of one rank do without NCCL.
+// Groups of one rank do without NCCL, unless options.alone.
 //
 // Throws Error(communication) with NCCL's reason, Error(unavailable) where has_nccl() is false.
 // Errors in collectives end all ranks, by the watchdog.

@@ -1,14 +1,22 @@
-# NCCL's communicator over the stand-in of tests/cuda_shim, every rank with a GPU.
+# NCCL's communicator, every rank with a GPU; over the stand-in of tests/cuda_shim with several.
 add_executable(test_nccl nccl_test.cpp)
 target_link_libraries(test_nccl PRIVATE hidup_options hidup_comm hidup_collective_cases
-                                        MPI::MPI_C GTest::gtest)
+                                        hidup_device_needed MPI::MPI_C GTest::gtest)
+target_compile_definitions(test_nccl PRIVATE OMPI_SKIP_MPICXX)
+add_test(NAME comm.test_nccl.1rank COMMAND ${mpirun} -n 1 $<TARGET_FILE:test_nccl>)
+set_tests_properties(comm.test_nccl.1rank PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 120
+                                                     SKIP_RETURN_CODE 77)
+if(NOT HIDUP_CUDA_SHIM)
+  return()
+endif()
+
 add_executable(test_fake_nccl fake_nccl_test.cpp)
 target_link_libraries(test_fake_nccl PRIVATE hidup_options hidup_comm cuda_shim_nccl MPI::MPI_C
                                              GTest::gtest)
 add_executable(failing_nccl failing_nccl.cpp)
 target_link_libraries(failing_nccl PRIVATE hidup_options hidup_comm)
+target_compile_definitions(test_fake_nccl PRIVATE OMPI_SKIP_MPICXX)
 foreach(target test_nccl test_fake_nccl)
-  target_compile_definitions(${target} PRIVATE OMPI_SKIP_MPICXX)
   foreach(ranks 2 4)
     add_test(NAME comm.${target}.${ranks}ranks
              COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -n ${ranks} $<TARGET_FILE:${target}>)
