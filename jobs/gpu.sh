@@ -1,28 +1,222 @@
 #!/usr/bin/env bash
-# Everything there is to run on a machine with a GPU: builds for that GPU, runs the tests natively,
-# compares whole runs with those on CPUs, looks for wrong accesses and races in the kernels, and
-# takes times. Leaves one report with its logs and timing files in a folder.
+# Everything there is to run on a machine with a GPU, the most telling first: builds for that GPU,
+# runs the tests natively, compares whole runs with those on CPUs, looks for wrong accesses and
+# races in the kernels, and takes times. Leaves one report with its logs in a folder.
 #
-#   jobs/gpu.sh [PART...]      of: build test sanitize bench; without any all of them, in this order
+#   jobs/gpu.sh [PART...]      without any all of them, in this order:
+#     build      for this GPU, and for CPUs
+#     doctor     the machine, and the versions of libraries
+#     test       of kernels, device and strategies; whole runs: golden values, precisions, CUDA
+#     sanitize   compute-sanitizer over attention, norms, cross-entropy, then over the other kernels
+#     nccl       NCCL itself, with one rank: not blocking, and captured
+#     kernels    every kernel in bf16 against its floor, with a vocabulary of 50257 and of 50304
+#     attention  beside PyTorch's
+#     peer       training steps beside PyTorch's
+#     graph      training steps with the CUDA graph and without
+#     ncu        Nsight Compute on the three operations that are furthest above their floors
+#   jobs/gpu.sh --limits       the seconds that each part may take; together less than 30 minutes
 #
 #   HIDUP_REPORT=FOLDER        where the report goes (default out/gpu); parts add to it
 #   HIDUP_PREFIX=FOLDER|FILE   for a machine without network: what jobs/debs.sh made
 #   HIDUP_JOBS=N               of the build and of tests at a time (default: the cores)
+#   HIDUP_LIMIT=SECONDS        of each part, instead of its own
 #
-# Needs CUDA (nvcc, cuBLASLt; compute-sanitizer for sanitize), a C++20 compiler, CMake 3.25, Ninja,
-# and python3 with h5py and numpy (with PyTorch and PyYAML for bench). The machine need not be
-# Debian: without HIDUP_PREFIX the libraries of README.md must be there. With 16 cores at most ten
-# minutes a part, which is then ended, and 25 in all. The exit code is 1 where a part failed.
+# Needs CUDA (nvcc, cuBLASLt; compute-sanitizer and ncu for their parts), a C++20 compiler, CMake
+# 3.25, Ninja, and python3 with h5py and numpy (with PyTorch and PyYAML for attention and peer). The
+# machine need not be Debian: without HIDUP_PREFIX the libraries of README.md must be there. The
+# limits are for 16 cores. At any time all that is known is in the report, should the machine be
+# taken away. The exit code is 1 where a part failed.
+# shellcheck disable=SC2317 # parts are called by their names
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+order=(build doctor test sanitize nccl kernels attention peer graph ncu)
+declare -A limits=([build]=400 [doctor]=30 [test]=300 [sanitize]=240 [nccl]=40 [kernels]=150
+  [attention]=100 [peer]=270 [graph]=90 [ncu]=90)
+
+say() { # Markdown lines, into the report
+  printf '%s\n' "$@" >>"$report/report.md"
+}
+
+# run TITLE LOG SHOW COMMAND...: all output goes to the log and on. Lines that match SHOW (as sed -E
+# has it) go to the report as they come, as code; with SHOW = table all lines, as Markdown; with
+# SHOW = none no line. Ended when the part's time is over, and after $each seconds where that is set.
+run() {
+  local title=$1 log=$report/$2 show=$3 status=0 start=$SECONDS
+  local left=$((limit - SECONDS + part_start)) edit='s/^/    /;' most
+  shift 3
+  if ((left <= 0)); then
+    ended "**$title: not run**, the part's time was over."
+    return
+  fi
+  most=${each:-$left}
+  left=$((left < most ? left : most))
+  case $show in
+    table) show='^' edit='' ;;
+    none) show='\n' ;;
+  esac
+  echo "gpu.sh: $title"
+  printf '\n$ %s\n' "$*" >>"$log"
+  say "" "**$title**, from $(date -u +%H:%M:%S), at most $left s:" ""
+  timeout --kill-after 10 "$left" "$@" 2>&1 | tee -a "$log" |
+    sed --unbuffered -nE "p;/$show/{${edit}w /dev/stderr
+}" 2>>"$report/report.md" || status=$?
+  local took=$((SECONDS - start))
+  case $status in
+    0) say "" "Done in $took s." ;;
+    77) say "" "Skipped, see ${log##*/}." ;;
+    124 | 137) ended "**Ended** when its time was over, after $took s, see ${log##*/}." ;;
+    *) ended "**Failed** with exit code $status after $took s, see ${log##*/}." ;;
+  esac
+}
+ended() {
+  say "" "$1"
+  failed=1
+}
+
+has() { # TOOL; says so where it is not there
+  command -v "$1" >/dev/null || {
+    say "" "$1 is not there: **skipped**."
+    return 1
+  }
+}
+
+part_build() {
+  local architecture
+  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
+  # Warnings of compilers that we do not know are no reason to stop here.
+  run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
+    -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF
+  run "Build for GPUs, with tests" build.log '(error|FAILED):' \
+    cmake --build --preset cuda-tests --parallel "$jobs"
+  run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
+  run "Build for CPUs" build.log '(error|FAILED):' \
+    cmake --build --preset cpu --target hidup --parallel "$jobs"
+}
+
+part_doctor() {
+  run "hidup doctor" doctor.log . mpirun -n 1 build-cuda/hidup doctor
+  run "The GPU" doctor.log . nvidia-smi --format=csv \
+    --query-gpu=name,compute_cap,memory.total,clocks.max.sm,power.limit,ecc.mode.current
+}
+
+part_test() {
+  run "Unit tests on the GPU" test.log 'tests passed|tests failed|\((Failed|Timeout)\)|\*\*\*' \
+    ctest --preset cuda --parallel "$((jobs < 4 ? jobs : 4))"
+  local test
+  for test in golden precision cuda; do
+    run "Whole runs on the GPU: ${test}_test.py" test.log '^(Ran|OK|FAILED|FAIL:|ERROR:)' \
+      env HIDUP_BINARY="$PWD/build-cuda/hidup" HIDUP_CPU_BINARY="$PWD/build/hidup" \
+      HIDUP_DEVICE=cuda python3 "tests/runs/${test}_test.py"
+  done
+}
+
+# The products are the library's, whose kernels are not ours to look at, and many.
+part_sanitize() {
+  local tool first='Attention*:*Norm*:CrossEntropy*'
+  has compute-sanitizer || return 0
+  for tool in memcheck racecheck synccheck; do
+    sanitize "$tool" "attention, norms, cross-entropy" "$first"
+  done
+  sanitize memcheck "the other kernels" "-$first:Matmul.*:ExpertMatmul.*"
+}
+sanitize() { # TOOL WHAT FILTER
+  each=100 run "compute-sanitizer $1 over $2" sanitize.log \
+    'ERROR SUMMARY|RACECHECK SUMMARY|hazard|Invalid|Barrier error|PASSED|FAILED' \
+    compute-sanitizer --tool "$1" --error-exitcode 9 --print-limit 20 \
+    build-cuda/tests/kernels/test_kernels --gtest_brief=1 --gtest_filter="$3"
+}
+
+part_nccl() {
+  run "NCCL with one rank" nccl.log 'PASSED|FAILED|SKIPPED|tests ran' \
+    mpirun -n 1 build-cuda/tests/comm/test_nccl
+}
+
+bench=build-cuda/tests/bench/bench_kernels
+gpt2=(inputs/models/gpt2-124m.yaml --set model.precision=bf16)
+
+part_kernels() {
+  local vocab
+  for vocab in 50257 50304; do
+    each=60 run "Kernels of GPT-2 with a vocabulary of $vocab" kernels.log table \
+      "$bench" "${gpt2[@]}" --set train.batch=16 --set "model.vocab=$vocab"
+  done
+  run "Kernels of the MoE" kernels.log table "$bench" inputs/models/bert-sgmoe.yaml \
+    --set model.precision=bf16 --set train.batch=64
+}
+
+part_attention() {
+  run "Attention beside PyTorch's" attention.log table python3 tests/bench/attention.py
+}
+
+part_peer() {
+  local model
+  for model in gpt2-124m bert-sgmoe gpt2-350m; do
+    each=120 run "$model beside PyTorch" peer.log table python3 tests/bench/peer.py "$model"
+  done
+}
+
+measured() { # what that edit (sed -E) finds first among the times of kernels, if there are any
+  if [[ -e $report/kernels.log ]]; then
+    sed -nE "$1" "$report/kernels.log" | sed -n 1p
+  fi
+}
+
+# Its utilization is that of the large product's rate, if kernels has measured it.
+part_graph() {
+  local graph rate
+  rate=$(measured 's/^A product of .* in bf16: ([0-9.e+-]*) Tflop.*/\1/p')
+  printf 'cluster:\n  device: {kind: cuda, flops: %sTFLOPS}\n  mesh: [{name: gpus, size: auto}]\n' \
+    "${rate:-1}" >"$report/gpu.yaml"
+  for graph in auto off; do
+    run "GPT-2 with cluster.device.graph=$graph" graph.log . \
+      mpirun -n 1 build-cuda/hidup train "${gpt2[@]}" --cluster "$report/gpu.yaml" --strategy dp \
+      --set train.batch=16 --set train.steps=30 --set train.warmup_steps=1 \
+      --set cluster.profile=none --set "cluster.device.graph=$graph" \
+      --out "$report/graph-$graph.h5" --overwrite
+  done
+}
+
+# One layer has every operation; a profiler runs each kernel many times.
+part_ncu() {
+  local operation worst
+  local lines='[(][0-9, ]+[)]x[(]|Duration|Throughput|Occupancy|Registers|^==ERROR'
+  has ncu || return 0
+  worst=$(measured 's/^Furthest above their floors: (.*)[.]$/\1/p' | tr , '\n' | cut -d: -f1)
+  for operation in ${worst:-attention_backward attention adam}; do
+    each=40 run "ncu of $operation" ncu.log "$lines" \
+      ncu --nvtx --nvtx-include "hidup@$operation/" --launch-count 4 --section SpeedOfLight \
+      --section Occupancy --section LaunchStats --section WarpStateStats \
+      "$bench" "${gpt2[@]}" --set train.batch=16 --set model.layers=1 \
+      --steps 2 --product 1024 --copy 64
+  done
+}
+
+parts=("$@")
+if [[ ${#parts[@]} -eq 0 ]]; then
+  parts=("${order[@]}")
+elif [[ $* == --limits ]]; then
+  for part in "${order[@]}"; do
+    echo "$part ${limits[$part]}"
+  done
+  exit 0
+fi
+for part in "${parts[@]}"; do
+  if [[ -z ${limits[$part]:-} ]]; then
+    echo "gpu.sh: no part '$part' (known: ${order[*]})" >&2
+    exit 2
+  fi
+done
+if ! gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader); then
+  echo "gpu.sh: skipped: nvidia-smi finds no GPU" >&2
+  exit 77
+fi
+
 report=${HIDUP_REPORT:-out/gpu}
 jobs=${HIDUP_JOBS:-$(nproc)}
-limit=580 # seconds of a part
 mkdir -p "$report"
 report=$(cd "$report" && pwd)
 PATH=$PATH:/usr/local/cuda/bin
-
 if [[ -n ${HIDUP_PREFIX:-} ]]; then
   prefix=$HIDUP_PREFIX
   if [[ -f $prefix ]]; then
@@ -36,132 +230,22 @@ fi
 # shellcheck source=jobs/environment.sh
 source jobs/environment.sh
 export XDG_CACHE_HOME=$report/cache # profiles of this machine
-
-say() { # Markdown lines, into the report
-  printf '%s\n' "$@" >>"$report/report.md"
-}
-
-# run TITLE LOG COMMAND...: its output goes to the log and on; how it ended, to the report. Ended
-# when the part's time is over.
-run() {
-  local title=$1 log=$report/$2 status=0 start=$SECONDS
-  local left=$((limit - SECONDS + part_start))
-  shift 2
-  if ((left <= 0)); then
-    say "- $title: **not run**, the part's time was over"
-    failed=1
-    return
-  fi
-  echo "gpu.sh: $title"
-  printf '\n$ %s\n' "$*" >>"$log"
-  timeout --kill-after 10 "$left" "$@" 2>&1 | tee -a "$log" || status=$?
-  case $status in
-    0) say "- $title: done in $((SECONDS - start)) s" ;;
-    77) say "- $title: skipped, see ${log##*/}" ;;
-    *)
-      say "- $title: **failed** with exit code $status after $((SECONDS - start)) s, see ${log##*/}"
-      failed=1
-      ;;
-  esac
-}
-
-part_build() {
-  local architecture
-  architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-  # Warnings of compilers that we do not know are no reason to stop here.
-  run "configure for sm_$architecture" build.log cmake --preset cuda -DHIDUP_TESTS=ON \
-    -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF
-  run "build for GPUs, with tests" build.log \
-    cmake --build --preset cuda-tests --parallel "$jobs"
-  run "configure for CPUs" build.log cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
-  run "build for CPUs" build.log cmake --build --preset cpu --target hidup --parallel "$jobs"
-  run "doctor" build.log mpirun -n 2 build-cuda/hidup doctor
-}
-
-part_test() {
-  run "unit tests on the GPU" test.log \
-    ctest --preset cuda --parallel "$((jobs < 4 ? jobs : 4))" --output-log "$report/ctest.log"
-  say "" '```' "$(grep -E 'tests passed|tests failed|Skipped|Failed  *$|\(Failed\)|\(Timeout\)' \
-    "$report/ctest.log" | head -40)" '```' ""
-  local test
-  for test in cuda golden; do
-    run "whole runs on the GPU: ${test}_test.py" test.log \
-      env HIDUP_BINARY="$PWD/build-cuda/hidup" HIDUP_CPU_BINARY="$PWD/build/hidup" \
-      HIDUP_DEVICE=cuda python3 "tests/runs/${test}_test.py"
-  done
-}
-
-# The products are the library's, whose kernels are not ours to look at, and many.
-part_sanitize() {
-  local tool
-  if ! command -v compute-sanitizer >/dev/null; then
-    say "- compute-sanitizer is not there: **skipped**"
-    return
-  fi
-  for tool in memcheck racecheck; do
-    run "compute-sanitizer $tool over the kernel tests" sanitize.log \
-      timeout 280 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-      build-cuda/tests/kernels/test_kernels --gtest_brief=1 \
-      --gtest_filter='-Matmul.*:ExpertMatmul.*'
-  done
-  say "" '```' "$(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY|hazard|Invalid|PASSED|FAILED' \
-    "$report/sanitize.log" | head -40)" '```' ""
-}
-
-part_bench() {
-  local model settings rate
-  for model in gpt2-124m bert-sgmoe; do
-    settings=(--set train.batch=8)
-    if [[ $model == bert-sgmoe ]]; then
-      settings=(--set train.batch=64)
-    fi
-    run "kernels of $model" bench.log timeout 120 build-cuda/tests/bench/bench_kernels \
-      "inputs/models/$model.yaml" "${settings[@]}" --set model.dropout=0.1
-  done
-  # Its utilization is that of the large product's rate, which was just measured.
-  rate=$(sed -n 's/^A product of .*: \([0-9.e+-]*\) Tflop.*/\1/p' "$report/bench.log" | tail -1)
-  printf 'cluster:\n  device: {kind: cuda, flops: %sTFLOPS}\n  mesh: [{name: gpus, size: auto}]\n' \
-    "${rate:-1}" >"$report/gpu.yaml"
-  run "a run of gpt2-124m" bench.log timeout 120 mpirun -n 1 build-cuda/hidup train \
-    inputs/models/gpt2-124m.yaml --cluster "$report/gpu.yaml" --strategy dp \
-    --set train.batch=16 --set train.steps=30 --set train.warmup_steps=1 \
-    --set cluster.profile=none --out "$report/gpt2-124m.h5" --overwrite
-  run "hidup beside PyTorch" bench.log timeout 300 python3 tests/bench/peer.py
-  say "" "$(sed '/^\$ /d' "$report/bench.log")" ""
-}
-
-failed=0
-parts=("$@")
-if [[ ${#parts[@]} -eq 0 ]]; then
-  parts=(build test sanitize bench)
-fi
-for part in "${parts[@]}"; do
-  if [[ ! $part =~ ^(build|test|sanitize|bench)$ ]]; then
-    echo "gpu.sh: no part '$part' (known: build, test, sanitize, bench)" >&2
-    exit 2
-  fi
-done
-if ! gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader); then
-  echo "gpu.sh: skipped: nvidia-smi finds no GPU" >&2
-  exit 77
-fi
+export PYTHONUNBUFFERED=1 GTEST_COLOR=no
 
 if [[ ! -e $report/report.md ]]; then
   say "# hidup on $(sort <<<"$gpus" | uniq -c | xargs)" "" \
     "Driver $(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)," \
     "$(nvcc --version | tail -1), $(nproc) cores," \
-    "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)."
+    "commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown), $(date -u +%Y-%m-%d)." \
+    "What has a beginning and no end was cut off."
 fi
+failed=0
 for part in "${parts[@]}"; do
   part_start=$SECONDS
-  say "" "## ${part^}" ""
-  case $part in
-    build) part_build ;;
-    test) part_test ;;
-    sanitize) part_sanitize ;;
-    bench) part_bench ;;
-  esac
-  say "" "The part took $((SECONDS - part_start)) s."
+  limit=${HIDUP_LIMIT:-${limits[$part]}}
+  say "" "# ${part^}"
+  "part_$part"
+  say "" "The part took $((SECONDS - part_start)) of $limit s."
 done
 rm -rf "$XDG_CACHE_HOME"
 cat "$report/report.md"
