@@ -3,10 +3,14 @@
 # end with exit code 8 and the reason. Exit code 77 where there is no such compiler. Two minutes,
 # with a filled ccache some seconds.
 #
+# What the compiler makes of the kernels that it builds is compared with kernels/compiled.txt.
+#
 #   cuda_build.sh --tests    and the tests that run on GPUs, which here must all be skipped; two more
+#   cuda_build.sh --table    makes kernels/compiled.txt anew, after a build from nothing
 set -euo pipefail
 
 with_tests=${1:-}
+table=()
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 PATH=$PATH:/usr/local/cuda/bin
@@ -17,18 +21,28 @@ fi
 # shellcheck source=jobs/environment.sh
 source jobs/environment.sh
 
-options=(-DHIDUP_CUDA_ARCHITECTURES=90)
+options=(-DHIDUP_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v)
 targets=cuda
 if [[ $with_tests == --tests ]]; then
   options+=(-DHIDUP_TESTS=ON)
   targets=cuda-tests
 fi
-cmake --preset cuda "${options[@]}"
-cmake --build --preset "$targets" --parallel 2
-
-export CUDA_VISIBLE_DEVICES=
+if [[ $with_tests == --table ]]; then
+  table=(--write)
+  rm -rf build-cuda
+fi
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
+cmake --preset cuda "${options[@]}"
+cmake --build --preset "$targets" --parallel 2 >"$folder/log" 2>&1 || {
+  cat "$folder/log"
+  exit 1
+}
+if grep -q "Compiling entry function" "$folder/log"; then
+  tests/runs/compiled_kernels.py "$folder/log" "${table[@]}" || [[ $? == 77 ]]
+fi
+
+export CUDA_VISIBLE_DEVICES=
 status=0
 mpirun -n 2 build-cuda/hidup train inputs/models/tiny.yaml \
   --cluster inputs/clusters/laptop.yaml --strategy dp --set cluster.device.kind=cuda \
