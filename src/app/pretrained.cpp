@@ -40,10 +40,8 @@ void check_causal(const Graph& graph) {
 }  // namespace
 
 void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
-  for (const ChangedKey& key : changed_keys(checkpoint.state().resolved, "")) {
-    if (key.key == "model.vocab" && !deck.model.vocab) {
-      deck.model.vocab = std::stoll(key.before);
-    }
+  if (!deck.model.vocab) {
+    deck.model.vocab = parse_resolved(checkpoint.path(), checkpoint.state().resolved).model.vocab;
   }
 }
 

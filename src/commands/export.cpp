@@ -27,14 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The decks of the run that wrote the checkpoint, with all values.
-Deck deck_of(const CheckpointFile& checkpoint) {
-  const std::string& text = checkpoint.state().resolved;
-  const size_t cluster = text.find("\ncluster:") + 1;
-  const DeckSource source{.name = checkpoint.path(), .text = text.substr(0, cluster)};
-  return parse_decks(&source, nullptr, {});
-}
-
 // Those that were chosen; else the first of the model's family; else our own.
 const NameMap& names_for(const std::string& chosen, const Deck& deck) {
   if (!chosen.empty()) {
@@ -73,7 +65,7 @@ class ExportRun {
     collectively(world_, [&] { check_names(options_.names); });
     checkpoint_.emplace(open_checkpoint(world_, options_.checkpoint));
     collectively(world_, [&] {
-      const Deck deck = deck_of(*checkpoint_);
+      const Deck deck = parse_resolved(checkpoint_->path(), checkpoint_->state().resolved);
       const NameMap& names = names_for(options_.names, deck);
       for (const StoredParameter& parameter : parameters_of(*checkpoint_)) {
         const Shape& shape = checkpoint_->tensors()[parameter.tensor].shape;

@@ -184,6 +184,12 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 // All keys of one deck file that have a place in this deck, with their values: a deck
 // that parses to the same values.
 std::string resolved_yaml(const Deck& deck, DeckFile file);
+// Of both, one behind the other: what runs record.
+std::string resolved_yaml(const Deck& deck);
+
+// The deck of such a text. An older build's lacks keys that came later: they have their defaults.
+// Throws Error(usage) as parse_decks() does; `name` is what its messages call the text.
+Deck parse_resolved(const std::string& name, const std::string& text);
 
 // Keys that have other values in two texts of resolved_yaml(), "none" where one lacks them; by
 // name.

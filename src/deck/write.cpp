@@ -80,6 +80,10 @@ std::string row(const Key& key) {
 
 }  // namespace
 
+std::string resolved_yaml(const Deck& deck) {
+  return resolved_yaml(deck, DeckFile::model) + resolved_yaml(deck, DeckFile::cluster);
+}
+
 std::string resolved_yaml(const Deck& deck, DeckFile file) {
   Deck copy = deck;  // the slots of the keys are of a Deck that may change
   std::string text;

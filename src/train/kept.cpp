@@ -156,9 +156,8 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
   const TrainingState& state = checkpoint.state();
   std::vector<std::string> refused;
   std::string changed;
-  const std::string now =
-      resolved_yaml(run.deck, DeckFile::model) + resolved_yaml(run.deck, DeckFile::cluster);
-  for (const ChangedKey& key : changed_keys(state.resolved, now)) {
+  const std::string then = resolved_yaml(parse_resolved(checkpoint.path(), state.resolved));
+  for (const ChangedKey& key : changed_keys(then, resolved_yaml(run.deck))) {
     const bool optimizer = key.key == "train.optimizer";
     const std::string text = fmt::format("{}: {} -> {}", key.key, key.before, key.now);
     if (optimizer || key.key == "data.tokenizer" || !may_change(key.key)) {

@@ -9,14 +9,8 @@
 namespace hidup {
 namespace {
 
-// Both decks of `deck`, parsed and written again.
-std::string resolved(const Deck& deck) {
-  return resolved_yaml(deck, DeckFile::model) + resolved_yaml(deck, DeckFile::cluster);
-}
-
 std::string resolved_twice(const Deck& deck) {
-  return resolved(
-      parse(resolved_yaml(deck, DeckFile::model), resolved_yaml(deck, DeckFile::cluster)));
+  return resolved_yaml(parse_resolved("deck", resolved_yaml(deck)));
 }
 
 TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
@@ -129,13 +123,25 @@ TEST(ResolvedDeck, ParsesToTheSameValues) {
     EXPECT_EQ(again.cluster.mesh[i].bandwidth, deck.cluster.mesh[i].bandwidth);
     EXPECT_EQ(again.cluster.mesh[i].latency, deck.cluster.mesh[i].latency);
   }
-  EXPECT_EQ(resolved_twice(deck), resolved(deck));
+  EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }
 
 TEST(ResolvedDeck, OfSyntheticDataHasNoPath) {
   const Deck deck =
       parse(with_line(kModel, 8, ""), kCluster, {"data.kind=synthetic", "model.vocab=100"});
-  EXPECT_EQ(resolved_twice(deck), resolved(deck));
+  EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
+}
+
+// What an older build recorded has no keys that came later.
+TEST(ResolvedDeck, KeysThatItLacksHaveTheirDefaults) {
+  const std::string all = resolved_yaml(parse(kModel));
+  std::string older = all;
+  const size_t line = older.find("  norm_epsilon:");
+  ASSERT_NE(line, std::string::npos);
+  older.erase(line, older.find('\n', line) + 1 - line);
+  EXPECT_EQ(resolved_yaml(parse_resolved("deck", older)), all);
+  const std::string model = resolved_yaml(parse(kModel), DeckFile::model);
+  EXPECT_EQ(resolved_yaml(parse_resolved("deck", model), DeckFile::model), model);
 }
 
 TEST(ResolvedDeck, KeepsValidationAndCheckpoints) {
