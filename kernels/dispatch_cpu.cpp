@@ -5,27 +5,10 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/preconditions.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {
-
-int64_t rows_of(const DispatchSize& size) {
-  return size.experts * size.batch * size.capacity;
-}
-
-// The row of the buffer that an entry of sequence b names, or -1 if it is not here.
-int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
-  const int64_t slot = entry - size.first_expert * size.capacity;
-  if (entry < 0 || slot < 0 || slot >= size.experts * size.capacity) {
-    return -1;
-  }
-  return (slot / size.capacity * size.batch + b) * size.capacity + slot % size.capacity;
-}
-
-// The sequence that has the row.
-int64_t sequence_of(int64_t row, const DispatchSize& size) {
-  return row / size.capacity % size.batch;
-}
 
 // Per row of the buffer which entry of its sequence, s * choices + c, names it; -1 if none. Valid
 // until the next call on this thread.

@@ -1,29 +1,12 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/dispatch.h"
 #include "kernels/preconditions.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {
 
 constexpr int kRows = kThreads / kWarp;  // of a block; a warp does one
-
-__host__ __device__ int64_t rows_of(const DispatchSize& size) {
-  return size.experts * size.batch * size.capacity;
-}
-
-// The row of the buffer that an entry of sequence b names, or -1 if it is not here.
-__device__ int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
-  const int64_t slot = entry - size.first_expert * size.capacity;
-  if (entry < 0 || slot < 0 || slot >= size.experts * size.capacity) {
-    return -1;
-  }
-  return (slot / size.capacity * size.batch + b) * size.capacity + slot % size.capacity;
-}
-
-// The sequence that has the row.
-__device__ int64_t sequence_of(int64_t row, const DispatchSize& size) {
-  return row / size.capacity % size.batch;
-}
 
 // found[row] = which entry of its sequence, s * choices + c, names the row; no two do.
 __global__ void __launch_bounds__(kThreads)
@@ -57,10 +40,11 @@ __global__ void __launch_bounds__(kThreads)
                     DispatchSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid() / kWarp; t < tokens; t += threads_of_grid() / kWarp) {
+    const int64_t b = t / size.sequence;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float sum = 0.0F;
       for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
-        const int64_t row = row_of(routing[i], t / size.sequence, size);
+        const int64_t row = row_of(routing[i], b, size);
         if (row >= 0) {
           sum += (weights != nullptr ? weights[i] : 1.0F) * widen(buffer[row * size.width + j]);
         }

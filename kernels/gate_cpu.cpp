@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
-#include "kernels/cpu_routing.h"
 #include "kernels/preconditions.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {

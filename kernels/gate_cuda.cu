@@ -1,7 +1,7 @@
 #include "kernels/cuda_elements.h"
-#include "kernels/cuda_routing.h"
 #include "kernels/gate.h"
 #include "kernels/preconditions.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {

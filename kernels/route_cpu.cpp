@@ -6,8 +6,8 @@
 #include "core/random.h"
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
-#include "kernels/cpu_routing.h"
 #include "kernels/preconditions.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {

@@ -1,8 +1,8 @@
 #include "core/random.h"
 #include "kernels/cuda_elements.h"
-#include "kernels/cuda_routing.h"
 #include "kernels/preconditions.h"
 #include "kernels/route.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {

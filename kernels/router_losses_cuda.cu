@@ -1,8 +1,8 @@
 #include "kernels/cuda_columns.h"
 #include "kernels/cuda_elements.h"
-#include "kernels/cuda_routing.h"
 #include "kernels/preconditions.h"
 #include "kernels/router_losses.h"
+#include "kernels/routing.h"
 
 namespace hidup::kernels {
 namespace {

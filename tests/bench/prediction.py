@@ -5,7 +5,7 @@ sizes. All of it is done in three rounds, and the medians count. A machine's pac
 to minute (pace.py): a profile and a run count if the pace before and after is that of the round's
 profile, otherwise they are taken again. What they measured has no say in that. Prints a table
 (Markdown) and the median and worst error; asserts nothing. Hosts need root and jobs/install.sh
---testbed. About half an hour.
+--testbed. About a quarter of an hour for each place with two ranks.
 
     python3 tests/bench/prediction.py [--places one,two,200mbit,1gbit,5gbit] [--rounds 3]
 """

@@ -24,7 +24,7 @@ SKIPPED = 77
 
 
 def version():
-    """Of the compiler, with the architecture that the log is of."""
+    """Of the compiler."""
     text = subprocess.run(["nvcc", "--version"], check=True, capture_output=True, text=True).stdout
     return "nvcc " + re.search(r"V([\d.]+)", text)[1]
 

@@ -9,7 +9,7 @@
 #   cuda_build.sh --table    makes kernels/compiled.txt anew, after a build from nothing
 set -euo pipefail
 
-with_tests=${1:-}
+mode=${1:-}
 table=()
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -23,11 +23,11 @@ source jobs/environment.sh
 
 options=(-DHIDUP_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v)
 targets=cuda
-if [[ $with_tests == --tests ]]; then
+if [[ $mode == --tests ]]; then
   options+=(-DHIDUP_TESTS=ON)
   targets=cuda-tests
 fi
-if [[ $with_tests == --table ]]; then
+if [[ $mode == --table ]]; then
   table=(--write)
   rm -rf build-cuda
 fi
@@ -61,7 +61,7 @@ build-cuda/hidup doctor | tee "$folder/doctor"
 grep -q "no GPU is found" "$folder/doctor"
 grep -Eq "^NCCL +2[.][0-9.]+ +2[.][0-9.]+$" "$folder/doctor"
 
-if [[ $with_tests == --tests ]]; then
+if [[ $mode == --tests ]]; then
   ctest --preset cuda >"$folder/tests"
   sed -n '/tests passed/,$p' "$folder/tests"
   if grep -E '^ *[0-9]+/[0-9]+ Test' "$folder/tests" | grep -v 'Skipped'; then
