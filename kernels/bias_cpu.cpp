@@ -10,13 +10,14 @@ namespace hidup::kernels {
 
 template <typename Element>
 void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y, int64_t rows,
-                  int64_t n) {
+                  int64_t n, int64_t stride) {
   check_extents("bias", {rows, n});
+  const int64_t apart = checked_stride("bias", rows, n, stride);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < rows; ++row) {
-      const Element* in = x + row * n;
-      Element* out = y + row * n;
+      const Element* in = x + row * apart;
+      Element* out = y + row * apart;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
         out[j] = in[j] + b[j];
@@ -27,8 +28,9 @@ void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y
 
 template <typename Element>
 void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, int64_t n,
-                   bool accumulate) {
+                   bool accumulate, int64_t stride) {
   check_extents("bias_backward", {rows, n});
+  const int64_t apart = checked_stride("bias_backward", rows, n, stride);
   stream.enqueue([=] {
     thread_local std::vector<float> memory;
     const RowBlocks blocks(rows);
@@ -38,7 +40,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
       float* sum = partials + block * n;
       std::fill_n(sum, n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
-        const Element* gradient = dy + row * n;
+        const Element* gradient = dy + row * apart;
 #pragma omp simd
         for (int64_t j = 0; j < n; ++j) {
           sum[j] += gradient[j];

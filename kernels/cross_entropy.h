@@ -1,7 +1,8 @@
 // Cross entropy of the softmax of logits with one right class per row, and the accuracy: a row is
 // right where no logit is larger than the target's. A row whose target is negative has none: it
 // adds nothing to the loss and the accuracy, and its gradient is 0. `scale` is what it would be if
-// all rows had a target.
+// all rows had a target. Rows of logits and of dlogits are `stride` elements apart, or dense where
+// that is 0; what lies between two rows is not read and not written.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct CrossEntropyForward {
   int64_t vocab;
   float scale;
   bool accumulate;
+  int64_t stride = 0;
 };
 template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args);
@@ -41,6 +43,7 @@ struct CrossEntropyStats {
   int64_t rows;
   int64_t columns;
   int64_t first;
+  int64_t stride = 0;
 };
 template <typename Element>
 void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args);
@@ -71,6 +74,7 @@ struct CrossEntropyBackward {
   int64_t first;
   float scale;
   const StepState* state;
+  int64_t stride = 0;
 };
 template <typename Element>
 void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args);

@@ -94,12 +94,13 @@ Classes merge_row(const float* stats, int64_t parts, int64_t stride) {
 template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
   check_classes("cross_entropy", args.rows, args.vocab, 0);
+  const int64_t stride = checked_stride("cross_entropy", args.rows, args.vocab, args.stride);
   stream.enqueue([=] {
     thread_local std::vector<RowLoss> memory;
     RowLoss* losses = scratch(memory, args.rows);
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < args.rows; ++row) {
-      const Element* x = args.logits + row * args.vocab;
+      const Element* x = args.logits + row * stride;
       const Classes classes = classes_of(x, args.vocab);
       args.lse[row] = static_cast<float>(classes.lse);
       const int32_t target = args.targets[row];
@@ -112,10 +113,12 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
 template <typename Element>
 void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args) {
   check_classes("cross_entropy_stats", args.rows, args.columns, args.first);
+  const int64_t stride =
+      checked_stride("cross_entropy_stats", args.rows, args.columns, args.stride);
   stream.enqueue([=] {
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < args.rows; ++row) {
-      const Element* x = args.logits + row * args.columns;
+      const Element* x = args.logits + row * stride;
       const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < args.columns;
       const Classes classes = classes_of(x, args.columns);
@@ -151,13 +154,15 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
 template <typename Element>
 void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args) {
   check_classes("cross_entropy_backward", args.rows, args.columns, args.first);
+  const int64_t stride =
+      checked_stride("cross_entropy_backward", args.rows, args.columns, args.stride);
   stream.enqueue([=] {
     const float factor = args.scale * args.state->loss_scale;
     const int64_t columns = args.columns;
 #pragma omp parallel for schedule(static)
     for (int64_t row = 0; row < args.rows; ++row) {
-      const Element* x = args.logits + row * columns;
-      Element* dx = args.dlogits + row * columns;
+      const Element* x = args.logits + row * stride;
+      Element* dx = args.dlogits + row * stride;
       if (args.targets[row] < 0) {
         std::fill_n(dx, columns, Element(0.0F));
         continue;

@@ -46,7 +46,7 @@ template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(CrossEntropyForward<Element> args, RowLoss* losses) {
   const int64_t row = blockIdx.x;
-  const Element* x = args.logits + row * args.vocab;
+  const Element* x = args.logits + row * args.stride;
   const Classes classes = classes_of(x, args.vocab);
   if (threadIdx.x == 0) {
     args.lse[row] = static_cast<float>(classes.lse);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename Element>
 __global__ void __launch_bounds__(kThreads) stats_kernel(CrossEntropyStats<Element> args) {
   const int64_t row = blockIdx.x;
-  const Element* x = args.logits + row * args.columns;
+  const Element* x = args.logits + row * args.stride;
   const Classes classes = classes_of(x, args.columns);
   if (threadIdx.x == 0) {
     const int64_t target = args.targets[row] - args.first;
@@ -124,11 +124,18 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyBackward
     const bool ignored = args.targets[row] < 0;
     const int64_t target = args.targets[row] - args.first;
     for (int64_t j = threadIdx.x; j < columns; j += kThreads) {
-      const float p = factor * expf(widen(args.logits[row * columns + j]) - shift);
+      const float p = factor * expf(widen(args.logits[row * args.stride + j]) - shift);
       const float gradient = j == target ? p - factor : p;
-      args.dlogits[row * columns + j] = narrow<Element>(ignored ? 0.0F : gradient);
+      args.dlogits[row * args.stride + j] = narrow<Element>(ignored ? 0.0F : gradient);
     }
   }
+}
+
+// The same arguments with the stride as a number of elements, for a kernel.
+template <typename Args>
+Args with_stride(const char* kernel, Args args, int64_t columns) {
+  args.stride = checked_stride(kernel, args.rows, columns, args.stride);
+  return args;
 }
 
 RowLoss* losses_of_rows(Stream& stream, int64_t rows) {
@@ -141,8 +148,9 @@ RowLoss* losses_of_rows(Stream& stream, int64_t rows) {
 template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args) {
   check_classes("cross_entropy", args.rows, args.vocab, 0);
+  const auto strided = with_stride("cross_entropy", args, args.vocab);
   RowLoss* losses = losses_of_rows(stream, args.rows);
-  launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, args, losses);
+  launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, strided, losses);
   launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
          args.accumulate);
 }
@@ -150,7 +158,8 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
 template <typename Element>
 void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args) {
   check_classes("cross_entropy_stats", args.rows, args.columns, args.first);
-  launch(stream, stats_kernel<Element>, grid_of(args.rows), kThreads, args);
+  launch(stream, stats_kernel<Element>, grid_of(args.rows), kThreads,
+         with_stride("cross_entropy_stats", args, args.columns));
 }
 
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
@@ -164,7 +173,8 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
 template <typename Element>
 void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args) {
   check_classes("cross_entropy_backward", args.rows, args.columns, args.first);
-  launch(stream, backward_kernel<Element>, blocks_for(args.rows, 1), kThreads, args);
+  launch(stream, backward_kernel<Element>, blocks_for(args.rows, 1), kThreads,
+         with_stride("cross_entropy_backward", args, args.columns));
 }
 
 #define INSTANTIATE(Element)                                                        \

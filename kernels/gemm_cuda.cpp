@@ -81,15 +81,17 @@ LibraryEpilogue for_library(const Epilogue<Element>& epilogue) {
 
 class MatrixLayout {
  public:
-  // Dense; rows and columns as cuBLASLt reads it.
-  MatrixLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t count, int64_t stride) {
+  // Rows, columns and the leading dimension as cuBLASLt reads it; `offset`: from one matrix of a
+  // batch to the next.
+  MatrixLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading, int64_t count,
+               int64_t offset) {
     check_cublas(cublasLtMatrixLayoutCreate(&layout_, type, static_cast<uint64_t>(rows),
-                                            static_cast<uint64_t>(columns), rows),
+                                            static_cast<uint64_t>(columns), leading),
                  "cublasLtMatrixLayoutCreate");
     check_i32("products of a batch", count);
     const auto matrices = static_cast<int32_t>(count);
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, matrices);
-    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, stride);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, offset);
   }
   ~MatrixLayout() { cublasLtMatrixLayoutDestroy(layout_); }
   MatrixLayout(const MatrixLayout&) = delete;
@@ -179,11 +181,11 @@ class Plan {
   Plan(const Product& p, const Types& types, const Alignments& alignments,
        const LibraryEpilogue& epilogue)
       : product_(p),
-        a_(types.operand, p.shape.transpose_a ? p.shape.m : p.shape.k,
-           p.shape.transpose_a ? p.shape.k : p.shape.m, p.batch.count, p.batch.a),
-        b_(types.operand, p.shape.transpose_b ? p.shape.k : p.shape.n,
-           p.shape.transpose_b ? p.shape.n : p.shape.k, p.batch.count, p.batch.b),
-        c_(types.result, p.shape.n, p.shape.m, p.batch.count, p.batch.c) {
+        a_(types.operand, p.shape.a_columns(), p.shape.transpose_a ? p.shape.k : p.shape.m,
+           p.shape.lda(), p.batch.count, p.batch.a),
+        b_(types.operand, p.shape.b_columns(), p.shape.transpose_b ? p.shape.n : p.shape.k,
+           p.shape.ldb(), p.batch.count, p.batch.b),
+        c_(types.result, p.shape.n, p.shape.m, p.shape.ldc(), p.batch.count, p.batch.c) {
     const Preference preference(types, alignments);
     const Operation operation(p, epilogue);
     int found = 0;
@@ -224,7 +226,7 @@ class Plan {
 };
 
 // All that a plan depends on.
-using Key = std::array<int64_t, 17>;
+using Key = std::array<int64_t, 20>;
 
 Key key_of(const Product& p, const Types& types, const Alignments& alignments,
            cublasLtEpilogue_t epilogue) {
@@ -236,6 +238,9 @@ Key key_of(const Product& p, const Types& types, const Alignments& alignments,
           p.shape.k,
           p.shape.transpose_a ? 1 : 0,
           p.shape.transpose_b ? 1 : 0,
+          p.shape.lda(),
+          p.shape.ldb(),
+          p.shape.ldc(),
           p.batch.count,
           p.batch.a,
           p.batch.b,
@@ -276,8 +281,7 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
   }
   if (shape.k == 0) {
     for (int64_t i = 0; i < batch.count && !accumulate; ++i) {
-      fill_bytes(stream, c + i * batch.c, 0,
-                 shape.m * shape.n * static_cast<int64_t>(sizeof(Result)));
+      fill_bytes(stream, c + i * batch.c, 0, shape.c_span() * static_cast<int64_t>(sizeof(Result)));
     }
     return;
   }

@@ -14,11 +14,24 @@ struct MatmulShape {
   int64_t k;
   bool transpose_a = false;
   bool transpose_b = false;
+  // Leading dimensions: elements from one row of a matrix, as it is stored, to the next. 0: as many
+  // as a row has.
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+
+  int64_t a_columns() const { return transpose_a ? m : k; }
+  int64_t b_columns() const { return transpose_b ? k : n; }
+  int64_t lda() const { return a_stride > 0 ? a_stride : a_columns(); }
+  int64_t ldb() const { return b_stride > 0 ? b_stride : b_columns(); }
+  int64_t ldc() const { return c_stride > 0 ? c_stride : n; }
+  // Elements of c from its first to its last one; c is not empty.
+  int64_t c_span() const { return (m - 1) * ldc() + n; }
 };
 
 // c (+)= op(a) op(b), all row-major; sums are f32. Result: Element, or float. a: [m, k], or [k, m]
 // if transpose_a; b: [k, n], or [n, k] if transpose_b; c: [m, n], which overlaps neither. With k =
-// 0 the product is zero.
+// 0 the product is zero. What lies between two rows is not read; in c it may be overwritten.
 template <typename Element, typename Result>
 void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulShape shape,
             bool accumulate);
@@ -35,8 +48,8 @@ struct Epilogue {
 
 // y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
 // other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
-// epilogue.input and the operands overlap nowhere. a is not transposed. With k = 0 the product is
-// zero.
+// epilogue.input and the operands overlap nowhere. a is not transposed, and y is dense where there
+// is an activation. With k = 0 the product is zero.
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue);

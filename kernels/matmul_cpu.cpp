@@ -59,14 +59,14 @@ void for_each_tile(MatmulShape shape, Compute compute) {
 // The rows of op(a) and the columns of op(b) that a tile needs.
 template <typename Element>
 ConstMatrix<Element> rows_for(const ResultTile& tile, const Element* a, MatmulShape shape) {
-  return {.data = a + (shape.transpose_a ? tile.row : tile.row * shape.k),
-          .stride = shape.transpose_a ? shape.m : shape.k,
+  return {.data = a + (shape.transpose_a ? tile.row : tile.row * shape.lda()),
+          .stride = shape.lda(),
           .transposed = shape.transpose_a};
 }
 template <typename Element>
 ConstMatrix<Element> columns_for(const ResultTile& tile, const Element* b, MatmulShape shape) {
-  return {.data = b + (shape.transpose_b ? tile.column * shape.k : tile.column),
-          .stride = shape.transpose_b ? shape.k : shape.n,
+  return {.data = b + (shape.transpose_b ? tile.column * shape.ldb() : tile.column),
+          .stride = shape.ldb(),
           .transposed = shape.transpose_b};
 }
 
@@ -109,9 +109,9 @@ template <typename Element>
 void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Element* y,
                  MatmulShape shape, const Epilogue<Element>& epilogue) noexcept {
   thread_local std::vector<float> memory;
-  const int64_t first = tile.row * shape.n + tile.column;
+  const int64_t first = tile.row * shape.ldc() + tile.column;
   float* sums = nullptr;
-  int64_t stride = shape.n;
+  int64_t stride = shape.ldc();
   if constexpr (std::is_same_v<Element, float>) {
     sums = (epilogue.input != nullptr ? epilogue.input : y) + first;
   } else {
@@ -127,7 +127,7 @@ void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Ele
     if (shape.k == 0) {
       std::fill_n(sums_of_row, tile.columns, 0.0F);
     }
-    const int64_t at = first + row * shape.n;
+    const int64_t at = first + row * shape.ldc();
     finish_row(sums_of_row, epilogue, tile.column,
                epilogue.input != nullptr ? epilogue.input + at : nullptr, y + at, tile.columns);
   }
@@ -144,12 +144,12 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
       return;
     }
     if (shape.k == 0) {
-      std::fill_n(c, accumulate ? 0 : shape.m * shape.n, Result(0.0F));
+      std::fill_n(c, accumulate ? 0 : shape.c_span(), Result(0.0F));
       return;
     }
     for_each_tile(shape, [=](const ResultTile& tile) {
       gemm(tile.rows, tile.columns, shape.k, rows_for(tile, a, shape), columns_for(tile, b, shape),
-           accumulate ? 1.0F : 0.0F, c + tile.row * shape.n + tile.column, shape.n);
+           accumulate ? 1.0F : 0.0F, c + tile.row * shape.ldc() + tile.column, shape.ldc());
     });
   });
 }
@@ -157,7 +157,7 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue) {
-  check_epilogue(shape, epilogue.bias, epilogue.activation == Activation::gelu, epilogue.input);
+  check_epilogue(shape, epilogue.bias, epilogue.activation, epilogue.input);
   stream.enqueue([=] {
     if (shape.m == 0 || shape.n == 0) {
       return;

@@ -17,7 +17,7 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue) {
-  check_epilogue(shape, epilogue.bias, epilogue.activation == Activation::gelu, epilogue.input);
+  check_epilogue(shape, epilogue.bias, epilogue.activation, epilogue.input);
   const int64_t m = shape.m;
   const int64_t n = shape.n;
   const int64_t k = shape.k;
@@ -32,7 +32,7 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
   Element* const sums = gelu ? epilogue.input : y;
   if (k == 0 || !gemm_bias(stream, a, b, sums, product, {.bias = epilogue.bias})) {
     gemm(stream, a, b, sums, product, false);
-    bias_forward(stream, sums, epilogue.bias, sums, m, n);
+    bias_forward(stream, sums, epilogue.bias, sums, m, n, shape.c_stride);
   }
   if (gelu) {
     gelu_forward(stream, sums, y, m * n);

@@ -58,6 +58,13 @@ void check_classes(const char* kernel, int64_t rows, int64_t columns, int64_t fi
   check_i32(kernel, first + columns);
 }
 
+int64_t checked_stride(const char* kernel, int64_t rows, int64_t columns, int64_t stride) {
+  check(stride == 0 || stride >= columns, "{}: rows of {} elements are {} apart", kernel, columns,
+        stride);
+  check_extents(kernel, {rows, stride});
+  return stride > 0 ? stride : columns;
+}
+
 void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t capacity) {
   check_extents(kernel, {experts, capacity});
   check_i32(kernel, entries);
@@ -119,6 +126,11 @@ void check_size(const MatmulShape& shape) {
   check_extents("matmul", {shape.m, shape.k});
   check_extents("matmul", {shape.k, shape.n});
   check_extents("matmul", {shape.m, shape.n});
+  checked_stride("matmul", shape.transpose_a ? shape.k : shape.m, shape.a_columns(),
+                 shape.a_stride);
+  checked_stride("matmul", shape.transpose_b ? shape.n : shape.k, shape.b_columns(),
+                 shape.b_stride);
+  checked_stride("matmul", shape.m, shape.n, shape.c_stride);
 }
 
 void check_size(const RouteSize& size) {
@@ -172,11 +184,15 @@ void check_copy(const StridedCopy& copy, const void* from, const void* to) {
         "a copy between addresses that are no multiples of {} bytes", copy.element);
 }
 
-void check_epilogue(const MatmulShape& shape, const void* bias, bool gelu, const void* input) {
+void check_epilogue(const MatmulShape& shape, const void* bias, Activation activation,
+                    const void* input) {
   check_size(shape);
+  const bool gelu = activation == Activation::gelu;
   check(!shape.transpose_a, "matmul_bias of a transposed matrix");
   check(shape.m == 0 || shape.n == 0 || (bias != nullptr && gelu == (input != nullptr)),
         "matmul_bias without its bias, or with another place for its input than GELU's");
+  check(activation == Activation::none || shape.ldc() == shape.n,
+        "matmul_bias with an activation: rows of {} elements are {} apart", shape.n, shape.ldc());
 }
 
 }  // namespace hidup::kernels

@@ -30,6 +30,11 @@ void check_normalized_rows(const char* kernel, int64_t rows, int64_t n);
 // The classes first .. first + columns - 1 of `rows` rows; i32 counts classes.
 void check_classes(const char* kernel, int64_t rows, int64_t columns, int64_t first);
 
+// Elements from the start of a row to that of the next: `stride`, which is no less than `columns`;
+// of 0, `columns`.
+int64_t checked_stride(const char* kernel, int64_t rows, int64_t columns, int64_t stride);
+
+enum class Activation;
 struct AttentionSize;
 struct DispatchSize;
 struct DropoutMask;
@@ -85,7 +90,8 @@ void check_entries(const char* kernel, int64_t entries, int64_t experts, int64_t
 void check_copy(const StridedCopy& copy, const void* from, const void* to);
 
 // The shape of matmul_bias(). Unless y is empty, there is a bias, and a place for the activation's
-// input if and only if that is GELU.
-void check_epilogue(const MatmulShape& shape, const void* bias, bool gelu, const void* input);
+// input if and only if that is GELU; y is dense where there is an activation.
+void check_epilogue(const MatmulShape& shape, const void* bias, Activation activation,
+                    const void* input);
 
 }  // namespace hidup::kernels

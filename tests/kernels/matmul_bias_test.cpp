@@ -81,7 +81,9 @@ class MatmulBias : public ::testing::Test {
   }
 
   static void expect_all(const Case& c) {
-    const auto [m, n, k, transpose_a, transpose_b] = c.size;
+    const int64_t m = c.size.m;
+    const int64_t n = c.size.n;
+    const int64_t k = c.size.k;
     const auto a = some("a", m * k + c.shift);
     const auto b = some("b", k * n + c.shift);
     const auto bias = some("bias", n + c.bias_shift);

@@ -6,15 +6,18 @@ namespace hidup::kernels::testing {
 namespace {
 
 Doubles product(const Floats& a, const Floats& b, const MatmulShape& shape) {
-  const auto [m, n, k, transpose_a, transpose_b] = shape;
+  const int64_t m = shape.m;
+  const int64_t n = shape.n;
+  const int64_t k = shape.k;
   Doubles c(static_cast<size_t>(m * n), 0.0);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t l = 0; l < k; ++l) {
       const double left =
-          static_cast<double>(a[static_cast<size_t>(transpose_a ? l * m + i : i * k + l)]);
+          static_cast<double>(a[static_cast<size_t>(shape.transpose_a ? l * m + i : i * k + l)]);
       for (int64_t j = 0; j < n; ++j) {
         c[static_cast<size_t>(i * n + j)] +=
-            left * static_cast<double>(b[static_cast<size_t>(transpose_b ? j * k + l : l * n + j)]);
+            left *
+            static_cast<double>(b[static_cast<size_t>(shape.transpose_b ? j * k + l : l * n + j)]);
       }
     }
   }

@@ -101,6 +101,40 @@ TEST(Preconditions, Matrices) {
   });
 }
 
+// Rows that overlap, or lie too far apart.
+TEST(Preconditions, RowStrides) {
+  for (const int64_t stride : {int64_t{-1}, int64_t{2}, 4 * kHuge}) {
+    const int64_t rows = kHuge;
+    SCOPED_TRACE(stride);
+    expect_refused("a", [=](Stream& s) {
+      matmul(s, kIn, kIn, kOut, {.m = rows, .n = 1, .k = 3, .a_stride = stride}, false);
+    });
+    expect_refused("b", [=](Stream& s) {
+      matmul(s, kIn, kIn, kOut, {.m = 1, .n = 3, .k = rows, .b_stride = stride}, false);
+    });
+    expect_refused("c", [=](Stream& s) {
+      matmul(s, kIn, kIn, kOut, {.m = rows, .n = 3, .k = 1, .c_stride = stride}, false);
+    });
+    expect_refused("bias", [=](Stream& s) { bias_forward(s, kIn, kIn, kOut, rows, 3, stride); });
+    expect_refused("bias_backward",
+                   [=](Stream& s) { bias_backward(s, kIn, kOut, rows, 3, false, stride); });
+    expect_refused("cross_entropy", [=](Stream& s) {
+      cross_entropy_forward<float>(s, {.rows = rows, .vocab = 3, .stride = stride});
+    });
+    expect_refused("cross_entropy_stats", [=](Stream& s) {
+      cross_entropy_stats<float>(s, {.rows = rows, .columns = 3, .stride = stride});
+    });
+    expect_refused("cross_entropy_backward", [=](Stream& s) {
+      cross_entropy_backward<float>(s, {.rows = rows, .columns = 3, .stride = stride});
+    });
+  }
+  const float bias = 0.0F;
+  expect_refused("an activation", [&](Stream& s) {
+    matmul_bias(s, kIn, kIn, kOut, {.m = 1, .n = 3, .k = 1, .c_stride = 4},
+                {.bias = &bias, .activation = Activation::relu});
+  });
+}
+
 TEST(Preconditions, Rows) {
   expect_refused("layer_norm without elements",
                  [](Stream& s) { layer_norm_forward<float>(s, {.rows = 2, .n = 0}); });
