@@ -2,6 +2,7 @@
 
 #include "program/fuse.h"
 #include "program/lowering.h"
+#include "program/padded_rows.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -14,6 +15,9 @@ Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
   if (options.fuse) {
     fuse_epilogues(program);
     fuse_residual_norms(program);
+  }
+  if (options.pad) {
+    pad_rows(program);
   }
   insert_waits(program);
   estimate_work(program);

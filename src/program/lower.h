@@ -11,6 +11,7 @@ struct LoweringOptions {
   double clip_norm = 0.0;                   // of the global gradient norm; 0: no clipping
   AdamAttributes optimizer;
   bool fuse = true;  // what follows directly becomes one instruction (fuse.h)
+  bool pad = true;   // long rows begin at aligned addresses (padded_rows.h)
 };
 
 // The training step. Pure: the same input gives the same program on every rank.

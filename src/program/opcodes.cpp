@@ -114,7 +114,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
       // The input's gradient first: it may have to be sent while the weight's is computed.
       {matmul,
        "matmul",
-       "x:T weight:T -> y:T",
+       "x:T weight:T -> y:T~",
        same_as<OpKind::matmul>,
        {.attributes = MatmulAttributes{},
         .sizes = [](const Told& t, Shapes in,
@@ -125,7 +125,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
                      {matmul_backward_weight, "x dy", "weight"}}}},
       {matmul_bias,
        "matmul_bias",
-       "x:T weight:T bias:T -> y:T",
+       "x:T weight:T bias:T -> y:T~",
        [](const Told& t, Shapes in, Shapes out) {
          return forward(OpKind::matmul, t, in, out[0]) + count(out[0]);
        },
@@ -159,7 +159,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
         .fuses = matmul}},
       {matmul_backward_input,
        "matmul_backward_input",
-       "dy:T weight:T -> dx:T+",
+       "dy:T~ weight:T -> dx:T+",
        [](const Told& t, Shapes in, Shapes out) {
          return forward(OpKind::matmul, t, {out[0], in[1]}, in[0]);
        },
@@ -169,7 +169,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
         .product = true}},
       {matmul_backward_weight,
        "matmul_backward_weight",
-       "x:T dy:T -> dweight:f+",
+       "x:T dy:T~ -> dweight:f+",
        [](const Told& t, Shapes in, Shapes out) {
          return forward(OpKind::matmul, t, {in[0], out[0]}, in[1]);
        },
@@ -178,10 +178,10 @@ const std::vector<OpcodeRow>& opcode_rows() {
         .product = true}},
       {bias,
        "bias",
-       "x:T bias:T -> y:T=x",
+       "x:T~ bias:T -> y:T~=x",
        per_input<1>,
        {.operation = OpKind::bias, .backward = {{bias_backward, "dy", "bias"}, {{}, "dy", "x"}}}},
-      {bias_backward, "bias_backward", "dy:T -> dbias:f+", per_input<1>},
+      {bias_backward, "bias_backward", "dy:T~ -> dbias:f+", per_input<1>},
       {relu,
        "relu",
        "x:T -> y:T=x",
@@ -292,12 +292,12 @@ const std::vector<OpcodeRow>& opcode_rows() {
         .product = true}},
       {cross_entropy,
        "cross_entropy",
-       "logits:T targets:i -> loss:f+ lse:f",
+       "logits:T~ targets:i -> loss:f+ lse:f",
        same_as<OpKind::cross_entropy>,
        {.attributes = LossAttributes{},
         .operation = OpKind::cross_entropy,
         .backward = {{cross_entropy_backward, "logits targets lse", "logits"}}}},
-      {cross_entropy_stats, "cross_entropy_stats", "logits:T targets:i -> stats:f",
+      {cross_entropy_stats, "cross_entropy_stats", "logits:T~ targets:i -> stats:f",
        same_as<OpKind::cross_entropy>},
       {cross_entropy_merge,
        "cross_entropy_merge",
@@ -306,7 +306,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
        {.attributes = LossAttributes{}}},
       {cross_entropy_backward,
        "cross_entropy_backward",
-       "logits:T targets:i lse:f -> dlogits:T=logits",
+       "logits:T~ targets:i lse:f -> dlogits:T~=logits",
        per_input<3>,
        {.attributes = LossAttributes{}}},
       {route,

@@ -47,11 +47,13 @@ std::string print_program(const Program& program) {
     text += fmt::format(" {}={}", axis.name, axis.size);
   }
   text += fmt::format("\n\n{} values\n", program.values.size());
+  const std::string padding = fmt::format(", rows padded to multiples of {}", kRowMultiple);
   for (const Value& value : program.values) {
     text +=
         value.holds.empty()
-            ? fmt::format("  {} : {}{} {} {}\n", value.name, name_of(value.dtype),
-                          to_string(value.shape), to_string(value.layout), role_name(value.role))
+            ? fmt::format("  {} : {}{} {} {}{}\n", value.name, name_of(value.dtype),
+                          to_string(value.shape), to_string(value.layout), role_name(value.role),
+                          value.padded_rows ? padding : "")
             : fmt::format("  {} : buffer for {}\n", value.name, print_values(program, value.holds));
   }
   text += fmt::format("\n{} instructions\n", program.instructions.size());

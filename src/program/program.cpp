@@ -34,7 +34,16 @@ int64_t Program::local_bytes(ValueId id, int64_t rank) const {
     }
     return bytes;
   }
-  return region(id, rank).elements() * size_of(value(id).dtype);
+  const Shape shape = local_shape(id, rank);
+  const int64_t count = !value(id).padded_rows || elements(shape) == 0
+                            ? elements(shape)
+                            : elements(shape) / shape.back() * row_stride(id, rank);
+  return count * size_of(value(id).dtype);
+}
+
+int64_t Program::row_stride(ValueId id, int64_t rank) const {
+  const int64_t row = local_shape(id, rank).back();
+  return value(id).padded_rows ? (row + kRowMultiple - 1) / kRowMultiple * kRowMultiple : row;
 }
 
 DType element_dtype(const Program& program, const Instruction& instruction) {

@@ -26,6 +26,9 @@ std::string_view name_of(Phase phase);
 
 using ValueId = int32_t;
 
+// Padded rows begin at multiples of so many elements: in 16 bits, of a GPU's lines of 128 bytes.
+inline constexpr int64_t kRowMultiple = 64;
+
 // A tensor that the program keeps in the arena: a global shape, and the part of
 // it that every rank holds.
 struct Value {
@@ -43,6 +46,7 @@ struct Value {
   ValueId gradient_of = -1;  // gradients: of which parameter
   ValueId master_of = -1;    // optimizer state that is a parameter of 16 bits in f32: of which
   bool decay = false;        // parameters: weight decay applies
+  bool padded_rows = false;  // activations: see row_stride()
 
   // Keeps its memory from step to step.
   bool persistent() const { return role != Role::activation; }
@@ -104,7 +108,11 @@ struct Program {
   // The part of the value that the rank holds.
   Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
+  // What it takes in memory.
   int64_t local_bytes(ValueId id, int64_t rank) const;
+  // Elements of the rank's part from the start of a row, which is its last dimension, to that of
+  // the next: where rows are padded, the row's length rounded up to kRowMultiple.
+  int64_t row_stride(ValueId id, int64_t rank) const;
 };
 
 // The floating type T of an instruction: that of its operands of 16 bits, f32 where it has none.

@@ -21,12 +21,15 @@ Operand parse_operand(std::string_view text) {
   check(!operand.name.empty() && !text.empty(), "an operand without a name or type");
   operand.type = text[0];
   text.remove_prefix(1);
-  if (!text.empty() && text[0] == '+') {
-    operand.sum = true;
-    text.remove_prefix(1);
-  }
+  const auto take_mark = [&](char mark) {
+    const bool found = text.starts_with(mark);
+    text.remove_prefix(found ? 1 : 0);
+    return found;
+  };
+  operand.sum = take_mark('+');
+  operand.padded = take_mark('~');
   if (!text.empty()) {
-    check(take_until(text, "=").empty(), "what stands behind a type is + or =");
+    check(take_until(text, "=").empty(), "what stands behind a type is +, ~ or =");
     while (!text.empty()) {
       operand.over.push_back(take_until(text, ","));
     }

@@ -3,6 +3,7 @@
 //   x:T weight:T counts:i -> y:T          a name and an element type each
 //   dy:T -> dbias:f+                      +: where the instruction accumulates, it adds to this
 //   a:T b:T -> y:T=a,b                    =: it may be the same value as one of these inputs
+//   dy:T~ weight:T -> dx:T                ~: its rows may be padded (Value::padded_rows)
 //   (parameter:f m:f)* scale:f -> ...     the group in front repeats, once or more
 //
 // Types: i is i32, f is f32, T any floating type, the same for all of an instruction, S any type,
@@ -20,6 +21,7 @@ struct Operand {
   std::string_view name;
   char type = 'T';
   bool sum = false;
+  bool padded = false;                 // may be
   std::vector<std::string_view> over;  // inputs that an output may be, too
 };
 

@@ -22,7 +22,8 @@ namespace hidup {
 // - what changes layouts does so by the placements of its values, what works on several values as
 //   one piece of memory (OpcodeSpec::one_piece) has them there, and collectives are on the
 //   communication stream;
-// - the operands of every instruction are those that its opcode takes (verify_operands.h).
+// - the operands of every instruction are those that its opcode takes, in padded rows only where it
+//   takes such (verify_operands.h).
 void verify(const Program& program, const MemoryPlan& plan);
 
 // Throws Error(internal) naming the first difference unless all ranks issue the

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "program/padded_rows.h"
 
 namespace hidup {
 namespace {
@@ -36,6 +37,7 @@ class OperandCheck {
       sums |= output.sum;
     }
     check(sums || !i.accumulate, "{} {} cannot accumulate", spec_.name, i.name);
+    check_padding();
     if (spec_.reshard) {
       check_reshard();
     } else if (i.opcode == Opcode::convert) {
@@ -71,6 +73,27 @@ class OperandCheck {
       check(std::ranges::find(output.over, name) != output.over.end(),
             "{} {} writes {} over its input {}", spec_.name, instruction_.name,
             program_.value(id).name, name);
+    }
+  }
+
+  // Padded operands are such as may be, and all of those are alike.
+  void check_padding() const {
+    const std::vector<ValueId> paddable = paddable_operands(program_, instruction_);
+    bool padded = false;
+    for (const auto* values : {&instruction_.inputs, &instruction_.outputs}) {
+      for (const ValueId id : *values) {
+        const Value& value = program_.value(id);
+        padded |= value.padded_rows;
+        check(!value.padded_rows ||
+                  (!value.persistent() && std::ranges::find(paddable, id) != paddable.end()),
+              "{} {} takes no padded rows, but {} has them", spec_.name, instruction_.name,
+              value.name);
+      }
+    }
+    for (const ValueId id : paddable) {
+      check(program_.value(id).padded_rows == padded,
+            "{} {} takes one row stride, and the rows of {} are {}padded", spec_.name,
+            instruction_.name, program_.value(id).name, padded ? "not " : "");
     }
   }
 

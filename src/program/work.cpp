@@ -53,6 +53,7 @@ std::vector<int> alike_values(const Program& program, int64_t rank) {
     const Value& value = program.value(id);
     numbers.add(value.dtype);
     numbers.add(value.holds.size());
+    numbers.add(value.padded_rows);
     if (value.holds.empty()) {
       const Region region = program.region(id, rank);
       for (int d = 0; d < region.dims; ++d) {

@@ -36,19 +36,30 @@ bool transposed(const Operands& at) {
   return at.attributes<MatmulAttributes>().transposed;
 }
 
+// y[m, n] = x[m, k] w[k, n]
+kernels::MatmulShape forward_size(const Operands& at) {
+  const MatmulExtents e = extents(at, at.in_shape(0), at.in_shape(1));
+  return {
+      .m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at), .c_stride = at.out_stride(0)};
+}
+
 template <typename Element>
 Launch matmul(const Operands& at) {
-  const MatmulExtents e = extents(at, at.in_shape(0), at.in_shape(1));
   return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Element>(0),
-          size = kernels::MatmulShape{.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at)}](
-             Stream& stream) { kernels::matmul(stream, x, weight, y, size, false); };
+          size = forward_size(at)](Stream& stream) {
+    kernels::matmul(stream, x, weight, y, size, false);
+  };
 }
 
 template <typename Element>  // dx[m, k] = dy[m, n] w[k, n]^T
 Launch matmul_backward_input(const Operands& at) {
   const MatmulExtents e = extents(at, at.out_shape(0), at.in_shape(1));
   return [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), dx = at.out_as<Element>(0),
-          size = kernels::MatmulShape{.m = e.m, .n = e.k, .k = e.n, .transpose_b = !transposed(at)},
+          size = kernels::MatmulShape{.m = e.m,
+                                      .n = e.k,
+                                      .k = e.n,
+                                      .transpose_b = !transposed(at),
+                                      .a_stride = at.in_stride(0)},
           accumulate = at.accumulate()](Stream& stream) {
     kernels::matmul(stream, dy, weight, dx, size, accumulate);
   };
@@ -58,22 +69,23 @@ template <typename Element>  // dw[k, n] = x[m, k]^T dy[m, n], or dw[n, k] = dy[
 Launch matmul_backward_weight(const Operands& at) {
   const MatmulExtents e = extents(at, at.in_shape(0), at.out_shape(0));
   const bool swapped = transposed(at);
-  return
-      [a = at.in_as<Element>(swapped ? 1 : 0), b = at.in_as<Element>(swapped ? 0 : 1),
-       dw = at.out(0),
-       size =
-           kernels::MatmulShape{
-               .m = swapped ? e.n : e.k, .n = swapped ? e.k : e.n, .k = e.m, .transpose_a = true},
-       accumulate = at.accumulate()](Stream& stream) {
-        kernels::matmul(stream, a, b, dw, size, accumulate);
-      };
+  return [a = at.in_as<Element>(swapped ? 1 : 0), b = at.in_as<Element>(swapped ? 0 : 1),
+          dw = at.out(0),
+          size = kernels::MatmulShape{.m = swapped ? e.n : e.k,
+                                      .n = swapped ? e.k : e.n,
+                                      .k = e.m,
+                                      .transpose_a = true,
+                                      .a_stride = at.in_stride(swapped ? 1 : 0),
+                                      .b_stride = at.in_stride(swapped ? 0 : 1)},
+          accumulate = at.accumulate()](Stream& stream) {
+    kernels::matmul(stream, a, b, dw, size, accumulate);
+  };
 }
 
 template <typename Element>
 Launch biased_product(const Operands& at, const kernels::Epilogue<Element>& epilogue) {
-  const MatmulExtents e = extents(at, at.in_shape(0), at.in_shape(1));
   return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Element>(0),
-          size = kernels::MatmulShape{.m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at)},
+          size = forward_size(at),
           epilogue](Stream& stream) { kernels::matmul_bias(stream, x, weight, y, size, epilogue); };
 }
 
@@ -95,18 +107,19 @@ Launch matmul_bias_gelu(const Operands& at) {
 
 template <typename Element>
 Launch bias(const Operands& at) {
-  return [x = at.in_as<Element>(0), b = at.in_as<Element>(1), y = at.out_as<Element>(0),
-          rows = rows_of(at.in_shape(0), at.in_shape(1))](Stream& stream) {
-    kernels::bias_forward(stream, x, b, y, rows.count, rows.width);
-  };
+  return
+      [x = at.in_as<Element>(0), b = at.in_as<Element>(1), y = at.out_as<Element>(0),
+       rows = rows_of(at.in_shape(0), at.in_shape(1)), stride = at.in_stride(0)](Stream& stream) {
+        kernels::bias_forward(stream, x, b, y, rows.count, rows.width, stride);
+      };
 }
 
 template <typename Element>
 Launch bias_backward(const Operands& at) {
   return
       [dy = at.in_as<Element>(0), db = at.out(0), rows = rows_of(at.in_shape(0), at.out_shape(0)),
-       accumulate = at.accumulate()](Stream& stream) {
-        kernels::bias_backward(stream, dy, db, rows.count, rows.width, accumulate);
+       accumulate = at.accumulate(), stride = at.in_stride(0)](Stream& stream) {
+        kernels::bias_backward(stream, dy, db, rows.count, rows.width, accumulate, stride);
       };
 }
 
@@ -222,7 +235,8 @@ Launch cross_entropy(const Operands& at) {
                                                    .rows = rows.count,
                                                    .vocab = rows.width,
                                                    .scale = loss_scale(at),
-                                                   .accumulate = at.accumulate()};
+                                                   .accumulate = at.accumulate(),
+                                                   .stride = at.in_stride(0)};
   return [args](Stream& stream) { kernels::cross_entropy_forward(stream, args); };
 }
 
@@ -234,7 +248,8 @@ Launch cross_entropy_stats(const Operands& at) {
                                                  .stats = at.out(0),
                                                  .rows = rows.count,
                                                  .columns = rows.width,
-                                                 .first = first_class(at)};
+                                                 .first = first_class(at),
+                                                 .stride = at.in_stride(0)};
   return [args](Stream& stream) { kernels::cross_entropy_stats(stream, args); };
 }
 
@@ -261,7 +276,8 @@ Launch cross_entropy_backward(const Operands& at) {
                                                     .columns = rows.width,
                                                     .first = first_class(at),
                                                     .scale = loss_scale(at),
-                                                    .state = at.binding().state};
+                                                    .state = at.binding().state,
+                                                    .stride = at.in_stride(0)};
   return [args](Stream& stream) { kernels::cross_entropy_backward(stream, args); };
 }
 

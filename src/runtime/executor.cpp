@@ -161,17 +161,26 @@ int64_t Executor::find_not_finite(int64_t step, double learning_rate, const Step
   return found;
 }
 
-// Integers are; so are buffers of messages, which need not be full.
+// Integers are; so are buffers of messages, which need not be full, and what lies between rows.
 bool Executor::is_finite(ValueId value) {
   const Value& tensor = program_.value(value);
-  if (tensor.dtype == DType::i32 || !tensor.holds.empty()) {
+  const int64_t bytes = program_.local_bytes(value, rank_);
+  if (tensor.dtype == DType::i32 || !tensor.holds.empty() || bytes == 0) {
     return true;
   }
+  const Shape shape = program_.local_shape(value, rank_);
+  const int64_t row = shape.empty() ? 1 : shape.back();
+  const int64_t stride = shape.empty() ? 1 : program_.row_stride(value, rank_);
   return with_floating_type(tensor.dtype, [&](auto zero) {
-    std::vector<decltype(zero)> copy(static_cast<size_t>(program_.region(value, rank_).elements()));
-    read(value, 0, static_cast<int64_t>(copy.size()), reinterpret_cast<std::byte*>(copy.data()));
-    return std::ranges::all_of(
-        copy, [](auto element) { return std::isfinite(static_cast<float>(element)); });
+    const int64_t count = bytes / size_of(tensor.dtype);
+    std::vector<decltype(zero)> copy(static_cast<size_t>(count));
+    read(value, 0, count, reinterpret_cast<std::byte*>(copy.data()));
+    for (auto at = copy.begin(); at != copy.end(); at += stride) {
+      if (!std::all_of(at, at + row, [](float element) { return std::isfinite(element); })) {
+        return false;
+      }
+    }
+    return true;
   });
 }
 

@@ -34,6 +34,9 @@ class Operands {
   Shape out_shape(size_t i) const { return shape_of(out_region(i)); }
   Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
   Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
+  // As kernels take it; 0: dense.
+  int64_t in_stride(size_t i) const { return stride(instruction_.inputs.at(i)); }
+  int64_t out_stride(size_t i) const { return stride(instruction_.outputs.at(i)); }
   Region region(ValueId id, int64_t rank) const { return binding_.program.region(id, rank); }
   // Of the kind that the opcode's record has.
   template <typename Kind>
@@ -47,6 +50,10 @@ class Operands {
   const Binding& binding() const { return binding_; }
 
  private:
+  int64_t stride(ValueId id) const {
+    return binding_.program.value(id).padded_rows ? binding_.program.row_stride(id, binding_.rank)
+                                                  : 0;
+  }
   template <typename T>
   T* pointer(ValueId value) const {
     return reinterpret_cast<T*>(binding_.arena +

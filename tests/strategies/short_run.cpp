@@ -169,6 +169,7 @@ ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep
   const std::unique_ptr<Communicator> self = make_self_communicator();
   LoweringOptions options = kOptions;
   options.fuse = false;
+  options.pad = false;
   return run(graph, replicated_strategy(graph, {{"ranks", 1}}), options, *self, steps, vocab,
              after_step);
 }

@@ -37,7 +37,7 @@ using AfterStep = std::function<void(Executor& executor, int step)>;
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
                    int64_t vocab, const AfterStep& after_step = nullptr, int done = 0);
 
-// The same on this rank alone, every operation by itself (LoweringOptions::fuse).
+// The same on this rank alone, every operation by itself and all rows dense (LoweringOptions).
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,
                    const AfterStep& after_step = nullptr);
 

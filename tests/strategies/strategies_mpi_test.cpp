@@ -38,6 +38,8 @@ TEST(RandomStrategies, EqualOneRank) {
   for (const char* family : {"bert", "gpt", "llama"}) {
     expect_equal_under_random_strategies(strategy_model(family), processes(), g_strategies);
   }
+  expect_equal_under_random_strategies(strategy_model_of("bert", {}, 0.1, kPaddedVocab),
+                                       processes(), g_strategies);
 }
 
 TEST(NamedStrategies, EqualOneRank) {

@@ -63,6 +63,14 @@ TEST_P(RandomStrategies, OfLlama) {
   expect_equal_under_random_strategies(strategy_model("llama"), ranks(), number());
 }
 
+// Logits with padded rows, but where a random rule needs them in another layout.
+TEST_P(RandomStrategies, OfLargeVocabularies) {
+  for (const char* family : {"bert", "gpt"}) {
+    expect_equal_under_random_strategies(strategy_model_of(family, {}, 0.1, kPaddedVocab), ranks(),
+                                         (number() + 2) / 3);
+  }
+}
+
 // 65 positions, which hardly any number of ranks divides.
 TEST_P(RandomStrategies, OfVit) {
   const int tried = (number() + 5) / 6;
@@ -71,6 +79,14 @@ TEST_P(RandomStrategies, OfVit) {
 }
 
 class NamedStrategies : public OnThreads {};
+
+TEST_P(NamedStrategies, OfLargeVocabularies) {
+  for (const char* family : {"bert", "gpt"}) {
+    const Graph graph = strategy_model_of(family, {}, 0.1, kPaddedVocab);
+    expect_equal_under_named_strategies(graph, ranks(), 2);
+  }
+  expect_equal_in_sixteen_bits(strategy_model_of("gpt", {}, 0.1, kPaddedVocab), ranks());
+}
 
 TEST_P(NamedStrategies, OfDenseModels) {
   for (const char* family : {"bert", "gpt", "llama"}) {

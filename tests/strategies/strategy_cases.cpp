@@ -86,7 +86,7 @@ MoeDeck two_with_gshard() {
           .bias = "off"};
 }
 
-Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout) {
+Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout, int64_t vocab) {
   moe.every = 2;
   Deck deck;
   deck.model = {.family = family,
@@ -99,7 +99,7 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout) 
                 .dropout = dropout,
                 .moe = moe};
   deck.train.batch = 5;
-  return build_model(deck, kStrategyVocab);
+  return build_model(deck, vocab);
 }
 
 Mesh strategy_mesh(int64_t ranks, uint64_t number) {

@@ -14,6 +14,8 @@ namespace hidup {
 
 inline constexpr int kStrategySteps = 3;
 inline constexpr int64_t kStrategyVocab = 31;
+// Of models whose logits have padded rows, also where four ranks divide them, in unequal parts.
+inline constexpr int64_t kPaddedVocab = 1031;
 
 // The ranks that a strategy is tried on.
 struct TriedRanks {
@@ -29,7 +31,8 @@ struct TriedRanks {
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
                      double capacity_factor = 0.0, double dropout = 0.1);
 // With experts in the second of its two blocks, whatever `moe` says.
-Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout = 0.1);
+Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout = 0.1,
+                        int64_t vocab = kStrategyVocab);
 // Three of five experts per token, or two whose weights are probabilities, without biases; routers
 // with losses of their own: Switch's and the z loss, or GShard's.
 MoeDeck three_experts_per_token();
