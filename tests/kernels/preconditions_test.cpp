@@ -104,7 +104,7 @@ TEST(Preconditions, Matrices) {
 // Rows that overlap, or lie too far apart.
 TEST(Preconditions, RowStrides) {
   for (const int64_t stride : {int64_t{-1}, int64_t{2}, 4 * kHuge}) {
-    const int64_t rows = kHuge;
+    const int64_t rows = stride > 3 ? kHuge : 2;
     SCOPED_TRACE(stride);
     expect_refused("a", [=](Stream& s) {
       matmul(s, kIn, kIn, kOut, {.m = rows, .n = 1, .k = 3, .a_stride = stride}, false);
