@@ -97,10 +97,26 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
     const SearchOutcome outcome = setting.search();
     EXPECT_LE(outcome.candidates[0].memory_bytes, setting.options.memory_limit);
     EXPECT_GE(outcome.gap, 0.0);
-    setting.options.memory_limit -= 1;
-    setting.options.advice = false;
-    EXPECT_NE(message_of(setting), "");
   }
+}
+
+// The least is that of the strategies which are tried when none fits: the search, which bounds the
+// bytes that it estimates, may find one below it.
+TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
+  int refused = 0;
+  for (const double part : {0.999, 0.95, 0.9, 0.8, 0.7}) {
+    Setting setting = small_setting();
+    const auto least = static_cast<double>(least_memory_bytes(setting));
+    setting.options.memory_limit = static_cast<int64_t>(part * least);
+    setting.options.advice = false;
+    try {
+      EXPECT_LE(setting.search().candidates[0].memory_bytes, setting.options.memory_limit);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::infeasible);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 0);
 }
 
 TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
