@@ -132,15 +132,10 @@ std::vector<std::string> Communication::libraries() const {
   return all;
 }
 
-void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, const Device& device,
-                        Communication& opened) {
-  const ClusterDeck& cluster = deck.cluster;
-  Communicator& world = mpi.world();
-  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
-  if (opened.backend == "mpi") {
-    opened.groups.emplace(world, mesh);
-    return;
-  }
+namespace {
+
+void open_nccl(const ClusterDeck& cluster, const Mesh& mesh, Communicator& world,
+               Communication& opened) {
   opened.watchdog.emplace(cluster.collective_timeout_s);
   const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
                             .register_buffers = cluster.register_buffers == "on"};
@@ -151,6 +146,25 @@ void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, con
                                                           options, *opened.watchdog);
                           });
   });
+}
+
+}  // namespace
+
+void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Device& device,
+                        Communication& opened) {
+  Communicator& world = mpi.world();
+  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
+  if (opened.backend == "nccl") {
+    open_nccl(deck.cluster, mesh, world, opened);
+  } else {
+    opened.groups.emplace(world, mesh);
+  }
+  take_free_memory(device, world);
+}
+
+void take_free_memory(Device& device, Communicator& world) {
+  world.barrier();
+  collectively(world, [&] { device.take_free_memory(); });
 }
 
 namespace {

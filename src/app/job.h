@@ -57,10 +57,13 @@ struct Communication {
   // Versions as loaded, for people: "NCCL 2.28.9"; empty for mpi, which is there in any case.
   std::vector<std::string> libraries() const;
 };
-// As the deck has it, on the mesh of all ranks. Throws CollectiveError(unavailable) where that
-// cannot be.
-void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, const Device& device,
+// As the deck has it, on the mesh of all ranks. What it leaves free is the device's memory from
+// then on. Throws CollectiveError(unavailable) where that cannot be.
+void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Device& device,
                         Communication& opened);
+
+// Device::take_free_memory() on all ranks, while none of them takes or gives back any.
+void take_free_memory(Device& device, Communicator& world);
 
 // What a search in a run rests on.
 struct SearchBasis {

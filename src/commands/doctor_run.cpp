@@ -153,6 +153,7 @@ class Inspection {
     if (std::ranges::count(all, 0) > 0) {
       return;
     }
+    take_free_memory(*device, world_);  // of which a run's communicators take some
     memory_ = std::ranges::min(all_gather_value(world_, device->memory()));
     std::string backend;
     if (attempt([&] {

@@ -142,6 +142,7 @@ class Run {
                         *device_, threads_});
     costs_ = costs_of(deck, mesh_, profile);
     measured_ = profile.has_value();
+    take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
   }
 

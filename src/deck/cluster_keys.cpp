@@ -29,8 +29,9 @@ std::vector<Key> cluster_keys() {
        .range = {1, 4096},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_threads; }},
       {.name = "cluster.device.memory",
-       .doc = "Memory that a rank may use. auto: what the machine has; of a GPU that several ranks "
-              "use, an equal part.",
+       .doc = "Memory that a rank may use. auto: what the machine has; of a GPU, what is free when "
+              "the run has its communicators, in equal parts for the ranks that use it, less 1/32 "
+              "of that (1 GiB at most) for what libraries take later.",
        .fallback = "auto",
        .range = {kMiB, kPiB},
        .unit = Unit::bytes,

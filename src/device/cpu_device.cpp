@@ -222,6 +222,8 @@ class CpuDevice final : public Device {
   int64_t cache() const override {
     return std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
   }
+  // What is free changes from moment to moment, and the system can swap.
+  void take_free_memory() override {}
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);

@@ -47,9 +47,28 @@ std::string place_of(int device) {
   return id;
 }
 
+struct MemoryInfo {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+MemoryInfo memory_info() {
+  size_t free = 0;
+  size_t total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+}
+
+// Of a rank's part of the free memory: for kernels that are loaded when they first run, graphs, and
+// buffers that NCCL makes for the first message of a kind.
+int64_t reserve(int64_t share) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  return std::min(share / 32, kMost);
+}
+
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(const DeviceOptions& options) {
+  explicit CudaDevice(const DeviceOptions& options)
+      : sharing_(options.sharing), is_given_(options.memory != 0) {
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
       fail(ExitCode::unavailable, "cluster.device.kind is cuda, but no GPU is found: {}",
@@ -61,11 +80,8 @@ class CudaDevice final : public Device {
       fail(ExitCode::unavailable, "cluster.device.kind is cuda, but GPU {} cannot be used: {}",
            device_, cudaGetErrorString(error));
     }
-    size_t free = 0;
-    size_t total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    const int64_t share = static_cast<int64_t>(total) / options.sharing;
-    memory_ = options.memory == 0 ? share : std::min(options.memory, static_cast<int64_t>(total));
+    const int64_t total = memory_info().total;
+    memory_ = is_given_ ? std::min(options.memory, total) : total / sharing_;
     clock_ = std::make_shared<CudaClock>();
   }
 
@@ -87,18 +103,24 @@ class CudaDevice final : public Device {
     return bytes;
   }
 
+  void take_free_memory() override {
+    if (!is_given_) {
+      const int64_t share = memory_info().free / sharing_;
+      memory_ = std::max(share - reserve(share), kAlignment);  // 0 would be no limit
+      which_ = " free for this rank";
+    }
+  }
+
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     const int64_t size = std::max<int64_t>(bytes, kAlignment);
     if (size > memory_) {
-      fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}", format_bytes(size),
-           format_bytes(memory_));
+      fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}{}", format_bytes(size),
+           format_bytes(memory_), which_);
     }
-    size_t free = 0;
-    size_t total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-    if (size > static_cast<int64_t>(free)) {
+    const int64_t free = memory_info().free;
+    if (size > free) {
       fail(ExitCode::out_of_memory, "the plan needs {}, the device has {} that are free",
-           format_bytes(size), format_bytes(static_cast<int64_t>(free)));
+           format_bytes(size), format_bytes(free));
     }
     return std::make_unique<CudaBuffer>(size, allocated_);
   }
@@ -124,7 +146,10 @@ class CudaDevice final : public Device {
 
  private:
   int device_ = 0;
+  int sharing_;
+  bool is_given_;  // by the options: the memory
   int64_t memory_ = 0;
+  const char* which_ = "";  // memory that is, for people
   std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<HostFailure> failure_ = std::make_shared<HostFailure>();
   std::shared_ptr<CudaClock> clock_;

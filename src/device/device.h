@@ -91,6 +91,9 @@ class Device {
   virtual std::string description() const = 0;
   // Bytes that this rank may use.
   virtual int64_t memory() const = 0;
+  // From now on memory() is this rank's part of what is free now, less a reserve for what libraries
+  // take later. Nothing changes where the options have the memory, and for CPU ranks.
+  virtual void take_free_memory() = 0;
   // Bytes of the largest cache before the memory; 0 where the system does not say.
   virtual int64_t cache() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.

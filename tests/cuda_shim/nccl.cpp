@@ -9,6 +9,8 @@
 //   stall        the rank comes, but its collective moves nothing
 //   async_error  the collective fails
 // abort_fails, abort_hangs: what ncclCommAbort does.
+//
+// A communicator takes as many bytes of the device as CUDA_SHIM_NCCL_MEMORY says, without it none.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -231,6 +234,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     const std::lock_guard lock(living().mutex);
     living().comms.insert(*comm);
   }
+  if (const char* bytes = std::getenv("CUDA_SHIM_NCCL_MEMORY")) {
+    cudaMalloc(&(*comm)->buffers, static_cast<size_t>(std::atoll(bytes)));
+  }
   (*comm)->starter = std::thread(start, *comm, given, place);
   if (!(*comm)->blocking) {
     return ncclInProgress;
@@ -263,6 +269,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   if (comm->group != MPI_COMM_NULL) {
     PMPI_Comm_free(&comm->group);
   }
+  cudaFree(comm->buffers);
   delete comm;
   return ncclSuccess;
 }

@@ -107,6 +107,7 @@ struct ncclComm {
   int size = 0;
   int rank = 0;
   MPI_Comm group = MPI_COMM_NULL;
+  void* buffers = nullptr;  // of the device
   std::thread starter;
   std::atomic<ncclResult_t> state = ncclInProgress;
   bool blocking = true;

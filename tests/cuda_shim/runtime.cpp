@@ -61,8 +61,24 @@ void fail_at_exit() {
   }
 }
 
+// The number that an environment variable has.
+std::optional<int64_t> number_of(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? std::nullopt : std::optional(std::atoll(text));
+}
+
 size_t physical_memory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What neither this process nor, as the environment says, others use.
+size_t free_memory() {
+  const std::lock_guard lock(process().mutex);
+  auto used = static_cast<size_t>(number_of("CUDA_SHIM_USED_MEMORY").value_or(0));
+  for (const auto& [data, allocation] : process().allocations) {
+    used += allocation.pinned ? 0 : allocation.bytes;
+  }
+  return physical_memory() - std::min(used, physical_memory());
 }
 
 // With the lock held.
@@ -98,20 +114,14 @@ std::optional<Allocation> room_at(const void* address) {
   return Allocation{allocation.bytes - offset, allocation.pinned};
 }
 
-// The number that an environment variable has.
-std::optional<int> number_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? std::nullopt : std::optional(std::atoi(text));
-}
-
 // The only one that this process sees, by its number in the host.
-const std::optional<int>& visible_device() {
-  static const std::optional<int> device = number_of("CUDA_SHIM_VISIBLE_DEVICE");
+const std::optional<int64_t>& visible_device() {
+  static const std::optional<int64_t> device = number_of("CUDA_SHIM_VISIBLE_DEVICE");
   return device;
 }
 
 int device_count() {
-  static const int count = number_of("CUDA_SHIM_DEVICES").value_or(1);
+  static const auto count = static_cast<int>(number_of("CUDA_SHIM_DEVICES").value_or(1));
   return visible_device() ? std::min(count, 1) : count;
 }
 
@@ -129,7 +139,7 @@ cudaError_t allocate(void** data, size_t bytes, bool pinned) {
   if (bytes == 0) {
     return cudaSuccess;
   }
-  if (bytes > physical_memory()) {
+  if (bytes > (pinned ? physical_memory() : free_memory())) {
     return set_error(cudaErrorMemoryAllocation);
   }
   auto* memory = static_cast<unsigned char*>(
@@ -347,8 +357,7 @@ cudaError_t cudaFreeHost(void* data) {
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *total = cuda_shim::physical_memory();
-  *free =
-      static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  *free = cuda_shim::free_memory();
   return cudaSuccess;
 }
 

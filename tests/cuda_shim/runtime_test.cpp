@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,29 @@ TEST(Memory, WhatCannotBeIsRefused) {
   size_t total = 0;
   EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
   EXPECT_LE(free, total);
+}
+
+TEST(Memory, WhatThisProcessAndOthersUseIsNotFree) {
+  const auto free_memory = [] {
+    size_t free = 0;
+    size_t total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    return free;
+  };
+  const size_t before = free_memory();
+  void* data = nullptr;
+  ASSERT_EQ(cudaMalloc(&data, 12345), cudaSuccess);
+  EXPECT_EQ(free_memory(), before - 12345);
+  setenv("CUDA_SHIM_USED_MEMORY", "20000000000000", 1);
+  EXPECT_EQ(free_memory(), 0U);
+  void* none = nullptr;
+  EXPECT_EQ(cudaMalloc(&none, 1), cudaErrorMemoryAllocation);
+  setenv("CUDA_SHIM_USED_MEMORY", "1000000", 1);
+  EXPECT_EQ(free_memory(), before - 12345 - 1000000);
+  unsetenv("CUDA_SHIM_USED_MEMORY");
+  EXPECT_EQ(cudaFree(data), cudaSuccess);
+  EXPECT_EQ(free_memory(), before);
+  cudaGetLastError();
 }
 
 class Streams : public testing::Test {

@@ -175,6 +175,34 @@ TEST(MakeDevice, RanksThatShareAGpuDivideItsMemory) {
   EXPECT_EQ(make_device({.memory = 1 << 20, .sharing = 4})->memory(), 1 << 20);
 }
 
+TEST(MakeDevice, TakesWhatIsFreeUnlessToldHowMuch) {
+  constexpr int64_t kHeld = int64_t{64} << 20;
+  const std::unique_ptr<Device> device = make_device({});
+  const std::unique_ptr<Device> sharing = make_device({.sharing = 4});
+  const std::unique_ptr<Device> told = make_device({.memory = 1 << 20});
+  const int64_t whole = device->memory();
+  const std::unique_ptr<Buffer> held = told->allocate(1 << 20);
+  const std::unique_ptr<Buffer> beside = device->allocate(kHeld);
+  for (const auto& each : {&device, &sharing, &told}) {
+    (*each)->take_free_memory();
+  }
+  EXPECT_EQ(told->memory(), 1 << 20);
+  if (device_kind() == "cpu") {
+    EXPECT_EQ(device->memory(), whole);
+    return;
+  }
+  EXPECT_LT(device->memory(), whole - kHeld);
+  EXPECT_NEAR(static_cast<double>(sharing->memory()), static_cast<double>(device->memory()) / 4,
+              static_cast<double>(whole) / 64);
+  try {
+    device->allocate(whole);
+    ADD_FAILURE() << "no failure";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::out_of_memory);
+    EXPECT_TRUE(std::string(error.what()).ends_with(" free for this rank")) << error.what();
+  }
+}
+
 TEST(MakeDevice, RefusesKindsItWasNotLinkedWith) {
   for (const std::string kind : {"cpu", "cuda"}) {
     if (kind == device_kind()) {

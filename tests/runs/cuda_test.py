@@ -12,7 +12,7 @@ import h5py
 
 import harness
 
-OUT_OF_MEMORY, COMMUNICATION, UNAVAILABLE = 4, 5, 8
+INFEASIBLE, OUT_OF_MEMORY, COMMUNICATION, UNAVAILABLE = 3, 4, 5, 8
 NCCL = "cluster.comm.backend=nccl"
 
 DOCTOR = harness.run(0, ["doctor"]).stdout
@@ -179,6 +179,29 @@ class CudaTest(harness.RunTest):
         result = self.launch(2, "model.hidden=96", "model.sequence=256", "cluster.device.memory=1MiB")
         self.assert_one_error(result, OUT_OF_MEMORY, "the device has 1.00 MiB", "the largest tensors")
         self.assertRegex(result.error_lines()[0], r"the plan needs [0-9.]+ MiB")
+
+    @unittest.skipUnless(SHIM, "the shim has as much free memory as it is told")
+    def test_memory_that_is_free(self):
+        """Plans have what is free beside the communicators: 1 MiB of a rank, less 1/32."""
+        def beside(free_mib):
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+            return {"CUDA_SHIM_USED_MEMORY": str(total - (free_mib << 20))}
+
+        large = ("model.hidden=96", "model.sequence=256")
+        nccl = {"CUDA_SHIM_DEVICES": "2", "CUDA_SHIM_NCCL_MEMORY": str(63 << 20)}
+        rates = ("cluster.device.flops=1GFLOPS", "cluster.mesh=[{name: ranks, size: auto, "
+                 "bandwidth: 1GB/s, latency: 10us}]")
+        for environment in (beside(2), {**beside(64), **nccl}):
+            with self.subTest(environment=environment):
+                result = self.launch(2, *large, **environment)
+                self.assert_one_error(result, OUT_OF_MEMORY, "the plan needs",
+                                      "the device has 99", " KiB free for this rank")
+                result = self.launch(2, *large, *rates, ["--strategy", "search"], **environment)
+                self.assert_one_error(result, INFEASIBLE, "fits in 99", " KiB per rank")
+        result = harness.run(2, ["doctor", *self.train_args("out.h5", *large)[1:]], env=beside(2))
+        self.assertIn("the device has 99", result.stdout)
+        result = self.launch(2, *large, "cluster.device.memory=1GiB", **beside(2))
+        self.assert_one_error(result, OUT_OF_MEMORY, "the device has 2.00 MiB that are free")
 
     def assert_devices(self, doctor, numbers, parts):
         """Of every rank: its device, and which part of the memory it has."""

@@ -1,6 +1,6 @@
 // Stands in for NCCL's <nccl.h>: the calls that hidup uses, between processes, over MPI. Names,
-// values and meanings are those of NCCL 2.19 and later. The environment variable
-// HIDUP_FAKE_NCCL_FAULT makes it fail, see nccl.cpp.
+// values and meanings are those of NCCL 2.19 and later. The environment variables
+// HIDUP_FAKE_NCCL_FAULT and CUDA_SHIM_NCCL_MEMORY make it fail and take memory, see nccl.cpp.
 #pragma once
 
 #include <cuda_runtime.h>

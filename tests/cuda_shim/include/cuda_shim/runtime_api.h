@@ -118,6 +118,8 @@ cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
 cudaError_t cudaFreeHost(void* data);
+// Free is what this process did not allocate, less as many bytes as the environment variable
+// CUDA_SHIM_USED_MEMORY says that others use.
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 // Returns at once, as CUDA's does; streams of their own do not wait for it either.
 cudaError_t cudaMemset(void* data, int value, size_t bytes);
