@@ -95,8 +95,10 @@ class Measurement {
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
+    const ComputeLoad load =
+        all_gather_value(input_.world, heaviest_load(profile.operations)).front();
     profile.collectives = time_collectives(input_.device, *input_.communication.groups, input_.mesh,
-                                           input_.world, input_.threads, limits());
+                                           input_.world, input_.threads, load, limits());
     return profile;
   }
 

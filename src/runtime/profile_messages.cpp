@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/with_type.h"
 #include "kernels/copy_strided.h"
 #include "kernels/matmul.h"
 #include "runtime/profiler.h"
@@ -17,11 +18,11 @@ namespace {
 
 constexpr std::array kMessages = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
                                   Opcode::all_to_all, Opcode::broadcast,  Opcode::slice};
-constexpr int64_t kElement = 4;                                      // bytes
-constexpr double kSmallest = 64.0;                                   // bytes
-constexpr double kFactor = 4.0;                                      // between two sizes
-constexpr kernels::MatmulShape kLoad{.m = 128, .n = 128, .k = 256};  // some 0.1 ms of a core
-constexpr double kPatience = 1.0;  // seconds that a measurement may take
+constexpr int64_t kElement = 4;      // bytes
+constexpr double kSmallest = 64.0;   // bytes
+constexpr double kFactor = 4.0;      // between two sizes
+constexpr double kShortLoad = 1e-4;  // seconds; shorter products are repeated to take as long
+constexpr double kPatience = 1.0;    // seconds that a measurement may take
 // Messages take turns with their places in so much memory, so that none finds its data in a cache:
 // in a step other tensors come between two messages. Above the last level of caches of a CPU.
 // Measured with 32 MiB of them: an all-gather of 4 MiB between two processes takes 0.40 ms so, as
@@ -184,20 +185,59 @@ class LoneMessages {
   std::unique_ptr<Buffer> receive_;
 };
 
+// Matrix products of the ranks' compute streams.
+class Loads {
+ public:
+  Loads(Device& device, int threads, const ComputeLoad& load)
+      : load_(load),
+        a_(device.allocate(load.rows * load.summed * size_of(load.dtype))),
+        b_(device.allocate(load.summed * load.columns * size_of(load.dtype))),
+        c_(device.allocate(load.rows * load.columns * size_of(load.dtype))),
+        stream_(device.create_stream("compute", threads)),
+        products_(device, *stream_) {
+    for (Buffer* buffer : {a_.get(), b_.get(), c_.get()}) {  // pages come with the first write
+      kernels::fill_zero(*stream_, buffer->data(), buffer->bytes());
+    }
+  }
+
+  void issue(int times) {
+    const kernels::MatmulShape shape{.m = load_.rows, .n = load_.columns, .k = load_.summed};
+    with_floating_type(load_.dtype, [&](auto zero) {
+      using Element = decltype(zero);
+      products_.issue(times, 0.0, [&](Stream& stream) {
+        for (int i = 0; i < repetitions_; ++i) {
+          kernels::matmul(stream, reinterpret_cast<const Element*>(a_->data()),
+                          reinterpret_cast<const Element*>(b_->data()),
+                          reinterpret_cast<Element*>(c_->data()), shape, false);
+        }
+      });
+    });
+  }
+  std::vector<Interval> times() { return products_.times(); }
+
+  // From now on a load is so many products.
+  void repeat(int repetitions) { repetitions_ = repetitions; }
+
+ private:
+  ComputeLoad load_;
+  int repetitions_ = 1;
+  std::unique_ptr<Buffer> a_, b_, c_;
+  std::unique_ptr<Stream> stream_;
+  Repeated products_;
+};
+
 class MessageTimer {
  public:
-  MessageTimer(Device& device, Communicator& world, int threads, const MessageLimits& limits)
+  MessageTimer(Device& device, Communicator& world, int threads, const ComputeLoad& load,
+               const MessageLimits& limits)
       : world_(world),
         limits_(limits),
-        compute_(device.create_stream("compute", threads)),
-        loads_(device, *compute_),
-        operands_(device.allocate(kElement *
-                                  (kLoad.m * kLoad.k + kLoad.k * kLoad.n + kLoad.m * kLoad.n))),
+        loads_(device, threads, load),
         messages_(device, world, limits.bytes) {
-    issue_loads(8);
-    loads_.times();
-    issue_loads(16);
-    load_s_ = messages_.agreed(median(lengths(loads_.times())));
+    const double product = time_load();
+    constexpr double kMost = 50.0;
+    loads_.repeat(static_cast<int>(std::clamp(std::ceil(kShortLoad / product), 1.0, kMost)));
+    load_s_ = time_load();
   }
 
   CollectiveTimes run(Opcode opcode, size_t axis, Communicator& group) {
@@ -214,12 +254,12 @@ class MessageTimer {
   }
 
  private:
-  void issue_loads(int times) {
-    auto* a = reinterpret_cast<float*>(operands_->data());
-    float* b = a + kLoad.m * kLoad.k;
-    float* c = b + kLoad.k * kLoad.n;
-    loads_.issue(times, 0.0,
-                 [=](Stream& stream) { kernels::matmul(stream, a, b, c, kLoad, false); });
+  // Of one, while nothing else runs.
+  double time_load() {
+    loads_.issue(8);
+    loads_.times();
+    loads_.issue(16);
+    return messages_.agreed(median(lengths(loads_.times())));
   }
 
   MessageTime measure(Opcode opcode, Communicator& group, double bytes) {
@@ -236,13 +276,14 @@ class MessageTimer {
     const int sent = 3 * limits_.repetitions;
     const double load = std::min(2.0 * (time.alone_s + pause_s) * sent, kPatience);
     world_.barrier();
-    issue_loads(static_cast<int>(std::ceil(load / load_s_)) + 10);
+    loads_.issue(static_cast<int>(std::ceil(load / load_s_)) + 10);
     messages_.issue(sent, pause_s, opcode, group, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
     const double begin = loads.front().start_s;
-    const double end = std::min(loads.back().end_s, messages.back().end_s);
-    loads = within(loads, begin, end);
+    const double last = std::min(loads.back().end_s, messages.back().end_s);
+    loads = within(loads, begin, last);
+    const double end = loads.empty() ? last : loads.back().end_s;  // a part of one is not lost
     messages = within(messages, begin, end);
     double message_s = time.alone_s;
     double lost_s = 0.0;  // by the products, per message
@@ -278,19 +319,18 @@ class MessageTimer {
 
   Communicator& world_;
   MessageLimits limits_;
-  std::unique_ptr<Stream> compute_;
-  Repeated loads_;
-  std::unique_ptr<Buffer> operands_;
+  Loads loads_;
   LoneMessages messages_;
-  double load_s_ = 0.0;  // of a product alone
+  double load_s_ = 0.0;  // of a load alone
 };
 
 }  // namespace
 
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
                                               const Mesh& mesh, Communicator& world, int threads,
+                                              const ComputeLoad& load,
                                               const MessageLimits& limits) {
-  MessageTimer timer(device, world, threads, limits);
+  MessageTimer timer(device, world, threads, load, limits);
   std::vector<CollectiveTimes> times;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     for (const Opcode opcode : kMessages) {

@@ -76,6 +76,46 @@ void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
   }
 }
 
+namespace {
+
+// By any of the opcodes of products; of experts, all rows together.
+ComputeLoad load_of(const Work& work) {
+  const size_t count = work.sizes.size();
+  return {.dtype = work.dtype,
+          .rows = work.sizes[0] * (count == 4 ? work.sizes[1] : 1),
+          .summed = work.sizes[count - 2],
+          .columns = work.sizes[count - 1]};
+}
+
+}  // namespace
+
+ComputeLoad heaviest_load(const std::vector<OperationTime>& operations) {
+  constexpr double kLongest = 1e-3;  // seconds
+  const OperationTime* heaviest = nullptr;
+  const OperationTime* shortest = nullptr;
+  for (const OperationTime& time : operations) {
+    if (!spec_of(time.opcode).product || time.work.flops == 0.0) {
+      continue;
+    }
+    if (shortest == nullptr || time.seconds < shortest->seconds) {
+      shortest = &time;
+    }
+    if (time.seconds <= kLongest &&
+        (heaviest == nullptr || time.work.flops > heaviest->work.flops)) {
+      heaviest = &time;
+    }
+  }
+  if (shortest == nullptr) {
+    return {};
+  }
+  ComputeLoad load = load_of((heaviest != nullptr ? heaviest : shortest)->work);
+  if (heaviest == nullptr) {
+    const double part = kLongest / shortest->seconds;
+    load.rows = std::max(static_cast<int64_t>(part * static_cast<double>(load.rows)), int64_t{1});
+  }
+  return load;
+}
+
 void Gaps::add(const Program& program, std::span<const Interval> times) {
   double stream_end[kStreams] = {};
   for (size_t i = 0; i < times.size(); ++i) {

@@ -40,6 +40,19 @@ class OperationTimer {
 // longest: the others wait for that one. Ranks with experts of their own have different loads.
 void take_slowest(Communicator& world, std::vector<OperationTime>& times);
 
+// What the compute stream of every rank is busy with beside messages: a matrix product.
+struct ComputeLoad {
+  DType dtype = DType::f32;
+  int64_t rows = 128;
+  int64_t summed = 256;
+  int64_t columns = 128;
+};
+
+// The operations' product with the most flops, so that it takes as much of the device and its
+// memory as theirs do. Long ones are left out: beside each message some run. Where all are long,
+// the shortest with fewer rows; without products the default.
+ComputeLoad heaviest_load(const std::vector<OperationTime>& operations);
+
 struct MessageLimits {
   double bytes = 0.0;    // of the largest message
   double seconds = 0.0;  // no larger messages than those that take this long
@@ -47,11 +60,11 @@ struct MessageLimits {
 };
 
 // Every collective over every axis with more than one rank, from 64 bytes upwards by factors of
-// four, alone and beside matrix products on the compute streams of all ranks. `threads`: of the
-// compute stream.
+// four, alone and beside the load, which is the same on all ranks. `threads`: of the compute
+// stream.
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
                                               const Mesh& mesh, Communicator& world, int threads,
-                                              const MessageLimits& limits);
+                                              const ComputeLoad& load, const MessageLimits& limits);
 
 // What the probes take, in their order. A probe that takes much longer than its profile says is not
 // repeated as often as it asks.

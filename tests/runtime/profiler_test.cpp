@@ -1,6 +1,7 @@
 // What a profile takes of the times that all ranks measured.
 #include "runtime/profiler.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "fake_ranks/fake_ranks.h"
@@ -34,6 +35,38 @@ TEST(Profiler, ASlowRankCountsOnRankZero) {
       EXPECT_EQ(seconds[0], measured[static_cast<size_t>(world.rank())][0].seconds);
     }
   });
+}
+
+OperationTime product(std::vector<int64_t> sizes, double seconds, Opcode opcode = Opcode::matmul,
+                      DType dtype = DType::f32) {
+  double flops = 2.0;
+  for (const int64_t size : sizes) {
+    flops *= static_cast<double>(size);
+  }
+  return {opcode, {.flops = flops, .sizes = std::move(sizes), .dtype = dtype}, seconds};
+}
+
+std::string text_of(const ComputeLoad& load) {
+  return fmt::format("{} {}x{}x{}", name_of(load.dtype), load.rows, load.summed, load.columns);
+}
+
+TEST(Profiler, TheLoadIsTheHeaviestProductThatIsNotLong) {
+  std::vector<OperationTime> times = {
+      product({64, 32, 16}, 2e-5), product({64, 32, 48}, 1e-6, Opcode::matmul_backward_weight),
+      time_of(Opcode::add, {4096, 4096}, 1e-4), product({640, 320, 480}, 2e-3)};
+  EXPECT_EQ(text_of(heaviest_load(times)), "f32 64x32x48");
+  times.push_back(product({4, 30, 32, 50}, 5e-5, Opcode::expert_matmul, DType::bf16));
+  EXPECT_EQ(text_of(heaviest_load(times)), "bf16 120x32x50");
+}
+
+TEST(Profiler, TheLoadHasFewerRowsWhereAllProductsAreLong) {
+  EXPECT_EQ(text_of(heaviest_load({product({640, 320, 480}, 4e-3), product({64, 32, 48}, 2e-3)})),
+            "f32 32x32x48");
+  EXPECT_EQ(text_of(heaviest_load({product({1, 32, 48}, 1.0)})), "f32 1x32x48");
+}
+
+TEST(Profiler, TheLoadOfNoProductsIsASmallOne) {
+  EXPECT_EQ(text_of(heaviest_load({time_of(Opcode::add, {8, 8}, 1.0)})), "f32 128x256x128");
 }
 
 }  // namespace
