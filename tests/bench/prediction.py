@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Predicted against measured step times: dense and MoE models under every named strategy, on one
 rank, two ranks, and two hosts at three bandwidths. The profiles are taken beforehand, at other
-sizes. All of it is done in three rounds, and the medians count. A machine's pace changes from minute
-to minute (pace.py): a profile and a run count if the pace before and after is that of the round's
-profile, otherwise they are taken again. What they measured has no say in that. Prints a table
-(Markdown) and the median and worst error; asserts nothing. Hosts need root and jobs/install.sh
---testbed. About a quarter of an hour for each place with two ranks.
+sizes. All of it is done in rounds, each with a profile of its own. What else a machine does only
+adds, to profiles as to runs: so the least of the rounds' median steps is compared with the least of
+their predictions. Prints a table (Markdown), the median and worst error, the same for medians
+over the rounds, and how far the rounds differ; asserts nothing. Hosts need root and jobs/install.sh
+--testbed. Two to five minutes for a round of a place with two ranks.
 
-    python3 tests/bench/prediction.py [--places one,two,200mbit,1gbit,5gbit] [--rounds 3]
+    python3 tests/bench/prediction.py [--places one,two,200mbit,1gbit,5gbit] [--rounds 5]
 """
 
 import argparse
@@ -16,43 +16,12 @@ import tempfile
 import h5py
 import numpy
 
-from pace import pacer
 from places import (SIZES, SOURCE, STRATEGIES, WARMUP, add_arguments, decks, hidup, prepared,
                     settings)
 
 PROFILED = {"model.hidden": 128, "model.ffn": 640, "model.layers": 2, "model.sequence": 128,
             "train.batch": 12, "train.warmup_steps": 0, "data.path": f"{SOURCE}/src/*/*.cpp"}
 STEPS = 24
-SAME_PACE = 0.05  # how far apart paces that count as one may be
-TRIES = 3         # after which a profile or a run counts at any pace
-
-
-class Steady:
-    """Takes measurements while the machine has one pace, which begin() chooses."""
-
-    def __init__(self, pace):
-        self.pace = pace
-        self.wanted = None
-        self.repeated = 0
-        self.unsteady = 0
-
-    def begin(self):
-        self.wanted = None
-
-    def take(self, measurement):
-        """What measurement() returns at the pace of the first one since begin()."""
-        for _ in range(TRIES):
-            before = self.pace()
-            found = measurement()
-            after = self.pace()
-            wanted = self.wanted or before
-            if max(abs(before - wanted), abs(after - wanted)) <= SAME_PACE * wanted:
-                self.wanted = self.wanted or (before + after) / 2
-                return found
-            self.repeated += 1
-        self.wanted = self.wanted or after
-        self.unsteady += 1
-        return found
 
 
 def measure(place, folder, deck, strategy, microbatches):
@@ -77,53 +46,66 @@ def cells(place, folder):
                 yield model, deck, name, microbatches
 
 
-def table_of(place, folder, rounds, steady):
-    """Errors of times and of memory; prints the rows."""
+class Place:
+    """What the cells of a place gave: errors of times by the least and by the median round, how far
+    the measured times of its rounds differ, and errors of memory."""
+
+    def __init__(self):
+        self.least, self.median, self.spread, self.memory = [], [], [], []
+
+    def add(self, found):
+        """(measured, predicted) seconds that count, of a cell's rounds."""
+        walls, predictions, memory = numpy.array(found).T
+        self.least.append(predictions.min() / walls.min() - 1.0)
+        self.median.append(numpy.median(predictions) / numpy.median(walls) - 1.0)
+        self.spread.append(walls.max() / walls.min() - 1.0)
+        self.memory += list(abs(memory - 1.0))
+        return walls.min(), predictions.min()
+
+
+def table_of(place, folder, rounds):
+    """Prints the rows."""
     rows = {cell: [] for cell in cells(place, folder)}
-    moe = decks(folder)["MoE"]
     for _ in range(rounds):
-        steady.begin()
-        steady.take(lambda: hidup(place, "profile", moe, "--out", f"{folder}/profile.yaml",
-                                  *settings(PROFILED)))
+        hidup(place, "profile", decks(folder)["MoE"], "--out", f"{folder}/profile.yaml",
+              *settings(PROFILED))
         for cell, found in rows.items():
-            found.append(steady.take(lambda cell=cell: measure(place, folder, *cell[1:])))
-    errors, memory = [], []
+            found.append(measure(place, folder, *cell[1:]))
+    result = Place()
     for (model, _, name, microbatches), found in rows.items():
-        wall, predicted, _ = numpy.median(found, axis=0)
-        errors.append(predicted / wall - 1.0)
-        memory += [abs(peak - 1.0) for _, _, peak in found]
+        wall, predicted = result.add(found)
         print(f"| {place} | {model} | {name} | {microbatches} | {wall * 1e3:.1f} | "
-              f"{predicted * 1e3:.1f} | {100 * errors[-1]:+.1f} % |", flush=True)
-    return errors, memory
+              f"{predicted * 1e3:.1f} | {100 * result.least[-1]:+.1f} % |", flush=True)
+    return result
 
 
-def summary(runs, errors):
-    sizes = numpy.abs(errors)
-    return (f"{runs}: {len(sizes)} runs, median error {100 * numpy.median(sizes):.1f} %, worst "
-            f"{100 * sizes.max():.1f} %, within 15 %: {100 * (sizes <= 0.15).mean():.0f} %")
+def summary(title, places):
+    def line(errors):
+        sizes = numpy.abs(numpy.concatenate(errors))
+        return (f"median error {100 * numpy.median(sizes):.1f} %, worst {100 * sizes.max():.1f} %, "
+                f"within 15 %: {100 * (sizes <= 0.15).mean():.0f} %")
+
+    spread = numpy.concatenate([place.spread for place in places])
+    return (f"{title}: {len(spread)} cells, {line([place.least for place in places])}; medians of "
+            f"the rounds: {line([place.median for place in places])}; a cell's slowest round takes "
+            f"{100 * numpy.median(spread):.0f} % longer than its fastest, at most "
+            f"{100 * spread.max():.0f} %")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print("| ranks or link | model | strategy | microbatches | measured ms | predicted ms | error |"
           "\n|---|---|---|---|---|---|---|")
-    errors, memory = {}, []
-    with tempfile.TemporaryDirectory() as folder, prepared(options.places) as ready, \
-            pacer() as pace:
-        steady = Steady(pace)
-        for place in ready:
-            errors[place], some = table_of(place, folder, options.rounds, steady)
-            memory += some
+    with tempfile.TemporaryDirectory() as folder, prepared(options.places) as ready:
+        found = {place: table_of(place, folder, options.rounds) for place in ready}
     print()
-    for place, some in errors.items():
-        print(summary(place, some))
-    print(summary("all", [each for some in errors.values() for each in some]))
-    print(f"taken again for the machine's pace: {steady.repeated}; at any pace in the end: "
-          f"{steady.unsteady}")
-    print(f"memory within {100 * max(memory):.2f} %")
+    for place, result in found.items():
+        print(summary(place, [result]))
+    print(summary("all", found.values()))
+    print(f"memory within {100 * max(max(place.memory) for place in found.values()):.2f} %")
 
 
 if __name__ == "__main__":
