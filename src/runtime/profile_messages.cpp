@@ -22,6 +22,7 @@ constexpr int64_t kElement = 4;      // bytes
 constexpr double kSmallest = 64.0;   // bytes
 constexpr double kFactor = 4.0;      // between two sizes
 constexpr double kShortLoad = 1e-4;  // seconds; shorter products are repeated to take as long
+constexpr double kPause = 2.7e-4;    // seconds between messages beside products
 constexpr double kPatience = 1.0;    // seconds that a measurement may take
 // Messages take turns with their places in so much memory, so that none finds its data in a cache:
 // in a step other tensors come between two messages. Above the last level of caches of a CPU.
@@ -270,14 +271,14 @@ class MessageTimer {
   }
 
   // Messages that begin at any moment of a product, as in a step: where the two share a core, each
-  // waits for the other now and then.
+  // waits for the other now and then. How long depends on how often there are messages, so pauses
+  // are short even where products are long.
   void measure_beside(Opcode opcode, Communicator& group, MessageTime& time) {
-    const double pause_s = 2.7 * load_s_;
     const int sent = 3 * limits_.repetitions;
-    const double load = std::min(2.0 * (time.alone_s + pause_s) * sent, kPatience);
+    const double load = std::min(2.0 * (time.alone_s + kPause) * sent, kPatience);
     world_.barrier();
     loads_.issue(static_cast<int>(std::ceil(load / load_s_)) + 10);
-    messages_.issue(sent, pause_s, opcode, group, time.bytes);
+    messages_.issue(sent, kPause, opcode, group, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
     const double begin = loads.front().start_s;
