@@ -80,14 +80,14 @@ def length(path, frame):
 
 def slowest_rank(spans):
     """The rank that was busiest over the run; `spans` of read_spans()."""
-    return int((spans["compute_s"] + spans["exposed_comm_s"]).sum(axis=0).argmax())
+    return int(numpy.nansum(spans["compute_s"] + spans["exposed_comm_s"], axis=0).argmax())
 
 
 def times(frame, spans):
     rows = min(len(frame), len(spans["compute_s"]))
     spans = {name: values[:rows] for name, values in spans.items()}
     rank = slowest_rank(spans)
-    facts = {name: numpy.median(values[:, rank]) for name, values in spans.items()}
+    facts = {name: numpy.nanmedian(values[:, rank]) for name, values in spans.items()}
     wall = frame["wall_s"].median()
     shorter, larger = sorted((facts["compute_s"], facts["comm_s"]))
     hidden = facts["compute_s"] + facts["comm_s"] - wall

@@ -151,7 +151,7 @@ def _read_steps(path):
 
 def read_spans(path):
     """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
-    file only."""
+    file only. NaN where a step was not timed (cluster.device.timed_every)."""
     with reading(path) as file:
         spans = _spans(path, file)
     rows = min(len(values) for values in spans.values())

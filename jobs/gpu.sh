@@ -12,7 +12,7 @@
 #     kernels    every kernel in bf16 against its floor, with a vocabulary of 50257 and of 50304
 #     attention  beside PyTorch's
 #     peer       training steps beside PyTorch's
-#     graph      training steps with the CUDA graph and without
+#     graph      training steps with the CUDA graph, with times in every step of it, and without
 #     ncu        Nsight Compute on the three operations that are furthest above their floors
 #   jobs/gpu.sh --limits       the seconds that each part may take; together less than 30 minutes
 #
@@ -164,16 +164,18 @@ measured() { # what that edit (sed -E) finds first among the times of kernels, i
 
 # Its utilization is that of the large product's rate, if kernels has measured it.
 part_graph() {
-  local graph rate
+  local graph timed rate
   rate=$(measured 's/^A product of .* in bf16: ([0-9.e+-]*) Tflop.*/\1/p')
   printf 'cluster:\n  device: {kind: cuda, flops: %sTFLOPS}\n  mesh: [{name: gpus, size: auto}]\n' \
     "${rate:-1}" >"$report/gpu.yaml"
-  for graph in auto off; do
-    run "GPT-2 with cluster.device.graph=$graph" graph.log . \
+  for graph in auto:10 auto:1 off:1; do
+    timed=${graph#*:}
+    graph=${graph%:*}
+    run "GPT-2 with cluster.device.graph=$graph, one step of $timed timed" graph.log . \
       mpirun -n 1 build-cuda/hidup train "${gpt2[@]}" --cluster "$report/gpu.yaml" --strategy dp \
       --set train.batch=16 --set train.steps=30 --set train.warmup_steps=1 \
       --set cluster.profile=none --set "cluster.device.graph=$graph" \
-      --out "$report/graph-$graph.h5" --overwrite
+      --set "cluster.device.timed_every=$timed" --out "$report/graph-$graph-$timed.h5" --overwrite
   done
 }
 

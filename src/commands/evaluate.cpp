@@ -175,6 +175,9 @@ class EvaluationRun {
       if (progress.step == 0) {
         return "starting";
       }
+      if (progress.instruction == Executor::kUntimed) {
+        return fmt::format("in batch {}", progress.step);
+      }
       if (progress.instruction < 0) {
         return fmt::format("at the end of batch {}", progress.step);
       }

@@ -320,6 +320,9 @@ class Run {
       if (progress.step == 0) {
         return "starting";
       }
+      if (progress.instruction == Executor::kUntimed) {
+        return fmt::format("in step {}", progress.step);
+      }
       if (progress.instruction < 0) {
         return fmt::format("at the end of step {}", progress.step);
       }

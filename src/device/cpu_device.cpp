@@ -256,7 +256,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
 
   // To give a worker thread a task costs next to nothing.
-  std::unique_ptr<Recording> record(std::span<Stream* const>,
+  std::unique_ptr<Recording> record(std::span<Stream* const>, bool,
                                     const std::function<void()>&) override {
     return nullptr;
   }

@@ -139,9 +139,9 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaEvent>(clock_, device_);
   }
 
-  std::unique_ptr<Recording> record(std::span<Stream* const> streams,
+  std::unique_ptr<Recording> record(std::span<Stream* const> streams, bool timed,
                                     const std::function<void()>& issue) override {
-    return record_cuda_streams(streams, issue);
+    return record_cuda_streams(streams, timed, issue);
   }
 
  private:

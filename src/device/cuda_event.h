@@ -97,13 +97,15 @@ class CudaEvent final : public Event {
     check_cuda(cudaStreamWaitEvent(stream, time_.get(), 0), "cudaStreamWaitEvent");
   }
 
-  // The same in a stream that is captured. Every launch of the graph renews the time.
-  void record_captured(cudaStream_t stream) {
+  // The same in a stream that is captured. timed: every launch of the graph renews the time.
+  void record_captured(cudaStream_t stream, bool timed) {
     if (order_ == nullptr) {
       order_ = std::make_unique<EventHandle>(cudaEventDisableTiming);
     }
-    check_cuda(cudaEventRecordWithFlags(time_.get(), stream, cudaEventRecordExternal),
-               "cudaEventRecordWithFlags");
+    if (timed) {
+      check_cuda(cudaEventRecordWithFlags(time_.get(), stream, cudaEventRecordExternal),
+                 "cudaEventRecordWithFlags");
+    }
     check_cuda(cudaEventRecord(order_->get(), stream), "cudaEventRecord");
   }
   void make_captured_wait(cudaStream_t stream) const {

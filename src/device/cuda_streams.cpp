@@ -85,7 +85,7 @@ class CudaStreamOfDevice final : public CudaStream {
   void record(Event& event) override {
     auto& cuda_event = static_cast<CudaEvent&>(event);
     if (captured()) {
-      cuda_event.record_captured(stream_);
+      cuda_event.record_captured(stream_, timed_);
     } else {
       cuda_event.record(stream_);
     }
@@ -109,8 +109,12 @@ class CudaStreamOfDevice final : public CudaStream {
     clock_->renew();
   }
 
-  // Host tasks of the recording that captures this stream, null where none does.
-  void set_recorded(HostTasks* recorded) { recorded_ = recorded; }
+  // Host tasks of the recording that captures this stream, null where none does; whether events get
+  // times in it.
+  void set_recorded(HostTasks* recorded, bool timed) {
+    recorded_ = recorded;
+    timed_ = timed;
+  }
 
  private:
   bool captured() const { return recorded_ != nullptr; }
@@ -118,6 +122,7 @@ class CudaStreamOfDevice final : public CudaStream {
   std::shared_ptr<HostFailure> failure_;
   std::shared_ptr<CudaClock> clock_;
   HostTasks* recorded_ = nullptr;
+  bool timed_ = true;
   cudaStream_t stream_ = nullptr;
   Scratch<DeviceMemory> scratch_;
   Scratch<PinnedMemory> staging_;
@@ -128,13 +133,13 @@ using Streams = std::vector<CudaStreamOfDevice*>;
 // From construction to end() the streams are captured: the first one, and with it the others.
 class Capture {
  public:
-  Capture(Streams streams, HostTasks& tasks) : streams_(std::move(streams)) {
+  Capture(Streams streams, HostTasks& tasks, bool timed) : streams_(std::move(streams)) {
     // Threads that ask how far events are do not disturb it; what this one may not do, such as to
     // allocate, is an error.
     check_cuda(cudaStreamBeginCapture(first(), cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
     for (CudaStreamOfDevice* stream : streams_) {
-      stream->set_recorded(&tasks);
+      stream->set_recorded(&tasks, timed);
     }
   }
   ~Capture() {
@@ -171,7 +176,7 @@ class Capture {
   cudaError_t stop() {
     const cudaStream_t stream = first();
     for (CudaStreamOfDevice* part : std::exchange(streams_, {})) {
-      part->set_recorded(nullptr);
+      part->set_recorded(nullptr, true);
     }
     return cudaStreamEndCapture(stream, &graph_);
   }
@@ -183,9 +188,9 @@ class Capture {
 
 class CudaRecording final : public Recording {
  public:
-  CudaRecording(const Streams& streams, const std::function<void()>& issue)
+  CudaRecording(const Streams& streams, bool timed, const std::function<void()>& issue)
       : stream_(streams.front()->handle()) {
-    Capture capture(streams, tasks_);
+    Capture capture(streams, tasks_, timed);
     capture.fork();
     issue();
     capture.join();
@@ -216,13 +221,13 @@ std::unique_ptr<Stream> make_cuda_stream(int priority, std::shared_ptr<HostFailu
   return std::make_unique<CudaStreamOfDevice>(priority, std::move(failure), std::move(clock));
 }
 
-std::unique_ptr<Recording> record_cuda_streams(std::span<Stream* const> streams,
+std::unique_ptr<Recording> record_cuda_streams(std::span<Stream* const> streams, bool timed,
                                                const std::function<void()>& issue) {
   Streams parts;
   for (Stream* stream : streams) {
     parts.push_back(static_cast<CudaStreamOfDevice*>(stream));
   }
-  return std::make_unique<CudaRecording>(parts, issue);
+  return std::make_unique<CudaRecording>(parts, timed, issue);
 }
 
 }  // namespace hidup

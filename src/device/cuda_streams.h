@@ -24,7 +24,7 @@ std::unique_ptr<Stream> make_cuda_stream(int priority, std::shared_ptr<HostFailu
                                          std::shared_ptr<CudaClock> clock);
 
 // See Device::record(). All events that `issue` uses are CudaEvents.
-std::unique_ptr<Recording> record_cuda_streams(std::span<Stream* const> streams,
+std::unique_ptr<Recording> record_cuda_streams(std::span<Stream* const> streams, bool timed,
                                                const std::function<void()>& issue);
 
 }  // namespace hidup

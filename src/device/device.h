@@ -55,7 +55,7 @@ class Recording {
  public:
   virtual ~Recording() = default;
   // Gives it to the first of its streams, which does it as they all did: in the order of each,
-  // waits for events kept, times of events renewed. It begins when work given to that stream before
+  // waits for events kept. It begins when work given to that stream before
   // is done and ends before work given to it later; the other streams have no part in it.
   virtual void replay() = 0;
 };
@@ -108,7 +108,9 @@ class Device {
   // only, waits for events that it recorded itself, and neither synchronizes nor needs memory that
   // was not there before: all of it ran once before. Throws what `issue` throws. The recording ends
   // before the streams and events do.
-  virtual std::unique_ptr<Recording> record(std::span<Stream* const> streams,
+  // `timed`: every replay renews the times of events. Otherwise they only order the streams: when
+  // they were reached, and whether, is not renewed.
+  virtual std::unique_ptr<Recording> record(std::span<Stream* const> streams, bool timed,
                                             const std::function<void()>& issue) = 0;
 };
 

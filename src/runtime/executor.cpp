@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "core/check.h"
@@ -41,7 +42,6 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
                       store.device().create_event()});
   }
   recordable_ = !store.groups().through_host();
-  times_.resize(bound_.size());
 }
 
 Executor::~Executor() {
@@ -102,23 +102,27 @@ void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs&
   copy(program_.images, inputs.images);
 }
 
-void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
+void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order,
+                     bool timed) {
   step_range_.emplace(fmt::format("step {}", step));
   copy_inputs(step, learning_rate, inputs);
-  if (order != Order::recorded || !issued_ || !replay()) {
+  if (order != Order::recorded || !issued_ || !replay(timed)) {
+    timed_ = true;
     issue(order);
     issued_ = true;
   }
 }
 
-bool Executor::replay() {
-  if (recordable_ && recording_ == nullptr) {
+bool Executor::replay(bool timed) {
+  std::unique_ptr<Recording>& recording = timed ? timed_recording_ : untimed_recording_;
+  if (recordable_ && recording == nullptr) {
     const std::array<Stream*, kStreams> streams = {&compute(), &store_.stream(StreamKind::comm)};
-    recording_ = store_.device().record(streams, [this] { issue(Order::recorded); });
-    recordable_ = recording_ != nullptr;
+    recording = store_.device().record(streams, timed, [this] { issue(Order::recorded); });
+    recordable_ = recording != nullptr;
   }
   if (recordable_) {
-    recording_->replay();
+    timed_ = timed;
+    recording->replay();
   }
   return recordable_;
 }
@@ -189,9 +193,12 @@ void Executor::wait() {
     store_.stream(kind).synchronize();
   }
   step_range_.reset();
-  std::ranges::transform(bound_, times_.begin(), [](const Bound& bound) {
-    return Interval{bound.start->seconds(), bound.end->seconds()};
-  });
+  times_.clear();
+  if (timed_) {
+    std::ranges::transform(bound_, std::back_inserter(times_), [](const Bound& bound) {
+      return Interval{bound.start->seconds(), bound.end->seconds()};
+    });
+  }
 }
 
 std::vector<float> Executor::read(ValueId value) {
@@ -215,6 +222,9 @@ void Executor::write(ValueId value, int64_t first, int64_t count, const std::byt
 }
 
 int64_t Executor::current_instruction() const {
+  if (!timed_) {
+    return kUntimed;
+  }
   const auto found =
       std::ranges::find_if(bound_, [](const Bound& bound) { return !bound.end->reached(); });
   return found == bound_.end() ? -1 : found - bound_.begin();

@@ -2,6 +2,7 @@
 // instruction.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -41,9 +42,11 @@ class Executor {
   // so that the times are those of instructions alone. recorded: overlapped, but the device gets
   // the whole step at once, as recorded after the first one, where it and the communicators can.
   enum class Order { overlapped, in_turn, recorded };
-  // Starts a step and returns at once. `inputs` must stay until wait() returns.
+  // Starts a step and returns at once. `inputs` must stay until wait() returns. `timed`: the step
+  // has times(); a recorded step, of which the device does more than it must for them, can do
+  // without.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
-             Order order = Order::overlapped);
+             Order order = Order::overlapped, bool timed = true);
   // Ends the step. Throws what an instruction threw.
   void wait();
 
@@ -51,7 +54,8 @@ class Executor {
   // numbers.
   void initialize_parameters();
 
-  // After wait(): when every instruction ran, on monotonic_seconds()'s clock.
+  // After wait(): when every instruction ran, on monotonic_seconds()'s clock. Empty where the step
+  // was recorded and not to be timed.
   std::span<const Interval> times() const { return times_; }
   // From the next step on. `skipped`: steps so far in which the optimizer changed nothing.
   void set_loss_scale(float scale, int64_t skipped) {
@@ -70,8 +74,9 @@ class Executor {
   // one with an output that is not finite on this rank, -1 if there is none. All ranks together.
   int64_t find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs);
 
-  // The first instruction of the running step that is not done, or -1: for the
-  // heartbeat, from any thread.
+  // The first instruction of the running step that is not done; -1 where all are, and
+  // kUntimed in a step without times: for the heartbeat, from any thread.
+  static constexpr int64_t kUntimed = -2;
   int64_t current_instruction() const;
 
  private:
@@ -86,7 +91,7 @@ class Executor {
   void issue_one(size_t i);
   bool is_finite(ValueId value);
   // False where the step cannot be recorded.
-  bool replay();
+  bool replay(bool timed);
 
   const Program& program_;
   Store& store_;
@@ -99,9 +104,11 @@ class Executor {
   int64_t skipped_ = 0;
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
-  bool recordable_ = true;                // as far as is known
-  bool issued_ = false;                   // a step was: all that is made at first use is there
-  std::unique_ptr<Recording> recording_;  // uses the events
+  bool recordable_ = true;          // as far as is known
+  bool issued_ = false;             // a step was: all that is made at first use is there
+  std::atomic<bool> timed_ = true;  // the step that runs is
+  // With times and without; they use the events.
+  std::unique_ptr<Recording> timed_recording_, untimed_recording_;
   std::optional<NamedRange> step_range_;  // from start() to wait()
 };
 

@@ -65,9 +65,13 @@ void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyT
     first_accuracy_ = scores.accuracy;
   }
   total_wall_ += wall_s;
-  busy_.compute_s += slowest.compute_s;
-  busy_.comm_s += slowest.comm_s;
-  busy_.exposed_comm_s += slowest.exposed_comm_s;
+  if (!std::isnan(slowest.compute_s)) {
+    ++timed_;
+    busy_.compute_s += slowest.compute_s;
+    busy_.comm_s += slowest.comm_s;
+    busy_.exposed_comm_s += slowest.exposed_comm_s;
+    keep_recent(exposed_, slowest.exposed_comm_s);
+  }
   keep_recent(losses_, scores.loss);
   keep_recent(accuracies_, scores.accuracy);
   std::string text = describe_accuracy(scores.accuracy);
@@ -79,7 +83,6 @@ void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyT
     text += fmt::format("  {} {:.4f}", beside[i].name, beside[i].value);
   }
   keep_recent(walls_, wall_s);
-  keep_recent(exposed_, slowest.exposed_comm_s);
   if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
@@ -139,8 +142,9 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
     results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
                    unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
   }
-  const BusyTimes busy = {busy_.compute_s / steps, busy_.comm_s / steps,
-                          busy_.exposed_comm_s / steps};
+  const auto timed = static_cast<double>(std::max<int64_t>(timed_, 1));
+  const BusyTimes busy = {busy_.compute_s / timed, busy_.comm_s / timed,
+                          busy_.exposed_comm_s / timed};
   results::print(
       "time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
       format_seconds(busy.compute_s), format_seconds(busy.comm_s),

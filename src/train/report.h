@@ -49,8 +49,8 @@ class Report {
   Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops);
 
   // After a step: its scores, the time since the previous call's step began (without
-  // validation), the slowest rank's busy times, and what is shown behind the loss, the same names
-  // in every step.
+  // validation), the slowest rank's busy times, NaN where they are not known, and what is shown
+  // behind the loss, the same names in every step.
   void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
             const std::vector<NamedNumber>& beside = {});
 
@@ -89,7 +89,8 @@ class Report {
   std::vector<std::deque<double>> beside_;  // likewise, by name
   std::deque<double> walls_;
   std::deque<double> exposed_;
-  BusyTimes busy_;  // sums over all steps
+  BusyTimes busy_;      // sums over the steps of which they are known
+  int64_t timed_ = 0;  // so many
 };
 
 }  // namespace hidup

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -17,6 +18,9 @@
 
 namespace hidup {
 namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr BusyTimes kUnknownTimes = {.compute_s = kNan, .comm_s = kNan, .exposed_comm_s = kNan};
 
 DType parameter_dtype(const Program& program) {
   const auto found = std::ranges::find(program.values, Value::Role::parameter, &Value::role);
@@ -62,9 +66,19 @@ StopReason Trainer::run() {
   return stop_;
 }
 
+bool Trainer::has_timeline(int64_t step) const {
+  const int64_t every = deck_.train.timeline_every;
+  return step <= done_ + 3 || (every > 0 && step % every == 0);
+}
+
+bool Trainer::is_timed(int64_t step) const {
+  return has_timeline(step) || step % deck_.cluster.timed_every == 0;
+}
+
 void Trainer::run_step(int64_t step) {
   executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
-  executor_.start(step, learning_rate(deck_.train, step), batch_, execution_order(deck_));
+  executor_.start(step, learning_rate(deck_.train, step), batch_, execution_order(deck_),
+                  is_timed(step));
   if (step < deck_.train.steps) {  // while the step runs
     fill_inputs(executor_.program(), world_.rank(), batches_, step * deck_.train.batch, next_);
   }
@@ -95,8 +109,7 @@ void Trainer::finish_step(int64_t step) {
   if (loss_scale_.value() != scale && iteration_.skipped) {
     log::info("step {} is skipped: its gradients overflow with the loss scaled by {}", step, scale);
   }
-  const int64_t every = deck_.train.timeline_every;
-  if (step <= done_ + 3 || (every > 0 && step % every == 0)) {
+  if (has_timeline(step)) {
     record_timeline(step);
   }
   read_expert_loads();
@@ -108,7 +121,9 @@ void Trainer::finish_step(int64_t step) {
 
 Trainer::Status Trainer::status() const {
   const bool overflow = !std::isfinite(iteration_.grad_norm) && !loss_scale_.can_fall();
-  Status mine{.busy = busy_times(executor_.program(), executor_.times()),
+  Status mine{.busy = executor_.times().empty()
+                          ? kUnknownTimes
+                          : busy_times(executor_.program(), executor_.times()),
               .diverged = overflow || !std::isfinite(iteration_.loss)};
   if (caught_signal() != 0) {
     mine.stop = StopReason::signal;

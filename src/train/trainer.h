@@ -58,6 +58,8 @@ class Trainer {
     bool diverged = false;  // loss or gradients are not finite, and a smaller scale does not help
   };
 
+  bool has_timeline(int64_t step) const;
+  bool is_timed(int64_t step) const;
   void run_step(int64_t step);
   void finish_step(int64_t step);
   Status status() const;

@@ -26,8 +26,8 @@ class DeviceRecording : public testing::Test {
     }
   }
 
-  std::unique_ptr<Recording> record(const std::function<void()>& issue) {
-    return device_->record(std::array{a_.get(), b_.get()}, issue);
+  std::unique_ptr<Recording> record(const std::function<void()>& issue, bool timed = true) {
+    return device_->record(std::array{a_.get(), b_.get()}, timed, issue);
   }
 
   std::unique_ptr<Device> device_ = make_device({});
@@ -42,7 +42,7 @@ TEST(CpuRecording, DoesNotExist) {
   const std::unique_ptr<Device> device = make_device({});
   const std::unique_ptr<Stream> stream = device->create_stream("a", 1);
   bool issued = false;
-  EXPECT_EQ(device->record(std::array{stream.get()}, [&] { issued = true; }), nullptr);
+  EXPECT_EQ(device->record(std::array{stream.get()}, true, [&] { issued = true; }), nullptr);
   EXPECT_FALSE(issued);
 }
 
@@ -140,6 +140,33 @@ TEST_F(DeviceRecording, EveryReplayRenewsTheTimesOfEvents) {
     EXPECT_GE(start->seconds(), before);
     EXPECT_GT(end->seconds(), start->seconds());
   }
+}
+
+TEST_F(DeviceRecording, WithoutTimesEventsOrderStreamsAndNothingElse) {
+  const std::unique_ptr<Event> event = device_->create_event();
+  std::vector<int> steps;
+  const auto issue = [&] {
+    b_->enqueue([&steps] {
+      std::this_thread::sleep_for(1ms);
+      steps.push_back(1);
+    });
+    b_->record(*event);
+    a_->wait(*event);
+    a_->enqueue([&steps] { steps.push_back(2); });
+  };
+  const std::unique_ptr<Recording> timed = record(issue);
+  const std::unique_ptr<Recording> untimed = record(issue, false);
+  timed->replay();
+  a_->synchronize();
+  const double before = event->seconds();
+  untimed->replay();
+  EXPECT_TRUE(event->reached());
+  a_->synchronize();
+  EXPECT_EQ(event->seconds(), before);
+  timed->replay();
+  a_->synchronize();
+  EXPECT_GT(event->seconds(), before);
+  EXPECT_EQ(steps, (std::vector<int>{1, 2, 1, 2, 1, 2}));
 }
 
 // As the heartbeat's thread does.

@@ -6,11 +6,16 @@ for CPUs, and HIDUP_DEVICE is cuda. On a machine with one GPU the ranks share it
 
 import os
 import re
+import sys
 import unittest
 
 import h5py
+import numpy
 
 import harness
+
+sys.path.insert(0, str(harness.SOURCE))
+from analysis import facts  # noqa: E402
 
 INFEASIBLE, OUT_OF_MEMORY, COMMUNICATION, UNAVAILABLE = 3, 4, 5, 8
 NCCL = "cluster.comm.backend=nccl"
@@ -111,29 +116,41 @@ class CudaTest(harness.RunTest):
             self.assertGreater(start[step == i].min(), end[step == i - 1].max())
 
     def test_what_is_recorded(self):
-        """Instructions are given one by one in the first step, once more to record them, and never
-        again; with MPI, which the host calls, in every step."""
+        """Instructions are given one by one in the first step, once more to record them with times,
+        once without, and never again; with MPI, which the host calls, in every step."""
         def instructions(tree):
             return [[name for name, _ in children] for _, children in tree]
 
-        tree, = self.ranges(1, steps=4)
-        self.assertEqual([name for name, _ in tree], [f"step {i}" for i in range(1, 5)])
-        first, second, *rest = instructions(tree)
+        tree, = self.ranges(1, steps=5)
+        self.assertEqual([name for name, _ in tree], [f"step {i}" for i in range(1, 6)])
+        first, *rest = instructions(tree)
         self.assertGreater(len(first), 50)
         self.assertIn("embedding embedding", first)
-        self.assertEqual(second, first)
-        self.assertEqual(rest, [[], []])
+        self.assertEqual(rest, [first, [], first, []])
         tree, = self.ranges(1, "cluster.device.graph=off", steps=3)
         self.assertEqual(instructions(tree), [first] * 3)
         self.with_devices(2)
-        for tree in self.ranges(2, NCCL, steps=4):
-            first, second, *rest = instructions(tree)
+        for tree in self.ranges(2, NCCL, steps=5):
+            first, *rest = instructions(tree)
             self.assertIn("all_reduce", " ".join(first))
-            self.assertEqual([second, *rest], [first, [], []])
+            self.assertEqual(rest, [first, [], first, []])
         for tree in self.ranges(2, "cluster.comm.backend=mpi", steps=3):
             one, *rest = instructions(tree)
             self.assertIn("all_reduce", " ".join(one))
             self.assertEqual(rest, [one] * 2)
+
+    def test_steps_between_timed_ones_have_no_times(self):
+        self.with_devices(2)
+        for graph, timed in (("auto", [1, 2, 3, 5, 10]), ("off", range(1, 12))):
+            with self.subTest(graph=graph):
+                run = self.train(2, NCCL, f"cluster.device.graph={graph}",
+                                 "cluster.device.timed_every=5", steps=11)
+                with h5py.File(run.path) as file:
+                    for name in ("compute_s", "comm_s", "exposed_comm_s"):
+                        known = numpy.isfinite(file[f"ranks/{name}"][:])
+                        self.assertEqual(known.tolist(), [[step in timed] * 2
+                                                          for step in range(1, 12)])
+                self.assertGreater(facts.of_run(run.path)["compute_s"], 0.0)
 
     def launch(self, ranks, *more, **environment):
         return harness.run(ranks, self.train_args("out.h5", "train.steps=1", *more),

@@ -104,7 +104,8 @@ class GpuScriptTest(unittest.TestCase):
              "ctest --preset cuda", "golden_test.py", "precision_test.py", "--tool memcheck",
              "--tool racecheck", "--tool synccheck", "test_nccl", "model.vocab=50257",
              "model.vocab=50304", "bert-sgmoe.yaml", "attention.py", "peer.py gpt2-124m",
-             "peer.py bert-sgmoe", "graph=auto", "graph=off", "hidup@attention_backward/",
+             "peer.py bert-sgmoe", "graph=auto --set cluster.device.timed_every=10",
+             "timed_every=1 ", "graph=off", "hidup@attention_backward/",
              "hidup@matmul/", "hidup@embedding_backward/"], "\n".join(self.calls()))
         self.assertIn("\n| attention | bf16 | 7 us |\n", report)
         self.assertIn("\n    50% tests passed, 1 tests failed out of 2\n", report)

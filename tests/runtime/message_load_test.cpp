@@ -27,9 +27,9 @@ class WatchedDevice final : public Device {
     return device_->create_stream(name, threads);
   }
   std::unique_ptr<Event> create_event() override { return device_->create_event(); }
-  std::unique_ptr<Recording> record(std::span<Stream* const> streams,
+  std::unique_ptr<Recording> record(std::span<Stream* const> streams, bool timed,
                                     const std::function<void()>& issue) override {
-    return device_->record(streams, issue);
+    return device_->record(streams, timed, issue);
   }
   bool allocated_one_of(int64_t bytes) const { return std::ranges::count(sizes_, bytes) > 0; }
 
