@@ -185,7 +185,10 @@ class Measurement {
     }
     StepInputs inputs;
     fill_inputs(program, rank, input_.batches, 0, inputs);
-    operations_.run(*executor, rank, inputs, steps);
+    // As training runs them: a step of kernels that are given one by one waits for the host.
+    const bool recorded = execution_order(input_.deck) == Executor::Order::recorded;
+    operations_.run(*executor, rank, inputs, steps,
+                    recorded ? Executor::Order::recorded_in_turn : Executor::Order::in_turn);
     if (overlapped && agreed(overlapped_s_) < kOverlappedSeconds) {
       const double began = monotonic_seconds();
       time_overlapped(*executor);

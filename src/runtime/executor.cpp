@@ -102,22 +102,23 @@ void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs&
   copy(program_.images, inputs.images);
 }
 
-void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order,
-                     bool timed) {
+void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
   step_range_.emplace(fmt::format("step {}", step));
   copy_inputs(step, learning_rate, inputs);
-  if (order != Order::recorded || !issued_ || !replay(timed)) {
+  const bool recorded = order != Order::overlapped && order != Order::in_turn;
+  if (!recorded || !issued_ || !replay(order)) {
     timed_ = true;
     issue(order);
     issued_ = true;
   }
 }
 
-bool Executor::replay(bool timed) {
-  std::unique_ptr<Recording>& recording = timed ? timed_recording_ : untimed_recording_;
+bool Executor::replay(Order order) {
+  const bool timed = order != Order::recorded_untimed;
+  std::unique_ptr<Recording>& recording = recordings_[order];
   if (recordable_ && recording == nullptr) {
     const std::array<Stream*, kStreams> streams = {&compute(), &store_.stream(StreamKind::comm)};
-    recording = store_.device().record(streams, timed, [this] { issue(Order::recorded); });
+    recording = store_.device().record(streams, timed, [&] { issue(order); });
     recordable_ = recording != nullptr;
   }
   if (recordable_) {
@@ -128,13 +129,14 @@ bool Executor::replay(bool timed) {
 }
 
 void Executor::issue(Order order) {
+  const bool in_turn = order == Order::in_turn || order == Order::recorded_in_turn;
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
     Stream& stream = store_.stream(instruction.stream);
     for (const int wait : instruction.waits) {
       stream.wait(*bound_[static_cast<size_t>(wait)].end);
     }
-    if (order == Order::in_turn && i > 0) {
+    if (in_turn && i > 0) {
       stream.wait(*bound_[i - 1].end);
     }
     issue_one(i);

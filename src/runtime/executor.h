@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,14 +40,13 @@ class Executor {
   const MemoryPlan& plan() const { return plan_; }
 
   // overlapped: as the program says. in_turn: each instruction after the one before it in the list,
-  // so that the times are those of instructions alone. recorded: overlapped, but the device gets
-  // the whole step at once, as recorded after the first one, where it and the communicators can.
-  enum class Order { overlapped, in_turn, recorded };
-  // Starts a step and returns at once. `inputs` must stay until wait() returns. `timed`: the step
-  // has times(); a recorded step, of which the device does more than it must for them, can do
-  // without.
+  // so that the times are those of instructions alone. The recorded ones: the same, but the device
+  // gets the whole step at once, as recorded after the first one, where it and the communicators
+  // can. recorded_untimed: overlapped and then without times(), for which the device would do more.
+  enum class Order { overlapped, in_turn, recorded, recorded_in_turn, recorded_untimed };
+  // Starts a step and returns at once. `inputs` must stay until wait() returns.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
-             Order order = Order::overlapped, bool timed = true);
+             Order order = Order::overlapped);
   // Ends the step. Throws what an instruction threw.
   void wait();
 
@@ -54,8 +54,8 @@ class Executor {
   // numbers.
   void initialize_parameters();
 
-  // After wait(): when every instruction ran, on monotonic_seconds()'s clock. Empty where the step
-  // was recorded and not to be timed.
+  // After wait(): when every instruction ran, on monotonic_seconds()'s clock. Empty after a
+  // recording without times.
   std::span<const Interval> times() const { return times_; }
   // From the next step on. `skipped`: steps so far in which the optimizer changed nothing.
   void set_loss_scale(float scale, int64_t skipped) {
@@ -91,7 +91,7 @@ class Executor {
   void issue_one(size_t i);
   bool is_finite(ValueId value);
   // False where the step cannot be recorded.
-  bool replay(bool timed);
+  bool replay(Order order);
 
   const Program& program_;
   Store& store_;
@@ -107,8 +107,7 @@ class Executor {
   bool recordable_ = true;          // as far as is known
   bool issued_ = false;             // a step was: all that is made at first use is there
   std::atomic<bool> timed_ = true;  // the step that runs is
-  // With times and without; they use the events.
-  std::unique_ptr<Recording> timed_recording_, untimed_recording_;
+  std::map<Order, std::unique_ptr<Recording>> recordings_;  // use the events
   std::optional<NamedRange> step_range_;  // from start() to wait()
 };
 

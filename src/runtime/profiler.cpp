@@ -27,10 +27,11 @@ bool OperationTimer::lacks_any_of(const Program& program, int64_t rank) const {
   });
 }
 
-void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps) {
+void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps,
+                         Executor::Order order) {
   const Program& program = executor.program();
   for (int step = 0; step <= steps; ++step) {
-    executor.start(step + 1, 0.0, inputs, Executor::Order::in_turn);
+    executor.start(step + 1, 0.0, inputs, order);
     executor.wait();
     for (size_t i = 0; step > 0 && i < program.instructions.size(); ++i) {  // the first warms up
       const Instruction& instruction = program.instructions[i];

@@ -17,8 +17,10 @@ class OperationTimer {
  public:
   // Whether the program has an operation of a size that did not run yet.
   bool lacks_any_of(const Program& program, int64_t rank) const;
-  // Runs the steps, the instructions in turn.
-  void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps);
+  // Runs the steps behind one that warms up, with the instructions in turn: in_turn or
+  // recorded_in_turn.
+  void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps,
+           Executor::Order order);
   // The median of every operation and size that ran.
   std::vector<OperationTime> times() const;
 

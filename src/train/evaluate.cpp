@@ -25,7 +25,7 @@ MeanLoss Evaluator::run() {
   batch_ = 0;
   for (int64_t first = 0; first < sequences_; first += size) {
     ++batch_;
-    forward_.start(batch_, 0.0, inputs_, execution_order(deck_), false);
+    forward_.start(batch_, 0.0, inputs_, execution_order(deck_, false));
     if (first + size < sequences_) {
       fill(first + size, next_);  // while the batch runs
     }

@@ -235,12 +235,14 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .weight_decay = train.weight_decay}};
 }
 
-Executor::Order execution_order(const Deck& deck) {
+Executor::Order execution_order(const Deck& deck, bool timed) {
   if (deck.train.overlap == "off") {
     return Executor::Order::in_turn;
   }
-  return deck.cluster.device_graph == "off" ? Executor::Order::overlapped
-                                            : Executor::Order::recorded;
+  if (deck.cluster.device_graph == "off") {
+    return Executor::Order::overlapped;
+  }
+  return timed ? Executor::Order::recorded : Executor::Order::recorded_untimed;
 }
 
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {

@@ -43,8 +43,8 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 // What the training section says about the program.
 LoweringOptions lowering_options(const Deck& deck);
 
-// How the instructions of a step follow each other.
-Executor::Order execution_order(const Deck& deck);
+// How the instructions of a step follow each other, where their times are wanted and where not.
+Executor::Order execution_order(const Deck& deck, bool timed = true);
 
 // The deck's number of threads; or, for auto, OMP_NUM_THREADS; or else this rank's
 // share of the cores it may run on: ranks of one host that are bound to the same

@@ -77,8 +77,8 @@ bool Trainer::is_timed(int64_t step) const {
 
 void Trainer::run_step(int64_t step) {
   executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
-  executor_.start(step, learning_rate(deck_.train, step), batch_, execution_order(deck_),
-                  is_timed(step));
+  executor_.start(step, learning_rate(deck_.train, step), batch_,
+                  execution_order(deck_, is_timed(step)));
   if (step < deck_.train.steps) {  // while the step runs
     fill_inputs(executor_.program(), world_.rank(), batches_, step * deck_.train.batch, next_);
   }

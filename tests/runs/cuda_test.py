@@ -71,9 +71,12 @@ class CudaTest(harness.RunTest):
 
     def ranges(self, ranks, *more, steps):
         """Of every rank, the names of the NVTX ranges of its run as a tree: [(name, [...]), ...]."""
+        return self.ranges_of(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more))
+
+    def ranges_of(self, ranks, arguments):
+        """The same of any run that writes nvtx.h5."""
         prefix = self.folder / "nvtx"
-        self.assert_done(harness.run(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more),
-                                     env={"CUDA_SHIM_NVTX": str(prefix)}))
+        self.assert_done(harness.run(ranks, arguments, env={"CUDA_SHIM_NVTX": str(prefix)}))
         trees = []
         for path in self.folder.glob("nvtx.[0-9]*"):
             open_ranges = [("", [])]
@@ -138,6 +141,21 @@ class CudaTest(harness.RunTest):
             one, *rest = instructions(tree)
             self.assertIn("all_reduce", " ".join(one))
             self.assertEqual(rest, [one] * 2)
+
+    def test_a_profile_times_operations_as_they_are_recorded(self):
+        """Where training gives instructions one by one, so does the profile."""
+        self.with_devices(2)
+        for backend, recorded in (("nccl", True), ("mpi", False)):
+            with self.subTest(backend=backend):
+                for tree in self.ranges_of(2, [
+                        "profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                        "--out", self.folder / "nvtx.h5", "--set",
+                        f"cluster.comm.backend={backend}"]):
+                    steps = [[name for name, _ in children] for _, children in tree]
+                    program = steps[0]
+                    self.assertGreater(len(program), 50)
+                    # Behind the first step, which warms up, and the one that records.
+                    self.assertEqual(steps[1:4], [program] + 2 * [[] if recorded else program])
 
     def test_steps_between_timed_ones_have_no_times(self):
         self.with_devices(2)
