@@ -48,9 +48,14 @@ struct Group {
         kv(index / of.kv_heads * of.sequence * kv_stride + index % of.kv_heads * of.head) {}
 };
 
-// Whether query i sees key j.
-__device__ inline bool sees(int64_t query, int64_t key, int64_t sequence, bool causal) {
+// Whether a query sees a key.
+template <typename Index>
+__device__ bool sees(Index query, Index key, Index sequence, bool causal) {
   return key < sequence && (!causal || key <= query);
+}
+// Whether one of the queries from `query` on does not see all `count` keys from `key` on.
+__device__ inline bool hides_some(int key, int count, int query, int sequence, bool causal) {
+  return key + count > sequence || (causal && key + count - 1 > query);
 }
 
 struct Problem {

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "async_copies.h"
+#include "cuda_pipeline.h"
 #include "cuda_shim/device_code.h"
 #include "stacks.h"
 
@@ -32,6 +34,7 @@ struct Thread {
   unsigned mask = 0;
   int source = 0;
   uint64_t value = 0;
+  AsyncCopies copies;
 };
 
 // Walks over 0 .. count-1 once, from any of them, in either direction.
@@ -57,6 +60,11 @@ const char* name_of(WarpOperation operation) {
   return "";
 }
 
+std::string name_of(const Thread& thread) {
+  return fmt::format("thread ({},{},{}) of block ({},{},{})", thread.index.x, thread.index.y,
+                     thread.index.z, blockIdx.x, blockIdx.y, blockIdx.z);
+}
+
 class Block {
  public:
   Block(const std::function<void()>& kernel, dim3 size, uint64_t launch);
@@ -70,6 +78,8 @@ class Block {
   int barrier(bool predicate);
   uint64_t exchange(WarpOperation operation, unsigned mask, int source, uint64_t value);
   int lane() const { return running_->number % warpSize; }
+  void begin_copy(void* to, const void* from, size_t size, size_t zeros);
+  AsyncCopies& copies() { return running_->copies; }
 
  private:
   bool run_warp(uint64_t warp);
@@ -109,6 +119,9 @@ Block::Block(const std::function<void()>& kernel, dim3 size, uint64_t launch)
       thread.caller = std::move(to);
       while (!closing_) {  // once per block
         kernel();
+        if (!thread.copies.empty()) {
+          fail(name_of(thread) + " did not wait for all of its copies");
+        }
         thread.state = State::done;
         ++done_;
         pause();
@@ -258,6 +271,17 @@ uint64_t Block::exchange(WarpOperation operation, unsigned mask, int source, uin
   return thread.value;
 }
 
+// `from` is not read where all is zeros.
+void Block::begin_copy(void* to, const void* from, size_t size, size_t zeros) {
+  const bool aligned = reinterpret_cast<uintptr_t>(to) % size == 0 &&
+                       (zeros == size || reinterpret_cast<uintptr_t>(from) % size == 0);
+  if ((size != 4 && size != 8 && size != 16) || zeros > size || !aligned) {
+    fail(fmt::format("{} copies {} bytes{}, {} of them zeros", name_of(*running_), size,
+                     aligned ? "" : " that are not aligned", zeros));
+  }
+  running_->copies.begin(to, from, size, zeros);
+}
+
 // Ends this thread, and by the scheduler the whole kernel.
 void Block::fail(std::string fault) {
   fault_ = std::move(fault);
@@ -265,9 +289,7 @@ void Block::fail(std::string fault) {
 }
 
 std::string Block::describe(const Thread& thread) const {
-  const std::string where =
-      fmt::format("thread ({},{},{}) of block ({},{},{})", thread.index.x, thread.index.y,
-                  thread.index.z, blockIdx.x, blockIdx.y, blockIdx.z);
+  const std::string where = name_of(thread);
   switch (thread.state) {
     case State::ready:
       return fmt::format("{}, in {},", where, name_of(thread.operation));
@@ -316,6 +338,18 @@ uint64_t warp_exchange(WarpOperation operation, unsigned mask, int source, uint6
 
 int lane() {
   return current->lane();
+}
+
+void begin_copy(void* to, const void* from, size_t size, size_t zeros) {
+  current->begin_copy(to, from, size, zeros);
+}
+
+void commit_copies() {
+  current->copies().commit();
+}
+
+void wait_for_copies(size_t latest) {
+  current->copies().wait(latest);
 }
 
 void run_kernel(const std::function<void()>& kernel, dim3 grid, dim3 block, uint64_t launch) {

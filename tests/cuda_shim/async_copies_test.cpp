@@ -1,0 +1,149 @@
+// Copies to shared memory that go on while a block computes.
+#include <cuda_pipeline.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "shim_test.h"
+
+namespace cuda_shim {
+namespace {
+
+constexpr int kThreads = 64;
+
+// Thread i copies element i of two rows in two groups. What the block sees of its neighbour's
+// elements at each step goes to `seen`, [4, kThreads].
+__global__ void two_groups_kernel(const float* rows, float* seen) {
+  __shared__ float first[kThreads];
+  __shared__ float second[kThreads];
+  const auto i = static_cast<int>(threadIdx.x);
+  const int other = (i + 1) % kThreads;
+  __pipeline_memcpy_async(&first[i], rows + i, 4);
+  __pipeline_commit();
+  __pipeline_memcpy_async(&second[i], rows + kThreads + i, 4);
+  __pipeline_commit();
+  __syncthreads();
+  seen[i] = first[other];
+  __syncthreads();
+  __pipeline_wait_prior(1);
+  __syncthreads();
+  seen[kThreads + i] = first[other];
+  seen[2 * kThreads + i] = second[other];
+  __syncthreads();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  seen[3 * kThreads + i] = second[other];
+}
+
+TEST(AsyncCopies, AreThereWhenTheirGroupIsWaitedForAndNotBefore) {
+  DeviceArray<float> rows(2 * kThreads, 0.0F);
+  std::iota(rows.data(), rows.data() + 2 * kThreads, 1.0F);
+  DeviceArray<float> seen(4 * kThreads, 0.0F);
+  ASSERT_EQ(launch_and_wait(1, kThreads, two_groups_kernel, rows.data(), seen.data()), cudaSuccess);
+  for (int i = 0; i < kThreads; ++i) {
+    const auto other = static_cast<float>((i + 1) % kThreads + 1);
+    EXPECT_TRUE(std::isnan(seen.data()[i]));
+    EXPECT_EQ(seen.data()[kThreads + i], other);
+    EXPECT_TRUE(std::isnan(seen.data()[2 * kThreads + i]));
+    EXPECT_EQ(seen.data()[3 * kThreads + i], other + kThreads);
+  }
+}
+
+// A neighbour's copies are not this thread's: without a barrier behind the wait they may be late.
+__global__ void no_barrier_kernel(const float* row, float* seen) {
+  __shared__ float copy[kThreads];
+  const auto i = static_cast<int>(threadIdx.x);
+  __pipeline_memcpy_async(&copy[i], row + i, 4);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  seen[i] = copy[(i + 32) % kThreads];
+}
+
+TEST(AsyncCopies, OfOthersNeedABarrier) {
+  DeviceArray<float> row(kThreads, 1.0F);
+  DeviceArray<float> seen(kThreads, 0.0F);
+  ASSERT_EQ(launch_and_wait(1, kThreads, no_barrier_kernel, row.data(), seen.data()), cudaSuccess);
+  int late = 0;
+  for (const float value : seen.values()) {
+    late += value == 1.0F ? 0 : 1;
+  }
+  EXPECT_GT(late, 0);
+}
+
+// Rounds of copies to one buffer; `apart`: behind a barrier, so that all have read the last one.
+__global__ void reuse_kernel(const float* rows, float* seen, int rounds, bool apart) {
+  __shared__ float copy[kThreads];
+  const auto i = static_cast<int>(threadIdx.x);
+  for (int round = 0; round < rounds; ++round) {
+    __pipeline_memcpy_async(&copy[i], rows + round * kThreads + i, 4);
+    __pipeline_commit();
+    __pipeline_wait_prior(0);
+    __syncthreads();
+    seen[round * kThreads + i] = copy[(i + 32) % kThreads];
+    if (apart) {
+      __syncthreads();
+    }
+  }
+}
+
+TEST(AsyncCopies, OverwriteWhatOthersStillRead) {
+  constexpr int kRounds = 4;
+  DeviceArray<float> rows(kRounds * kThreads, 0.0F);
+  std::iota(rows.data(), rows.data() + kRounds * kThreads, 1.0F);
+  for (const bool apart : {true, false}) {
+    DeviceArray<float> seen(kRounds * kThreads, 0.0F);
+    ASSERT_EQ(launch_and_wait(1, kThreads, reuse_kernel, rows.data(), seen.data(), kRounds, apart),
+              cudaSuccess);
+    int wrong = 0;
+    for (int i = 0; i < kRounds * kThreads; ++i) {
+      const int from = i / kThreads * kThreads + (i % kThreads + 32) % kThreads;
+      wrong += seen.data()[i] == rows.data()[from] ? 0 : 1;
+    }
+    EXPECT_EQ(wrong == 0, apart);
+  }
+}
+
+__global__ void fill_kernel(const float* row, float* seen, int zeros) {
+  __shared__ alignas(16) float copy[4];
+  __pipeline_memcpy_async(copy, row, 16, static_cast<size_t>(zeros));
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  for (int i = 0; i < 4; ++i) {
+    seen[i] = copy[i];
+  }
+}
+
+TEST(AsyncCopies, EndInZeros) {
+  DeviceArray<float> row(4, 5.0F);
+  DeviceArray<float> seen(4, 0.0F);
+  ASSERT_EQ(launch_and_wait(1, 1, fill_kernel, row.data(), seen.data(), 4), cudaSuccess);
+  EXPECT_EQ(seen.values(), (std::vector<float>{5.0F, 5.0F, 5.0F, 0.0F}));
+  ASSERT_EQ(launch_and_wait(1, 1, fill_kernel, nullptr, seen.data(), 16), cudaSuccess);
+  EXPECT_EQ(seen.values(), std::vector<float>(4, 0.0F));
+}
+
+__global__ void bad_copy_kernel(const float* row, int from, int size, bool wait) {
+  __shared__ alignas(16) float copy[4];
+  __pipeline_memcpy_async(copy, row + from, static_cast<size_t>(size));
+  __pipeline_commit();
+  if (wait) {
+    __pipeline_wait_prior(0);
+  }
+}
+
+TEST(AsyncCopies, AreOf4Or8Or16AlignedBytesAndWaitedFor) {
+  DeviceArray<float> row(8, 5.0F);
+  const auto fault_of = [&](int from, int size, bool wait) {
+    launch_and_wait(1, 1, bad_copy_kernel, row.data(), from, size, wait);
+    return take_fault();
+  };
+  EXPECT_EQ(fault_of(0, 16, true), "");
+  EXPECT_EQ(fault_of(1, 4, true), "");
+  EXPECT_NE(fault_of(1, 16, true).find("not aligned"), std::string::npos);
+  EXPECT_NE(fault_of(0, 12, true).find("12 bytes"), std::string::npos);
+  EXPECT_NE(fault_of(0, 16, false).find("did not wait"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cuda_shim
