@@ -10,60 +10,60 @@
 namespace cuda_shim {
 namespace {
 
-constexpr int kThreads = 64;
+constexpr int kCopying = 64;
 
 // Thread i copies element i of two rows in two groups. What the block sees of its neighbour's
-// elements at each step goes to `seen`, [4, kThreads].
+// elements at each step goes to `seen`, [4, kCopying].
 __global__ void two_groups_kernel(const float* rows, float* seen) {
-  __shared__ float first[kThreads];
-  __shared__ float second[kThreads];
+  __shared__ float first[kCopying];
+  __shared__ float second[kCopying];
   const auto i = static_cast<int>(threadIdx.x);
-  const int other = (i + 1) % kThreads;
+  const int other = (i + 1) % kCopying;
   __pipeline_memcpy_async(&first[i], rows + i, 4);
   __pipeline_commit();
-  __pipeline_memcpy_async(&second[i], rows + kThreads + i, 4);
+  __pipeline_memcpy_async(&second[i], rows + kCopying + i, 4);
   __pipeline_commit();
   __syncthreads();
   seen[i] = first[other];
   __syncthreads();
   __pipeline_wait_prior(1);
   __syncthreads();
-  seen[kThreads + i] = first[other];
-  seen[2 * kThreads + i] = second[other];
+  seen[kCopying + i] = first[other];
+  seen[2 * kCopying + i] = second[other];
   __syncthreads();
   __pipeline_wait_prior(0);
   __syncthreads();
-  seen[3 * kThreads + i] = second[other];
+  seen[3 * kCopying + i] = second[other];
 }
 
 TEST(AsyncCopies, AreThereWhenTheirGroupIsWaitedForAndNotBefore) {
-  DeviceArray<float> rows(2 * kThreads, 0.0F);
-  std::iota(rows.data(), rows.data() + 2 * kThreads, 1.0F);
-  DeviceArray<float> seen(4 * kThreads, 0.0F);
-  ASSERT_EQ(launch_and_wait(1, kThreads, two_groups_kernel, rows.data(), seen.data()), cudaSuccess);
-  for (int i = 0; i < kThreads; ++i) {
-    const auto other = static_cast<float>((i + 1) % kThreads + 1);
+  DeviceArray<float> rows(2 * kCopying, 0.0F);
+  std::iota(rows.data(), rows.data() + 2 * kCopying, 1.0F);
+  DeviceArray<float> seen(4 * kCopying, 0.0F);
+  ASSERT_EQ(launch_and_wait(1, kCopying, two_groups_kernel, rows.data(), seen.data()), cudaSuccess);
+  for (int i = 0; i < kCopying; ++i) {
+    const auto other = static_cast<float>((i + 1) % kCopying + 1);
     EXPECT_TRUE(std::isnan(seen.data()[i]));
-    EXPECT_EQ(seen.data()[kThreads + i], other);
-    EXPECT_TRUE(std::isnan(seen.data()[2 * kThreads + i]));
-    EXPECT_EQ(seen.data()[3 * kThreads + i], other + kThreads);
+    EXPECT_EQ(seen.data()[kCopying + i], other);
+    EXPECT_TRUE(std::isnan(seen.data()[2 * kCopying + i]));
+    EXPECT_EQ(seen.data()[3 * kCopying + i], other + kCopying);
   }
 }
 
 // A neighbour's copies are not this thread's: without a barrier behind the wait they may be late.
 __global__ void no_barrier_kernel(const float* row, float* seen) {
-  __shared__ float copy[kThreads];
+  __shared__ float copy[kCopying];
   const auto i = static_cast<int>(threadIdx.x);
   __pipeline_memcpy_async(&copy[i], row + i, 4);
   __pipeline_commit();
   __pipeline_wait_prior(0);
-  seen[i] = copy[(i + 32) % kThreads];
+  seen[i] = copy[(i + 32) % kCopying];
 }
 
 TEST(AsyncCopies, OfOthersNeedABarrier) {
-  DeviceArray<float> row(kThreads, 1.0F);
-  DeviceArray<float> seen(kThreads, 0.0F);
-  ASSERT_EQ(launch_and_wait(1, kThreads, no_barrier_kernel, row.data(), seen.data()), cudaSuccess);
+  DeviceArray<float> row(kCopying, 1.0F);
+  DeviceArray<float> seen(kCopying, 0.0F);
+  ASSERT_EQ(launch_and_wait(1, kCopying, no_barrier_kernel, row.data(), seen.data()), cudaSuccess);
   int late = 0;
   for (const float value : seen.values()) {
     late += value == 1.0F ? 0 : 1;
@@ -73,14 +73,14 @@ TEST(AsyncCopies, OfOthersNeedABarrier) {
 
 // Rounds of copies to one buffer; `apart`: behind a barrier, so that all have read the last one.
 __global__ void reuse_kernel(const float* rows, float* seen, int rounds, bool apart) {
-  __shared__ float copy[kThreads];
+  __shared__ float copy[kCopying];
   const auto i = static_cast<int>(threadIdx.x);
   for (int round = 0; round < rounds; ++round) {
-    __pipeline_memcpy_async(&copy[i], rows + round * kThreads + i, 4);
+    __pipeline_memcpy_async(&copy[i], rows + round * kCopying + i, 4);
     __pipeline_commit();
     __pipeline_wait_prior(0);
     __syncthreads();
-    seen[round * kThreads + i] = copy[(i + 32) % kThreads];
+    seen[round * kCopying + i] = copy[(i + 32) % kCopying];
     if (apart) {
       __syncthreads();
     }
@@ -89,15 +89,15 @@ __global__ void reuse_kernel(const float* rows, float* seen, int rounds, bool ap
 
 TEST(AsyncCopies, OverwriteWhatOthersStillRead) {
   constexpr int kRounds = 4;
-  DeviceArray<float> rows(kRounds * kThreads, 0.0F);
-  std::iota(rows.data(), rows.data() + kRounds * kThreads, 1.0F);
+  DeviceArray<float> rows(kRounds * kCopying, 0.0F);
+  std::iota(rows.data(), rows.data() + kRounds * kCopying, 1.0F);
   for (const bool apart : {true, false}) {
-    DeviceArray<float> seen(kRounds * kThreads, 0.0F);
-    ASSERT_EQ(launch_and_wait(1, kThreads, reuse_kernel, rows.data(), seen.data(), kRounds, apart),
+    DeviceArray<float> seen(kRounds * kCopying, 0.0F);
+    ASSERT_EQ(launch_and_wait(1, kCopying, reuse_kernel, rows.data(), seen.data(), kRounds, apart),
               cudaSuccess);
     int wrong = 0;
-    for (int i = 0; i < kRounds * kThreads; ++i) {
-      const int from = i / kThreads * kThreads + (i % kThreads + 32) % kThreads;
+    for (int i = 0; i < kRounds * kCopying; ++i) {
+      const int from = i / kCopying * kCopying + (i % kCopying + 32) % kCopying;
       wrong += seen.data()[i] == rows.data()[from] ? 0 : 1;
     }
     EXPECT_EQ(wrong == 0, apart);
@@ -105,7 +105,7 @@ TEST(AsyncCopies, OverwriteWhatOthersStillRead) {
 }
 
 __global__ void fill_kernel(const float* row, float* seen, int zeros) {
-  __shared__ alignas(16) float copy[4];
+  alignas(16) __shared__ float copy[4];
   __pipeline_memcpy_async(copy, row, 16, static_cast<size_t>(zeros));
   __pipeline_commit();
   __pipeline_wait_prior(0);
@@ -124,7 +124,7 @@ TEST(AsyncCopies, EndInZeros) {
 }
 
 __global__ void bad_copy_kernel(const float* row, int from, int size, bool wait) {
-  __shared__ alignas(16) float copy[4];
+  alignas(16) __shared__ float copy[4];
   __pipeline_memcpy_async(copy, row + from, static_cast<size_t>(size));
   __pipeline_commit();
   if (wait) {
