@@ -36,7 +36,7 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
       std::this_thread::sleep_for(std::chrono::seconds(30));
     }
     if (how.starts_with("recorded") && round == 2) {
-      recording = device->record(std::array{stream.get()}, issue);
+      recording = device->record(std::array{stream.get()}, true, issue);
     }
     recording == nullptr ? issue() : recording->replay();
     stream->synchronize();

@@ -246,7 +246,7 @@ void a_recording_repeats_them(Communicator& world) {
     return results;
   };
   issue();  // what is made at first use is there
-  const auto recording = stream.device().record(std::array{&*stream}, issue);
+  const auto recording = stream.device().record(std::array{&*stream}, true, issue);
   ASSERT_NE(recording, nullptr);
   for (size_t round = 0; round < 5; ++round) {
     const std::vector<float> wanted = results_of(round, issue);

@@ -168,7 +168,7 @@ class CudaTest(harness.RunTest):
                         known = numpy.isfinite(file[f"ranks/{name}"][:])
                         self.assertEqual(known.tolist(), [[step in timed] * 2
                                                           for step in range(1, 12)])
-                self.assertGreater(facts.of_run(run.path)["compute_s"], 0.0)
+                self.assertGreater(facts.of_run(str(run.path))["compute_s"], 0.0)
 
     def launch(self, ranks, *more, **environment):
         return harness.run(ranks, self.train_args("out.h5", "train.steps=1", *more),
