@@ -60,9 +60,10 @@ std::vector<Key> cluster_keys() {
        .choices = {"auto", "off"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.device_graph; }},
       {.name = "cluster.device.timed_every",
-       .doc = "Where steps are recorded (cluster.device.graph), the instructions of the first three "
-              "steps and of one step in so many are timed: the device does more than it must for "
-              "times. /ranks has NaN for the others, and where one of them hangs is not known.",
+       .doc =
+           "Where steps are recorded (cluster.device.graph), the instructions of the first three "
+           "steps and of one step in so many are timed: the device does more than it must for "
+           "times. /ranks has NaN for the others, and where one of them hangs is not known.",
        .fallback = "10",
        .range = {1, 1000000},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.timed_every; }},

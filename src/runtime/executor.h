@@ -108,7 +108,7 @@ class Executor {
   bool issued_ = false;             // a step was: all that is made at first use is there
   std::atomic<bool> timed_ = true;  // the step that runs is
   std::map<Order, std::unique_ptr<Recording>> recordings_;  // use the events
-  std::optional<NamedRange> step_range_;  // from start() to wait()
+  std::optional<NamedRange> step_range_;                    // from start() to wait()
 };
 
 }  // namespace hidup

@@ -89,7 +89,7 @@ class Report {
   std::vector<std::deque<double>> beside_;  // likewise, by name
   std::deque<double> walls_;
   std::deque<double> exposed_;
-  BusyTimes busy_;      // sums over the steps of which they are known
+  BusyTimes busy_;     // sums over the steps of which they are known
   int64_t timed_ = 0;  // so many
 };
 
