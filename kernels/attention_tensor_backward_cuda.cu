@@ -7,7 +7,7 @@ namespace {
 // From products q . k and dy . v: the probability p, and the gradient ds of the scaled product,
 // which is scale times that of q . k. The exponents are of 2.
 __device__ inline void to_gradient(float scale, float lse, float d, float& p, float& ds) {
-  p = exp2_of(p * scale - lse);
+  p = exp2_of(fmaf(p, scale, -lse));
   ds = p * (ds - d);
 }
 

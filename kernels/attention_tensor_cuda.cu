@@ -23,11 +23,11 @@ struct Softmax {
       }
       next = warp_reduce<4>(next, Max{});  // the lanes that share the row
       const float shift = next * scale;
-      correction[half] = exp2_of(largest[half] * scale - shift);
+      correction[half] = exp2_of(fmaf(largest[half], scale, -shift));
       sum[half] *= correction[half];
       HIDUP_UNROLL for (int j = 0; j < 4 * kStrips; ++j) {
         float& score = value(scores, half, j);
-        score = exp2_of(score * scale - shift);
+        score = exp2_of(fmaf(score, scale, -shift));
         sum[half] += score;
       }
       largest[half] = next;
