@@ -71,6 +71,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    flops: auto\n"
             "    memory_bandwidth: auto\n"
             "    graph: auto\n"
+            "    timed_every: 10\n"
             "  mesh:\n"
             "    - name: \"node\"\n"
             "      size: 2\n"
