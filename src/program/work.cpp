@@ -8,8 +8,6 @@
 namespace hidup {
 namespace {
 
-using Shapes = std::vector<Shape>;
-
 // The buffers of messages are not counted: their sizes follow from the values.
 template <typename Use>
 void for_values(const Program& program, const std::vector<ValueId>& values, Use use) {
@@ -97,10 +95,10 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
 }
 
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {
-  Shapes in;
-  Shapes out;
+  std::vector<Shape> in;
+  std::vector<Shape> out;
   // Adds the shape of the rank's part; returns its bytes.
-  const auto add = [&](Shapes& shapes, ValueId value) {
+  const auto add = [&](std::vector<Shape>& shapes, ValueId value) {
     shapes.push_back(program.local_shape(value, rank));
     return static_cast<double>(elements(shapes.back()) * size_of(program.value(value).dtype));
   };
