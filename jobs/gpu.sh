@@ -104,7 +104,7 @@ part_test() {
   run "Unit tests on the GPU" test.log 'tests passed|tests failed|\((Failed|Timeout)\)|\*\*\*' \
     ctest --preset cuda --parallel "$((jobs < 4 ? jobs : 4))"
   local test
-  for test in golden precision cuda; do
+  for test in golden precision cuda cuda_steps; do
     run "Whole runs on the GPU: ${test}_test.py" test.log '^(Ran|OK|FAILED|FAIL:|ERROR:)' \
       env HIDUP_BINARY="$PWD/build-cuda/hidup" HIDUP_CPU_BINARY="$PWD/build/hidup" \
       HIDUP_DEVICE=cuda python3 "tests/runs/${test}_test.py"

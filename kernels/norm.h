@@ -13,9 +13,10 @@ void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool ac
 
 // norm = sqrt(squared) / state->loss_scale, of gradients of the scaled loss; scale =
 // min(1, max_norm / (norm + 1e-6)) / state->loss_scale, as in PyTorch's clip_grad_norm_, or
-// 1 / state->loss_scale if max_norm <= 0. A norm that is not finite gives a scale that is NaN.
-// squared, norm, scale: f32 [1]. `state` is read when the work runs.
+// 1 / state->loss_scale if max_norm <= 0. A norm that is not finite gives a scale that is NaN, and
+// so does any where the state has stopped. squared, norm, scale: f32 [1]. `state` is read when the
+// work runs, and then counts the step: so what reads its loss_scale in this step comes before.
 void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
-                const StepState* state);
+                StepState* state);
 
 }  // namespace hidup::kernels

@@ -31,13 +31,15 @@ void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool ac
 }
 
 void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
-                const StepState* state) {
+                StepState* state) {
   stream.enqueue([=] {
     *norm = std::sqrt(*squared) / state->loss_scale;
     const float coefficient = max_norm / (*norm + 1e-6F);
     const float clip = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
     const bool finite = std::isfinite(*norm);
-    *scale = finite ? clip / state->loss_scale : std::numeric_limits<float>::quiet_NaN();
+    *scale = finite && !state->stopped ? clip / state->loss_scale
+                                       : std::numeric_limits<float>::quiet_NaN();
+    state->count(finite);
   });
 }
 

@@ -35,12 +35,14 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void clip_kernel(const float* squared, float max_norm, float* norm, float* scale,
-                            const StepState* state) {
+                            StepState* state) {
   const float length = sqrtf(*squared) / state->loss_scale;
   const float coefficient = max_norm / (length + 1e-6F);
   const float clip = max_norm <= 0.0F || coefficient > 1.0F ? 1.0F : coefficient;
+  const bool finite = isfinite(length);
   *norm = length;
-  *scale = isfinite(length) ? clip / state->loss_scale : kNan;
+  *scale = finite && !state->stopped ? clip / state->loss_scale : kNan;
+  state->count(finite);
 }
 
 }  // namespace
@@ -55,7 +57,7 @@ void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool ac
 }
 
 void clip_scale(Stream& stream, const float* squared, float max_norm, float* norm, float* scale,
-                const StepState* state) {
+                StepState* state) {
   launch(stream, clip_kernel, 1, 1, squared, max_norm, norm, scale, state);
 }
 

@@ -202,6 +202,7 @@ class Measurement {
     Deck deck = input_.deck;
     deck.train.steps = thorough_ ? 6 : 4;
     deck.train.timeline_every = 0;
+    deck.cluster.timed_every = 1;
     const auto look = [&](const Iteration& iteration) {
       if (iteration.step > 1) {
         gaps_.add(executor.program(), executor.times());

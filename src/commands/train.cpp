@@ -238,7 +238,7 @@ class Run {
                      .overwrite = options_.overwrite,
                      .validation = validation_ ? &validation_->evaluator() : nullptr});
     if (files_.checkpoint) {
-      trainer.resume(files_.steps_done(), scale_of(*files_.checkpoint));
+      trainer.resume(*files_.checkpoint);
     }
     guided_executor_ = &*executor_;
     guided_trainer_ = &trainer;

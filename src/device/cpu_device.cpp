@@ -120,6 +120,15 @@ class CpuStream final : public Stream {
     }
   }
 
+  void synchronize(Event& event) override {
+    const auto& cpu_event = static_cast<CpuEvent&>(event);
+    std::unique_lock lock(shared_->mutex);
+    shared_->changed.wait(lock, [&] { return cpu_event.reached() || shared_->failed.load(); });
+    if (shared_->failed.load()) {
+      std::rethrow_exception(shared_->failure);
+    }
+  }
+
  private:
   void work([[maybe_unused]] int threads) {
 #ifdef _OPENMP
@@ -195,6 +204,24 @@ class CpuBuffer final : public Buffer {
   std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
 };
 
+class HostBuffer final : public Buffer {
+ public:
+  explicit HostBuffer(int64_t bytes)
+      : data_(new (std::align_val_t{kAlignment}) std::byte[static_cast<size_t>(bytes)]()),
+        bytes_(bytes) {}
+  std::byte* data() override { return data_.get(); }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  struct Delete {
+    void operator()(std::byte* data) const {
+      ::operator delete[](data, std::align_val_t{kAlignment});
+    }
+  };
+  std::unique_ptr<std::byte[], Delete> data_;
+  int64_t bytes_;
+};
+
 // As Linux has it: "AMD EPYC 9R14"; "cpu" where it has none.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -243,6 +270,10 @@ class CpuDevice final : public Device {
     // Large pages where the kernel has them: fewer faults in the first step.
     madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
     return buffer;
+  }
+
+  std::unique_ptr<Buffer> allocate_host(int64_t bytes) override {
+    return std::make_unique<HostBuffer>(bytes);
   }
 
   int64_t allocated() const override { return *allocated_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -35,6 +36,18 @@ class CudaBuffer final : public Buffer {
  private:
   DeviceMemory memory_;
   std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
+};
+
+class CudaHostBuffer final : public Buffer {
+ public:
+  explicit CudaHostBuffer(int64_t bytes) : memory_(bytes) {
+    std::memset(memory_.data(), 0, static_cast<size_t>(bytes));
+  }
+  std::byte* data() override { return static_cast<std::byte*>(memory_.data()); }
+  int64_t bytes() const override { return memory_.bytes(); }
+
+ private:
+  PinnedMemory memory_;
 };
 
 // The PCI id; empty where it cannot be had.
@@ -123,6 +136,10 @@ class CudaDevice final : public Device {
            format_bytes(size), format_bytes(free));
     }
     return std::make_unique<CudaBuffer>(size, allocated_);
+  }
+
+  std::unique_ptr<Buffer> allocate_host(int64_t bytes) override {
+    return std::make_unique<CudaHostBuffer>(std::max<int64_t>(bytes, kAlignment));
   }
 
   int64_t allocated() const override { return *allocated_; }

@@ -93,6 +93,9 @@ class CudaEvent final : public Event {
   void record(cudaStream_t stream) {
     check_cuda(cudaEventRecord(time_.get(), stream), "cudaEventRecord");
   }
+  void synchronize() const {
+    check_cuda(cudaEventSynchronize(time_.get()), "work before an event");
+  }
   void make_wait(cudaStream_t stream) const {
     check_cuda(cudaStreamWaitEvent(stream, time_.get(), 0), "cudaStreamWaitEvent");
   }

@@ -102,11 +102,12 @@ class CudaStreamOfDevice final : public CudaStream {
 
   void synchronize() override {
     check_cuda(cudaStreamSynchronize(stream_), "work of a stream");
-    if (failure_->failed.load()) {
-      const std::lock_guard lock(failure_->mutex);
-      std::rethrow_exception(failure_->failure);
-    }
-    clock_->renew();
+    after_waiting();
+  }
+
+  void synchronize(Event& event) override {
+    static_cast<CudaEvent&>(event).synchronize();
+    after_waiting();
   }
 
   // Host tasks of the recording that captures this stream, null where none does; whether events get
@@ -118,6 +119,14 @@ class CudaStreamOfDevice final : public CudaStream {
 
  private:
   bool captured() const { return recorded_ != nullptr; }
+
+  void after_waiting() {
+    if (failure_->failed.load()) {
+      const std::lock_guard lock(failure_->mutex);
+      std::rethrow_exception(failure_->failure);
+    }
+    clock_->renew();
+  }
 
   std::shared_ptr<HostFailure> failure_;
   std::shared_ptr<CudaClock> clock_;

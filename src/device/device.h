@@ -48,6 +48,8 @@ class Stream {
   virtual std::byte* staging(int64_t bytes) = 0;
   // Blocks the host until all work is done. Throws what the work threw.
   virtual void synchronize() = 0;
+  // The same until this stream's last recording of the event is reached; later work goes on.
+  virtual void synchronize(Event& event) = 0;
 };
 
 // Work that streams were given once, to be done any number of times.
@@ -60,7 +62,7 @@ class Recording {
   virtual void replay() = 0;
 };
 
-// Memory of the device, zeroed, aligned to kAlignment bytes.
+// Memory of the device or of the host, zeroed, aligned to kAlignment bytes.
 class Buffer {
  public:
   virtual ~Buffer() = default;
@@ -98,7 +100,10 @@ class Device {
   virtual int64_t cache() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
-  // Bytes of all buffers that live.
+  // Memory of the host: a stream copies between it and the device while the host goes on, which it
+  // may not do with other memory.
+  virtual std::unique_ptr<Buffer> allocate_host(int64_t bytes) = 0;
+  // Bytes of all buffers of the device that live.
   virtual int64_t allocated() const = 0;
   // `threads`: size of the OpenMP team that work on this stream may use.
   virtual std::unique_ptr<Stream> create_stream(const std::string& name, int threads) = 0;

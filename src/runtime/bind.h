@@ -17,7 +17,7 @@ struct Binding {
   const MemoryPlan& plan;
   int64_t rank;
   std::byte* arena;
-  const kernels::StepState* state;  // device memory
+  kernels::StepState* state;  // device memory
   const MeshGroups& groups;
   uint64_t seed;
 };

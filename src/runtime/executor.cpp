@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/random.h"
 #include "core/with_type.h"
+#include "device/annotate.h"
 #include "runtime/bind.h"
 
 namespace hidup {
@@ -29,18 +30,16 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
   check(plan_.bytes <= store.bytes(), "a program of {} bytes in a store of {}", plan_.bytes,
         store.bytes());
   state_ = store.device().allocate(sizeof(kernels::StepState));
-  const Binding binding{program_,
-                        plan_,
-                        rank_,
-                        store.data(),
-                        reinterpret_cast<const kernels::StepState*>(state_->data()),
-                        store.groups(),
-                        seed};
+  const Binding binding{program_, plan_, rank_, store.data(), device_state(), store.groups(), seed};
   for (const Instruction& instruction : program_.instructions) {
     bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
                       bind(instruction, binding), store.device().create_event(),
                       store.device().create_event()});
   }
+  for (int64_t i = 0; i < kUnderWay; ++i) {
+    memories_.emplace_back(program_, plan_, store.device(), store.data(), device_state());
+  }
+  set_state({});
   recordable_ = !store.groups().through_host();
 }
 
@@ -85,32 +84,24 @@ void Executor::initialize_parameters() {
   }
 }
 
-void Executor::copy_inputs(int64_t step, double learning_rate, const StepInputs& inputs) {
-  host_state_ = {.step = static_cast<uint64_t>(step),
-                 .learning_rate = static_cast<float>(learning_rate),
-                 .loss_scale = loss_scale_,
-                 .skipped = static_cast<uint64_t>(skipped_)};
-  compute().copy(state_->data(), &host_state_, sizeof(host_state_));
-  const auto copy = [&](const std::vector<ValueId>& values, const auto& parts) {
-    for (size_t i = 0; i < values.size(); ++i) {
-      compute().copy(at(values[i]), parts.at(i).data(),
-                     plan_.sizes[static_cast<size_t>(values[i])]);
-    }
-  };
-  copy(program_.tokens, inputs.tokens);
-  copy(program_.targets, inputs.targets);
-  copy(program_.images, inputs.images);
+void Executor::set_state(const kernels::StepState& state) {
+  compute().copy(device_state(), &state, sizeof(state));
+  compute().synchronize();
 }
 
 void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
-  step_range_.emplace(fmt::format("step {}", step));
-  copy_inputs(step, learning_rate, inputs);
+  check(started_ == ended_ || takes_next(), "step {} starts while others run", step);
+  const NamedRange range(fmt::format("step {}", step));
+  StepMemory& memory = this->memory(started_);
+  memory.send(compute(), step, learning_rate, inputs);
   const bool recorded = order != Order::overlapped && order != Order::in_turn;
-  if (!recorded || !issued_ || !replay(order)) {
+  const bool first = started_ == 0;  // makes what is made at first use
+  if (!recorded || first || !replay(order)) {
     timed_ = true;
     issue(order);
-    issued_ = true;
   }
+  memory.fetch(compute());
+  ++started_;
 }
 
 bool Executor::replay(Order order) {
@@ -141,6 +132,13 @@ void Executor::issue(Order order) {
     }
     issue_one(i);
   }
+  // Results may come by a message, and are fetched behind all that this stream has waited for.
+  const auto& list = program_.instructions;
+  const auto last =
+      std::ranges::find(list.rbegin(), list.rend(), StreamKind::comm, &Instruction::stream);
+  if (last != list.rend()) {
+    compute().wait(*bound_[static_cast<size_t>(list.rend() - last) - 1].end);
+  }
 }
 
 void Executor::issue_one(size_t i) {
@@ -153,7 +151,7 @@ void Executor::issue_one(size_t i) {
 
 int64_t Executor::find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs) {
   int64_t found = -1;
-  copy_inputs(step, learning_rate, inputs);
+  memory(started_).send(compute(), step, learning_rate, inputs);
   compute().synchronize();
   for (size_t i = 0; i < bound_.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
@@ -191,11 +189,18 @@ bool Executor::is_finite(ValueId value) {
 }
 
 void Executor::wait() {
+  StepMemory& memory = this->memory(ended_);
+  const NamedRange range(fmt::format("wait for step {}", memory.step()));
+  times_.clear();
+  if (started_ - ended_ == kUnderWay) {
+    memory.wait(compute());
+    ++ended_;
+    return;
+  }
   for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
     store_.stream(kind).synchronize();
   }
-  step_range_.reset();
-  times_.clear();
+  ended_ = started_;
   if (timed_) {
     std::ranges::transform(bound_, std::back_inserter(times_), [](const Bound& bound) {
       return Interval{bound.start->seconds(), bound.end->seconds()};

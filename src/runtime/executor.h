@@ -6,26 +6,18 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "cost/busy.h"
-#include "device/annotate.h"
 #include "device/device.h"
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "runtime/step_memory.h"
 #include "runtime/store.h"
 
 namespace hidup {
-
-// This rank's parts of Program::tokens and targets, i32, and of images, of their floating type.
-struct StepInputs {
-  std::vector<std::vector<int32_t>> tokens = {};
-  std::vector<std::vector<int32_t>> targets = {};
-  std::vector<std::vector<std::byte>> images = {};
-};
 
 class Executor {
  public:
@@ -44,34 +36,38 @@ class Executor {
   // gets the whole step at once, as recorded after the first one, where it and the communicators
   // can. recorded_untimed: overlapped and then without times(), for which the device would do more.
   enum class Order { overlapped, in_turn, recorded, recorded_in_turn, recorded_untimed };
-  // Starts a step and returns at once. `inputs` must stay until wait() returns.
+  // Starts a step and returns at once; two may be under way where takes_next() says so.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
              Order order = Order::overlapped);
-  // Ends the step. Throws what an instruction threw.
+  // Whether the next step may start while this one, the only one, runs: where the device does it
+  // by itself and nobody wants its times.
+  bool takes_next() const { return started_ - ended_ == 1 && !timed_; }
+  // Ends the step that was started first. Throws what an instruction threw.
   void wait();
 
   // Before the first step, unless others gave the parameters their values: from their random
   // numbers.
   void initialize_parameters();
 
-  // After wait(): when every instruction ran, on monotonic_seconds()'s clock. Empty after a
-  // recording without times.
+  // Of the step that wait() ended, until the next one starts: when every instruction ran, on
+  // monotonic_seconds()'s clock (empty after a recording without times); what the host looks at
+  // (StepMemory::result()); and what it left for the next step.
   std::span<const Interval> times() const { return times_; }
-  // From the next step on. `skipped`: steps so far in which the optimizer changed nothing.
-  void set_loss_scale(float scale, int64_t skipped) {
-    loss_scale_ = scale;
-    skipped_ = skipped;
-  }
+  std::span<const float> result(ValueId value) const { return ended().result(value); }
+  const kernels::StepState& state() const { return ended().state(); }
+  // What the next step finds instead, where no step is under way.
+  void set_state(const kernels::StepState& state);
 
-  // A copy of this rank's part of an f32 value.
+  // Where no step is under way: a copy of this rank's part of an f32 value.
   std::vector<float> read(ValueId value);
   // Copies elements first .. first + count - 1 of this rank's part of a value, as they are, to or
   // from host memory.
   void read(ValueId value, int64_t first, int64_t count, std::byte* to);
   void write(ValueId value, int64_t first, int64_t count, const std::byte* from);
 
-  // Runs the step again, one instruction after the other, and looks at what each writes: the first
-  // one with an output that is not finite on this rank, -1 if there is none. All ranks together.
+  // Where no step is under way: runs the step again, one instruction after the other, and looks at
+  // what each writes: the first one with an output that is not finite on this rank, -1 if there is
+  // none. All ranks together.
   int64_t find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs);
 
   // The first instruction of the running step that is not done; -1 where all are, and
@@ -80,13 +76,20 @@ class Executor {
   int64_t current_instruction() const;
 
  private:
+  static constexpr int64_t kUnderWay = 2;  // steps at a time
   struct Bound;
 
   std::byte* at(ValueId value) const {
     return store_.data() + plan_.offsets[static_cast<size_t>(value)];
   }
   Stream& compute() const { return store_.stream(StreamKind::compute); }
-  void copy_inputs(int64_t step, double learning_rate, const StepInputs& inputs);
+  kernels::StepState* device_state() const {
+    return reinterpret_cast<kernels::StepState*>(state_->data());
+  }
+  StepMemory& memory(int64_t step) { return memories_[static_cast<size_t>(step % kUnderWay)]; }
+  const StepMemory& ended() const {
+    return memories_[static_cast<size_t>((ended_ + kUnderWay - 1) % kUnderWay)];
+  }
   void issue(Order order);
   void issue_one(size_t i);
   bool is_finite(ValueId value);
@@ -99,16 +102,14 @@ class Executor {
   uint64_t seed_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> state_;
-  kernels::StepState host_state_;
-  float loss_scale_ = 1.0F;
-  int64_t skipped_ = 0;
+  std::vector<StepMemory> memories_;  // the steps' in turn
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
-  bool recordable_ = true;          // as far as is known
-  bool issued_ = false;             // a step was: all that is made at first use is there
-  std::atomic<bool> timed_ = true;  // the step that runs is
+  bool recordable_ = true;                                  // as far as is known
+  int64_t started_ = 0;                                     // steps
+  int64_t ended_ = 0;                                       // likewise
+  std::atomic<bool> timed_ = true;                          // the step that was started last is
   std::map<Order, std::unique_ptr<Recording>> recordings_;  // use the events
-  std::optional<NamedRange> step_range_;                    // from start() to wait()
 };
 
 }  // namespace hidup

@@ -21,7 +21,7 @@ std::vector<float> assemble(Communicator& world, const Program& program, ValueId
   return whole;
 }
 
-RouterLosses router_losses(const std::vector<float>& sums, const RouterLossAttributes& attributes) {
+RouterLosses router_losses(std::span<const float> sums, const RouterLossAttributes& attributes) {
   const size_t experts = sums.size() / 3;
   const auto tokens = static_cast<double>(attributes.tokens);
   RouterLosses losses;

@@ -1,6 +1,7 @@
 // What ranks hold in parts, put together.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -20,7 +21,7 @@ struct RouterLosses {
   double balance = 0.0;
   double z = 0.0;
 };
-RouterLosses router_losses(const std::vector<float>& sums, const RouterLossAttributes& attributes);
+RouterLosses router_losses(std::span<const float> sums, const RouterLossAttributes& attributes);
 
 // What the timing file says about the program's experts.
 ExpertLayers expert_layers(const Program& program);

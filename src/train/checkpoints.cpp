@@ -86,14 +86,14 @@ double Checkpoints::expected_seconds() {
   return *trial_s_;
 }
 
-void Checkpoints::save(int64_t step, const LossScale::State& scale) {
+void Checkpoints::save(int64_t step, const kernels::StepState& state) {
   if (step == saved_step_) {
     return;
   }
   state_.step = step;
-  state_.skipped = scale.skipped;
-  state_.loss_scale = static_cast<double>(scale.value);
-  state_.loss_scale_good_steps = scale.good_steps;
+  state_.skipped = static_cast<int64_t>(state.skipped);
+  state_.loss_scale = static_cast<double>(state.loss_scale);
+  state_.loss_scale_good_steps = state.good_steps;
   writer().save(state_, [this](size_t tensor, int64_t first, int64_t count, std::byte* to) {
     executor_.read(kept_.values[tensor], first, count, to);
   });

@@ -7,9 +7,9 @@
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
 #include "deck/deck.h"
+#include "kernels/step_state.h"
 #include "runtime/executor.h"
 #include "train/kept.h"
-#include "train/loss_scale.h"
 
 namespace hidup {
 
@@ -31,7 +31,7 @@ class Checkpoints {
   double expected_seconds();
 
   // Collective, after a step: starts writing, unless the step was written already.
-  void save(int64_t step, const LossScale::State& scale);
+  void save(int64_t step, const kernels::StepState& state);
   // Collective: until the last one is written. Throws CollectiveError(file) where that failed.
   void finish();
   // Of this run; empty before the first.

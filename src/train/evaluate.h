@@ -38,8 +38,7 @@ class Evaluator {
   Executor& forward_;
   int64_t rank_;
   std::atomic<int64_t> batch_ = 0;
-  StepInputs inputs_;  // members, because a batch that runs reads them even where run() throws
-  StepInputs next_;
+  StepInputs inputs_;  // of the batch that starts next
 };
 
 }  // namespace hidup

@@ -143,13 +143,15 @@ std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint) {
   return parameters;
 }
 
-LossScale::State scale_of(const CheckpointFile& checkpoint) {
-  const TrainingState& state = checkpoint.state();
-  const bool scaled = std::ranges::find(checkpoint.tensors(), DType::f16, &StoredTensor::dtype) !=
-                      checkpoint.tensors().end();
-  return {.value = scaled ? static_cast<float>(state.loss_scale) : 0.0F,
-          .good_steps = state.loss_scale_good_steps,
-          .skipped = state.skipped};
+void restore_scale(const CheckpointFile& checkpoint, kernels::StepState& state) {
+  const TrainingState& saved = checkpoint.state();
+  state.skipped = static_cast<uint64_t>(saved.skipped);
+  const bool adapted = std::ranges::find(checkpoint.tensors(), DType::f16, &StoredTensor::dtype) !=
+                       checkpoint.tensors().end();
+  if (adapted && state.adapts && saved.loss_scale > 0.0) {
+    state.loss_scale = static_cast<float>(saved.loss_scale);
+    state.good_steps = saved.loss_scale_good_steps;
+  }
 }
 
 std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& run) {

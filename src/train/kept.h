@@ -8,8 +8,8 @@
 #include "comm/communicator.h"
 #include "deck/deck.h"
 #include "graph/graph.h"
+#include "kernels/step_state.h"
 #include "runtime/executor.h"
-#include "train/loss_scale.h"
 
 namespace hidup {
 
@@ -34,8 +34,9 @@ struct StoredParameter {
 // In the order of the file.
 std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint);
 
-// Of the run that wrote the checkpoint.
-LossScale::State scale_of(const CheckpointFile& checkpoint);
+// What the state, otherwise as at a start, has from the run that wrote the checkpoint: the steps
+// that were skipped, and the loss's scale where it adapts in both.
+void restore_scale(const CheckpointFile& checkpoint, kernels::StepState& state);
 
 // What a run that goes on from a checkpoint has.
 struct ResumedRun {

@@ -36,24 +36,35 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       executor_(executor),
       world_(world),
       start_(start),
-      outputs_(outputs),
-      loss_scale_(parameter_dtype(executor.program())) {}
+      outputs_(outputs) {
+  state_.stops = deck.train.on_nan == "stop";
+  state_.adapts = parameter_dtype(executor.program()) == DType::f16;
+  state_.loss_scale = state_.adapts ? kernels::StepState::kFirstScale : 1.0F;
+}
 
-void Trainer::resume(int64_t done, const LossScale::State& scale) {
-  done_ = done;
-  loss_scale_.restore(scale);
+void Trainer::resume(const CheckpointFile& checkpoint) {
+  done_ = checkpoint.state().step;
+  restore_scale(checkpoint, state_);
 }
 
 StopReason Trainer::run() {
   exchange({.stop = caught_signal() != 0 ? StopReason::signal : StopReason::none});
-  fill_inputs(executor_.program(), world_.rank(), batches_, done_ * deck_.train.batch, batch_);
+  executor_.set_state(state_);
+  started_ = done_;
+  fill(done_ + 1);
   double began = monotonic_seconds();
-  for (int64_t step = done_ + 1; step <= deck_.train.steps && stop_ == StopReason::none; ++step) {
+  for (int64_t step = done_ + 1;
+       step <= deck_.train.steps && (stop_ == StopReason::none || step <= started_); ++step) {
     step_ = step;
-    run_step(step);
+    if (started_ < step) {
+      start_next();
+    }
+    if (starts_next_early(step)) {
+      start_next();
+    }
+    executor_.wait();
     finish_step(step);
     between_steps(step);
-    std::swap(batch_, next_);
     const double now = monotonic_seconds();
     write_step(now - std::exchange(began, now));
     if (outputs_.on_step) {
@@ -75,25 +86,49 @@ bool Trainer::is_timed(int64_t step) const {
   return has_timeline(step) || step % deck_.cluster.timed_every == 0;
 }
 
-void Trainer::run_step(int64_t step) {
-  executor_.set_loss_scale(loss_scale_.value(), loss_scale_.skipped());
-  executor_.start(step, learning_rate(deck_.train, step), batch_,
+bool Trainer::validates_after(int64_t step) const {
+  const int64_t every = deck_.train.validate_every;
+  return outputs_.validation != nullptr &&
+         (step == deck_.train.steps || (every > 0 && step % every == 0));
+}
+
+// As far as all ranks know.
+bool Trainer::saves_after(int64_t step) const {
+  const Checkpoints* checkpoints = outputs_.checkpoints;
+  return checkpoints != nullptr &&
+         (checkpoints->is_due(step) || save_ || stop_ != StopReason::none ||
+          (step == deck_.train.steps && checkpoints->wanted()));
+}
+
+// Where nothing is done between the two.
+bool Trainer::starts_next_early(int64_t step) const {
+  return executor_.takes_next() && step < deck_.train.steps && stop_ == StopReason::none &&
+         !validates_after(step) && !saves_after(step);
+}
+
+void Trainer::fill(int64_t step) {
+  fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
+              inputs_);
+}
+
+void Trainer::start_next() {
+  const int64_t step = ++started_;
+  executor_.start(step, learning_rate(deck_.train, step), inputs_,
                   execution_order(deck_, is_timed(step)));
   if (step < deck_.train.steps) {  // while the step runs
-    fill_inputs(executor_.program(), world_.rank(), batches_, step * deck_.train.batch, next_);
+    fill(step + 1);
   }
-  executor_.wait();
 }
 
 void Trainer::finish_step(int64_t step) {
   const Program& program = executor_.program();
-  const std::vector<float> sums = executor_.read(program.loss);
+  const std::span<const float> sums = executor_.result(program.loss);
   iteration_ = {.step = step,
                 .loss = sums[0],
                 .accuracy = sums[1],
                 .tokens = deck_.train.batch * deck_.model.sequence,
                 .lr = learning_rate(deck_.train, step),
-                .grad_norm = executor_.read(program.gradient_norm)[0]};
+                .grad_norm = executor_.result(program.gradient_norm)[0]};
   exchange(status());
   if (diverged_ && deck_.train.on_nan == "stop") {
     fail_not_finite(step);
@@ -104,23 +139,24 @@ void Trainer::finish_step(int64_t step) {
         "a smaller train.lr",
         step, iteration_.loss, iteration_.grad_norm);
   }
-  const float scale = loss_scale_.value();
-  iteration_.skipped = loss_scale_.update(iteration_.grad_norm);
-  if (loss_scale_.value() != scale && iteration_.skipped) {
-    log::info("step {} is skipped: its gradients overflow with the loss scaled by {}", step, scale);
-  }
   if (has_timeline(step)) {
     record_timeline(step);
   }
   read_expert_loads();
   read_router_losses();
   if (step == 1 && !outputs_.gradients.empty()) {
-    dump_gradients(scale);
+    dump_gradients();
+  }
+  const kernels::StepState before = std::exchange(state_, executor_.state());
+  iteration_.skipped = state_.skipped > before.skipped;
+  if (iteration_.skipped && state_.loss_scale != before.loss_scale) {
+    log::info("step {} is skipped: its gradients overflow with the loss scaled by {}", step,
+              before.loss_scale);
   }
 }
 
 Trainer::Status Trainer::status() const {
-  const bool overflow = !std::isfinite(iteration_.grad_norm) && !loss_scale_.can_fall();
+  const bool overflow = !std::isfinite(iteration_.grad_norm) && !state_.can_fall();
   Status mine{.busy = executor_.times().empty()
                           ? kUnknownTimes
                           : busy_times(executor_.program(), executor_.times()),
@@ -128,8 +164,9 @@ Trainer::Status Trainer::status() const {
   if (caught_signal() != 0) {
     mine.stop = StopReason::signal;
   } else if (outputs_.stop_watch != nullptr) {
+    const auto steps = static_cast<double>(1 + started_ - iteration_.step);  // until the next look
     mine.stop = outputs_.stop_watch->look(
-        longest_s_, [this] { return outputs_.checkpoints->expected_seconds(); });
+        steps * longest_s_, [this] { return outputs_.checkpoints->expected_seconds(); });
   }
   mine.save = outputs_.checkpoints != nullptr && outputs_.checkpoints->is_due_by_time();
   return mine;
@@ -146,7 +183,12 @@ void Trainer::exchange(const Status& mine) {
 }
 
 void Trainer::fail_not_finite(int64_t step) {
-  const int64_t mine = executor_.find_not_finite(step, learning_rate(deck_.train, step), batch_);
+  if (started_ > step) {  // the step behind it changed nothing either
+    executor_.wait();
+  }
+  executor_.set_state(state_);
+  fill(step);
+  const int64_t mine = executor_.find_not_finite(step, learning_rate(deck_.train, step), inputs_);
   const std::vector<int64_t> found = all_gather_value(world_, mine);
   int64_t first = -1;
   size_t rank = 0;
@@ -170,11 +212,12 @@ void Trainer::fail_not_finite(int64_t step) {
   throw CollectiveError(ExitCode::not_finite, message);
 }
 
-// Validation, and checkpoints.
+// Validation, and checkpoints: none of them where the next step is under way.
 void Trainer::between_steps(int64_t step) {
-  const bool last = step == deck_.train.steps;
-  const int64_t every = deck_.train.validate_every;
-  if (outputs_.validation != nullptr && (last || (every > 0 && step % every == 0))) {
+  if (started_ > step) {
+    return;
+  }
+  if (validates_after(step)) {
     const double began = monotonic_seconds();
     const MeanLoss found = outputs_.validation->run();
     validation_s_ = monotonic_seconds() - began;
@@ -186,10 +229,8 @@ void Trainer::between_steps(int64_t step) {
       outputs_.report->validation(step, {found.loss, found.accuracy});
     }
   }
-  Checkpoints* checkpoints = outputs_.checkpoints;
-  if (checkpoints != nullptr && (checkpoints->is_due(step) || save_ || stop_ != StopReason::none ||
-                                 (last && checkpoints->wanted()))) {
-    checkpoints->save(step, loss_scale_.state());
+  if (saves_after(step)) {
+    outputs_.checkpoints->save(step, state_);
   }
 }
 
@@ -264,7 +305,7 @@ void Trainer::read_expert_loads() {
   for (size_t layer = 0; layer < program.expert_loads.size(); ++layer) {
     const ValueId load = program.expert_loads[layer];
     const auto experts = static_cast<size_t>(program.value(load).shape[1]);
-    const std::vector<float> values = executor_.read(load);
+    const std::span<const float> values = executor_.result(load);
     const size_t at = layer * static_cast<size_t>(layers.experts);
     for (size_t expert = 0; expert < experts; ++expert) {
       expert_tokens_[at + expert] = static_cast<int64_t>(values[expert]);
@@ -276,13 +317,13 @@ void Trainer::read_expert_loads() {
 // A sum over the layers, as the gradients are of one.
 void Trainer::read_router_losses() {
   for (const RouterSums& sums : executor_.program().router_sums) {
-    const RouterLosses losses = router_losses(executor_.read(sums.value), sums.losses);
+    const RouterLosses losses = router_losses(executor_.result(sums.value), sums.losses);
     iteration_.balance_loss += sums.losses.balance > 0.0 ? losses.balance : 0.0;
     iteration_.z_loss += sums.losses.z > 0.0 ? losses.z : 0.0;
   }
 }
 
-void Trainer::dump_gradients(float loss_scale) {
+void Trainer::dump_gradients() {
   const Program& program = executor_.program();
   std::vector<std::vector<float>> data;
   std::vector<NamedTensor> tensors;
@@ -292,7 +333,7 @@ void Trainer::dump_gradients(float loss_scale) {
       continue;
     }
     std::vector<float> mine = executor_.read(id);
-    std::ranges::for_each(mine, [=](float& element) { element /= loss_scale; });
+    std::ranges::for_each(mine, [this](float& element) { element /= state_.loss_scale; });
     data.push_back(assemble(world_, program, id, mine));
     tensors.push_back({.name = program.value(value.gradient_of).name,
                        .shape = value.shape,

@@ -10,11 +10,11 @@
 #include "comm/communicator.h"
 #include "deck/deck.h"
 #include "io/timing_file.h"
+#include "kernels/step_state.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
 #include "train/checkpoints.h"
 #include "train/evaluate.h"
-#include "train/loss_scale.h"
 #include "train/report.h"
 #include "train/stop.h"
 
@@ -38,12 +38,13 @@ class Trainer {
   Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
           double start, const TrainingOutputs& outputs);
 
-  // Goes on behind that many steps, of a run with this scale of the loss.
-  void resume(int64_t done, const LossScale::State& scale);
+  // Goes on where the run was that wrote the checkpoint.
+  void resume(const CheckpointFile& checkpoint);
 
   // The steps that are left, unless something stops the run; says what did, also where it was the
-  // last step. With checkpoints, one is written then. An Error that it throws is this rank's alone,
-  // but for a CollectiveError.
+  // last step. With checkpoints, one is written then. Where the device can, it has the next step
+  // already while the host looks at one; so a run may stop a step later than it is asked to. An
+  // Error that it throws is this rank's alone, but for a CollectiveError.
   StopReason run();
 
   // The step that runs, for the heartbeat, from any thread; 0 before the first.
@@ -60,7 +61,11 @@ class Trainer {
 
   bool has_timeline(int64_t step) const;
   bool is_timed(int64_t step) const;
-  void run_step(int64_t step);
+  bool validates_after(int64_t step) const;
+  bool saves_after(int64_t step) const;
+  bool starts_next_early(int64_t step) const;
+  void fill(int64_t step);  // inputs_
+  void start_next();
   void finish_step(int64_t step);
   Status status() const;
   void exchange(const Status& mine);
@@ -72,8 +77,8 @@ class Trainer {
   std::vector<NamedNumber> beside_the_loss() const;
   void read_expert_loads();
   void read_router_losses();
-  // Collective: ranks may hold parts. `loss_scale`: that of the step.
-  void dump_gradients(float loss_scale);
+  // Collective: ranks may hold parts.
+  void dump_gradients();
 
   const Deck& deck_;
   const Batches& batches_;
@@ -83,8 +88,9 @@ class Trainer {
   TrainingOutputs outputs_;
   std::atomic<int64_t> step_ = 0;
   int64_t done_ = 0;  // steps before this run
-  StepInputs batch_;  // members, because a step that runs reads it even where run() throws
-  StepInputs next_;
+  int64_t started_ = 0;
+  StepInputs inputs_;         // of the step that starts next
+  kernels::StepState state_;  // which that step, or the last one that ran, began with
   // What all ranks have agreed on after the last step.
   StopReason stop_ = StopReason::none;
   bool save_ = false;
@@ -97,7 +103,6 @@ class Trainer {
   std::vector<BusyTimes> busy_;          // by rank
   std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
   std::vector<int64_t> expert_dropped_;  // likewise
-  LossScale loss_scale_;
   bool warned_ = false;
 };
 

@@ -121,13 +121,9 @@ class Steps {
         groups_(*world_, program_.mesh),
         arena_(bench.device().allocate(plan_.bytes)),
         state_(bench.device().allocate(sizeof(kernels::StepState))) {
-    const Binding binding{program_,
-                          plan_,
-                          0,
-                          arena_->data(),
-                          reinterpret_cast<const kernels::StepState*>(state_->data()),
-                          groups_,
-                          1};
+    const Binding binding{
+        program_, plan_, 0, arena_->data(), reinterpret_cast<kernels::StepState*>(state_->data()),
+        groups_,  1};
     for (const Instruction& instruction : program_.instructions) {
       check(collective_of(instruction.opcode).empty(), "one rank communicates");
       issue_.push_back(bind(instruction, binding));

@@ -89,6 +89,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (cuda_shim::fault_set()) {
     return set_error(cudaErrorLaunchFailure);
   }
+  cuda_shim::trace("cudaGraphLaunch");
   const std::shared_ptr<CudaShimGraph> graph = exec->graph;
   const auto launch = std::make_shared<cuda_shim::Launch>(graph->nodes.size());
   first.give_always([launch, before = std::exchange(exec->last, launch)] {

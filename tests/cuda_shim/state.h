@@ -16,6 +16,9 @@ void set_fault(const std::string& text);  // the first one stays
 
 // Whether all these bytes lie in one allocation of the device; pinned memory of the host does not.
 bool device_holds(const void* data, size_t bytes);
+// A line in what CUDA_SHIM_NVTX asks for: this call of the runtime, within the ranges that are
+// open.
+void trace(const char* call);
 
 // While one lives, memory of the device can be reached: by kernels, copies and products. Otherwise,
 // where the environment variable CUDA_SHIM_PROTECT is set, who touches it ends with SIGSEGV: a host

@@ -139,6 +139,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const auto error = cuda_shim::refuse_wait(awaited)) {
     return *error;
   }
+  cuda_shim::trace("cudaStreamSynchronize");
   awaited.synchronize();
   return cuda_shim::fault_set() ? set_error(cudaErrorLaunchFailure) : cudaSuccess;
 }
@@ -166,10 +167,19 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (to == nullptr || from == nullptr) {
     return set_error(cudaErrorInvalidValue);
   }
-  return cuda_shim::give(stream, [=] {
+  const auto copy = [=] {
     const cuda_shim::DeviceAccess access;
     std::memcpy(to, from, bytes);
-  });
+  };
+  CudaShimStream& copying = cuda_shim::stream_or_default(stream);
+  if (const auto answer = cuda_shim::capture_work(copying, copy)) {
+    return *answer;
+  }
+  const cudaError_t error = cuda_shim::give(stream, copy);
+  if (error == cudaSuccess && !(cuda_shim::reachable(to) && cuda_shim::reachable(from))) {
+    copying.synchronize();  // of memory that is not pinned: the host may wait, and here it does
+  }
+  return error;
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -267,6 +277,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const auto error = cuda_shim::refuse_wait(*event)) {
     return *error;
   }
+  cuda_shim::trace("cudaEventSynchronize");
   CudaShimEvent::State& state = *event->state;
   std::unique_lock lock(state.mutex);
   state.changed.wait(lock, [&] { return state.reached >= state.given; });

@@ -71,6 +71,38 @@ TEST_F(DeviceStreams, AnEventOrdersStreamsInEveryRound) {
   EXPECT_TRUE(event->reached());
 }
 
+TEST_F(DeviceStreams, TheHostWaitsForAnEventAndNotForWhatComesBehind) {
+  const std::unique_ptr<Buffer> buffer = device_->allocate(8);
+  const std::unique_ptr<Buffer> host = device_->allocate_host(16);
+  auto* const numbers = reinterpret_cast<int64_t*>(host->data());
+  EXPECT_EQ(numbers[1], 0);
+  const std::unique_ptr<Event> event = device_->create_event();
+  for (int64_t round = 1; round <= 3; ++round) {
+    std::atomic<bool> go = false;
+    numbers[0] = round;
+    a_->copy(buffer->data(), &numbers[0], 8);
+    a_->copy(&numbers[1], buffer->data(), 8);
+    a_->record(*event);
+    a_->enqueue([&go] {
+      while (!go) {
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+    a_->copy(buffer->data(), &numbers[0], 8);  // returns, though it cannot begin
+    a_->synchronize(*event);
+    EXPECT_EQ(numbers[1], round);
+    go = true;
+    a_->synchronize();
+  }
+}
+
+TEST_F(DeviceStreams, WhoWaitsForAnEventLearnsWhatFailedBefore) {
+  const std::unique_ptr<Event> event = device_->create_event();
+  a_->enqueue([] { throw std::runtime_error("no"); });
+  a_->record(*event);
+  EXPECT_THROW(a_->synchronize(*event), std::runtime_error);
+}
+
 TEST_F(DeviceStreams, EventsTellTheTime) {
   const std::unique_ptr<Event> start = device_->create_event();
   const std::unique_ptr<Event> end = device_->create_event();

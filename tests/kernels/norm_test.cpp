@@ -37,7 +37,7 @@ std::pair<float, float> clip(float squared, float max_norm, float loss_scale = 1
   Output norm(1);
   Output scale(1);
   const OnDevice<float> on_device(squared);
-  const OnDevice<StepState> state({.loss_scale = loss_scale});
+  OnDevice<StepState> state({.loss_scale = loss_scale});
   run([&](Stream& s) {
     clip_scale(s, on_device.get(), max_norm, norm.data(), scale.data(), state.get());
   });

@@ -12,6 +12,6 @@ tests/runs/lint.sh tidy-cuda build-cuda-shim
 
 export HIDUP_CPU_BINARY=${HIDUP_BINARY:-$PWD/build/hidup}
 export HIDUP_BINARY=$PWD/build-cuda-shim/hidup HIDUP_DEVICE=cuda
-for test in cuda golden; do
+for test in cuda cuda_steps golden; do
   "${HIDUP_PYTHON:-python3}" "tests/runs/${test}_test.py"
 done

@@ -6,16 +6,9 @@ for CPUs, and HIDUP_DEVICE is cuda. On a machine with one GPU the ranks share it
 
 import os
 import re
-import sys
 import unittest
 
-import h5py
-import numpy
-
 import harness
-
-sys.path.insert(0, str(harness.SOURCE))
-from analysis import facts  # noqa: E402
 
 INFEASIBLE, OUT_OF_MEMORY, COMMUNICATION, UNAVAILABLE = 3, 4, 5, 8
 NCCL = "cluster.comm.backend=nccl"
@@ -68,107 +61,6 @@ class CudaTest(harness.RunTest):
     def test_repetition_is_exact(self):
         one, again = self.train(2), self.train(2)
         self.assertEqual(one.loss.tolist(), again.loss.tolist())
-
-    def ranges(self, ranks, *more, steps):
-        """Of every rank, the names of the NVTX ranges of its run as a tree: [(name, [...]), ...]."""
-        return self.ranges_of(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more))
-
-    def ranges_of(self, ranks, arguments):
-        """The same of any run that writes nvtx.h5."""
-        prefix = self.folder / "nvtx"
-        self.assert_done(harness.run(ranks, arguments, env={"CUDA_SHIM_NVTX": str(prefix)}))
-        trees = []
-        for path in self.folder.glob("nvtx.[0-9]*"):
-            open_ranges = [("", [])]
-            for line in path.read_text().splitlines():
-                if line == "pop":
-                    open_ranges.pop()
-                else:
-                    open_ranges[-1][1].append((line.removeprefix("push hidup: "), []))
-                    open_ranges.append(open_ranges[-1][1][-1])
-            self.assertEqual(len(open_ranges), 1, f"{path}: unbalanced")
-            trees.append(open_ranges[0][1])
-            path.unlink()
-        (self.folder / "nvtx.h5").unlink()
-        self.assertEqual(len(trees), ranks)
-        return trees
-
-    def test_a_graph_gives_the_same_bits(self):
-        """Of every step: the learning rate, the data and dropout change, the graph does not."""
-        self.write_deck(moe="{experts: 3, every: 2, router: top2, capacity_factor: 1.25}")
-        self.with_devices(2)
-        for ranks, backend in ((1, "auto"), (2, "nccl")):
-            with self.subTest(ranks=ranks):
-                one, other = (
-                    self.train(ranks, f"cluster.device.graph={graph}", "train.microbatches=2",
-                               f"cluster.comm.backend={backend}", "train.schedule=cosine",
-                               "train.warmup_steps=5", steps=25)
-                    for graph in ("off", "auto"))
-                self.assertEqual(one.loss.tolist(), other.loss.tolist())
-                self.assertEqual(one.grad_norm.tolist(), other.grad_norm.tolist())
-                for name, gradient in one.gradients.items():
-                    self.assertEqual(gradient.tolist(), other.gradients[name].tolist(), name)
-                self.assert_steps_follow(other)
-
-    def assert_steps_follow(self, run):
-        """Recorded and replayed: the times of a step are of that step."""
-        with h5py.File(run.path) as file:
-            step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
-        self.assertTrue((end >= start).all())
-        for i in (2, 3):
-            self.assertGreater(start[step == i].min(), end[step == i - 1].max())
-
-    def test_what_is_recorded(self):
-        """Instructions are given one by one in the first step, once more to record them with times,
-        once without, and never again; with MPI, which the host calls, in every step."""
-        def instructions(tree):
-            return [[name for name, _ in children] for _, children in tree]
-
-        tree, = self.ranges(1, steps=5)
-        self.assertEqual([name for name, _ in tree], [f"step {i}" for i in range(1, 6)])
-        first, *rest = instructions(tree)
-        self.assertGreater(len(first), 50)
-        self.assertIn("embedding embedding", first)
-        self.assertEqual(rest, [first, [], first, []])
-        tree, = self.ranges(1, "cluster.device.graph=off", steps=3)
-        self.assertEqual(instructions(tree), [first] * 3)
-        self.with_devices(2)
-        for tree in self.ranges(2, NCCL, steps=5):
-            first, *rest = instructions(tree)
-            self.assertIn("all_reduce", " ".join(first))
-            self.assertEqual(rest, [first, [], first, []])
-        for tree in self.ranges(2, "cluster.comm.backend=mpi", steps=3):
-            one, *rest = instructions(tree)
-            self.assertIn("all_reduce", " ".join(one))
-            self.assertEqual(rest, [one] * 2)
-
-    def test_a_profile_times_operations_as_they_are_recorded(self):
-        """Where training gives instructions one by one, so does the profile."""
-        self.with_devices(2)
-        for backend, recorded in (("nccl", True), ("mpi", False)):
-            with self.subTest(backend=backend):
-                for tree in self.ranges_of(2, [
-                        "profile", self.deck, "--cluster", self.folder / "cluster.yaml",
-                        "--out", self.folder / "nvtx.h5", "--set",
-                        f"cluster.comm.backend={backend}"]):
-                    steps = [[name for name, _ in children] for _, children in tree]
-                    program = steps[0]
-                    self.assertGreater(len(program), 50)
-                    # Behind the first step, which warms up, and the one that records.
-                    self.assertEqual(steps[1:4], [program] + 2 * [[] if recorded else program])
-
-    def test_steps_between_timed_ones_have_no_times(self):
-        self.with_devices(2)
-        for graph, timed in (("auto", [1, 2, 3, 5, 10]), ("off", range(1, 12))):
-            with self.subTest(graph=graph):
-                run = self.train(2, NCCL, f"cluster.device.graph={graph}",
-                                 "cluster.device.timed_every=5", steps=11)
-                with h5py.File(run.path) as file:
-                    for name in ("compute_s", "comm_s", "exposed_comm_s"):
-                        known = numpy.isfinite(file[f"ranks/{name}"][:])
-                        self.assertEqual(known.tolist(), [[step in timed] * 2
-                                                          for step in range(1, 12)])
-                self.assertGreater(facts.of_run(str(run.path))["compute_s"], 0.0)
 
     def launch(self, ranks, *more, **environment):
         return harness.run(ranks, self.train_args("out.h5", "train.steps=1", *more),

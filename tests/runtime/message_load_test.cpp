@@ -22,6 +22,9 @@ class WatchedDevice final : public Device {
     sizes_.push_back(bytes);
     return device_->allocate(bytes);
   }
+  std::unique_ptr<Buffer> allocate_host(int64_t bytes) override {
+    return device_->allocate_host(bytes);
+  }
   int64_t allocated() const override { return device_->allocated(); }
   std::unique_ptr<Stream> create_stream(const std::string& name, int threads) override {
     return device_->create_stream(name, threads);

@@ -122,7 +122,7 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
   Executor forward(forward_program, forward_plan, store, world.rank(), kSeed);
   const float loss_scale =
       element_dtype(program, program.instructions[0]) == DType::f16 ? 1024.0F : 1.0F;
-  executor.set_loss_scale(loss_scale, 0);
+  executor.set_state({.loss_scale = loss_scale});
   const AfterStep after = after_step ? after_step : [](Executor&, int) {};
   after(executor, done);
   ShortRun run;

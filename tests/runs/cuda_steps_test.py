@@ -1,0 +1,197 @@
+"""Steps that the CUDA back end records, and gives to the device ahead of the host.
+
+As cuda_test.py; what the host does is seen in the NVTX ranges and calls that the stand-in for CUDA
+writes down.
+"""
+
+import os
+import signal
+import sys
+import unittest
+
+import h5py
+import numpy
+
+import cuda_test
+import harness
+
+sys.path.insert(0, str(harness.SOURCE))
+from analysis import facts  # noqa: E402
+
+STOPPED, NOT_FINITE = 7, 9
+NCCL = cuda_test.NCCL
+
+setUpModule = cuda_test.setUpModule
+
+
+def steps_of(tree):
+    return [children for name, children in tree if name.startswith("step ")]
+
+
+def instructions(tree):
+    """Of every step, the names of those that the host gave."""
+    return [[name for name, _ in children if not name.startswith("cuda")]
+            for children in steps_of(tree)]
+
+
+class StepsTest(harness.RunTest):
+
+    def with_devices(self, count):
+        os.environ["CUDA_SHIM_DEVICES"] = str(count)
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+
+    def ranges(self, ranks, *more, steps):
+        """Of every rank, the names of the NVTX ranges of its run, and of the calls that the stand-in
+        for CUDA adds, as a tree: [(name, [...]), ...]."""
+        return self.ranges_of(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more))
+
+    def ranges_of(self, ranks, arguments):
+        """The same of any run that writes nvtx.h5."""
+        prefix = self.folder / "nvtx"
+        self.assert_done(harness.run(ranks, arguments, env={"CUDA_SHIM_NVTX": str(prefix)}))
+        trees = []
+        for path in self.folder.glob("nvtx.[0-9]*"):
+            open_ranges = [("", [])]
+            for line in path.read_text().splitlines():
+                kind, _, name = line.partition(" ")
+                if kind == "pop":
+                    open_ranges.pop()
+                    continue
+                open_ranges[-1][1].append((name.removeprefix("hidup: "), []))
+                if kind == "push":
+                    open_ranges.append(open_ranges[-1][1][-1])
+            self.assertEqual(len(open_ranges), 1, f"{path}: unbalanced")
+            trees.append(open_ranges[0][1])
+            path.unlink()
+        (self.folder / "nvtx.h5").unlink()
+        self.assertEqual(len(trees), ranks)
+        return trees
+
+    def test_a_graph_gives_the_same_bits(self):
+        """Of every step: the learning rate, the data and dropout change, the graph does not."""
+        self.write_deck(moe="{experts: 3, every: 2, router: top2, capacity_factor: 1.25}")
+        self.with_devices(2)
+        for ranks, backend in ((1, "auto"), (2, "nccl")):
+            with self.subTest(ranks=ranks):
+                one, other = (
+                    self.train(ranks, f"cluster.device.graph={graph}", "train.microbatches=2",
+                               f"cluster.comm.backend={backend}", "train.schedule=cosine",
+                               "train.warmup_steps=5", steps=25)
+                    for graph in ("off", "auto"))
+                self.assertEqual(one.loss.tolist(), other.loss.tolist())
+                self.assertEqual(one.grad_norm.tolist(), other.grad_norm.tolist())
+                for name, gradient in one.gradients.items():
+                    self.assertEqual(gradient.tolist(), other.gradients[name].tolist(), name)
+                self.assert_steps_follow(other)
+
+    def assert_steps_follow(self, run):
+        """Recorded and replayed: the times of a step are of that step."""
+        with h5py.File(run.path) as file:
+            step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
+        self.assertTrue((end >= start).all())
+        for i in (2, 3):
+            self.assertGreater(start[step == i].min(), end[step == i - 1].max())
+
+    @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges down")
+    def test_what_is_recorded(self):
+        """Instructions are given one by one in the first step, once more to record them with times,
+        once without, and never again; with MPI, which the host calls, in every step."""
+        tree, = self.ranges(1, steps=5)
+        first, *rest = instructions(tree)
+        self.assertGreater(len(first), 50)
+        self.assertIn("embedding embedding", first)
+        self.assertEqual(rest, [first, [], first, []])
+        tree, = self.ranges(1, "cluster.device.graph=off", steps=3)
+        self.assertEqual(instructions(tree), [first] * 3)
+        self.with_devices(2)
+        for tree in self.ranges(2, NCCL, steps=5):
+            first, *rest = instructions(tree)
+            self.assertIn("all_reduce", " ".join(first))
+            self.assertEqual(rest, [first, [], first, []])
+        for tree in self.ranges(2, "cluster.comm.backend=mpi", steps=3):
+            one, *rest = instructions(tree)
+            self.assertIn("all_reduce", " ".join(one))
+            self.assertEqual(rest, [one] * 2)
+
+    @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges down")
+    def test_a_profile_times_operations_as_they_are_recorded(self):
+        """Where training gives instructions one by one, so does the profile."""
+        self.with_devices(2)
+        for backend, recorded in (("nccl", True), ("mpi", False)):
+            with self.subTest(backend=backend):
+                for tree in self.ranges_of(2, [
+                        "profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                        "--out", self.folder / "nvtx.h5", "--set",
+                        f"cluster.comm.backend={backend}"]):
+                    steps = instructions(tree)
+                    program = steps[0]
+                    self.assertGreater(len(program), 50)
+                    # Behind the first step, which warms up, and the one that records.
+                    self.assertEqual(steps[1:4], [program] + 2 * [[] if recorded else program])
+
+    @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges and calls down")
+    def test_results_are_read_when_the_next_step_was_given(self):
+        """Steps are timed up to the third and every fifth; validation and checkpoints need the
+        parameters between two steps."""
+        late = {1, 2, 3, 5, 10, 11}  # timed, or the last
+        self.with_devices(2)
+        for more, waited in (((), late), (("train.checkpoint.every_steps=6",), late | {6}),
+                             (("train.validate_every=7", "data.validation=0.3"), late | {7})):
+            with self.subTest(more=more):
+                for tree in self.ranges(2, NCCL, "cluster.device.timed_every=5", *more, steps=11):
+                    names = [name for name, _ in tree]
+                    early = [step for step in range(1, 11)
+                             if names.index(f"step {step + 1}") < names.index(f"wait for step {step}")]
+                    self.assertEqual(early, [step for step in range(1, 11) if step not in waited])
+                    calls = {name: [call for call, _ in children] for name, children in tree}
+                    for step in early:
+                        self.assertIn("cudaGraphLaunch", calls[f"step {step + 1}"])
+                        self.assertIn("cudaEventSynchronize", calls[f"wait for step {step}"])
+                        self.assertNotIn("cudaStreamSynchronize", calls[f"step {step}"])
+
+    def test_stops_between_steps(self):
+        """And goes on from there to the bits of a run that was not stopped."""
+        for_ever = "train.steps=100000"
+        with harness.Launch(1, self.train_args("run.h5", for_ever)) as launch:
+            launch.wait_for_rows(self.folder / "run.h5", 15)
+            launch.signal(signal.SIGUSR1)
+            result = launch.wait(harness.SOON)
+        self.assertEqual(result.code, STOPPED, result.stderr)
+        stopped = harness.losses(self.folder / "run.h5")
+        checkpoint, = (self.folder / "run.ckpt").glob("step-*.ckpt.h5")
+        self.assertEqual(checkpoint.name, f"step-{len(stopped):08}.ckpt.h5")
+        steps = len(stopped) + 6
+        self.assert_done(harness.run(1, self.train_args(
+            "run.h5", f"train.steps={steps}", ["--resume", "auto"])))
+        whole = self.train(1, steps=steps)
+        joined = [*stopped, *harness.losses(self.folder / "run-2.h5")]
+        self.assertEqual(joined, whole.loss.tolist())
+
+    def test_a_step_that_is_not_finite_changes_nothing(self):
+        """Not even through the step that was given behind it: the same instruction is named."""
+        messages = []
+        for graph in ("off", "auto"):
+            with self.subTest(graph=graph):
+                result = harness.run(1, self.train_args(
+                    f"{graph}.h5", f"cluster.device.graph={graph}", "train.lr=3e3",
+                    "train.clip_norm=0", "train.weight_decay=0.3"))
+                self.assert_one_error(result, NOT_FINITE, "the first output that is not finite")
+                messages += result.error_lines()
+        self.assertEqual(messages[0], messages[1])
+
+    def test_steps_between_timed_ones_have_no_times(self):
+        self.with_devices(2)
+        for graph, timed in (("auto", [1, 2, 3, 5, 10]), ("off", range(1, 12))):
+            with self.subTest(graph=graph):
+                run = self.train(2, NCCL, f"cluster.device.graph={graph}",
+                                 "cluster.device.timed_every=5", steps=11)
+                with h5py.File(run.path) as file:
+                    for name in ("compute_s", "comm_s", "exposed_comm_s"):
+                        known = numpy.isfinite(file[f"ranks/{name}"][:])
+                        self.assertEqual(known.tolist(), [[step in timed] * 2
+                                                          for step in range(1, 12)])
+                self.assertGreater(facts.of_run(str(run.path))["compute_s"], 0.0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
