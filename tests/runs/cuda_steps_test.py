@@ -131,14 +131,15 @@ class StepsTest(harness.RunTest):
 
     @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges and calls down")
     def test_results_are_read_when_the_next_step_was_given(self):
-        """Steps are timed up to the third and every fifth; validation and checkpoints need the
-        parameters between two steps."""
+        """Steps are timed up to the third and every fifth; validation (of two batches) and checkpoints
+        need the parameters between two steps."""
         late = {1, 2, 3, 5, 10, 11}  # timed, or the last
         self.with_devices(2)
         for more, waited in (((), late), (("train.checkpoint.every_steps=6",), late | {6}),
-                             (("train.validate_every=7", "data.validation=0.3"), late | {7})):
+                             (("train.validate_every=7", "data.validation=0.03"), late | {7})):
             with self.subTest(more=more):
-                for tree in self.ranges(2, NCCL, "cluster.device.timed_every=5", *more, steps=11):
+                for tree in self.ranges(2, NCCL, "cluster.device.timed_every=5", ["--overwrite"],
+                                        *more, steps=11):
                     names = [name for name, _ in tree]
                     early = [step for step in range(1, 11)
                              if names.index(f"step {step + 1}") < names.index(f"wait for step {step}")]
@@ -168,13 +169,14 @@ class StepsTest(harness.RunTest):
         self.assertEqual(joined, whole.loss.tolist())
 
     def test_a_step_that_is_not_finite_changes_nothing(self):
-        """Not even through the step that was given behind it: the same instruction is named."""
+        """Not even through the step that was given behind it: the same instruction is named. (The
+        eighth, as the learning rate rises.)"""
         messages = []
         for graph in ("off", "auto"):
             with self.subTest(graph=graph):
                 result = harness.run(1, self.train_args(
-                    f"{graph}.h5", f"cluster.device.graph={graph}", "train.lr=3e3",
-                    "train.clip_norm=0", "train.weight_decay=0.3"))
+                    f"{graph}.h5", f"cluster.device.graph={graph}", "train.lr=1000",
+                    "train.warmup_steps=400", "train.steps=1000"))
                 self.assert_one_error(result, NOT_FINITE, "the first output that is not finite")
                 messages += result.error_lines()
         self.assertEqual(messages[0], messages[1])
