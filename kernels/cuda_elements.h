@@ -11,6 +11,12 @@
 #include "kernels/cuda_math.h"
 #include "kernels/elements.h"
 
+#ifdef __CUDACC__
+#define HIDUP_UNROLL _Pragma("unroll")
+#else
+#define HIDUP_UNROLL
+#endif
+
 namespace hidup::kernels {
 
 __device__ inline float widen(float x) {
@@ -32,6 +38,19 @@ template <typename Element, int kCount = kPerVector<Element>>
 struct alignas(kCount * sizeof(Element)) Vector {
   Element element[kCount];
 };
+
+template <typename Element, int kCount = kPerVector<Element>>
+__device__ Vector<Element, kCount> load_vector(const Element* from) {
+  return *reinterpret_cast<const Vector<Element, kCount>*>(from);
+}
+template <typename Element, int kCount>
+__device__ void store_vector(Element* to, const Vector<Element, kCount>& vector) {
+  if constexpr (sizeof(vector) == sizeof(uint64_t)) {  // else the compiler may store four times
+    *reinterpret_cast<uint64_t*>(to) = __builtin_bit_cast(uint64_t, vector);
+  } else {
+    *reinterpret_cast<Vector<Element, kCount>*>(to) = vector;
+  }
+}
 
 // The elements nearest to floats; ties to even. Two at a time take one instruction.
 template <typename Element>
