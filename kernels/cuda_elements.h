@@ -36,8 +36,20 @@ inline constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));
 // kCount neighbours, read and written at once.
 template <typename Element, int kCount = kPerVector<Element>>
 struct alignas(kCount * sizeof(Element)) Vector {
+  static constexpr int kSize = kCount;
   Element element[kCount];
 };
+
+// visit() with the vectors by which rows of n elements are read: of 16 bytes where all addresses
+// allow it, else of one element.
+template <typename Element, typename Visit>
+void with_vectors(int64_t n, bool aligned, Visit visit) {
+  if (aligned && n % kPerVector<Element> == 0) {
+    visit(std::type_identity<Vector<Element>>{});
+  } else {
+    visit(std::type_identity<Vector<Element, 1>>{});
+  }
+}
 
 template <typename Element, int kCount = kPerVector<Element>>
 __device__ Vector<Element, kCount> load_vector(const Element* from) {
