@@ -6,6 +6,7 @@
 #include <span>
 
 #include "device/device.h"
+#include "kernels/elements.h"
 #include "kernels/step_state.h"
 
 namespace hidup::kernels {
@@ -18,14 +19,17 @@ struct AdamOptions {
   bool decoupled;  // AdamW: the decay acts on the parameter instead of the gradient
 };
 
-// A parameter, or a rank's part of one. All f32 [n]; m and v are zero before the first step.
+// A parameter, or a rank's part of one. All [n], f32 but for `rounded`; m and v are zero before the
+// first step.
+template <typename Element>
 struct AdamPart {
   float* parameter;
   const float* gradient;
   float* m;
   float* v;
   int64_t n;
-  bool decays;  // otherwise weight_decay is 0 for it
+  bool decays;                 // otherwise weight_decay is 0 for it
+  Element* rounded = nullptr;  // becomes the new parameter, rounded; null: nobody wants that
 };
 
 // For every part, which overlap nowhere, one step t = state->step - state->skipped (1 for the
@@ -34,9 +38,10 @@ struct AdamPart {
 //   decoupled: p -= lr * weight_decay * p, else g += weight_decay * p
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-// A scale that is not finite leaves everything as it is.
+// A scale that is not finite leaves p, m and v as they are.
 // `parts` stays until the work ran.
-void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
-                 const StepState* state, const float* gradient_scale);
+template <typename Element>
+void adam_update(Stream& stream, std::span<const AdamPart<Element>> parts,
+                 const AdamOptions& options, const StepState* state, const float* gradient_scale);
 
 }  // namespace hidup::kernels

@@ -1,7 +1,8 @@
 #include "kernels/adam.h"
-#include "kernels/preconditions.h"
 
 #include <cmath>
+
+#include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -21,7 +22,9 @@ Factors factors_of(const AdamOptions& options, const StepState& state, float sca
           static_cast<float>(1.0 / std::sqrt(correction2)), scale};
 }
 
-void update(const AdamPart& part, const AdamOptions& options, const Factors& factors, double lr) {
+template <typename Element>
+void update(const AdamPart<Element>& part, const AdamOptions& options, const Factors& factors,
+            double lr) {
   float* const parameter = part.parameter;
   const float* const gradient = part.gradient;
   float* const m = part.m;
@@ -42,23 +45,39 @@ void update(const AdamPart& part, const AdamOptions& options, const Factors& fac
   }
 }
 
+template <typename Element>
+void round(const AdamPart<Element>& part) {
+#pragma omp parallel for simd schedule(static)
+  for (int64_t i = 0; i < part.n; ++i) {
+    part.rounded[i] = part.parameter[i];
+  }
+}
+
 }  // namespace
 
-void adam_update(Stream& stream, std::span<const AdamPart> parts, const AdamOptions& options,
-                 const StepState* state, const float* gradient_scale) {
-  for (const AdamPart& part : parts) {
+template <typename Element>
+void adam_update(Stream& stream, std::span<const AdamPart<Element>> parts,
+                 const AdamOptions& options, const StepState* state, const float* gradient_scale) {
+  for (const AdamPart<Element>& part : parts) {
     check_extents("adam", {part.n});
   }
   stream.enqueue([=] {
     const float scale = *gradient_scale;
-    if (!std::isfinite(scale)) {
-      return;
-    }
+    const bool changes = std::isfinite(scale);
     const Factors factors = factors_of(options, *state, scale);
-    for (const AdamPart& part : parts) {
-      update(part, options, factors, static_cast<double>(state->learning_rate));
+    for (const AdamPart<Element>& part : parts) {
+      if (changes) {
+        update(part, options, factors, static_cast<double>(state->learning_rate));
+      }
+      if (part.rounded != nullptr) {
+        round(part);
+      }
     }
   });
 }
+
+#define INSTANTIATE(Element) template decltype(adam_update<Element>) adam_update<Element>;
+HIDUP_FOR_ELEMENTS(INSTANTIATE)
+#undef INSTANTIATE
 
 }  // namespace hidup::kernels

@@ -70,7 +70,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
       cuda_stream(stream).scratch(blocks.count * n * static_cast<int64_t>(sizeof(float))));
   const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
   launch(stream, partials_kernel<Element>, grid, kThreads, dy, partials, blocks, n, apart);
-  add_partials(stream, partials, blocks.count, n, db, n, accumulate);
+  add_partials(stream, partials, blocks.count, n, db, nullptr, accumulate);
 }
 
 #define INSTANTIATE(Element)                                      \

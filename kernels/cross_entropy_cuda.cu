@@ -12,19 +12,59 @@ struct Classes {
   float largest;
 };
 
-// By a block. A thread's sum is short and in single precision; the sum over threads is in double,
-// because a vocabulary may be large.
+// Of the logits that a thread has seen of a row: the largest, and the sum of exp(x - largest).
 template <typename Element>
-__device__ Classes classes_of(const Element* x, int64_t n) {
+struct Seen {
   float largest = -kInfinity;
-  for (int64_t j = threadIdx.x; j < n; j += kThreads) {
-    largest = fmaxf(largest, widen(x[j]));
-  }
-  largest = group_reduce<kThreads>(largest, Max{});
   float sum = 0.0F;
-  for (int64_t j = threadIdx.x; j < n; j += kThreads) {
-    sum += expf(widen(x[j]) - largest);
+
+  __device__ void add(const Vector<Element>& x) {
+    float most = largest;
+    for (int e = 0; e < kPerVector<Element>; ++e) {
+      most = fmaxf(most, widen(x.element[e]));
+    }
+    const float shift =
+        most == -kInfinity ? 0.0F : most;  // so far only exp(-infinity) = 0, and NaN
+    float added = 0.0F;
+    for (int e = 0; e < kPerVector<Element>; ++e) {
+      added += expf(widen(x.element[e]) - shift);
+    }
+    sum = sum * expf(largest - shift) + added;
+    largest = most;
   }
+};
+
+// `vectors`: whether x may be read by vectors. Which thread adds an element does not depend on
+// that.
+template <typename Element>
+__device__ Seen<Element> seen_of(const Element* x, int64_t n, bool vectors) {
+  constexpr int kCount = kPerVector<Element>;
+  const int64_t whole = n / kCount;
+  const auto gather = [=](int64_t v) {  // beyond the row: -infinity, which adds nothing
+    Vector<Element> gathered;
+    for (int e = 0; e < kCount; ++e) {
+      const int64_t j = kCount * v + e;
+      gathered.element[e] = j < n ? x[j] : narrow<Element>(-kInfinity);
+    }
+    return gathered;
+  };
+  Seen<Element> seen;
+  for (int64_t v = threadIdx.x; v < whole; v += kThreads) {
+    seen.add(vectors ? load_vector(x + kCount * v) : gather(v));
+  }
+  if (kCount * whole < n && threadIdx.x == whole % kThreads) {
+    seen.add(gather(whole));
+  }
+  return seen;
+}
+
+// By a block, which reads the logits once (Milakov and Gimelshein 2018). A thread's sum is short
+// and in single precision; the sum over threads is in double, because a vocabulary may be large.
+template <typename Element>
+__device__ Classes classes_of(const Element* x, int64_t n, bool vectors) {
+  const Seen<Element> seen = seen_of(x, n, vectors);
+  const float largest = group_reduce<kThreads>(seen.largest, Max{});
+  const float sum = n == 0 ? 0.0F : seen.sum * expf(seen.largest - largest);
   const double total = group_reduce<kThreads>(static_cast<double>(sum), Sum{});
   return {static_cast<double>(largest) + log(total), largest};
 }
@@ -44,10 +84,10 @@ __device__ RowLoss row_loss(int32_t target, const Classes& classes, float logit)
 // A block does a row.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(CrossEntropyForward<Element> args, RowLoss* losses) {
+    forward_kernel(CrossEntropyForward<Element> args, bool vectors, RowLoss* losses) {
   const int64_t row = blockIdx.x;
   const Element* x = args.logits + row * args.stride;
-  const Classes classes = classes_of(x, args.vocab);
+  const Classes classes = classes_of(x, args.vocab, vectors);
   if (threadIdx.x == 0) {
     args.lse[row] = static_cast<float>(classes.lse);
     const int32_t target = args.targets[row];
@@ -56,10 +96,11 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(kThreads) stats_kernel(CrossEntropyStats<Element> args) {
+__global__ void __launch_bounds__(kThreads)
+    stats_kernel(CrossEntropyStats<Element> args, bool vectors) {
   const int64_t row = blockIdx.x;
   const Element* x = args.logits + row * args.stride;
-  const Classes classes = classes_of(x, args.columns);
+  const Classes classes = classes_of(x, args.columns, vectors);
   if (threadIdx.x == 0) {
     const int64_t target = args.targets[row] - args.first;
     const bool here = target >= 0 && target < args.columns;
@@ -115,18 +156,33 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// `vectors` of a row are read and written as such, the elements behind them one by one.
 template <typename Element>
-__global__ void __launch_bounds__(kThreads) backward_kernel(CrossEntropyBackward<Element> args) {
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(CrossEntropyBackward<Element> args, int64_t vectors) {
+  constexpr int kCount = kPerVector<Element>;
   const float factor = args.scale * args.state->loss_scale;
-  const int64_t columns = args.columns;
   for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x) {
+    const Element* x = args.logits + row * args.stride;
+    Element* dx = args.dlogits + row * args.stride;
     const float shift = args.lse[row];
     const bool ignored = args.targets[row] < 0;
     const int64_t target = args.targets[row] - args.first;
-    for (int64_t j = threadIdx.x; j < columns; j += kThreads) {
-      const float p = factor * expf(widen(args.logits[row * args.stride + j]) - shift);
-      const float gradient = j == target ? p - factor : p;
-      args.dlogits[row * args.stride + j] = narrow<Element>(ignored ? 0.0F : gradient);
+    const auto gradient = [=](Element logit, bool right) {
+      const float p = factor * expf(widen(logit) - shift);
+      return ignored ? 0.0F : right ? p - factor : p;
+    };
+    for (int64_t v = threadIdx.x; v < vectors; v += kThreads) {
+      const Vector<Element> logits = load_vector(x + kCount * v);
+      const int right = target / kCount == v ? static_cast<int>(target % kCount) : -1;
+      float out[kCount];
+      for (int e = 0; e < kCount; ++e) {
+        out[e] = gradient(logits.element[e], e == right);
+      }
+      store_vector(dx + kCount * v, narrow<Element>(out));
+    }
+    for (int64_t j = kCount * vectors + threadIdx.x; j < args.columns; j += kThreads) {
+      dx[j] = narrow<Element>(gradient(x[j], j == target));
     }
   }
 }
@@ -136,6 +192,13 @@ template <typename Args>
 Args with_stride(const char* kernel, Args args, int64_t columns) {
   args.stride = checked_stride(kernel, args.rows, columns, args.stride);
   return args;
+}
+
+// Whether all rows allow loads of 16 bytes.
+template <typename Args, typename... Pointers>
+bool rows_aligned16(const Args& strided, Pointers... rows) {
+  return aligned16(rows...) &&
+         strided.stride * static_cast<int64_t>(sizeof(*strided.logits)) % 16 == 0;
 }
 
 RowLoss* losses_of_rows(Stream& stream, int64_t rows) {
@@ -150,7 +213,8 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
   check_classes("cross_entropy", args.rows, args.vocab, 0);
   const auto strided = with_stride("cross_entropy", args, args.vocab);
   RowLoss* losses = losses_of_rows(stream, args.rows);
-  launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, strided, losses);
+  launch(stream, forward_kernel<Element>, grid_of(args.rows), kThreads, strided,
+         rows_aligned16(strided, args.logits), losses);
   launch(stream, loss_kernel, 1, kThreads, losses, args.loss, args.rows, args.scale,
          args.accumulate);
 }
@@ -158,8 +222,9 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
 template <typename Element>
 void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args) {
   check_classes("cross_entropy_stats", args.rows, args.columns, args.first);
-  launch(stream, stats_kernel<Element>, grid_of(args.rows), kThreads,
-         with_stride("cross_entropy_stats", args, args.columns));
+  const auto strided = with_stride("cross_entropy_stats", args, args.columns);
+  launch(stream, stats_kernel<Element>, grid_of(args.rows), kThreads, strided,
+         rows_aligned16(strided, args.logits));
 }
 
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
@@ -173,8 +238,10 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
 template <typename Element>
 void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>& args) {
   check_classes("cross_entropy_backward", args.rows, args.columns, args.first);
-  launch(stream, backward_kernel<Element>, blocks_for(args.rows, 1), kThreads,
-         with_stride("cross_entropy_backward", args, args.columns));
+  const auto strided = with_stride("cross_entropy_backward", args, args.columns);
+  const bool aligned = rows_aligned16(strided, args.logits, args.dlogits);
+  launch(stream, backward_kernel<Element>, blocks_for(args.rows, 1), kThreads, strided,
+         aligned ? args.columns / kPerVector<Element> : 0);
 }
 
 #define INSTANTIATE(Element)                                                        \

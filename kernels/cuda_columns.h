@@ -16,10 +16,10 @@ struct RowBlocks {
   int64_t size;  // rows of a block; the last may have fewer
   int64_t count;
 
-  // At most 64 blocks, which bounds the partial sums, of at least 64 rows.
-  explicit RowBlocks(int64_t all_rows)
+  // At most `most` blocks, which bounds the partial sums, of at least `least` rows.
+  explicit RowBlocks(int64_t all_rows, int64_t most = 64, int64_t least = 64)
       : rows(all_rows),
-        size(all_rows > 64 * 64 ? ceil_div(all_rows, 64) : 64),
+        size(all_rows > most * least ? ceil_div(all_rows, most) : least),
         count(ceil_div(all_rows, size)) {}
 
   __device__ int64_t begin(int64_t block) const { return block * size; }
@@ -42,24 +42,31 @@ __device__ inline float sum_of_column(float value) {
   return sum;
 }
 
-// sums[j] (+)= partials[0][j] + partials[1][j] + ...; a partial has n elements and the next one
-// follows `stride` elements later.
+// sums[j] (+)= partials[0][j] + partials[1][j] + ... for n columns, and likewise of the n behind
+// them to more_sums, where that is not null. A block adds kSumColumns of them.
 static __global__ void __launch_bounds__(kThreads)
-    add_partials_kernel(const float* partials, int64_t count, int64_t stride, float* sums,
-                        int64_t n, bool accumulate) {
-  for (int64_t j = thread_of_grid(); j < n; j += threads_of_grid()) {
-    float total = 0.0F;
-    for (int64_t block = 0; block < count; ++block) {
-      total += partials[block * stride + j];
+    add_partials_kernel(const float* partials, int64_t count, int64_t n, float* sums,
+                        float* more_sums, bool accumulate) {
+  const int64_t columns = more_sums == nullptr ? n : 2 * n;
+  const int64_t j = int64_t{blockIdx.x} * kSumColumns + threadIdx.x % kSumColumns;
+  float total = 0.0F;
+  if (j < columns) {
+    for (int64_t block = threadIdx.x / kSumColumns; block < count; block += kSumRows) {
+      total += partials[block * columns + j];
     }
-    sums[j] = accumulate ? sums[j] + total : total;
+  }
+  total = sum_of_column(total);
+  if (j < columns && threadIdx.x < kSumColumns) {
+    float& sum = j < n ? sums[j] : more_sums[j - n];
+    sum = accumulate ? sum + total : total;
   }
 }
 
-inline void add_partials(Stream& stream, const float* partials, int64_t count, int64_t stride,
-                         float* sums, int64_t n, bool accumulate) {
-  launch(stream, add_partials_kernel, blocks_for(n, kThreads), kThreads, partials, count, stride,
-         sums, n, accumulate);
+inline void add_partials(Stream& stream, const float* partials, int64_t count, int64_t n,
+                         float* sums, float* more_sums, bool accumulate) {
+  const int64_t columns = more_sums == nullptr ? n : 2 * n;
+  launch(stream, add_partials_kernel, grid_of(ceil_div(columns, kSumColumns)), kThreads, partials,
+         count, n, sums, more_sums, accumulate);
 }
 
 }  // namespace hidup::kernels

@@ -11,6 +11,12 @@
 #include "kernels/cuda_math.h"
 #include "kernels/elements.h"
 
+#ifdef __CUDACC__
+#define HIDUP_UNROLL _Pragma("unroll")
+#else
+#define HIDUP_UNROLL
+#endif
+
 namespace hidup::kernels {
 
 __device__ inline float widen(float x) {
@@ -30,8 +36,33 @@ inline constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));
 // kCount neighbours, read and written at once.
 template <typename Element, int kCount = kPerVector<Element>>
 struct alignas(kCount * sizeof(Element)) Vector {
+  static constexpr int kSize = kCount;
   Element element[kCount];
 };
+
+// visit() with the vectors by which rows of n elements are read: of 16 bytes where all addresses
+// allow it, else of one element.
+template <typename Element, typename Visit>
+void with_vectors(int64_t n, bool aligned, Visit visit) {
+  if (aligned && n % kPerVector<Element> == 0) {
+    visit(std::type_identity<Vector<Element>>{});
+  } else {
+    visit(std::type_identity<Vector<Element, 1>>{});
+  }
+}
+
+template <typename Element, int kCount = kPerVector<Element>>
+__device__ Vector<Element, kCount> load_vector(const Element* from) {
+  return *reinterpret_cast<const Vector<Element, kCount>*>(from);
+}
+template <typename Element, int kCount>
+__device__ void store_vector(Element* to, const Vector<Element, kCount>& vector) {
+  if constexpr (sizeof(vector) == sizeof(uint64_t)) {  // else the compiler may store four times
+    *reinterpret_cast<uint64_t*>(to) = __builtin_bit_cast(uint64_t, vector);
+  } else {
+    *reinterpret_cast<Vector<Element, kCount>*>(to) = vector;
+  }
+}
 
 // The elements nearest to floats; ties to even. Two at a time take one instruction.
 template <typename Element>

@@ -14,12 +14,6 @@
 
 #include "kernels/cuda_elements.h"
 
-#ifdef __CUDACC__
-#define HIDUP_UNROLL _Pragma("unroll")
-#else
-#define HIDUP_UNROLL
-#endif
-
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HIDUP_TENSOR_CORES
 #endif

@@ -20,21 +20,22 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <typename Element>
+// In the kernels with vectors V, the width is in vectors.
+template <typename V>
 __global__ void __launch_bounds__(kThreads)
-    dispatch_kernel(const Element* x, const int32_t* found, Element* buffer, DispatchSize size) {
+    dispatch_kernel(const V* x, const int32_t* found, V* buffer, DispatchSize size) {
   const int64_t rows = rows_of(size);
   for (int64_t row = thread_of_grid() / kWarp; row < rows; row += threads_of_grid() / kWarp) {
     const int32_t entry = found[row];
     const int64_t token = sequence_of(row, size) * size.sequence + entry / size.choices;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
-      buffer[row * size.width + j] = entry < 0 ? Element{} : x[token * size.width + j];
+      buffer[row * size.width + j] = entry < 0 ? V{} : x[token * size.width + j];
     }
   }
 }
 
 // y[b, s, :] = the sum over c of weights[b, s, c] (1 without weights) * the row of the entry.
-template <typename Element>
+template <typename V, typename Element>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(const Element* buffer, const int32_t* routing, const float* weights, Element* y,
                     DispatchSize size) {
@@ -42,20 +43,24 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t t = thread_of_grid() / kWarp; t < tokens; t += threads_of_grid() / kWarp) {
     const int64_t b = t / size.sequence;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
-      float sum = 0.0F;
+      float sums[V::kSize] = {};
       for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
         const int64_t row = row_of(routing[i], b, size);
         if (row >= 0) {
-          sum += (weights != nullptr ? weights[i] : 1.0F) * widen(buffer[row * size.width + j]);
+          const float weight = weights != nullptr ? weights[i] : 1.0F;
+          const V values = reinterpret_cast<const V*>(buffer)[row * size.width + j];
+          for (int e = 0; e < V::kSize; ++e) {
+            sums[e] += weight * widen(values.element[e]);
+          }
         }
       }
-      y[t * size.width + j] = narrow<Element>(sum);
+      reinterpret_cast<V*>(y)[t * size.width + j] = narrow<Element>(sums);
     }
   }
 }
 
 // dweights was filled with zeros.
-template <typename Element>
+template <typename V, typename Element>
 __global__ void __launch_bounds__(kThreads)
     combine_backward_kernel(CombineBackward<Element> args, const int32_t* found) {
   const DispatchSize& size = args.size;
@@ -65,15 +70,21 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t entry =
         named ? sequence_of(row, size) * size.sequence * size.choices + found[row] : 0;
     const float weight = named ? args.weights[entry] : 0.0F;
-    const Element* gradient = args.dy + entry / size.choices * size.width;
+    const V* gradient = reinterpret_cast<const V*>(args.dy) + entry / size.choices * size.width;
+    const V* buffer = reinterpret_cast<const V*>(args.buffer) + row * size.width;
+    V* dbuffer = reinterpret_cast<V*>(args.dbuffer) + row * size.width;
     float product = 0.0F;
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
-      float out = 0.0F;
+      float out[V::kSize] = {};
       if (named) {
-        product += widen(args.buffer[row * size.width + j]) * widen(gradient[j]);
-        out = weight * widen(gradient[j]);
+        const V dy = gradient[j];
+        const V values = buffer[j];
+        for (int e = 0; e < V::kSize; ++e) {
+          product += widen(values.element[e]) * widen(dy.element[e]);
+          out[e] = weight * widen(dy.element[e]);
+        }
       }
-      args.dbuffer[row * size.width + j] = narrow<Element>(out);
+      dbuffer[j] = narrow<Element>(out);
     }
     product = warp_reduce(product, Sum{});
     if (named && threadIdx.x % kWarp == 0) {
@@ -92,11 +103,20 @@ const int32_t* entries_of_rows(Stream& stream, const int32_t* routing, const Dis
   return found;
 }
 
+template <typename V>
+DispatchSize in_vectors(DispatchSize size) {
+  size.width /= V::kSize;
+  return size;
+}
+
 template <typename Element>
 void sum_rows(Stream& stream, const Element* buffer, const int32_t* routing, const float* weights,
               Element* y, const DispatchSize& size) {
-  launch(stream, sum_rows_kernel<Element>, blocks_for(size.batch * size.sequence, kRows), kThreads,
-         buffer, routing, weights, y, size);
+  with_vectors<Element>(size.width, aligned16(buffer, y), [&](auto vector) {
+    using V = typename decltype(vector)::type;
+    launch(stream, sum_rows_kernel<V, Element>, blocks_for(size.batch * size.sequence, kRows),
+           kThreads, buffer, routing, weights, y, in_vectors<V>(size));
+  });
 }
 
 }  // namespace
@@ -106,8 +126,11 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
                       DispatchSize size) {
   check_size(size);
   const int32_t* found = entries_of_rows(stream, routing, size);
-  launch(stream, dispatch_kernel<Element>, blocks_for(rows_of(size), kRows), kThreads, x, found,
-         buffer, size);
+  with_vectors<Element>(size.width, aligned16(x, buffer), [&](auto vector) {
+    using V = typename decltype(vector)::type;
+    launch(stream, dispatch_kernel<V>, blocks_for(rows_of(size), kRows), kThreads,
+           reinterpret_cast<const V*>(x), found, reinterpret_cast<V*>(buffer), in_vectors<V>(size));
+  });
 }
 
 template <typename Element>
@@ -131,8 +154,14 @@ void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
   const int32_t* found = entries_of_rows(stream, args.routing, size);
   fill_bytes(stream, args.dweights, 0,
              size.batch * size.sequence * size.choices * static_cast<int64_t>(sizeof(float)));
-  launch(stream, combine_backward_kernel<Element>, blocks_for(rows_of(size), kRows), kThreads, args,
-         found);
+  with_vectors<Element>(size.width, aligned16(args.buffer, args.dy, args.dbuffer),
+                        [&](auto vector) {
+                          using V = typename decltype(vector)::type;
+                          CombineBackward<Element> of_vectors = args;
+                          of_vectors.size = in_vectors<V>(size);
+                          launch(stream, combine_backward_kernel<V, Element>,
+                                 blocks_for(rows_of(size), kRows), kThreads, of_vectors, found);
+                        });
 }
 
 #define INSTANTIATE(Element)                                                \

@@ -14,17 +14,23 @@ __device__ int64_t row_of(int32_t token, const EmbeddingSize& size) {
   return row >= 0 && row < size.vocab ? row : -1;
 }
 
-// A warp copies a row.
-template <typename Element>
+// A warp copies a row, of vectors V.
+template <typename V, typename Element>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const int32_t* tokens, const Element* table, Element* y, EmbeddingSize size,
                    float scale) {
   const int64_t lane = threadIdx.x % kWarp;
   for (int64_t i = thread_of_grid() / kWarp; i < size.tokens; i += threads_of_grid() / kWarp) {
     const int64_t row = row_of(tokens[i], size);
-    for (int64_t j = lane; j < size.hidden; j += kWarp) {
-      const float value = row < 0 ? 0.0F : scale * widen(table[row * size.hidden + j]);
-      y[i * size.hidden + j] = narrow<Element>(value);
+    const V* from = reinterpret_cast<const V*>(table + row * size.hidden);
+    V* to = reinterpret_cast<V*>(y + i * size.hidden);
+    for (int64_t j = lane; j < size.hidden / V::kSize; j += kWarp) {
+      const V read = row < 0 ? V{} : from[j];
+      float out[V::kSize];
+      for (int e = 0; e < V::kSize; ++e) {
+        out[e] = scale * widen(read.element[e]);
+      }
+      to[j] = narrow<Element>(out);
     }
   }
 }
@@ -92,8 +98,11 @@ template <typename Element>
 void embedding_forward(Stream& stream, const int32_t* tokens, const Element* table, Element* y,
                        EmbeddingSize size, float scale) {
   check_size(size);
-  launch(stream, forward_kernel<Element>, blocks_for(size.tokens, kWarps), kThreads, tokens, table,
-         y, size, scale);
+  with_vectors<Element>(size.hidden, aligned16(table, y), [&](auto vector) {
+    using V = typename decltype(vector)::type;
+    launch(stream, forward_kernel<V, Element>, blocks_for(size.tokens, kWarps), kThreads, tokens,
+           table, y, size, scale);
+  });
 }
 
 template <typename Element>

@@ -93,8 +93,9 @@ template <typename Element>
 __device__ void normalized_backward(const Element* x, const int32_t* entries, const float* dweights,
                                     Element* dx, const GateSize& size) {
   const Normalized over = normalized(x, entries, size);
+  const float factor = 1.0F / over.sum;
   const auto weight = [&](int64_t c) {
-    return expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest) / over.sum;
+    return expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest) * factor;
   };
   for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
     float sum = 0.0F;
@@ -112,7 +113,7 @@ __device__ void normalized_backward(const Element* x, const int32_t* entries, co
 }
 
 template <typename Element>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
     backward_kernel(const Element* logits, const int32_t* routing, const float* dweights,
                     Element* dlogits, GateSize size) {
   for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {

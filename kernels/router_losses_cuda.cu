@@ -103,7 +103,7 @@ void router_sums(Stream& stream, const RouterSums<Element>& args) {
   }
   const dim3 grid = grid_of(ceil_div(args.experts, kSumColumns), blocks.count);
   launch(stream, partials_kernel<Element>, grid, kThreads, args, lse, partials, blocks);
-  add_partials(stream, partials, blocks.count, n, args.sums, n, false);
+  add_partials(stream, partials, blocks.count, n, args.sums, nullptr, false);
 }
 
 template <typename Element>

@@ -433,6 +433,12 @@ const std::vector<OpcodeRow>& opcode_rows() {
        // About 12 per parameter, which has three outputs.
        [](const Told&, Shapes, Shapes out) { return per_element_of<4>(out); },
        {.attributes = AdamAttributes{}, .sizes = tensors_and_elements}},
+      {adam_rounded,
+       "adam_rounded",
+       "(master:f gradient:f m:f v:f)* scale:f -> "
+       "(master:f=master m:f=m v:f=v parameter:T)*",
+       [](const Told&, Shapes, Shapes out) { return per_element_of<3>(out); },
+       {.attributes = AdamAttributes{}, .sizes = tensors_and_elements, .fuses = adam}},
   };
   return kRows;
 }

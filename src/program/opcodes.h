@@ -87,6 +87,7 @@ enum class Opcode {
   squared_norm,
   clip_scale,
   adam,
+  adam_rounded,  // of masters, and the parameters made of them
 };
 
 // What an instruction of the backward pass takes from the forward pass.
@@ -118,7 +119,7 @@ struct OpcodeSpec {
   bool product = false;                // its time grows with its flops rather than with its bytes
   bool one_piece = false;              // several inputs lie in memory one behind the other
   bool random = false;                 // draws random numbers (Instruction::purpose)
-  std::optional<Opcode> fuses;         // the product or norm of which it is one with what follows
+  std::optional<Opcode> fuses;         // the one which it does together with what follows
   std::optional<OpKind> operation;     // the one of which it is the forward pass
   std::vector<BackwardStep> backward;  // of that operation, in this order
   std::optional<ReshardKind> reshard;

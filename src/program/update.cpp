@@ -89,29 +89,33 @@ class UpdatePass {
       masters.push_back(parameters_.master(parameter));
     }
     const bool rounds = masters[0] >= 0;
-    ValueIds parts = rounds ? masters : builder_.reshard(scope, stored, group.total, name, false);
+    const ValueIds updated =
+        rounds ? masters : builder_.reshard(scope, stored, group.total, name, false);
+    const ValueIds parts = rounds ? rounded(group, stored) : updated;
     ValueIds inputs;
     ValueIds outputs;
     for (size_t p = 0; p < bucket.size(); ++p) {
       const auto& [m, v] = parameters_.moments(bucket[p]);
-      inputs.insert(inputs.end(), {parts[p], gradients_.total(bucket[p]), m, v});
-      outputs.insert(outputs.end(), {parts[p], m, v});
+      inputs.insert(inputs.end(), {updated[p], gradients_.total(bucket[p]), m, v});
+      outputs.insert(outputs.end(), {updated[p], m, v});
+      if (rounds) {
+        outputs.push_back(parts[p]);
+      }
     }
     inputs.push_back(scale);
-    builder_.emit(scope, Opcode::adam, name + ".update", inputs, outputs).attributes =
-        input_.options.optimizer;
-    if (rounds) {
-      parts = round_masters(scope, group, stored, masters, name);
-    }
+    builder_
+        .emit(scope, rounds ? Opcode::adam_rounded : Opcode::adam, name + ".update", inputs,
+              outputs)
+        .attributes = input_.options.optimizer;
     builder_.reshard(scope, parts, group.storage, name, false, stored);
   }
 
-  // Where the optimizer's state has the layout of the storage, that is all.
-  ValueIds round_masters(const Scope& scope, const ParameterGradients::Group& group,
-                         const ValueIds& stored, const ValueIds& masters, const std::string& name) {
-    ValueIds rounded = stored;
+  // What the masters are rounded to: the parameters, where those have the layout of the optimizer's
+  // state.
+  ValueIds rounded(const ParameterGradients::Group& group, const ValueIds& stored) {
+    ValueIds values = stored;
     if (group.total != group.storage) {
-      for (ValueId& value : rounded) {
+      for (ValueId& value : values) {
         Value part = builder_.value(value);
         part.name += ".part";
         part.role = Value::Role::activation;
@@ -119,8 +123,7 @@ class UpdatePass {
         value = builder_.add(std::move(part));
       }
     }
-    builder_.emit(scope, Opcode::convert, name + ".convert", masters, rounded);
-    return rounded;
+    return values;
   }
 
   const LoweringInput& input_;

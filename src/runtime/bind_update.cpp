@@ -26,16 +26,20 @@ Launch clip_scale(const Operands& at) {
   };
 }
 
+// Element: of the parameters that are rounded from masters, if they are.
+template <typename Element>
 Launch adam(const Operands& at) {
+  const bool rounds = at.instruction().opcode == Opcode::adam_rounded;
   const size_t count = at.instruction().inputs.size() / 4;
-  std::vector<kernels::AdamPart> parts;
+  std::vector<kernels::AdamPart<Element>> parts;
   for (size_t p = 0; p < count; ++p) {
     parts.push_back({.parameter = at.in(4 * p),
                      .gradient = at.in(4 * p + 1),
                      .m = at.in(4 * p + 2),
                      .v = at.in(4 * p + 3),
                      .n = elements(at.in_shape(4 * p)),
-                     .decays = at.binding().program.value(at.instruction().inputs[4 * p]).decay});
+                     .decays = at.binding().program.value(at.instruction().inputs[4 * p]).decay,
+                     .rounded = rounds ? at.out_as<Element>(4 * p + 3) : nullptr});
   }
   const auto& attributes = at.attributes<AdamAttributes>();
   const kernels::AdamOptions options{.beta1 = static_cast<float>(attributes.beta1),
@@ -44,7 +48,7 @@ Launch adam(const Operands& at) {
                                      .weight_decay = static_cast<float>(attributes.weight_decay),
                                      .decoupled = attributes.decoupled};
   return [parts, options, scale = at.in(4 * count), state = at.binding().state](Stream& stream) {
-    kernels::adam_update(stream, parts, options, state, scale);
+    kernels::adam_update<Element>(stream, parts, options, state, scale);
   };
 }
 
@@ -66,7 +70,7 @@ Launch convert_parts(const Operands& at) {
   };
 }
 
-// From masters to parameters, or from gradients of parameters that other operations read as well.
+// Of gradients of parameters that other operations read as well, and of logits for the host.
 template <typename Element>
 Launch convert(const Operands& at) {
   const bool rounds = at.binding().program.value(at.instruction().inputs[0]).dtype == DType::f32;
@@ -78,8 +82,12 @@ Launch convert(const Operands& at) {
 template <typename T>
 std::vector<LaunchRow> update_launches() {
   std::vector<LaunchRow> rows = {
-      {Opcode::squared_norm, squared_norm}, {Opcode::clip_scale, clip_scale}, {Opcode::adam, adam}};
+      {Opcode::squared_norm, squared_norm},
+      {Opcode::clip_scale, clip_scale},
+      {Opcode::adam, adam<T>},
+  };
   if constexpr (!std::is_same_v<T, float>) {
+    rows.push_back({Opcode::adam_rounded, adam<T>});
     rows.push_back({Opcode::convert, convert<T>});
   }
   return rows;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernel_test.h"
+#include "two_types.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -45,22 +45,28 @@ struct AdamReference {
 struct Trained {
   explicit Trained(const Floats& initial)
       : p(initial), m(Floats(initial.size(), 0.0F)), v(Floats(initial.size(), 0.0F)) {}
-  AdamPart with(const Floats& gradient, bool decays = true) {
+  AdamPart<float> with(const Floats& gradient, bool decays = true) {
     const auto n = static_cast<int64_t>(p.size());
     return {p.data(), gradient.data(), m.data(), v.data(), n, decays};
   }
   Output p, m, v;
 };
 
-void update_all(const std::vector<AdamPart>& parts, const AdamOptions& options,
-                const StepState& state, float scale, int threads = 1) {
+template <typename Element>
+void update_parts(const std::vector<AdamPart<Element>>& parts, const AdamOptions& options,
+                  const StepState& state, float scale, int threads = 1) {
   const OnDevice<StepState> state_there(state);
   const OnDevice<float> scale_there(scale);
   run(
       [&](Stream& stream) {
-        adam_update(stream, parts, options, state_there.get(), scale_there.get());
+        adam_update<Element>(stream, parts, options, state_there.get(), scale_there.get());
       },
       threads);
+}
+
+void update_all(const std::vector<AdamPart<float>>& parts, const AdamOptions& options,
+                const StepState& state, float scale, int threads = 1) {
+  update_parts(parts, options, state, scale, threads);
 }
 
 void expect_near(const Trained& seen, const AdamReference& expected, double tolerance) {
@@ -107,7 +113,7 @@ TEST(Adam, UpdatesManyParts) {
       const Doubles zeros(static_cast<size_t>(n), 0.0);
       expected.push_back({to_doubles(initial), zeros, zeros});
     }
-    std::vector<AdamPart> parts;
+    std::vector<AdamPart<float>> parts;
     for (size_t i = 0; i < trained.size(); ++i) {
       const bool decays = i % 3 != 0;
       parts.push_back(trained[i]->with(gradients[i], decays));
@@ -118,6 +124,84 @@ TEST(Adam, UpdatesManyParts) {
     update_all(parts, options, {.step = 1, .learning_rate = 0.25F}, 0.5F);
     for (size_t i = 0; i < trained.size(); ++i) {
       expect_near(*trained[i], expected[i], 8.0 * kEpsilon);
+    }
+  }
+}
+
+// Lengths about those of vectors and of a block's piece, at all addresses between two vectors.
+TEST(Adam, PartsMayLieAtAnyAddress) {
+  constexpr float kBeside = 7.0F;
+  for (const int64_t n : {1, 3, 4, 5, 1023, 1024, 1025, 1028, 3001}) {
+    const auto initial = random_floats("p", n);
+    Floats gradient = random_floats("g", n);
+    std::ranges::transform(gradient, gradient.begin(), [](float g) { return 2.0F + g; });
+    const Floats zeros(static_cast<size_t>(n), 0.0F);
+    AdamReference expected{to_doubles(initial), to_doubles(zeros), to_doubles(zeros)};
+    expected.update(gradient, 0.5, 0.25, 1, kAdamW);
+    for (const int64_t at : {0, 1, 2, 3}) {
+      SCOPED_TRACE(::testing::Message() << n << " from " << at);
+      const auto moved = [&](const Floats& values) {
+        Floats all(values.size() + 3, kBeside);
+        std::ranges::copy(values, all.begin() + at);
+        return all;
+      };
+      const auto back = [&](const Output& found) {
+        const Floats all = found.values();
+        for (size_t i = 0; i < all.size(); ++i) {
+          const auto from = static_cast<int64_t>(i) - at;
+          EXPECT_TRUE((from >= 0 && from < n) || all[i] == kBeside) << i;
+        }
+        return Floats(all.begin() + at, all.begin() + at + n);
+      };
+      const Floats g = moved(gradient);
+      Output p(moved(initial));
+      Output m(moved(zeros));
+      Output v(moved(zeros));
+      update_all({{p.data() + at, g.data() + at, m.data() + at, v.data() + at, n, true}}, kAdamW,
+                 {.step = 1, .learning_rate = 0.25F}, 0.5F);
+      expect_close(back(p), expected.p, 8.0 * kEpsilon, "p");
+      expect_close(back(m), expected.m, 8.0 * kEpsilon, "m");
+      expect_close(back(v), expected.v, 8.0 * kEpsilon, "v");
+    }
+  }
+}
+
+template <typename Element>
+class AdamIn16Bits : public ::testing::Test {};
+TYPED_TEST_SUITE(AdamIn16Bits, SixteenBits);
+
+// Of the parameters as they are afterwards, also of a step that changes none.
+TYPED_TEST(AdamIn16Bits, RoundsWhereItIsAskedTo) {
+  for (const int64_t n : {1, 4, 1027, 2048}) {
+    for (const float scale : {0.5F, kNan}) {
+      SCOPED_TRACE(::testing::Message() << n << ", scale " << scale);
+      const auto initial = random_floats("p", n);
+      const auto gradient = random_floats("g", n);
+      Trained plain(initial);
+      update_all({plain.with(gradient)}, kAdamW, {.step = 1, .learning_rate = 0.25F}, scale);
+      Trained aligned(initial);
+      Trained moved(initial);
+      Trained not_asked(initial);
+      GuardedOutput<TypeParam> rounded(n);
+      GuardedOutput<TypeParam> rounded_behind(n + 1);
+      const auto part = [&](Trained& of, TypeParam* to) {
+        return AdamPart<TypeParam>{of.p.data(), gradient.data(), of.m.data(), of.v.data(), n, true,
+                                   to};
+      };
+      update_parts<TypeParam>({part(aligned, rounded.data()),
+                               part(moved, rounded_behind.data() + 1), part(not_asked, nullptr)},
+                              kAdamW, {.step = 1, .learning_rate = 0.25F}, scale);
+      EXPECT_TRUE(std::isnan(float{rounded_behind[0]}));
+      for (size_t i = 0; i < plain.p.size(); ++i) {
+        const float expected{TypeParam(plain.p[i])};
+        ASSERT_EQ(float{rounded[i]}, expected) << i;
+        ASSERT_EQ(float{rounded_behind[i + 1]}, expected) << i;
+      }
+      for (const Trained* of : {&aligned, &moved, &not_asked}) {
+        EXPECT_EQ(of->p.values(), plain.p.values());
+        EXPECT_EQ(of->m.values(), plain.m.values());
+        EXPECT_EQ(of->v.values(), plain.v.values());
+      }
     }
   }
 }
@@ -139,11 +223,11 @@ TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
   const StepState later = {.step = 1, .learning_rate = 0.25F};
   const float later_scale = 2.0F;
   Trained trained(Floats(1, 1.0F));
-  const std::vector<AdamPart> parts = {trained.with(gradient)};
+  const std::vector<AdamPart<float>> parts = {trained.with(gradient)};
   run([&](Stream& stream) {
     stream.copy(state.get(), &later, sizeof(later));
     stream.copy(scale.get(), &later_scale, sizeof(later_scale));
-    adam_update(stream, parts, kAdam, state.get(), scale.get());
+    adam_update<float>(stream, parts, kAdam, state.get(), scale.get());
   });
   EXPECT_NEAR(static_cast<double>(trained.p[0]), 0.75, 1e-6);
   EXPECT_NEAR(static_cast<double>(trained.m[0]), 0.2, 1e-6);

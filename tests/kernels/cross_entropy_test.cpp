@@ -43,7 +43,15 @@ struct CrossEntropyCase {
 };
 
 TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
-  for (const auto& [rows, vocab] : {CrossEntropyCase{0, 7}, {1, 1}, {5, 7}, {33, 259}, {2, 3001}}) {
+  for (const auto& [rows, vocab] : {CrossEntropyCase{0, 7},
+                                    {1, 1},
+                                    {5, 7},
+                                    {5, 8},
+                                    {33, 259},
+                                    {3, 1024},
+                                    {3, 1028},
+                                    {2, 3001}}) {
+    SCOPED_TRACE("vocabulary " + std::to_string(vocab));
     const auto logits = random_floats("logits", rows * vocab, 3.0);
     const auto targets = random_tokens("targets", rows, vocab);
     Output lse(rows);
@@ -153,6 +161,99 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
                                      .accumulate = false});
   });
   EXPECT_TRUE(std::isnan(loss[0]));
+}
+
+// Classes that a logit of -infinity rules out add nothing, wherever they are; rows of nothing else,
+// of infinity or NaN have no loss.
+TEST(CrossEntropy, InfiniteLogits) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int64_t vocab : {7, 8, 1028, 3001}) {
+    const auto columns = static_cast<size_t>(vocab);
+    const auto some = random_floats("some", vocab, 3.0);
+    Floats logits;
+    for (const auto& [begin, end] : {std::pair<size_t, size_t>{1, columns},
+                                     {0, columns - 1},
+                                     {columns / 2, columns / 2 + 1}}) {
+      Floats row(columns, -infinity);
+      std::copy(some.begin() + static_cast<std::ptrdiff_t>(begin),
+                some.begin() + static_cast<std::ptrdiff_t>(end),
+                row.begin() + static_cast<std::ptrdiff_t>(begin));
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+    const size_t finite = logits.size() / columns;
+    for (const auto& [all, last] : {std::pair<float, float>{-infinity, -infinity},
+                                    {-infinity, kNan},
+                                    {kNan, kNan},
+                                    {0.0F, kNan},
+                                    {0.0F, infinity},
+                                    {infinity, 0.0F}}) {
+      Floats row(columns, all);
+      row[columns - 1] = last;
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+    const auto rows = static_cast<int64_t>(logits.size() / columns);
+    const Ints targets(static_cast<size_t>(rows), static_cast<int32_t>(vocab / 2));
+    Output lse(rows);
+    Output loss(2);
+    Output stats(3 * rows);
+    Output dlogits(rows * vocab);
+    run([&](Stream& s) {
+      cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                       .targets = targets.data(),
+                                       .lse = lse.data(),
+                                       .loss = loss.data(),
+                                       .rows = static_cast<int64_t>(finite),
+                                       .vocab = vocab,
+                                       .scale = 1.0F,
+                                       .accumulate = false});
+    });
+    EXPECT_TRUE(std::isfinite(loss[0])) << loss[0];
+    run([&](Stream& s) {
+      cross_entropy_forward<float>(s, {.logits = logits.data(),
+                                       .targets = targets.data(),
+                                       .lse = lse.data(),
+                                       .loss = loss.data(),
+                                       .rows = rows,
+                                       .vocab = vocab,
+                                       .scale = 1.0F,
+                                       .accumulate = false});
+      cross_entropy_stats<float>(s, {.logits = logits.data(),
+                                     .targets = targets.data(),
+                                     .stats = stats.data(),
+                                     .rows = rows,
+                                     .columns = vocab,
+                                     .first = 0});
+      cross_entropy_backward<float>(s, {.logits = logits.data(),
+                                        .targets = targets.data(),
+                                        .lse = lse.data(),
+                                        .dlogits = dlogits.data(),
+                                        .rows = rows,
+                                        .columns = vocab,
+                                        .first = 0,
+                                        .scale = 1.0F,
+                                        .state = unscaled()});
+    });
+    EXPECT_TRUE(std::isnan(loss[0]));
+    for (size_t r = 0; r < static_cast<size_t>(rows); ++r) {
+      SCOPED_TRACE(::testing::Message() << "vocabulary " << vocab << ", row " << r);
+      double sum = 0.0;
+      for (size_t v = 0; v < columns; ++v) {
+        sum += std::exp(static_cast<double>(logits[r * columns + v]));
+      }
+      if (r < finite) {
+        EXPECT_NEAR(static_cast<double>(lse[r]), std::log(sum), 1e-5);
+        EXPECT_EQ(stats[3 * r], lse[r]);
+      } else {
+        EXPECT_TRUE(std::isnan(lse[r]) && std::isnan(stats[3 * r])) << lse[r];
+      }
+      for (size_t v = 0; v < columns; ++v) {
+        const float gradient = dlogits[r * columns + v];
+        const bool ruled_out = logits[r * columns + v] == -infinity;
+        ASSERT_TRUE(r >= finite ? std::isnan(gradient) : !ruled_out || gradient == 0.0F)
+            << v << " " << gradient;
+      }
+    }
+  }
 }
 
 // The largest logit counts, and one that is as large: of the first two rows; not the third's.

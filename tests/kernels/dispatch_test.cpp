@@ -114,10 +114,11 @@ void all_passes(const DispatchInputs& in, const Floats& buffer, const Ints& rout
 }
 
 const DispatchCase kDispatchCases[] = {
-    {{2, 9, 7, 4, 3}, 5},                                                   // four choices
-    {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5}, {{3, 17, 5, 2, 4}, 37},  // some are dropped
+    {{2, 9, 7, 4, 3}, 5},                                                     // four choices
+    {{3, 17, 5, 2, 4}, 40},  {{2, 9, 7, 3, 3}, 132},                          // rows of vectors
+    {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5},   {{3, 17, 5, 2, 4}, 37},  // some are dropped
     {{2, 33, 4, 2, 20}, 67}, {{1, 2, 1, 2, 4}, 3},  // one expert as both choices
-    {{4, 40, 3, 2, 30}, 5},  {{2, 9, 4, 2, 0}, 3}, {{0, 5, 3, 1, 2}, 4},
+    {{4, 40, 3, 2, 30}, 5},  {{2, 9, 4, 2, 0}, 3},   {{0, 5, 3, 1, 2}, 4},
     {{2, 0, 3, 2, 2}, 4},    {{2, 5, 3, 2, 2}, 0}};
 
 TEST(Dispatch, AgreesWithTheDefinitionAndItsDifferences) {

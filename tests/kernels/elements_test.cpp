@@ -113,23 +113,25 @@ TYPED_TEST(Elements, OfBiasAndPositions) {
 }
 
 TYPED_TEST(Elements, OfEmbedding) {
-  const EmbeddingSize size{.tokens = 57, .vocab = 13, .hidden = 19, .first = 2};
-  const auto tokens = random_tokens("tokens", size.tokens, 17);
-  const auto table = this->some("table", size.vocab * size.hidden);
-  const auto dy = this->some("dy", size.tokens * size.hidden);
-  typename TestFixture::Stored y(size.tokens * size.hidden);
-  typename TestFixture::Summed dtable(size.vocab * size.hidden);
-  run_both([&](Stream& s, auto of) {
-    embedding_forward(s, tokens.data(), of(table), of(y), size, 3.3F);
-    embedding_backward<Pointee<decltype(of(dy))>>(s, {.tokens = tokens.data(),
-                                                      .dy = of(dy),
-                                                      .dtable = of(dtable),
-                                                      .size = size,
-                                                      .scale = 3.3F,
-                                                      .accumulate = false});
-  });
-  expect_rounded(y, 0.0, "y");
-  expect_rounded(dtable, kFew, "dtable");
+  for (const int64_t hidden : {19, 24, 264}) {
+    const EmbeddingSize size{.tokens = 57, .vocab = 13, .hidden = hidden, .first = 2};
+    const auto tokens = random_tokens("tokens", size.tokens, 17);
+    const auto table = this->some("table", size.vocab * size.hidden);
+    const auto dy = this->some("dy", size.tokens * size.hidden);
+    typename TestFixture::Stored y(size.tokens * size.hidden);
+    typename TestFixture::Summed dtable(size.vocab * size.hidden);
+    run_both([&](Stream& s, auto of) {
+      embedding_forward(s, tokens.data(), of(table), of(y), size, 3.3F);
+      embedding_backward<Pointee<decltype(of(dy))>>(s, {.tokens = tokens.data(),
+                                                        .dy = of(dy),
+                                                        .dtable = of(dtable),
+                                                        .size = size,
+                                                        .scale = 3.3F,
+                                                        .accumulate = false});
+    });
+    expect_rounded(y, 0.0, "y");
+    expect_rounded(dtable, kFew, "dtable");
+  }
 }
 
 TYPED_TEST(Elements, OfLayerNorm) {
@@ -345,40 +347,42 @@ TYPED_TEST(Elements, OfRouterLosses) {
 }
 
 TYPED_TEST(Elements, OfDispatchAndCombine) {
-  const RouteSize route{.batch = 2, .sequence = 37, .experts = 5, .choices = 2, .capacity = 9};
-  const DispatchSize size{.batch = 2,
-                          .sequence = 37,
-                          .choices = 2,
-                          .experts = 5,
-                          .first_expert = 0,
-                          .capacity = 9,
-                          .width = 11};
-  const int64_t tokens = size.batch * size.sequence;
-  const int64_t slots = size.batch * size.experts * size.capacity;
-  const auto routing = random_routing(route);
-  const auto weights = random_floats("weights", tokens * size.choices);
-  const auto x = this->some("x", tokens * size.width);
-  const auto outputs = this->some("buffer", slots * size.width);
-  typename TestFixture::Stored buffer(slots * size.width), dx(tokens * size.width),
-      y(tokens * size.width), dbuffer(slots * size.width);
-  typename TestFixture::Summed dweights(tokens * size.choices);
-  run_both([&](Stream& s, auto of) {
-    dispatch_forward(s, of(x), routing.data(), of(buffer), size);
-    dispatch_backward(s, of(outputs), routing.data(), of(dx), size);
-    combine_forward(s, of(outputs), routing.data(), weights.data(), of(y), size);
-    combine_backward<Pointee<decltype(of(outputs))>>(s, {.buffer = of(outputs),
-                                                         .routing = routing.data(),
-                                                         .weights = weights.data(),
-                                                         .dy = of(x),
-                                                         .dbuffer = of(dbuffer),
-                                                         .dweights = of(dweights),
-                                                         .size = size});
-  });
-  expect_rounded(buffer, 0.0, "buffer");
-  expect_rounded(dx, kFew, "dx");
-  expect_rounded(y, kFew, "y");
-  expect_rounded(dbuffer, 0.0, "dbuffer");
-  expect_rounded(dweights, kFew, "dweights");
+  for (const int64_t width : {11, 24, 264}) {
+    const RouteSize route{.batch = 2, .sequence = 37, .experts = 5, .choices = 2, .capacity = 9};
+    const DispatchSize size{.batch = 2,
+                            .sequence = 37,
+                            .choices = 2,
+                            .experts = 5,
+                            .first_expert = 0,
+                            .capacity = 9,
+                            .width = width};
+    const int64_t tokens = size.batch * size.sequence;
+    const int64_t slots = size.batch * size.experts * size.capacity;
+    const auto routing = random_routing(route);
+    const auto weights = random_floats("weights", tokens * size.choices);
+    const auto x = this->some("x", tokens * size.width);
+    const auto outputs = this->some("buffer", slots * size.width);
+    typename TestFixture::Stored buffer(slots * size.width), dx(tokens * size.width),
+        y(tokens * size.width), dbuffer(slots * size.width);
+    typename TestFixture::Summed dweights(tokens * size.choices);
+    run_both([&](Stream& s, auto of) {
+      dispatch_forward(s, of(x), routing.data(), of(buffer), size);
+      dispatch_backward(s, of(outputs), routing.data(), of(dx), size);
+      combine_forward(s, of(outputs), routing.data(), weights.data(), of(y), size);
+      combine_backward<Pointee<decltype(of(outputs))>>(s, {.buffer = of(outputs),
+                                                           .routing = routing.data(),
+                                                           .weights = weights.data(),
+                                                           .dy = of(x),
+                                                           .dbuffer = of(dbuffer),
+                                                           .dweights = of(dweights),
+                                                           .size = size});
+    });
+    expect_rounded(buffer, 0.0, "buffer");
+    expect_rounded(dx, kFew, "dx");
+    expect_rounded(y, kFew, "y");
+    expect_rounded(dbuffer, 0.0, "dbuffer");
+    expect_rounded(dweights, kFew + 2.0 * kEpsilon * static_cast<double>(width), "dweights");
+  }
 }
 
 TYPED_TEST(Elements, OfExperts) {

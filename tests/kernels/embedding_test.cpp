@@ -8,7 +8,12 @@ namespace {
 constexpr float kEmbeddingScale = 1.75F;
 
 TEST(Embedding, ForwardPicksScaledRows) {
-  for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3}, {7, 5, 0}, {101, 17, 37}, {300, 9, 5}}) {
+  for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3},
+                                   {7, 5, 0},
+                                   {101, 17, 37},
+                                   {101, 17, 36},
+                                   {9, 5, 264},
+                                   {300, 9, 5}}) {
     const auto tokens = random_tokens("tokens", size.tokens, size.vocab);
     const auto table = random_floats("table", size.vocab * size.hidden);
     Output y(size.tokens * size.hidden);

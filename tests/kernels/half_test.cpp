@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/bias.h"
 #include "kernels/layer_norm.h"
+#include "kernels/residual_norm.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 #include "kernels/swiglu.h"
@@ -45,8 +46,11 @@ template <typename Element>
 class Half : public ::testing::Test {};
 TYPED_TEST_SUITE(Half, SixteenBits, );
 
+// Of rows: odd, and about what a warp and a block hold in vectors.
+constexpr int64_t kLengths[] = {5, 8, 64, 768, 1024, 1032, 1500, 8192, 8200};
+
 TYPED_TEST(Half, BiasAndLayerNorm) {
-  for (const int64_t n : {5, 64, 1500}) {
+  for (const int64_t n : kLengths) {
     const int64_t rows = 77;
     const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
     const Numbers<TypeParam> gamma(random_floats("gamma", n));
@@ -141,8 +145,73 @@ Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& si
   return sizes;
 }
 
+// Rows whose length is that of vectors, at an address that is not.
+TYPED_TEST(Half, NormsOfRowsAtAnyAddress) {
+  const int64_t rows = 41;
+  const int64_t n = 264;
+  const auto behind_one = [](const Floats& values) {
+    Floats moved(1, kNan);
+    moved.insert(moved.end(), values.begin(), values.end());
+    return Numbers<TypeParam>(moved);
+  };
+  const auto x = behind_one(random_floats("x", rows * n, 2.0));
+  const auto gamma = behind_one(random_floats("gamma", n));
+  const auto beta = behind_one(random_floats("beta", n));
+  const auto dy = behind_one(random_floats("dy", rows * n));
+  const Numbers<TypeParam> zeros(Floats(static_cast<size_t>(rows * n + 1), 0.0F));
+  Results<TypeParam> y(zeros);
+  Results<TypeParam> sum(zeros);
+  Results<TypeParam> dx(zeros);
+  Results<float> mean(rows);
+  Results<float> rstd(rows);
+  Results<float> dgamma(n);
+  Results<float> dbeta(n);
+  run_both([&](Stream& s, auto of) {
+    using Element = Pointee<decltype(of(y))>;
+    residual_norm<Element>(s, {.branch = of(x) + 1,
+                               .residual = of(dy) + 1,
+                               .gamma = of(gamma) + 1,
+                               .beta = of(beta) + 1,
+                               .sum = of(sum) + 1,
+                               .y = of(y) + 1,
+                               .mean = of(mean),
+                               .rstd = of(rstd),
+                               .rows = rows,
+                               .n = n,
+                               .eps = 1e-5F});
+    layer_norm_forward<Element>(s, {.x = of(x) + 1,
+                                    .gamma = of(gamma) + 1,
+                                    .beta = of(beta) + 1,
+                                    .y = of(y) + 1,
+                                    .mean = of(mean),
+                                    .rstd = of(rstd),
+                                    .rows = rows,
+                                    .n = n,
+                                    .eps = 1e-5F});
+    layer_norm_backward<Element>(s, {.x = of(x) + 1,
+                                     .gamma = of(gamma) + 1,
+                                     .mean = of(mean),
+                                     .rstd = of(rstd),
+                                     .dy = of(dy) + 1,
+                                     .dx = of(dx) + 1,
+                                     .dgamma = of(dgamma),
+                                     .dbeta = of(dbeta),
+                                     .rows = rows,
+                                     .n = n,
+                                     .accumulate = false});
+  });
+  expect_rounded(sum, "sum");
+  expect_rounded(y, "y");
+  expect_rounded(dx, "dx");
+  expect_rounded(mean, "mean");
+  expect_rounded(rstd, "rstd");
+  expect_rounded(dgamma, "dgamma", 4.0 * rows);
+  expect_rounded(dbeta, "dbeta", 2.0 * rows);
+  EXPECT_TRUE(float{y.narrow[0]} == 0.0F && float{sum.narrow[0]} == 0.0F && y.wide[0] == 0.0F);
+}
+
 TYPED_TEST(Half, RmsNorm) {
-  for (const int64_t n : {5, 64, 1500}) {
+  for (const int64_t n : kLengths) {
     const int64_t rows = 77;
     const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
     const Numbers<TypeParam> gamma(random_floats("gamma", n));

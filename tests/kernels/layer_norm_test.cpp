@@ -1,5 +1,7 @@
 #include "kernels/layer_norm.h"
 
+#include <string>
+
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -93,9 +95,20 @@ void both_passes(const Data& d, LayerNormOutputs& out, int threads) {
       threads);
 }
 
+// Lengths also about those that a warp and a block hold in vectors.
 TEST(LayerNorm, ForwardAgreesWithDouble) {
-  for (const auto& [rows, n] :
-       {std::pair<int64_t, int64_t>{0, 5}, {3, 2}, {5, 37}, {70, 131}, {5, 2053}}) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{0, 5},
+                                {3, 2},
+                                {9, 4},
+                                {5, 37},
+                                {70, 131},
+                                {19, 132},
+                                {9, 512},
+                                {9, 516},
+                                {5, 2053},
+                                {3, 4096},
+                                {3, 4100}}) {
+    SCOPED_TRACE("rows of " + std::to_string(n));
     const Data d(rows, n);
     LayerNormOutputs out(d);
     both_passes(d, out, 1);
@@ -108,7 +121,17 @@ TEST(LayerNorm, ForwardAgreesWithDouble) {
 }
 
 TEST(LayerNorm, GradientsAgreeWithDifferences) {
-  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 5}, {2, 67}, {70, 33}, {3, 1301}}) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{3, 5},
+                                {2, 67},
+                                {70, 33},
+                                {70, 36},
+                                {8300, 8},
+                                {41, 512},
+                                {41, 516},
+                                {3, 1301},
+                                {3, 4096},
+                                {3, 4100}}) {
+    SCOPED_TRACE("rows of " + std::to_string(n));
     const Data d(rows, n);
     LayerNormOutputs out(d);
     both_passes(d, out, 1);
@@ -126,32 +149,75 @@ TEST(LayerNorm, GradientsAgreeWithDifferences) {
   }
 }
 
-TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
-  const Data d(70, 33);
-  LayerNormOutputs out(d);
-  both_passes(d, out, 1);
-  const auto before = random_floats("before", d.n);
-  Output dx(d.dy);
-  Output dgamma(before);
-  Output dbeta(before);
-  run([&](Stream& stream) {
-    layer_norm_backward<float>(stream, {.x = d.x.data(),
-                                        .gamma = d.gamma.data(),
-                                        .mean = out.mean.data(),
-                                        .rstd = out.rstd.data(),
-                                        .dy = dx.data(),
-                                        .dx = dx.data(),
-                                        .dgamma = dgamma.data(),
-                                        .dbeta = dbeta.data(),
-                                        .rows = d.rows,
-                                        .n = d.n,
-                                        .accumulate = true});
-  });
-  for (size_t j = 0; j < before.size(); ++j) {
-    EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
-    EXPECT_EQ(dbeta[j], before[j] + out.dbeta[j]);
+// The variance is not what remains of large squares.
+TEST(LayerNorm, ALargeMeanDoesNotCancel) {
+  for (const int64_t n : {33, 512, 4096, 4100}) {
+    SCOPED_TRACE("rows of " + std::to_string(n));
+    Data d(3, n);
+    for (float& value : d.x) {
+      value += 3000.0F;
+    }
+    LayerNormOutputs out(d);
+    both_passes(d, out, 1);
+    const LayerNormReference expected =
+        reference(to_doubles(d.x), to_doubles(d.gamma), to_doubles(d.beta));
+    expect_close(out.y, expected.y, 1e-3, "y");
+    expect_close(out.rstd, expected.rstd, 1e-4, "rstd");
   }
-  EXPECT_EQ(dx.values(), out.dx.values());
+}
+
+TEST(LayerNorm, WhatIsNotFiniteStaysInItsRow) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const int64_t n : {33, 36, 516, 4100}) {
+    for (const float bad : {kNan, infinity, -infinity}) {
+      SCOPED_TRACE(::testing::Message() << "rows of " << n << ", " << bad);
+      Data d(11, n);
+      LayerNormOutputs good(d);
+      both_passes(d, good, 1);
+      d.x[static_cast<size_t>(4 * n) - 1] = bad;
+      LayerNormOutputs out(d);
+      both_passes(d, out, 1);
+      for (size_t i = 0; i < d.x.size(); ++i) {
+        const bool in_its_row = static_cast<int64_t>(i) / n == 3;
+        ASSERT_TRUE(in_its_row ? std::isnan(out.y[i]) : out.y[i] == good.y[i]) << i;
+        ASSERT_TRUE(in_its_row ? std::isnan(out.dx[i]) : out.dx[i] == good.dx[i]) << i;
+      }
+      for (size_t j = 0; j < d.gamma.size(); ++j) {
+        ASSERT_TRUE(std::isnan(out.dgamma[j])) << j;
+        ASSERT_EQ(out.dbeta[j], good.dbeta[j]) << j;
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, BackwardAccumulatesAndWorksInPlace) {
+  for (const int64_t n : {33, 36, 516}) {
+    const Data d(70, n);
+    LayerNormOutputs out(d);
+    both_passes(d, out, 1);
+    const auto before = random_floats("before", d.n);
+    Output dx(d.dy);
+    Output dgamma(before);
+    Output dbeta(before);
+    run([&](Stream& stream) {
+      layer_norm_backward<float>(stream, {.x = d.x.data(),
+                                          .gamma = d.gamma.data(),
+                                          .mean = out.mean.data(),
+                                          .rstd = out.rstd.data(),
+                                          .dy = dx.data(),
+                                          .dx = dx.data(),
+                                          .dgamma = dgamma.data(),
+                                          .dbeta = dbeta.data(),
+                                          .rows = d.rows,
+                                          .n = d.n,
+                                          .accumulate = true});
+    });
+    for (size_t j = 0; j < before.size(); ++j) {
+      EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
+      EXPECT_EQ(dbeta[j], before[j] + out.dbeta[j]);
+    }
+    EXPECT_EQ(dx.values(), out.dx.values());
+  }
 }
 
 TEST(LayerNorm, NoRowsGiveZeroGradients) {
@@ -181,7 +247,8 @@ TEST(LayerNorm, NoRowsGiveZeroGradients) {
 }
 
 TEST(LayerNorm, HasTheSameBitsForAnyTeam) {
-  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{1501, 67}, {19, 2053}}) {
+  for (const auto& [rows, n] :
+       {std::pair<int64_t, int64_t>{1501, 67}, {1501, 64}, {19, 2053}, {19, 2056}}) {
     const Data d(rows, n);
     expect_same_bits([&](int threads) {
       LayerNormOutputs out(d);

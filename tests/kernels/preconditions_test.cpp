@@ -65,9 +65,9 @@ TEST(Preconditions, NegativeAndHugeTensorsOfElements) {
   expect_refused("bias", [](Stream& s) { bias_forward(s, kIn, kIn, kOut, kHuge, kHuge); });
   expect_refused("bias_backward", [](Stream& s) { bias_backward(s, kIn, kOut, -2, 1, false); });
   expect_refused("adam", [](Stream& s) {
-    const AdamPart part{
+    const AdamPart<float> part{
         .parameter = kOut, .gradient = kIn, .m = kOut, .v = kOut, .n = -1, .decays = false};
-    adam_update(s, {&part, 1}, {}, nullptr, nullptr);
+    adam_update<float>(s, {&part, 1}, {}, nullptr, nullptr);
   });
 }
 

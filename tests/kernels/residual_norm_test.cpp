@@ -13,12 +13,19 @@ namespace {
 constexpr float kNormEps = 1e-5F;
 constexpr uint64_t kBranchKey = 0x0123456789ABCDEFULL;
 
-// Whole rows, of even and odd lengths, for a warp and for a block, up to none.
+// Whole rows, of even and odd lengths, for a warp and for a block, with and without vectors, up to
+// none.
 std::vector<Region> row_parts() {
   return {
       box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),
       box({3, 5, 41}, {1, 2, 0}, {2, 3, 41}),
+      box({9, 8}, {0, 0}, {9, 8}),
       box({7, 2051}, {2, 0}, {4, 2051}),
+      box({3, 4, 1024}, {1, 1, 0}, {2, 2, 1024}),
+      box({4, 1032}, {1, 0}, {3, 1032}),
+      box({3, 4096}, {1, 0}, {2, 4096}),
+      box({3, 8192}, {1, 0}, {2, 8192}),
+      box({2, 8200}, {1, 0}, {1, 8200}),
       box({2, 3, 1}, {0, 1, 0}, {2, 2, 1}),
       box({1 << 20, 4096}, {1 << 20, 0}, {0, 4096}),
       box({1 << 20, 4097}, {(1 << 20) - 2, 0}, {2, 4097}),
@@ -149,43 +156,44 @@ TEST(ResidualNorm, WithoutBetaIsTheRmsNormOfTheSum) {
 
 TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
   const OnDevice<StepState> state({.step = 3});
-  const Region region = box({9, 1030}, {1, 0}, {8, 1030});
-  const int64_t rows = 8;
-  const int64_t n = 1030;
-  const auto branch = random_floats("branch", rows * n);
-  const auto residual = random_floats("residual", rows * n);
-  const Floats gamma(static_cast<size_t>(n), 1.0F);
-  const Floats beta(static_cast<size_t>(n), 0.5F);
-  for (const float p : {0.0F, 0.25F}) {
-    const DropoutMask dropout{region, p, kBranchKey, state.get()};
-    NormOutputs<float> beside(rows, n);
-    NormOutputs<float> on_branch(rows, n);
-    NormOutputs<float> on_residual(rows, n);
-    Output changed_branch(branch);
-    Output changed_residual(residual);
-    run([&](Stream& stream) {
-      const auto norm = [&](const float* b, const float* r, float* sum, NormOutputs<float>& out) {
-        residual_norm<float>(stream, {.branch = b,
-                                      .residual = r,
-                                      .dropout = dropout,
-                                      .gamma = gamma.data(),
-                                      .beta = beta.data(),
-                                      .sum = sum,
-                                      .y = out.y.data(),
-                                      .mean = out.mean.data(),
-                                      .rstd = out.rstd.data(),
-                                      .rows = rows,
-                                      .n = n,
-                                      .eps = kNormEps});
-      };
-      norm(branch.data(), residual.data(), beside.sum.data(), beside);
-      norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
-      norm(branch.data(), changed_residual.data(), changed_residual.data(), on_residual);
-    });
-    EXPECT_EQ(on_branch.y.values(), beside.y.values());
-    EXPECT_EQ(on_residual.y.values(), beside.y.values());
-    EXPECT_EQ(changed_branch.values(), beside.sum.values());
-    EXPECT_EQ(changed_residual.values(), beside.sum.values());
+  for (const int64_t n : {1030, 512, 1032}) {
+    const Region region = box({9, n}, {1, 0}, {8, n});
+    const int64_t rows = 8;
+    const auto branch = random_floats("branch", rows * n);
+    const auto residual = random_floats("residual", rows * n);
+    const Floats gamma(static_cast<size_t>(n), 1.0F);
+    const Floats beta(static_cast<size_t>(n), 0.5F);
+    for (const float p : {0.0F, 0.25F}) {
+      const DropoutMask dropout{region, p, kBranchKey, state.get()};
+      NormOutputs<float> beside(rows, n);
+      NormOutputs<float> on_branch(rows, n);
+      NormOutputs<float> on_residual(rows, n);
+      Output changed_branch(branch);
+      Output changed_residual(residual);
+      run([&](Stream& stream) {
+        const auto norm = [&](const float* b, const float* r, float* sum, NormOutputs<float>& out) {
+          residual_norm<float>(stream, {.branch = b,
+                                        .residual = r,
+                                        .dropout = dropout,
+                                        .gamma = gamma.data(),
+                                        .beta = beta.data(),
+                                        .sum = sum,
+                                        .y = out.y.data(),
+                                        .mean = out.mean.data(),
+                                        .rstd = out.rstd.data(),
+                                        .rows = rows,
+                                        .n = n,
+                                        .eps = kNormEps});
+        };
+        norm(branch.data(), residual.data(), beside.sum.data(), beside);
+        norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
+        norm(branch.data(), changed_residual.data(), changed_residual.data(), on_residual);
+      });
+      EXPECT_EQ(on_branch.y.values(), beside.y.values());
+      EXPECT_EQ(on_residual.y.values(), beside.y.values());
+      EXPECT_EQ(changed_branch.values(), beside.sum.values());
+      EXPECT_EQ(changed_residual.values(), beside.sum.values());
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/rms_norm.h"
 
+#include <string>
+
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -82,8 +84,19 @@ void rms_norm_passes(const RmsNormData& d, RmsNormOutputs& out, int threads) {
 }
 
 TEST(RmsNorm, AgreesWithDoubleAndItsDifferences) {
-  for (const auto& [rows, n] :
-       {std::pair<int64_t, int64_t>{0, 5}, {3, 2}, {5, 37}, {70, 33}, {3, 1301}}) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{0, 5},
+                                {3, 2},
+                                {9, 4},
+                                {5, 37},
+                                {70, 33},
+                                {70, 36},
+                                {8300, 8},
+                                {41, 512},
+                                {41, 516},
+                                {3, 1301},
+                                {3, 4096},
+                                {3, 4100}}) {
+    SCOPED_TRACE("rows of " + std::to_string(n));
     const RmsNormData d(rows, n);
     RmsNormOutputs out(d);
     rms_norm_passes(d, out, 1);
@@ -100,23 +113,26 @@ TEST(RmsNorm, AgreesWithDoubleAndItsDifferences) {
 }
 
 TEST(RmsNorm, BackwardAccumulatesAndWorksInPlace) {
-  const RmsNormData d(70, 33);
-  RmsNormOutputs out(d);
-  rms_norm_passes(d, out, 1);
-  const auto before = random_floats("before", d.n);
-  Output dx(d.dy);
-  Output dgamma(before);
-  run([&](Stream& stream) {
-    rms_norm_backward_of(stream, d, out.rstd.data(), dx.data(), dx.data(), dgamma.data(), true);
-  });
-  for (size_t j = 0; j < before.size(); ++j) {
-    EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
+  for (const int64_t n : {33, 36, 516}) {
+    const RmsNormData d(70, n);
+    RmsNormOutputs out(d);
+    rms_norm_passes(d, out, 1);
+    const auto before = random_floats("before", d.n);
+    Output dx(d.dy);
+    Output dgamma(before);
+    run([&](Stream& stream) {
+      rms_norm_backward_of(stream, d, out.rstd.data(), dx.data(), dx.data(), dgamma.data(), true);
+    });
+    for (size_t j = 0; j < before.size(); ++j) {
+      EXPECT_EQ(dgamma[j], before[j] + out.dgamma[j]);
+    }
+    EXPECT_EQ(dx.values(), out.dx.values());
   }
-  EXPECT_EQ(dx.values(), out.dx.values());
 }
 
 TEST(RmsNorm, HasTheSameBitsForAnyTeam) {
-  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{1501, 67}, {19, 2053}}) {
+  for (const auto& [rows, n] :
+       {std::pair<int64_t, int64_t>{1501, 67}, {1501, 64}, {19, 2053}, {19, 2056}}) {
     const RmsNormData d(rows, n);
     expect_same_bits([&](int threads) {
       RmsNormOutputs out(d);

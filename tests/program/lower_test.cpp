@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "graph/text.h"
 #include "program/print.h"
-#include "program/verify.h"
-#include "sample.h"
+#include "verified_program.h"
 
 namespace hidup {
 namespace {
@@ -78,6 +79,44 @@ TEST(Lower, EveryParameterIsUpdatedOnce) {
     const bool state =
         value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
     EXPECT_EQ(updated[static_cast<ValueId>(v)], state ? 1 : 0) << value.name;
+  }
+}
+
+// Parameters of 16 bits: with their masters, in the layout of those, and sent on where that is
+// another one.
+TEST(Lower, MastersAreUpdatedAndRoundedTogether) {
+  const Graph graph = with_precision(build_model(sample_deck(1), 31), DType::bf16);
+  for (const char* name : {"dp", "zero1", "fsdp"}) {
+    const Program program =
+        verified_program(graph, named_strategy(name, graph, {{"ranks", 2}}), true, 2048);
+    std::map<std::string, int> written;
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.phase != Phase::update) {
+        continue;
+      }
+      EXPECT_NE(instruction.opcode, Opcode::adam);
+      EXPECT_NE(instruction.opcode, Opcode::convert);
+      if (instruction.opcode == Opcode::adam_rounded) {
+        ASSERT_EQ(instruction.outputs.size() % 4, 0U);
+        for (size_t k = 3; k < instruction.outputs.size(); k += 4) {
+          const Value& master = program.value(instruction.outputs[k - 3]);
+          const Value& rounded = program.value(instruction.outputs[k]);
+          EXPECT_EQ(rounded.dtype, DType::bf16);
+          EXPECT_EQ(rounded.layout, master.layout);
+          const bool there = std::string_view(name) != "zero1";
+          EXPECT_EQ(rounded.role == Value::Role::parameter, there) << rounded.name;
+          ++written[master.name];
+        }
+      }
+    }
+    size_t masters = 0;
+    for (const Value& value : program.values) {
+      if (value.master_of >= 0) {
+        ++masters;
+        EXPECT_EQ(written[value.name], 1) << value.name;
+      }
+    }
+    EXPECT_GT(masters, 5U);
   }
 }
 

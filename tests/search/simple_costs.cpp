@@ -8,7 +8,7 @@ namespace hidup {
 
 CostModel simple_costs(double bandwidth) {
   Profile profile;
-  for (int i = 0; i <= static_cast<int>(Opcode::adam); ++i) {
+  for (int i = 0; i <= static_cast<int>(Opcode::adam_rounded); ++i) {
     const auto opcode = static_cast<Opcode>(i);
     if (!collective_of(opcode).empty() || opcode == Opcode::slice) {
       CollectiveTimes times{.opcode = opcode};

@@ -248,11 +248,9 @@ void RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
         .opcode = opcode, .inputs = in, .outputs = out, .attributes = spec_of(opcode).attributes};
     return costs_.operation(opcode, work_of(program, instruction, kRank));
   };
-  choice.step_s +=
-      seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0}) + seconds(Opcode::squared_norm, {0}, {1});
-  if (rounds) {
-    choice.step_s += seconds(Opcode::convert, {0}, {2});
-  }
+  choice.step_s += seconds(Opcode::squared_norm, {0}, {1});
+  choice.step_s += rounds ? seconds(Opcode::adam_rounded, {0, 0, 0, 0}, {0, 0, 0, 2})
+                          : seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0});
   if (stored.storage != stored.optimizer_state) {
     const Reshard out =
         rounds ? Reshard{} : in_bucket(value(stored.storage, DType::f32), stored.optimizer_state);
