@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -16,6 +17,16 @@ void set_fault(const std::string& text);  // the first one stays
 
 // Whether all these bytes lie in one allocation of the device; pinned memory of the host does not.
 bool device_holds(const void* data, size_t bytes);
+
+// All allocations of the device, by address.
+struct Range {
+  const std::byte* begin;
+  size_t bytes;
+};
+std::vector<Range> device_ranges();
+
+// That a launch of the kernel may ask for: 48 KiB, or what cudaFuncSetAttribute() allowed.
+size_t most_dynamic_memory(const void* kernel);
 
 // While one lives, memory of the device can be reached: by kernels, copies and products. Otherwise,
 // where the environment variable CUDA_SHIM_PROTECT is set, who touches it ends with SIGSEGV: a host
