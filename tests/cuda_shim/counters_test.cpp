@@ -211,6 +211,25 @@ TEST_F(Counters, AtomicsRaceWithOthersOnly) {
   EXPECT_NE(fault_of(atomic_kernel, y.data(), true), "");
 }
 
+__global__ void least_kernel(int* least, float* sum) {
+  atomicMin(least, static_cast<int>(blockDim.x - threadIdx.x));
+  atomicAdd(sum, 1.0F);
+}
+
+// Whatever the others did before.
+TEST_F(Counters, AtomicsAreOneRequestToReadAndToWrite) {
+  DeviceArray<int> least(1, 1000);
+  DeviceArray<float> sum(1, 0.0F);
+  const KernelCounts counts = counts_of(least_kernel, least.data(), sum.data());
+  for (const GlobalCounts& side : {counts.read, counts.written}) {
+    EXPECT_EQ(side.requests, 2 * kWarps);
+    EXPECT_EQ(side.sectors, 2 * kWarps);
+    EXPECT_EQ(side.distinct, 8);
+  }
+  EXPECT_EQ(*least, 1);
+  EXPECT_EQ(*sum, static_cast<float>(kThreadsOfBlock));
+}
+
 // The columns of a matrix in shared memory.
 template <int kPad>
 __global__ void columns_kernel(float* y) {

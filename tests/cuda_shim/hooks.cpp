@@ -72,21 +72,25 @@ void __tsan_write_range(const void* address, size_t bytes) {
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// Orders of memory are not kept apart: all are the strongest.
+// Orders of memory are not kept apart: all are the strongest. Where the stand-in has a loop for an
+// operation, of a load and weak exchanges until one succeeds, the load is the access.
 #define EXCHANGING(bits, type, name, operation)                                \
   type __tsan_atomic##bits##_##name(volatile type* address, type value, int) { \
     report(CALLER, address, sizeof(type), Access::atomic);                     \
     return operation(address, value, __ATOMIC_SEQ_CST);                        \
   }
-#define COMPARING(bits, type, name)                                                         \
+#define COMPARING(bits, type, name, told)                                                   \
   int __tsan_atomic##bits##_compare_exchange_##name(volatile type* address, type* expected, \
                                                     type value, int, int) {                 \
-    report(CALLER, address, sizeof(type), Access::atomic);                                  \
+    if (told) {                                                                             \
+      report(CALLER, address, sizeof(type), Access::atomic);                                \
+    }                                                                                       \
     return __atomic_compare_exchange_n(address, expected, value, false, __ATOMIC_SEQ_CST,   \
                                        __ATOMIC_SEQ_CST)                                    \
                ? 1                                                                          \
                : 0;                                                                         \
   }
+
 #define ATOMICS(bits, type)                                                   \
   type __tsan_atomic##bits##_load(const volatile type* address, int) {        \
     report(CALLER, address, sizeof(type), Access::atomic);                    \
@@ -102,8 +106,8 @@ void __tsan_vptr_read(void**) {}
   EXCHANGING(bits, type, fetch_and, __atomic_fetch_and)                       \
   EXCHANGING(bits, type, fetch_or, __atomic_fetch_or)                         \
   EXCHANGING(bits, type, fetch_xor, __atomic_fetch_xor)                       \
-  COMPARING(bits, type, strong)                                               \
-  COMPARING(bits, type, weak)
+  COMPARING(bits, type, strong, true)                                         \
+  COMPARING(bits, type, weak, false)
 ATOMICS(8, uint8_t)
 ATOMICS(16, uint16_t)
 ATOMICS(32, uint32_t)
