@@ -14,6 +14,13 @@
 
 #include "kernels/cuda_elements.h"
 
+#ifdef __CUDACC__
+#define HIDUP_NOT_COUNTED
+#else
+// What stands for one instruction of tensor cores: its memory is none of the kernel's.
+#define HIDUP_NOT_COUNTED __attribute__((no_sanitize("thread")))
+#endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 #define HIDUP_TENSOR_CORES
 #endif
@@ -149,8 +156,9 @@ __device__ float element_of(uint32_t pair, int i) {
 
 // Not inlined: that would take compilers minutes.
 template <typename Element>
-__attribute__((noinline)) __device__ void multiply_add(const TileA& a, const TileB& b,
-                                                       TileSums& sums) {
+HIDUP_NOT_COUNTED __attribute__((noinline)) __device__ void multiply_add(const TileA& a,
+                                                                         const TileB& b,
+                                                                         TileSums& sums) {
   __shared__ uint32_t of_all_warps[kTileWarps][kWarp][6];
   auto& pairs = of_all_warps[threadIdx.x / kWarp];
   const int lane = lane_of_warp();

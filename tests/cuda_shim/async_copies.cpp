@@ -18,7 +18,7 @@ void AsyncCopies::wait(size_t latest) {
     return;
   }
   const auto last = groups_.end() - static_cast<std::ptrdiff_t>(latest) - 1;
-  const size_t done = *last;
+  const size_t done = due(latest);
   for (size_t i = 0; i < done; ++i) {
     const Copy& copy = copies_[i];
     const size_t read = copy.size - copy.zeros;

@@ -17,6 +17,13 @@ class AsyncCopies {
   void commit();
   // Carries out all groups but the latest.
   void wait(size_t latest);
+  // function(to, size) for every copy that wait(latest) would carry out.
+  template <typename Function>
+  void for_each_due(size_t latest, Function function) const {
+    for (size_t i = 0; i < due(latest); ++i) {
+      function(copies_[i].to, copies_[i].size);
+    }
+  }
   bool empty() const { return copies_.empty(); }
 
  private:
@@ -26,6 +33,9 @@ class AsyncCopies {
     size_t size;
     size_t zeros;
   };
+  size_t due(size_t latest) const {
+    return groups_.size() <= latest ? 0 : groups_[groups_.size() - latest - 1];
+  }
   std::vector<Copy> copies_;
   std::vector<size_t> groups_;  // where each ends in copies_
 };

@@ -2,72 +2,36 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <bit>
-#include <boost/context/fiber.hpp>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "async_copies.h"
+#include "block_thread.h"
 #include "cuda_pipeline.h"
 #include "cuda_shim/device_code.h"
+#include "order.h"
 #include "stacks.h"
+#include "watch.h"
 
 namespace cuda_shim {
 namespace {
 
 using boost::context::fiber;
 
-enum class State { ready, at_barrier, in_warp, done };
-
-// A thread of the block.
-struct Thread {
-  int number = 0;  // in the block
-  uint3 index{};
-  State state = State::ready;
-  fiber self;    // where it goes on, while it does not run
-  fiber caller;  // where the scheduler goes on, while it runs
-  bool predicate = false;
-  // What it brought to its warp; `value` becomes what it gets.
-  WarpOperation operation = WarpOperation::sync;
-  unsigned mask = 0;
-  int source = 0;
-  uint64_t value = 0;
-  AsyncCopies copies;
+struct alignas(16) Aligned16 {
+  std::byte bytes[16];
 };
 
-// Walks over 0 .. count-1 once, from any of them, in either direction.
-struct Order {
-  uint64_t count;
-  uint64_t first;
-  bool backwards;
-
-  Order(uint64_t of, uint64_t launch)
-      : count(of), first(launch * 13 % of), backwards(launch % 2 == 1) {}
-  uint64_t at(uint64_t i) const { return (first + (backwards ? count - i : i)) % count; }
-};
-
-const char* name_of(WarpOperation operation) {
-  switch (operation) {
-    case WarpOperation::sync:
-      return "__syncwarp";
-    case WarpOperation::shuffle:
-      return "a shuffle";
-    case WarpOperation::ballot:
-      return "a vote";
-  }
-  return "";
-}
-
-std::string name_of(const Thread& thread) {
-  return fmt::format("thread ({},{},{}) of block ({},{},{})", thread.index.x, thread.index.y,
-                     thread.index.z, blockIdx.x, blockIdx.y, blockIdx.z);
-}
+std::atomic<MakeWatch> make_watch = nullptr;
 
 class Block {
  public:
-  Block(const std::function<void()>& kernel, dim3 size, uint64_t launch);
+  Block(const KernelLaunch& launch, uint64_t number);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -78,11 +42,18 @@ class Block {
   int barrier(bool predicate);
   uint64_t exchange(WarpOperation operation, unsigned mask, int source, uint64_t value);
   int lane() const { return running_->number % warpSize; }
-  void begin_copy(void* to, const void* from, size_t size, size_t zeros);
+  void begin_copy(const void* by, void* to, const void* from, size_t size, size_t zeros);
+  void wait_for_copies(const void* by, size_t latest);
   AsyncCopies& copies() { return running_->copies; }
+  void* dynamic_memory() { return dynamic_.data(); }
+  std::string name_of_thread(int number) const {
+    return name_of(threads_[static_cast<size_t>(number)]);
+  }
+  [[noreturn]] void stop(std::string fault);
+  Watch* watch() { return watch_.get(); }
 
  private:
-  bool run_warp(uint64_t warp);
+  bool run_warp(size_t warp);
   void resume(Thread& thread);
   void pause();
   void open_barrier();
@@ -90,12 +61,13 @@ class Block {
   bool complete(unsigned mask, WarpOperation operation);
   void give_results(unsigned mask, WarpOperation operation);
   [[noreturn]] void report_stuck();
-  std::string describe(const Thread& thread) const;
   void fail(std::string fault);
 
   std::vector<Thread> threads_;
-  Order warps_;
-  Order lanes_;
+  std::vector<size_t> warps_;  // in the order of their turns
+  std::vector<size_t> lanes_;
+  std::vector<Aligned16> dynamic_;  // shared memory
+  std::unique_ptr<Watch> watch_;    // may be null
   Thread* running_ = nullptr;
   size_t waiting_ = 0;  // at the barrier
   size_t done_ = 0;
@@ -106,10 +78,16 @@ class Block {
 
 thread_local Block* current = nullptr;
 
-Block::Block(const std::function<void()>& kernel, dim3 size, uint64_t launch)
-    : threads_(size.x * size.y * size.z),
-      warps_((threads_.size() + 31) / 32, launch),
-      lanes_(32, launch) {
+Block::Block(const KernelLaunch& launch, uint64_t number_of_launch)
+    : threads_(launch.block.x * launch.block.y * launch.block.z),
+      warps_(in_order((threads_.size() + 31) / 32, number_of_launch)),
+      lanes_(in_order(32, number_of_launch)),
+      dynamic_((launch.dynamic_bytes + 15) / 16) {
+  const dim3 size = launch.block;
+  const std::function<void()>& kernel = launch.run;
+  if (const MakeWatch make = make_watch; make != nullptr) {
+    watch_ = make(launch, dynamic_.empty() ? nullptr : dynamic_[0].bytes);
+  }
   for (size_t i = 0; i < threads_.size(); ++i) {
     Thread& thread = threads_[i];
     const auto number = static_cast<unsigned>(i);
@@ -134,10 +112,14 @@ Block::Block(const std::function<void()>& kernel, dim3 size, uint64_t launch)
 // Threads that a fault left waiting are unwound by their fibers' destructors.
 Block::~Block() {
   current = this;
+  watching = nullptr;
   closing_ = true;
   for (Thread& thread : threads_) {
     if (thread.state == State::done) {
       resume(thread);
+    }
+    if (thread.stopped) {  // the destructor of a fiber unwinds its stack
+      static_cast<void>(new fiber(std::move(thread.self)));
     }
   }
   threads_.clear();
@@ -148,15 +130,17 @@ Block::~Block() {
 // where a barrier is missing.
 void Block::run() {
   current = this;
+  watching = watch_.get();
   done_ = 0;
   waiting_ = 0;
   for (Thread& thread : threads_) {
     thread.state = State::ready;
   }
+  std::memset(dynamic_.data(), 0xFF, dynamic_.size() * sizeof(Aligned16));
   while (done_ < threads_.size()) {
     bool progress = false;
-    for (uint64_t i = 0; i < warps_.count; ++i) {
-      while (run_warp(warps_.at(i))) {
+    for (const size_t warp : warps_) {
+      while (run_warp(warp)) {
         progress = true;
       }
     }
@@ -164,13 +148,17 @@ void Block::run() {
       report_stuck();
     }
   }
+  if (watch_ != nullptr) {
+    watch_->meet_all();
+  }
+  watching = nullptr;
   current = nullptr;
 }
 
-bool Block::run_warp(uint64_t warp) {
+bool Block::run_warp(size_t warp) {
   bool progress = false;
-  for (uint64_t i = 0; i < lanes_.count; ++i) {
-    const uint64_t number = warp * lanes_.count + lanes_.at(i);
+  for (const size_t lane : lanes_) {
+    const size_t number = warp * lanes_.size() + lane;
     if (number < threads_.size() && threads_[number].state == State::ready) {
       resume(threads_[number]);
       progress = true;
@@ -181,6 +169,9 @@ bool Block::run_warp(uint64_t warp) {
 
 void Block::resume(Thread& thread) {
   running_ = &thread;
+  if (watch_ != nullptr) {
+    watch_->thread = thread.number;
+  }
   threadIdx = thread.index;
   thread.self = std::move(thread.self).resume();
   if (!fault_.empty()) {
@@ -207,6 +198,9 @@ int Block::barrier(bool predicate) {
 
 // The next barrier cannot open before all threads have left this one, and read the count.
 void Block::open_barrier() {
+  if (watch_ != nullptr) {
+    watch_->meet_all();
+  }
   waiting_ = 0;
   count_ = 0;
   for (Thread& thread : threads_) {
@@ -264,6 +258,9 @@ uint64_t Block::exchange(WarpOperation operation, unsigned mask, int source, uin
   }
   thread.state = State::in_warp;
   if (complete(mask, operation)) {
+    if (watch_ != nullptr) {
+      watch_->meet(thread.number / warpSize, mask, operation == WarpOperation::sync);
+    }
     give_results(mask, operation);
   } else {
     pause();
@@ -272,14 +269,28 @@ uint64_t Block::exchange(WarpOperation operation, unsigned mask, int source, uin
 }
 
 // `from` is not read where all is zeros.
-void Block::begin_copy(void* to, const void* from, size_t size, size_t zeros) {
+void Block::begin_copy(const void* by, void* to, const void* from, size_t size, size_t zeros) {
   const bool aligned = reinterpret_cast<uintptr_t>(to) % size == 0 &&
                        (zeros == size || reinterpret_cast<uintptr_t>(from) % size == 0);
   if ((size != 4 && size != 8 && size != 16) || zeros > size || !aligned) {
     fail(fmt::format("{} copies {} bytes{}, {} of them zeros", name_of(*running_), size,
                      aligned ? "" : " that are not aligned", zeros));
   }
+  if (watch_ != nullptr) {
+    if (zeros < size) {
+      watch_->access(by, from, static_cast<int>(size), Access::read, 0);
+    }
+    watch_->access(by, to, static_cast<int>(size), Access::write, 0);
+  }
   running_->copies.begin(to, from, size, zeros);
+}
+
+void Block::wait_for_copies(const void* by, size_t latest) {
+  if (watch_ != nullptr) {
+    running_->copies.for_each_due(
+        latest, [&](const void* to, size_t size) { watch_->land(by, to, static_cast<int>(size)); });
+  }
+  running_->copies.wait(latest);
 }
 
 // Ends this thread, and by the scheduler the whole kernel.
@@ -288,20 +299,10 @@ void Block::fail(std::string fault) {
   pause();  // does not return: the fiber is unwound
 }
 
-std::string Block::describe(const Thread& thread) const {
-  const std::string where = name_of(thread);
-  switch (thread.state) {
-    case State::ready:
-      return fmt::format("{}, in {},", where, name_of(thread.operation));
-    case State::at_barrier:
-      return where + " waits at __syncthreads";
-    case State::in_warp:
-      return fmt::format("{} waits in {} with mask {:#010x}", where, name_of(thread.operation),
-                         thread.mask);
-    case State::done:
-      return where + " has returned";
-  }
-  return where;
+void Block::stop(std::string fault) {
+  running_->stopped = true;
+  fail(std::move(fault));
+  std::abort();  // not reached
 }
 
 // Names a thread that waits and one that it waits for.
@@ -326,6 +327,11 @@ void Block::report_stuck() {
   throw Fault("threads wait for each other");
 }
 
+// The call: behind it the next line may begin.
+const void* caller(const void* return_address) {
+  return static_cast<const std::byte*>(return_address) - 1;
+}
+
 }  // namespace
 
 int block_barrier(bool predicate) {
@@ -341,7 +347,7 @@ int lane() {
 }
 
 void begin_copy(void* to, const void* from, size_t size, size_t zeros) {
-  current->begin_copy(to, from, size, zeros);
+  current->begin_copy(caller(__builtin_return_address(0)), to, from, size, zeros);
 }
 
 void commit_copies() {
@@ -349,20 +355,40 @@ void commit_copies() {
 }
 
 void wait_for_copies(size_t latest) {
-  current->copies().wait(latest);
+  current->wait_for_copies(caller(__builtin_return_address(0)), latest);
 }
 
-void run_kernel(const std::function<void()>& kernel, dim3 grid, dim3 block, uint64_t launch) {
-  blockDim = block;
+void* dynamic_shared_memory() {
+  return current->dynamic_memory();
+}
+
+std::string name_of_thread(int number) {
+  return current->name_of_thread(number);
+}
+
+void stop_kernel(std::string fault) {
+  current->stop(std::move(fault));
+}
+
+void watch_kernels(MakeWatch make) {
+  make_watch = make;
+}
+
+void run_kernel(const KernelLaunch& launch, uint64_t number) {
+  const dim3 grid = launch.grid;
+  blockDim = launch.block;
   gridDim = grid;
-  const Order order(uint64_t{grid.x} * grid.y * grid.z, launch);
-  Block threads(kernel, block, launch);
-  for (uint64_t i = 0; i < order.count; ++i) {
-    const uint64_t number = order.at(i);
-    blockIdx = {static_cast<unsigned>(number % grid.x),
-                static_cast<unsigned>(number / grid.x % grid.y),
-                static_cast<unsigned>(number / grid.x / grid.y)};
-    threads.run();
+  const uint64_t count = uint64_t{grid.x} * grid.y * grid.z;
+  const Order order(count, number);
+  Block block(launch, number);
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t at = order.at(i);
+    blockIdx = {static_cast<unsigned>(at % grid.x), static_cast<unsigned>(at / grid.x % grid.y),
+                static_cast<unsigned>(at / grid.x / grid.y)};
+    block.run();
+  }
+  if (block.watch() != nullptr) {
+    block.watch()->end();
   }
 }
 

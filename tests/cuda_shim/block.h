@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <stdexcept>
+#include <string>
 
 #include "cuda_shim/vector_types.h"
 
@@ -15,9 +16,23 @@ class Fault : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Blocks, and warps and lanes within them, take turns in an order that `launch` decides, forwards
-// or backwards from any of them on, so that a kernel that needs one order fails in another. Throws
-// Fault.
-void run_kernel(const std::function<void()>& kernel, dim3 grid, dim3 block, uint64_t launch);
+struct KernelLaunch {
+  const void* kernel;         // its address
+  std::function<void()> run;  // kernel(arguments...)
+  dim3 grid;
+  dim3 block;
+  size_t dynamic_bytes;  // of shared memory
+};
+
+// Blocks, and warps and lanes within them, take turns in an order that looks random and that
+// `number` decides, so that a kernel that needs one order fails in another. Throws Fault.
+void run_kernel(const KernelLaunch& launch, uint64_t number);
+
+// "thread (1,0,0) of block (2,0,0)", of the block that runs.
+std::string name_of_thread(int number);
+
+// Ends the kernel in the thread that runs. Its stack is not unwound: it may have functions that no
+// exception can pass.
+[[noreturn]] void stop_kernel(std::string fault);
 
 }  // namespace cuda_shim

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <vector>
 
@@ -59,6 +60,28 @@ TEST(Kernels, BarriersOrderSharedMemory) {
 
 __global__ void order_kernel(int* turn, int* order) {
   order[(*turn)++] = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+}
+
+__global__ void block_order_kernel(int* turn, int* order) {
+  order[(*turn)++] = static_cast<int>(blockIdx.x);
+}
+
+// Neither forwards nor backwards, and the same in a run of the same launches.
+TEST(Kernels, BlocksTakeTurnsInAnOrderThatLooksRandom) {
+  constexpr int kBlocks = 1000;
+  DeviceArray<int> turn(1, 0);
+  DeviceArray<int> taken(kBlocks, -1);
+  ASSERT_EQ(launch_and_wait(kBlocks, 1, block_order_kernel, turn.data(), taken.data()),
+            cudaSuccess);
+  const std::vector<int> order = taken.values();
+  int next = 0;
+  int lower = 0;
+  for (size_t i = 1; i < order.size(); ++i) {
+    next += std::abs(order[i] - order[i - 1]) == 1 ? 1 : 0;
+    lower += order[i] < order[i - 1] ? 1 : 0;
+  }
+  EXPECT_LT(next, kBlocks / 50);
+  EXPECT_NEAR(lower, kBlocks / 2, kBlocks / 10);
 }
 
 // What a kernel must not rely on: otherwise a missing barrier would go unnoticed.
@@ -167,6 +190,46 @@ TEST(Kernels, LaunchesThatNoGpuTakesAreRefused) {
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   }
   EXPECT_EQ(*unused, 0);
+}
+
+// What is there at the beginning, and what a neighbour leaves.
+__global__ void dynamic_kernel(int* before, int* after, int last) {
+  auto* values = static_cast<int*>(dynamic_shared_memory());
+  const auto i = static_cast<int>(threadIdx.x);
+  before[i] = values[last - i];
+  __syncthreads();
+  values[last - i] = i;
+  __syncthreads();
+  after[i] = values[last - 63 + i];
+}
+
+TEST(Kernels, DynamicSharedMemoryAbove48KiBHasToBeAskedFor) {
+  DeviceArray<int> before(64, 0);
+  DeviceArray<int> after(64, 0);
+  const auto launch = [&](int kilobytes) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 3;
+    config.blockDim = 64;
+    config.dynamicSmemBytes = size_t{1024} * static_cast<size_t>(kilobytes);
+    return cudaLaunchKernelEx(&config, dynamic_kernel, before.data(), after.data(),
+                              256 * kilobytes - 1);
+  };
+  const auto allow = [](int kilobytes) {
+    return cudaFuncSetAttribute(dynamic_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                1024 * kilobytes);
+  };
+  EXPECT_EQ(launch(48), cudaSuccess);
+  EXPECT_EQ(launch(49), cudaErrorInvalidValue);
+  EXPECT_EQ(allow(100), cudaSuccess);
+  EXPECT_EQ(launch(100), cudaSuccess);
+  EXPECT_EQ(launch(101), cudaErrorInvalidValue);
+  EXPECT_EQ(allow(164), cudaErrorInvalidValue);  // more than a multiprocessor gives to a block
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  EXPECT_EQ(before.values(), std::vector<int>(64, -1));
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(after.values()[static_cast<size_t>(i)], 63 - i);
+  }
+  cudaGetLastError();
 }
 
 __global__ void read_kernel(const int* from, int* to) {

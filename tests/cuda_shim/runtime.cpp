@@ -24,6 +24,8 @@ namespace {
 
 constexpr size_t kGuard = 256;  // bytes before and after an allocation; also its alignment
 constexpr unsigned char kGuardByte = 0xA5;
+constexpr size_t kSharedBytes = size_t{48} * 1024;       // that every kernel may have
+constexpr size_t kMostSharedBytes = size_t{163} * 1024;  // that one may ask for on sm_80
 // NaN as float and as double, and no index of anything.
 constexpr uint32_t kPoison = 0x7FFADBAD;
 
@@ -39,7 +41,8 @@ struct Process {
   std::atomic<bool> failed = false;
   std::string fault;
   std::map<void*, Allocation> allocations;
-  int accesses = 0;  // DeviceAccess that live
+  std::map<const void*, size_t> dynamic_memory;  // of kernels that may have more than others
+  int accesses = 0;                              // DeviceAccess that live
 };
 
 // A process that ends with a fault that nobody saw has failed.
@@ -228,6 +231,32 @@ bool device_holds(const void* data, size_t bytes) {
   return room && !room->pinned && room->bytes >= bytes;
 }
 
+std::vector<Range> device_ranges() {
+  const std::lock_guard lock(process().mutex);
+  std::vector<Range> ranges;
+  for (const auto& [data, allocation] : process().allocations) {
+    if (!allocation.pinned) {
+      ranges.push_back({static_cast<const std::byte*>(data), allocation.bytes});
+    }
+  }
+  return ranges;
+}
+
+size_t most_dynamic_memory(const void* kernel) {
+  const std::lock_guard lock(process().mutex);
+  const auto found = process().dynamic_memory.find(kernel);
+  return found == process().dynamic_memory.end() ? kSharedBytes : found->second;
+}
+
+cudaError_t allow_dynamic_memory(const void* kernel, int bytes) {
+  if (bytes < 0 || static_cast<size_t>(bytes) > kMostSharedBytes) {
+    return set_error(cudaErrorInvalidValue);
+  }
+  const std::lock_guard lock(process().mutex);
+  process().dynamic_memory[kernel] = std::max(kSharedBytes, static_cast<size_t>(bytes));
+  return cudaSuccess;
+}
+
 cudaError_t refuse_argument() {
   std::fprintf(stderr, "cuda_shim: an argument of a kernel points to memory of the host\n");
   return set_error(cudaErrorInvalidValue);
@@ -300,7 +329,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     return set_error(cudaErrorInvalidDevice);
   }
   *properties = {.totalGlobalMem = cuda_shim::physical_memory(),
-                 .sharedMemPerBlock = 48 * 1024,
+                 .sharedMemPerBlock = cuda_shim::kSharedBytes,
                  .warpSize = 32,
                  .maxThreadsPerBlock = 1024,
                  .major = 8,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -19,6 +20,16 @@ bool device_holds(const void* data, size_t bytes);
 // A line in what CUDA_SHIM_NVTX asks for: this call of the runtime, within the ranges that are
 // open.
 void trace(const char* call);
+
+// All allocations of the device, by address.
+struct Range {
+  const std::byte* begin;
+  size_t bytes;
+};
+std::vector<Range> device_ranges();
+
+// That a launch of the kernel may ask for: 48 KiB, or what cudaFuncSetAttribute() allowed.
+size_t most_dynamic_memory(const void* kernel);
 
 // While one lives, memory of the device can be reached: by kernels, copies and products. Otherwise,
 // where the environment variable CUDA_SHIM_PROTECT is set, who touches it ends with SIGSEGV: a host

@@ -28,25 +28,29 @@ cudaError_t give(cudaStream_t stream, std::function<void()> task) {
 
 }  // namespace
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
+                   std::function<void()> run) {
   const dim3 grid = config.gridDim;
   const dim3 block = config.blockDim;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7FFFFFFFU || grid.y > 65535 ||
       grid.z > 65535 || block.x == 0 || block.y == 0 || block.z == 0 || block.z > 64 ||
-      uint64_t{block.x} * block.y * block.z > 1024 || config.dynamicSmemBytes > 0 ||
-      config.numAttrs > 0) {
+      uint64_t{block.x} * block.y * block.z > 1024 || config.numAttrs > 0) {
     return set_error(cudaErrorInvalidConfiguration);
   }
+  if (config.dynamicSmemBytes > most_dynamic_memory(kernel)) {
+    return set_error(cudaErrorInvalidValue);
+  }
   static std::atomic<uint64_t> launches = 0;
-  return give(
-      config.stream, [grid, block, kernel = std::move(kernel), launch = launches++]() mutable {
-        const DeviceAccess access;
-        try {
-          run_kernel(kernel, grid, block, launch++);  // in a graph, in another order every time
-        } catch (const Fault& fault) {
-          set_fault(fault.what());
-        }
-      });
+  return give(config.stream,
+              [launch = KernelLaunch{kernel, std::move(run), grid, block, config.dynamicSmemBytes},
+               number = launches++]() mutable {
+                const DeviceAccess access;
+                try {
+                  run_kernel(launch, number++);  // in a graph, in another order every time
+                } catch (const Fault& fault) {
+                  set_fault(fault.what());
+                }
+              });
 }
 
 }  // namespace cuda_shim

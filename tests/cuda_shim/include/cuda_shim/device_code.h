@@ -33,6 +33,9 @@ uint64_t warp_exchange(WarpOperation operation, unsigned mask, int source, uint6
 
 int lane();
 
+// What CUDA declares as extern __shared__; aligned to 16 bytes, filled with ones.
+void* dynamic_shared_memory();
+
 template <typename T>
 T shuffle(unsigned mask, T value, int source) {
   static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 4 || sizeof(T) == 8));

@@ -81,6 +81,10 @@ inline constexpr unsigned cudaEventRecordDefault = 0;
 inline constexpr unsigned cudaEventRecordExternal = 1;
 inline constexpr unsigned cudaGraphInstantiateFlagUseNodePriority = 8;
 
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+};
+
 struct cudaLaunchAttribute;
 
 struct cudaLaunchConfig_t {
@@ -157,7 +161,10 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 namespace cuda_shim {
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+// run: kernel(arguments...)
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> run);
+
+cudaError_t allow_dynamic_memory(const void* kernel, int bytes);
 
 // Whether an argument points into memory from cudaMalloc or cudaMallocHost, right behind it
 // (nothing may lie there), or nowhere. With any other a GPU fails at the first access.
@@ -181,6 +188,14 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
   const bool valid = std::apply(
       [](const auto&... value) { return (cuda_shim::valid_argument(value) && ...); }, values);
-  return valid ? cuda_shim::launch(*config, [kernel, values] { std::apply(kernel, values); })
+  return valid ? cuda_shim::launch(*config, reinterpret_cast<const void*>(kernel),
+                                   [kernel, values] { std::apply(kernel, values); })
                : cuda_shim::refuse_argument();
+}
+
+// Dynamic shared memory of more than 48 KiB has to be asked for: a launch with more than that or
+// than this allows is cudaErrorInvalidValue.
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int value) {
+  return cuda_shim::allow_dynamic_memory(reinterpret_cast<const void*>(kernel), value);
 }

@@ -1,0 +1,192 @@
+// Kernels of a Mixture-of-Experts layer.
+#include "../kernels/routing_test.h"
+#include "counted.h"
+#include "kernels/dispatch.h"
+#include "kernels/expert_matmul.h"
+#include "kernels/gate.h"
+#include "kernels/router_losses.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+template <typename Element>
+struct CountedExperts {
+  CountedTable& table;
+  RouteSize route;
+  int64_t width;
+  int64_t tokens = route.batch * route.sequence;
+  int64_t entries = tokens * route.choices;
+  int64_t slots = route.experts * route.batch * route.capacity;
+  int64_t logits_bytes = tokens * route.experts * kBytes<Element>;
+  int64_t row = width * kBytes<Element>;
+  DispatchSize size = {route.batch, route.sequence, route.choices, route.experts,
+                       0,           route.capacity, width};
+  Ints routing = random_routing(route);
+  Ints routed = routing;
+  Ints counts = Ints(static_cast<size_t>(route.experts * route.batch), 0);
+  DeviceArray<Element> logits = ones<Element>(tokens * route.experts);
+  DeviceArray<Element> dlogits = ones<Element>(tokens * route.experts);
+  Floats weights = ones<float>(entries);
+  Floats dweights = ones<float>(entries);
+  Floats sums = ones<float>(3 * route.experts);
+  DeviceArray<Element> x = ones<Element>(tokens * width);
+  DeviceArray<Element> y = ones<Element>(tokens * width);
+  DeviceArray<Element> buffer = ones<Element>(slots * width);
+  DeviceArray<Element> dbuffer = ones<Element>(slots * width);
+  DeviceArray<Element> bias = ones<Element>(route.experts * width);
+  Floats dbias = ones<float>(route.experts * width);
+  OnDevice<StepState> state{StepState{.step = 1}};
+
+  void add(const std::string& function, int64_t read, int64_t written,
+           const std::function<void(Stream&)>& launch, const std::string& reason = "") {
+    table.add({function,
+               operands_of<Element>(fmt::format("{} tokens, {} of {} experts, width {}", tokens,
+                                                route.choices, route.experts, width)),
+               read, written, launch, joined(reason, reason_of_rows(row))});
+  }
+
+  int64_t used() const {  // slots
+    return std::ranges::count_if(routing, [](int32_t entry) { return entry >= 0; });
+  }
+
+  void routes() {
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = Element(static_cast<float>(i * 7919 % 1009));
+    }
+    add(
+        "route_forward", logits_bytes, 4 * entries,
+        [this](Stream& stream) {
+          route_forward<Element>(stream, logits.data(), routed.data(), route);
+        },
+        "a thread a token: its row is not its neighbours', and is read again");
+    const Region region = box({route.batch, route.sequence}, {0, 0}, {route.batch, route.sequence});
+    if (kBytes<Element> == 4) {
+      add(
+          "route_hash", 0, 4 * entries,
+          [this, &region](Stream& stream) { route_hash(stream, routed.data(), region, route, 7); },
+          "choices are written and read, and a warp for each expert reads those of a sequence");
+      add(
+          "expert_counts", 4 * entries, 4 * route.experts * route.batch,
+          [this](Stream& stream) {
+            expert_counts(
+                stream, {routing.data(), counts.data(), route.batch, route.sequence * route.choices,
+                         route.capacity, 0, route.experts});
+          },
+          "a warp for each expert reads all entries of a sequence");
+      add(
+          "expert_load", 4 * entries, 8 * route.experts,
+          [this](Stream& stream) {
+            expert_load(stream, routing.data(), sums.data(), entries, route.experts,
+                        route.capacity);
+          },
+          "a block for each expert reads all entries");
+    }
+  }
+
+  void gates() {
+    const GateSize gate{tokens, route.experts, route.choices, route.capacity};
+    add(
+        "gate_forward", logits_bytes + 4 * entries, 4 * entries,
+        [this, &gate](Stream& stream) {
+          gate_forward<Element>(stream, logits.data(), routing.data(), weights.data(), gate);
+        },
+        "a warp a token");
+    add(
+        "gate_backward", logits_bytes + 8 * entries, logits_bytes,
+        [this, &gate](Stream& stream) {
+          gate_backward<Element>(stream, logits.data(), routing.data(), dweights.data(),
+                                 dlogits.data(), gate);
+        },
+        "a warp a token");
+    add(
+        "router_sums", logits_bytes + 4 * entries, 12 * route.experts,
+        [this](Stream& stream) {
+          router_sums<Element>(stream, {logits.data(), routing.data(), sums.data(), tokens,
+                                        route.experts, route.choices, 1, route.capacity});
+        },
+        "logits twice or more");
+    add(
+        "router_losses_backward", logits_bytes + 12 * route.experts, logits_bytes,
+        [this](Stream& stream) {
+          router_losses_backward<Element>(
+              stream, {logits.data(), sums.data(), dlogits.data(), tokens, route.experts, tokens, 1,
+                       0.1F, 0.1F, false, state.get()});
+        },
+        "a warp a token");
+  }
+
+  void dispatches() {
+    const std::string again = "routing and weights again for every 32 columns, from caches";
+    add("dispatch_forward", used() * row + 4 * entries, slots * row, [this](Stream& stream) {
+      dispatch_forward<Element>(stream, x.data(), routing.data(), buffer.data(), size);
+    });
+    add(
+        "dispatch_backward", used() * row + 4 * entries, tokens * row,
+        [this](Stream& stream) {
+          dispatch_backward<Element>(stream, buffer.data(), routing.data(), y.data(), size);
+        },
+        again);
+    add(
+        "combine_forward", used() * row + 8 * entries, tokens * row,
+        [this](Stream& stream) {
+          combine_forward<Element>(stream, buffer.data(), routing.data(), weights.data(), y.data(),
+                                   size);
+        },
+        again);
+    add(
+        "combine_backward", (used() + tokens) * row + 8 * entries, slots * row + 4 * entries,
+        [this](Stream& stream) {
+          combine_backward<Element>(stream, {buffer.data(), routing.data(), weights.data(),
+                                             y.data(), dbuffer.data(), dweights.data(), size});
+        },
+        "dy for each of its tokens' slots");
+  }
+
+  void biases() {
+    const ExpertSize of{route.experts, route.batch, route.capacity, width, width};
+    for (int64_t i = 0; i < entries; ++i) {
+      const int32_t entry = routing[static_cast<size_t>(i)];
+      if (entry >= 0) {
+        const int64_t b = i / (route.sequence * route.choices);
+        ++counts[static_cast<size_t>(entry / route.capacity * route.batch + b)];
+      }
+    }
+    add(
+        "expert_bias", used() * row + route.experts * row + 4 * route.experts * route.batch,
+        slots * row,
+        [this, &of](Stream& stream) {
+          expert_bias<Element>(stream, buffer.data(), bias.data(), counts.data(), dbuffer.data(),
+                               of);
+        },
+        "the bias for every row, from caches");
+    add(
+        "expert_bias_backward", used() * row + 4 * route.experts * route.batch,
+        4 * route.experts * width,
+        [this, &of](Stream& stream) {
+          expert_bias_backward<Element>(stream, buffer.data(), counts.data(), dbias.data(), of,
+                                        false);
+        },
+        "counts again for every 32 columns");
+  }
+};
+
+template <typename Element>
+void count_experts_of(CountedTable& table) {
+  for (const auto& [route, width] :
+       {std::pair<RouteSize, int64_t>{{4, 128, 8, 2, 40}, 512}, {{3, 65, 5, 2, 31}, 203}}) {
+    CountedExperts<Element> of{table, route, width};
+    of.gates();
+    of.dispatches();
+    of.biases();
+    of.routes();
+  }
+}
+
+}  // namespace
+
+void count_experts(CountedTable& table) {
+  count_experts_of<float>(table);
+  count_experts_of<BFloat16>(table);
+}
+
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,168 @@
+// Kernels that go over rows: norms, losses, biases.
+#include "counted.h"
+#include "kernels/bias.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/layer_norm.h"
+#include "kernels/residual_norm.h"
+#include "kernels/rms_norm.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+template <typename Element>
+struct CountedRows {
+  CountedTable& table;
+  int64_t rows;
+  int64_t n;
+  int64_t matrix = rows * n * kBytes<Element>;  // bytes
+  int64_t vector = n * kBytes<Element>;
+  DeviceArray<Element> x = ones<Element>(rows * n);
+  DeviceArray<Element> dy = ones<Element>(rows * n);
+  DeviceArray<Element> y = ones<Element>(rows * n);
+  DeviceArray<Element> sum = ones<Element>(rows * n);
+  DeviceArray<Element> gamma = ones<Element>(n);
+  DeviceArray<Element> beta = ones<Element>(n);
+  Floats mean = ones<float>(rows);
+  Floats rstd = ones<float>(rows);
+  Floats dgamma = ones<float>(n);
+  Floats dbeta = ones<float>(n);
+
+  void add(const std::string& function, int64_t read, int64_t written,
+           const std::function<void(Stream&)>& launch, const std::string& reason) {
+    table.add({function, operands_of<Element>(fmt::format("{} x {}", rows, n)), read, written,
+               launch, joined(reason, reason_of_rows(vector))});
+  }
+
+  void layer_norm() {
+    add(
+        "layer_norm_forward", matrix + 2 * vector, matrix + 8 * rows,
+        [this](Stream& stream) {
+          layer_norm_forward<Element>(stream, {x.data(), gamma.data(), beta.data(), y.data(),
+                                               mean.data(), rstd.data(), rows, n, 1e-5F});
+        },
+        "x three times; gamma and beta for every row: from caches");
+    add(
+        "layer_norm_backward", 2 * matrix + vector + 8 * rows, matrix + 8 * n,
+        [this](Stream& stream) {
+          layer_norm_backward<Element>(
+              stream, {x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), y.data(),
+                       dgamma.data(), dbeta.data(), rows, n, false});
+        },
+        "x and dy three times, gamma for every row twice: from caches");
+  }
+
+  void rms_norm() {
+    add(
+        "rms_norm_forward", matrix + vector, matrix + 4 * rows,
+        [this](Stream& stream) {
+          rms_norm_forward<Element>(
+              stream, {x.data(), gamma.data(), y.data(), rstd.data(), rows, n, 1e-5F});
+        },
+        "x twice; gamma for every row: from caches");
+    add(
+        "rms_norm_backward", 2 * matrix + vector + 4 * rows, matrix + 4 * n,
+        [this](Stream& stream) {
+          rms_norm_backward<Element>(stream, {x.data(), gamma.data(), rstd.data(), dy.data(),
+                                              y.data(), dgamma.data(), rows, n, false});
+        },
+        "x and dy three times, gamma for every row twice: from caches");
+  }
+
+  void residual() {
+    const OnDevice<StepState> state(StepState{.step = 1});
+    const DropoutMask mask{box({rows, n}, {0, 0}, {rows, n}), 0.1F, 7, state.get()};
+    add(
+        "residual_norm", 2 * matrix + 2 * vector, 2 * matrix + 8 * rows,
+        [this, &mask](Stream& stream) {
+          residual_norm<Element>(
+              stream, {x.data(), dy.data(), mask, gamma.data(), beta.data(), sum.data(), y.data(),
+                       mean.data(), rstd.data(), rows, n, 1e-5F});
+        },
+        "the sum twice, gamma and beta for every row: from caches");
+  }
+
+  void bias() {
+    add(
+        "bias_forward", matrix + vector, matrix,
+        [this](Stream& stream) {
+          bias_forward<Element>(stream, x.data(), gamma.data(), y.data(), rows, n);
+        },
+        "b once for every 16th row, from caches");
+    add(
+        "bias_backward", matrix, 4 * n,
+        [this](Stream& stream) {
+          bias_backward<Element>(stream, dy.data(), dbeta.data(), rows, n, false);
+        },
+        "partial sums of 64 rows are written and read");
+  }
+};
+
+template <typename Element>
+void count_losses(CountedTable& table, int64_t rows, int64_t vocab) {
+  const auto logits = ones<Element>(rows * vocab);
+  auto dlogits = ones<Element>(rows * vocab);
+  const Ints targets = random_tokens("targets", rows, vocab);
+  auto lse = ones<float>(rows);
+  auto loss = ones<float>(2);
+  auto stats = ones<float>(3 * 2 * rows);
+  const OnDevice<StepState> state(StepState{.step = 1});
+  const int64_t matrix = rows * vocab * kBytes<Element>;
+  const auto add = [&](const std::string& function, int64_t read, int64_t written,
+                       const std::function<void(Stream&)>& launch, const std::string& reason) {
+    table.add({function, operands_of<Element>(fmt::format("{} x {}", rows, vocab)), read, written,
+               launch, joined(reason, reason_of_rows(vocab * kBytes<Element>))});
+  };
+  add(
+      "cross_entropy_forward", matrix + 4 * rows, 4 * rows + 8,
+      [&](Stream& stream) {
+        cross_entropy_forward<Element>(stream, {logits.data(), targets.data(), lse.data(),
+                                                loss.data(), rows, vocab, 1.0F, false});
+      },
+      "logits twice; the losses of rows are written and read");
+  add(
+      "cross_entropy_stats", matrix + 4 * rows, 12 * rows,
+      [&](Stream& stream) {
+        cross_entropy_stats<Element>(stream,
+                                     {logits.data(), targets.data(), stats.data(), rows, vocab, 0});
+      },
+      "logits twice");
+  add(
+      "cross_entropy_backward", matrix + 8 * rows, matrix,
+      [&](Stream& stream) {
+        cross_entropy_backward<Element>(
+            stream, {logits.data(), targets.data(), lse.data(), dlogits.data(), rows, vocab, 0,
+                     1.0F, state.get()});
+      },
+      "");
+  if (kBytes<Element> == 4) {
+    add(
+        "cross_entropy_merge", 2 * 12 * rows + 4 * rows, 4 * rows + 8,
+        [&](Stream& stream) {
+          cross_entropy_merge(stream, {stats.data(), targets.data(), lse.data(), loss.data(), 2,
+                                       rows, 1.0F, false});
+        },
+        "a thread a row: three neighbours apart; the losses of rows are written and read");
+  }
+}
+
+template <typename Element>
+void count_rows_of(CountedTable& table) {
+  for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{512, 768}, {96, 4096}, {333, 1021}}) {
+    CountedRows<Element> of{table, rows, n};
+    of.layer_norm();
+    of.rms_norm();
+    of.residual();
+    of.bias();
+  }
+  count_losses<Element>(table, 16, 16384);
+  count_losses<Element>(table, 16, 5003);
+}
+
+}  // namespace
+
+void count_rows(CountedTable& table) {
+  count_rows_of<float>(table);
+  count_rows_of<BFloat16>(table);
+}
+
+}  // namespace hidup::kernels::testing

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Counts what the CUDA kernels do with memory, on tests/cuda_shim, and compares with
+# kernels/counted.txt. A minute and the build of the kernels.
+#
+#   counted_kernels.sh --table    makes kernels/counted.txt anew
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [[ ${1:-} == --table ]]; then
+  export HIDUP_WRITE_COUNTED=1
+fi
+cmake --preset cuda-shim
+cmake --build --preset cuda-shim --parallel 2 --target test_kernel_counters
+build-cuda-shim/tests/cuda_shim/test_kernel_counters --gtest_filter='Counted.*'
