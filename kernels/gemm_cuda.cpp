@@ -3,11 +3,13 @@
 #include <cublasLt.h>
 
 #include <array>
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <tuple>
 
 #include "core/check.h"
+#include "kernels/add.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/cuda_launch.h"
 #include "kernels/preconditions.h"
@@ -53,21 +55,12 @@ uint32_t alignment_of(const Element* data, int64_t stride) {
   return static_cast<uint32_t>(bits & (~bits + 1));
 }
 
-// Of a, b and c, and of the bias and the input of an epilogue.
-using Alignments = std::array<uint32_t, 5>;
-
-template <typename Element, typename Result>
-Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch,
-                         const Epilogue<Element>& epilogue) {
-  return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c),
-          alignment_of(epilogue.bias, 0), alignment_of(epilogue.input, 0)};
-}
-
-// An epilogue, as cuBLASLt is told: its D is c^T, and a bias has an element for each row of that.
+// What comes with a product, as cuBLASLt is told: its D is c^T. A vector has an element for each
+// row of that, or for each column.
 struct LibraryEpilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  void* input = nullptr;
+  const void* vector = nullptr;  // a bias, or where sums go
+  const void* input = nullptr;   // of GELU: written in the forward pass, read in the backward pass
 };
 
 template <typename Element>
@@ -75,8 +68,24 @@ LibraryEpilogue for_library(const Epilogue<Element>& epilogue) {
   if (epilogue.input != nullptr) {
     return {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, epilogue.bias, epilogue.input};
   }
-  return {epilogue.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT,
-          epilogue.bias};
+  return {CUBLASLT_EPILOGUE_BIAS, epilogue.bias};
+}
+
+// cuBLASLt wants rows of GELU's input that are a multiple of 8 elements, and begin at 16 bytes.
+template <typename Element>
+bool takes_input(const Element* input, const MatmulShape& shape) {
+  return shape.n % 8 == 0 && alignment_of(input, 0) >= 16;
+}
+
+// Of a, b and c, and of the vector and the input of an epilogue.
+using Alignments = std::array<uint32_t, 5>;
+
+template <typename Element, typename Result>
+Alignments alignments_of(const Element* a, const Element* b, const Result* c, const Batch& batch,
+                         const LibraryEpilogue& epilogue) {
+  return {alignment_of(a, batch.a), alignment_of(b, batch.b), alignment_of(c, batch.c),
+          alignment_of(static_cast<const std::byte*>(epilogue.vector), 0),
+          alignment_of(static_cast<const std::byte*>(epilogue.input), 0)};
 }
 
 class MatrixLayout {
@@ -121,7 +130,9 @@ class Operation {
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.shape.transpose_a));
     if (epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue.kind));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+    }
+    if (epilogue.vector != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.vector);
     }
     if (epilogue.input != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.input);
@@ -203,13 +214,15 @@ class Plan {
   // Whether cuBLASLt has an algorithm for it.
   bool exists() const { return exists_; }
 
+  // Bytes of memory that run() takes.
+  int64_t workspace() const { return static_cast<int64_t>(choice_.workspaceSize); }
+
   void run(CudaStream& stream, const void* a, const void* b, void* c, bool accumulate,
-           const LibraryEpilogue& epilogue) const {
+           const LibraryEpilogue& epilogue, void* workspace) const {
     const Operation operation(product_, epilogue);
     const float alpha = 1.0F;
     const float beta = accumulate ? 1.0F : 0.0F;
     const size_t bytes = choice_.workspaceSize;
-    void* const workspace = bytes > 0 ? stream.scratch(static_cast<int64_t>(bytes)) : nullptr;
     check_cublas(
         cublasLtMatmul(library(), operation.get(), &alpha, b, b_.get(), a, a_.get(), &beta, c,
                        c_.get(), c, c_.get(), &choice_.algo, workspace, bytes, stream.handle()),
@@ -269,6 +282,32 @@ const Plan& plan_for(const Product& product, const Types& types, const Alignment
   return found->second;
 }
 
+// False, and nothing done, where cuBLASLt has no algorithm with that epilogue. `vector_bytes`: of a
+// vector of the epilogue that lies at the start of the stream's scratch memory; 0: it does not.
+template <typename Element, typename Result>
+bool multiply(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
+              bool accumulate, LibraryEpilogue epilogue, int64_t vector_bytes = 0) {
+  CudaStream& on = cuda_stream(stream);
+  if (vector_bytes > 0) {
+    epilogue.vector = on.scratch(vector_bytes);
+  }
+  const Plan& plan = plan_for(product, {kType<Element>, kType<Result>},
+                              alignments_of(a, b, c, product.batch, epilogue), epilogue);
+  if (!plan.exists()) {
+    return false;
+  }
+  auto* const memory = static_cast<std::byte*>(on.scratch(vector_bytes + plan.workspace()));
+  if (vector_bytes > 0) {
+    epilogue.vector = memory;
+  }
+  plan.run(on, a, b, c, accumulate, epilogue, memory + vector_bytes);
+  return true;
+}
+
+bool is_empty(const MatmulShape& shape) {
+  return shape.m == 0 || shape.n == 0 || shape.k == 0;
+}
+
 }  // namespace
 
 template <typename Element, typename Result>
@@ -285,34 +324,53 @@ void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const P
     }
     return;
   }
-  const Types types = {kType<Element>, kType<Result>};
-  plan_for(product, types, alignments_of(a, b, c, batch, Epilogue<Element>{}), {})
-      .run(cuda_stream(stream), a, b, c, accumulate, {});
+  multiply(stream, a, b, c, product, accumulate, {});
 }
 
 template <typename Element>
 bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
                const Product& product, const Epilogue<Element>& epilogue) {
-  // cuBLASLt wants rows of `input` that are a multiple of 8 elements, and begin at 16 bytes.
-  constexpr uint32_t kInputAlignment = 16;
-  const Alignments alignments = alignments_of(a, b, c, product.batch, epilogue);
-  if (epilogue.input != nullptr &&
-      (product.shape.n % 8 != 0 || alignments.back() < kInputAlignment)) {
+  return (epilogue.input == nullptr || takes_input(epilogue.input, product.shape)) &&
+         multiply(stream, a, b, c, product, false, for_library(epilogue));
+}
+
+template <typename Element>
+bool gemm_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
+                        Element* c, const Product& product) {
+  return !is_empty(product.shape) && takes_input(x, product.shape) &&
+         multiply(stream, a, b, c, product, false, {CUBLASLT_EPILOGUE_DGELU, nullptr, x});
+}
+
+// cuBLASLt overwrites the vector of sums, whatever is done with c.
+template <typename Element>
+bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, const Product& product,
+               Factor summed, float* sums, bool accumulate) {
+  const MatmulShape& shape = product.shape;
+  if (is_empty(shape)) {
     return false;
   }
-  const LibraryEpilogue told = for_library(epilogue);
-  const Plan& plan = plan_for(product, {kType<Element>, kType<Element>}, alignments, told);
-  if (plan.exists()) {
-    plan.run(cuda_stream(stream), a, b, c, false, told);
+  const cublasLtEpilogue_t kind =
+      summed == Factor::a ? CUBLASLT_EPILOGUE_BGRADB : CUBLASLT_EPILOGUE_BGRADA;
+  if (!accumulate) {
+    return multiply(stream, a, b, c, product, false, {kind, sums});
   }
-  return plan.exists();
+  const int64_t n = summed == Factor::a ? shape.m : shape.n;
+  const int64_t bytes = ceil_div(n * int64_t{sizeof(float)}, kAlignment) * kAlignment;
+  if (!multiply(stream, a, b, c, product, true, {kind}, bytes)) {
+    return false;
+  }
+  add_forward(stream, sums, static_cast<const float*>(cuda_stream(stream).scratch(bytes)), sums, n);
+  return true;
 }
 
 #define INSTANTIATE(Element, Result) template decltype(gemm<Element, Result>) gemm<Element, Result>;
 HIDUP_FOR_PRODUCTS(INSTANTIATE)
 #undef INSTANTIATE
 
-#define INSTANTIATE(Element) template decltype(gemm_bias<Element>) gemm_bias<Element>;
+#define INSTANTIATE(Element)                                                  \
+  template decltype(gemm_bias<Element>) gemm_bias<Element>;                   \
+  template decltype(gemm_gelu_backward<Element>) gemm_gelu_backward<Element>; \
+  template decltype(gemm_sums<Element>) gemm_sums<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

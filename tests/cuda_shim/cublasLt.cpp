@@ -34,7 +34,7 @@ struct Choice {
   uint64_t problem;
   uint64_t workspace;
   std::array<uint32_t, 4> alignments;
-  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its bias and GELU's input
+  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its vector and GELU's input
 };
 static_assert(sizeof(Choice) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -56,18 +56,32 @@ cublasStatus_t take(T& attribute, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
-  if (!desc.has_bias()) {
-    return CUBLAS_STATUS_SUCCESS;
+bool is_known(uint32_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return true;
   }
-  if (d.count > 1) {
+  return false;
+}
+
+cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
+  if (!is_known(desc.epilogue)) {
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim does not know such an epilogue");
+  }
+  if (desc.has_epilogue() && d.count > 1) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no epilogue of a batch");
   }
-  if (desc.bias == nullptr || (desc.has_gelu() && desc.input == nullptr)) {
+  if ((desc.has_vector() && desc.vector == nullptr) ||
+      (desc.has_input() && desc.input == nullptr)) {
     return invalid("an epilogue lacks its operands");
   }
   const auto address = reinterpret_cast<uintptr_t>(desc.input);
-  if (desc.has_gelu() &&
+  if (desc.has_input() &&
       (desc.input_stride % kInputMultiple != 0 ||
        desc.input_stride < static_cast<int64_t>(d.rows) || address % kInputAlignment != 0)) {
     return invalid("the columns of GELU's input are too short, or not aligned");
@@ -110,7 +124,7 @@ std::array<uint32_t, 2> alignments_of(const CudaShimMatmulDesc& desc) {
     const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | uintptr_t{256};
     return static_cast<uint32_t>(bits & (~bits + 1));
   };
-  return {alignment(desc.bias), alignment(desc.input)};
+  return {alignment(desc.vector), alignment(desc.input)};
 }
 
 // a, b, c, d, as the algorithm was promised them.
@@ -131,30 +145,35 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Those of the epilogue; `others`: a, b and d.
+// Those of the epilogue; `others`: a, b and d. What it writes overlaps nothing, and what it reads
+// is not d.
 cublasStatus_t check_operands(const Problem& p, const Choice& choice,
                               const std::array<const void*, 3>& others) {
-  if (!p.desc.has_bias()) {
+  if (!p.desc.has_epilogue()) {
     return CUBLAS_STATUS_SUCCESS;
   }
   const std::array<uint32_t, 2> alignments = alignments_of(p.desc);
-  const size_t bias_bytes = p.bias().bytes();
-  const size_t input_bytes = p.desc.has_gelu() ? p.input().bytes() : 0;
+  const size_t vector_bytes = p.vector_bytes();
+  const size_t input_bytes = p.input_bytes();
   if (alignments[0] < choice.of_epilogue[0] || alignments[1] < choice.of_epilogue[1]) {
     return invalid("an operand of the epilogue is not aligned as when the algorithm was chosen");
   }
-  if (!device_holds(p.desc.bias, bias_bytes) ||
-      (p.desc.has_gelu() && !device_holds(p.desc.input, input_bytes))) {
+  if ((p.desc.has_vector() && !device_holds(p.desc.vector, vector_bytes)) ||
+      (p.desc.has_input() && !device_holds(p.desc.input, input_bytes))) {
     return invalid("an operand of the epilogue does not lie in the device's memory");
   }
+  const bool writes_input = p.desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   const std::array<size_t, 3> bytes = {p.a.bytes(), p.b.bytes(), p.d.bytes()};
   for (size_t i = 0; i < others.size(); ++i) {
-    if (overlap(p.desc.input, input_bytes, others[i], bytes[i])) {
+    const bool is_d = i + 1 == others.size();
+    if ((is_d || writes_input) && overlap(p.desc.input, input_bytes, others[i], bytes[i])) {
       return invalid("GELU's input overlaps another operand");
     }
+    if ((is_d || p.desc.has_sums()) && overlap(p.desc.vector, vector_bytes, others[i], bytes[i])) {
+      return invalid("the vector of an epilogue overlaps another operand");
+    }
   }
-  if (overlap(p.desc.bias, bias_bytes, others[2], bytes[2]) ||
-      overlap(p.desc.bias, bias_bytes, p.desc.input, input_bytes)) {
+  if (overlap(p.desc.vector, vector_bytes, p.desc.input, input_bytes)) {
     return invalid("the bias is overwritten");
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -203,7 +222,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
       return take(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return take(desc->bias, value, bytes);
+      return take(desc->vector, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
       return take(desc->input, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
@@ -350,11 +369,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   float factors[2] = {};
   std::memcpy(&factors[0], alpha, sizeof(float));
   std::memcpy(&factors[1], beta, sizeof(float));
-  if (problem.desc.has_bias() && factors[1] != 0.0F) {
+  if (problem.desc.has_epilogue() && !problem.desc.has_sums() && factors[1] != 0.0F) {
     return invalid("the shim knows no epilogue of a sum");
   }
   cuda_shim::calls_given += 1;
   cuda_shim::bytes_given += static_cast<int64_t>(problem.a.bytes() + problem.b.bytes() +
+                                                 problem.vector_bytes() + problem.input_bytes() +
                                                  problem.d.bytes() * (factors[1] == 0.0F ? 1 : 2));
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
     const cuda_shim::DeviceAccess access;

@@ -3,6 +3,7 @@
 
 #include "kernel_test.h"
 #include "kernels/expert_matmul.h"
+#include "kernels/matmul.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -48,6 +49,41 @@ TEST(ProductCalls, OfExpertsDoNotDependOnTheBatch) {
       EXPECT_EQ(gradient.calls, 1);
       // x and dy are read and dw is written, each once.
       EXPECT_EQ(gradient.bytes, 4 * (x.size() + dy.size() + dw.size()));
+    }
+  }
+}
+
+// One product, which reads GELU's input besides; where that has other rows than cuBLASLt takes, a
+// product that does not.
+TEST(ProductCalls, GelusBackwardPassIsInTheProduct) {
+  for (const MatmulShape& size : {MatmulShape{24, 16, 8}, {24, 12, 8}}) {
+    SCOPED_TRACE(size.n);
+    const auto a = random_floats("a", size.m * size.k);
+    const auto b = random_floats("b", size.k * size.n);
+    const auto x = random_floats("x", size.m * size.n);
+    Output c(size.m * size.n);
+    const CudaShimProducts products = products_of(
+        [&](Stream& s) { matmul_gelu_backward(s, a.data(), b.data(), x.data(), c.data(), size); });
+    EXPECT_EQ(products.calls, 1);
+    EXPECT_EQ(products.bytes,
+              4 * (a.size() + b.size() + c.size() + (size.n % 8 == 0 ? x.size() : 0)));
+  }
+}
+
+TEST(ProductCalls, TheSumsOfABiasAreInTheProduct) {
+  const MatmulShape size{.m = 12, .n = 20, .k = 30, .transpose_a = true};
+  const auto a = random_floats("a", size.m * size.k);
+  const auto b = random_floats("b", size.k * size.n);
+  for (const Factor summed : {Factor::a, Factor::b}) {
+    Output c(random_floats("c", size.m * size.n));
+    Output sums(random_floats("sums", summed == Factor::a ? size.m : size.n));
+    for (const bool accumulate : {false, true}) {
+      const CudaShimProducts products = products_of([&](Stream& s) {
+        matmul_sums(s, a.data(), b.data(), c.data(), size, summed, sums.data(), accumulate);
+      });
+      EXPECT_EQ(products.calls, 1);
+      EXPECT_EQ(products.bytes,
+                4 * (a.size() + b.size() + c.size() * (accumulate ? 2 : 1) + sums.size()));
     }
   }
 }
