@@ -44,4 +44,8 @@ template <typename Element>
 bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, const Product& product,
                Factor summed, float* sums, bool accumulate);
 
+// For how many multiprocessors the products that are given to streams now are made; 0: all of them
+// (products.h).
+int multiprocessors_for_products();
+
 }  // namespace hidup::kernels

@@ -119,7 +119,7 @@ class MatrixLayout {
 
 class Operation {
  public:
-  Operation(const Product& p, const LibraryEpilogue& epilogue) {
+  Operation(const Product& p, const LibraryEpilogue& epilogue, int multiprocessors) {
     // Not CUBLAS_COMPUTE_32F_FAST_TF32: products keep all bits of f32.
     check_cublas(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
                  "cublasLtMatmulDescCreate");
@@ -128,6 +128,7 @@ class Operation {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, operation(p.shape.transpose_b));
     set(CUBLASLT_MATMUL_DESC_TRANSB, operation(p.shape.transpose_a));
+    set(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{multiprocessors});
     if (epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue.kind));
     }
@@ -190,15 +191,16 @@ class Plan {
  public:
   // The epilogue has the addresses of the first call; those of later calls are aligned alike.
   Plan(const Product& p, const Types& types, const Alignments& alignments,
-       const LibraryEpilogue& epilogue)
+       const LibraryEpilogue& epilogue, int multiprocessors)
       : product_(p),
+        multiprocessors_(multiprocessors),
         a_(types.operand, p.shape.a_columns(), p.shape.transpose_a ? p.shape.k : p.shape.m,
            p.shape.lda(), p.batch.count, p.batch.a),
         b_(types.operand, p.shape.b_columns(), p.shape.transpose_b ? p.shape.n : p.shape.k,
            p.shape.ldb(), p.batch.count, p.batch.b),
         c_(types.result, p.shape.n, p.shape.m, p.shape.ldc(), p.batch.count, p.batch.c) {
     const Preference preference(types, alignments);
-    const Operation operation(p, epilogue);
+    const Operation operation(p, epilogue, multiprocessors);
     int found = 0;
     const cublasStatus_t status =
         cublasLtMatmulAlgoGetHeuristic(library(), operation.get(), b_.get(), a_.get(), c_.get(),
@@ -219,7 +221,7 @@ class Plan {
 
   void run(CudaStream& stream, const void* a, const void* b, void* c, bool accumulate,
            const LibraryEpilogue& epilogue, void* workspace) const {
-    const Operation operation(product_, epilogue);
+    const Operation operation(product_, epilogue, multiprocessors_);
     const float alpha = 1.0F;
     const float beta = accumulate ? 1.0F : 0.0F;
     const size_t bytes = choice_.workspaceSize;
@@ -231,6 +233,7 @@ class Plan {
 
  private:
   Product product_;
+  int multiprocessors_;
   MatrixLayout a_;
   MatrixLayout b_;
   MatrixLayout c_;
@@ -239,13 +242,14 @@ class Plan {
 };
 
 // All that a plan depends on.
-using Key = std::array<int64_t, 20>;
+using Key = std::array<int64_t, 21>;
 
 Key key_of(const Product& p, const Types& types, const Alignments& alignments,
-           cublasLtEpilogue_t epilogue) {
+           cublasLtEpilogue_t epilogue, int multiprocessors) {
   return {types.operand,
           types.result,
           epilogue,
+          multiprocessors,
           p.shape.m,
           p.shape.n,
           p.shape.k,
@@ -271,13 +275,15 @@ const Plan& plan_for(const Product& product, const Types& types, const Alignment
   static auto* plans = new std::map<Key, Plan>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const Key key = key_of(product, types, alignments, epilogue.kind);
+  const int multiprocessors = multiprocessors_for_products();
+  const Key key = key_of(product, types, alignments, epilogue.kind, multiprocessors);
   auto found = plans->find(key);
   if (found == plans->end()) {
-    found = plans
-                ->emplace(std::piecewise_construct, std::forward_as_tuple(key),
-                          std::forward_as_tuple(product, types, alignments, epilogue))
-                .first;
+    found =
+        plans
+            ->emplace(std::piecewise_construct, std::forward_as_tuple(key),
+                      std::forward_as_tuple(product, types, alignments, epilogue, multiprocessors))
+            .first;
   }
   return found->second;
 }

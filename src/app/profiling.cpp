@@ -248,13 +248,24 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
   return numbers;
 }
 
+// With what changes the times of its instructions.
+std::string device_of(const ProfilingInput& input) {
+  const ClusterDeck& cluster = input.deck.cluster;
+  std::string text = fmt::format("{}, {} thread(s)", input.device.name(), input.threads);
+  if (cluster.device_graph == "off") {
+    text += ", no graphs";
+  }
+  if (cluster.reserved_multiprocessors > 0) {
+    text += fmt::format(", {} multiprocessor(s) for messages", cluster.reserved_multiprocessors);
+  }
+  return text;
+}
+
 ProfileKey profile_key(const ProfilingInput& input) {
-  ProfileKey key{
-      .build = build_name(program_version(), git_commit(), git_dirty()),
-      .device = fmt::format("{}, {} thread(s){}", input.device.name(), input.threads,
-                            input.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
-      .libraries = {mpi_library_version(), kernels::matmul_library_version()},
-      .mesh = input.mesh};
+  ProfileKey key{.build = build_name(program_version(), git_commit(), git_dirty()),
+                 .device = device_of(input),
+                 .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+                 .mesh = input.mesh};
   for (const std::string& library : input.communication.libraries()) {
     key.libraries.push_back(library);
   }

@@ -21,6 +21,7 @@ Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
     pad_rows(program);
   }
   insert_waits(program);
+  mark_beside_messages(program);
   estimate_work(program);
   return program;
 }

@@ -24,6 +24,7 @@ namespace {
 
 std::atomic<int64_t> calls_given = 0;
 std::atomic<int64_t> bytes_given = 0;
+std::atomic<int64_t> limited_given = 0;
 
 constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
 constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
@@ -69,6 +70,12 @@ bool is_known(uint32_t epilogue) {
   return false;
 }
 
+int multiprocessors_of_device() {
+  int count = 0;
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0);
+  return count;
+}
+
 cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
   if (!is_known(desc.epilogue)) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim does not know such an epilogue");
@@ -94,6 +101,9 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                             cublasLtMatrixLayout_t d, Problem& problem) {
   if (desc == nullptr || a == nullptr || b == nullptr || c == nullptr || d == nullptr) {
     return invalid("a descriptor is null");
+  }
+  if (desc->multiprocessors < 0 || desc->multiprocessors > multiprocessors_of_device()) {
+    return invalid("the device has not so many multiprocessors");
   }
   if (!(*c == *d)) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no c that is not d");
@@ -227,6 +237,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return take(desc->input, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(desc->input_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return take(desc->multiprocessors, value, bytes);
   }
   return invalid("the shim does not know such an attribute");
 }
@@ -373,6 +385,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     return invalid("the shim knows no epilogue of a sum");
   }
   cuda_shim::calls_given += 1;
+  cuda_shim::limited_given += problem.desc.multiprocessors > 0 ? 1 : 0;
   cuda_shim::bytes_given += static_cast<int64_t>(problem.a.bytes() + problem.b.bytes() +
                                                  problem.vector_bytes() + problem.input_bytes() +
                                                  problem.d.bytes() * (factors[1] == 0.0F ? 1 : 2));
@@ -387,5 +400,5 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 }
 
 CudaShimProducts cuda_shim_products() {
-  return {cuda_shim::calls_given, cuda_shim::bytes_given};
+  return {cuda_shim::calls_given, cuda_shim::bytes_given, cuda_shim::limited_given};
 }

@@ -13,6 +13,7 @@ struct CudaShimMatmulDesc {
   void* vector = nullptr;  // a bias, or where its gradient goes
   void* input = nullptr;   // of GELU
   int64_t input_stride = 0;
+  int32_t multiprocessors = 0;  // 0: those of the device
 
   bool has_epilogue() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
   bool has_input() const {
@@ -56,6 +57,7 @@ struct Problem {
     const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
     add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
     add(desc.epilogue);
+    add(static_cast<uint64_t>(desc.multiprocessors));
     add(static_cast<uint64_t>(desc.input_stride));
     for (const CudaShimMatrixLayout& layout : {a, b, d}) {
       add(static_cast<uint64_t>(layout.type));

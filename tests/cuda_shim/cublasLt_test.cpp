@@ -443,6 +443,17 @@ TEST_F(MatrixProducts, WhoseSumsAreWrittenOverAnOperandAreRefused) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
+TEST_F(MatrixProducts, ForMultiprocessorsThatTheDeviceHasNotAreRefused) {
+  for (const int32_t count : {-1, 2}) {
+    describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, count);
+    EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+  }
+  describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{1});
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{0});  // another problem
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+}
+
 TEST_F(MatrixProducts, InWrongMemoryAreRefused) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   std::vector<float> host(24, 0.0F);

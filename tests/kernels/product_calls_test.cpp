@@ -1,9 +1,15 @@
 // How many products the CUDA back end computes, and how many bytes they touch.
 #include <cublasLt.h>
 
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "core/check.h"
 #include "kernel_test.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/matmul.h"
+#include "kernels/products.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -13,7 +19,7 @@ CudaShimProducts products_of(Body body) {
   const CudaShimProducts before = cuda_shim_products();
   run(body);
   const CudaShimProducts after = cuda_shim_products();
-  return {after.calls - before.calls, after.bytes - before.bytes};
+  return {after.calls - before.calls, after.bytes - before.bytes, after.limited - before.limited};
 }
 
 TEST(ProductCalls, OfExpertsDoNotDependOnTheBatch) {
@@ -86,6 +92,30 @@ TEST(ProductCalls, TheSumsOfABiasAreInTheProduct) {
                 4 * (a.size() + b.size() + c.size() * (accumulate ? 2 : 1) + sums.size()));
     }
   }
+}
+
+// Those that are told to, and those alone, leave multiprocessors to messages.
+TEST(ProductCalls, BesideMessagesAreForFewerMultiprocessors) {
+  constexpr const char* kVariable = "CUDA_SHIM_MULTIPROCESSORS";
+  ASSERT_EQ(::setenv(kVariable, "4", 1), 0);
+  const auto a = random_floats("a", 64);
+  Output c(64);
+  const auto limited = [&](bool beside) {
+    return products_of([&](Stream& s) {
+             const std::optional<BesideMessages> here =
+                 beside ? std::optional<BesideMessages>(std::in_place) : std::nullopt;
+             matmul(s, a.data(), a.data(), c.data(), {8, 8, 8}, false);
+           })
+        .limited;
+  };
+  EXPECT_EQ(limited(true), 0);
+  reserve_multiprocessors(3);
+  EXPECT_EQ(limited(true), 1);
+  EXPECT_EQ(limited(false), 0);
+  EXPECT_THROW(reserve_multiprocessors(4), Error);
+  reserve_multiprocessors(0);
+  EXPECT_EQ(limited(true), 0);
+  ASSERT_EQ(::unsetenv(kVariable), 0);
 }
 
 }  // namespace

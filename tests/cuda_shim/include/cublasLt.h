@@ -34,6 +34,7 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+  CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
 };
 
 // Operands of epilogues have the type of d. A bias has an element per row of d; so has BGRADA's
@@ -139,5 +140,6 @@ struct CudaShimProducts {
   // Of the operands and results, with those of epilogues, each counted once; twice where c is added
   // to.
   int64_t bytes;
+  int64_t limited;  // how many of them were made for less multiprocessors than the device has
 };
 CudaShimProducts cuda_shim_products();
