@@ -20,7 +20,9 @@ struct MatmulShape {
   int64_t b_stride = 0;
   int64_t c_stride = 0;
 
+  int64_t a_rows() const { return transpose_a ? k : m; }
   int64_t a_columns() const { return transpose_a ? m : k; }
+  int64_t b_rows() const { return transpose_b ? n : k; }
   int64_t b_columns() const { return transpose_b ? k : n; }
   int64_t lda() const { return a_stride > 0 ? a_stride : a_columns(); }
   int64_t ldb() const { return b_stride > 0 ? b_stride : b_columns(); }

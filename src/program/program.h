@@ -72,8 +72,8 @@ struct Instruction {
   // that its stream records and this one waits for.
   std::vector<int> waits;
   bool beside_messages = false;  // computation: a collective may be under way meanwhile
-  double flops = 0.0;  // of rank 0
-  double bytes = 0.0;  // of rank 0: moved, or communicated
+  double flops = 0.0;            // of rank 0
+  double bytes = 0.0;            // of rank 0: moved, or communicated
 
   // `Kind`: those of the opcode's record.
   template <typename Kind>

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "cublasLt_product.h"
 #include "state.h"
@@ -22,18 +24,23 @@ struct CudaShimMatmulPreference {
 namespace cuda_shim {
 namespace {
 
+// That the algorithms here want, where they may. They do the same.
+constexpr std::array<uint64_t, 3> kWorkspaces = {4096, 0, 8192};
+
 std::atomic<int64_t> calls_given = 0;
 std::atomic<int64_t> bytes_given = 0;
 std::atomic<int64_t> limited_given = 0;
+std::atomic<int64_t> first_given = 0;
+std::array<std::atomic<double>, kWorkspaces.size()> delays = {};  // seconds
 
-constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
 constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
 constexpr uintptr_t kInputAlignment = 16;
 
-// What an algorithm was chosen for.
+// An algorithm, and what it was chosen for.
 struct Choice {
+  uint32_t algorithm;
+  uint32_t workspace;
   uint64_t problem;
-  uint64_t workspace;
   std::array<uint32_t, 4> alignments;
   std::array<uint32_t, 2> of_epilogue;  // of the addresses of its vector and GELU's input
 };
@@ -326,12 +333,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
       preference->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
     return cuda_shim::refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be added in 16 bits");
   }
-  const cuda_shim::Choice choice = {problem.hash(),
-                                    std::min(preference->workspace, cuda_shim::kWorkspace),
-                                    preference->alignments, cuda_shim::alignments_of(problem.desc)};
-  *results = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
-  std::memcpy(&results->algo, &choice, sizeof(choice));
-  *found = 1;
+  *found = std::min(requested, static_cast<int>(cuda_shim::kWorkspaces.size()));
+  for (int i = 0; i < *found; ++i) {
+    const uint64_t wanted = cuda_shim::kWorkspaces.at(static_cast<size_t>(i));
+    const cuda_shim::Choice choice = {
+        static_cast<uint32_t>(i), static_cast<uint32_t>(std::min(preference->workspace, wanted)),
+        problem.hash(), preference->alignments, cuda_shim::alignments_of(problem.desc)};
+    results[i] = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
+    std::memcpy(&results[i].algo, &choice, sizeof(choice));
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -389,8 +399,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   cuda_shim::bytes_given += static_cast<int64_t>(problem.a.bytes() + problem.b.bytes() +
                                                  problem.vector_bytes() + problem.input_bytes() +
                                                  problem.d.bytes() * (factors[1] == 0.0F ? 1 : 2));
+  cuda_shim::first_given += choice.algorithm == 0 ? 1 : 0;
+  const double delay = cuda_shim::delays.at(choice.algorithm);
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
     const cuda_shim::DeviceAccess access;
+    std::this_thread::sleep_for(std::chrono::duration<double>(delay));
     if (workspace_of > 0) {
       std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
     }
@@ -400,5 +413,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 }
 
 CudaShimProducts cuda_shim_products() {
-  return {cuda_shim::calls_given, cuda_shim::bytes_given, cuda_shim::limited_given};
+  return {cuda_shim::calls_given, cuda_shim::bytes_given, cuda_shim::limited_given,
+          cuda_shim::first_given};
+}
+
+void cuda_shim_delay_algorithm(int algorithm, double seconds) {
+  cuda_shim::delays.at(static_cast<size_t>(algorithm)) = seconds;
 }

@@ -443,6 +443,24 @@ TEST_F(MatrixProducts, WhoseSumsAreWrittenOverAnOperandAreRefused) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
+TEST_F(MatrixProducts, AreDoneByEachAlgorithmThatIsProposed) {
+  cublasLtMatmulHeuristicResult_t proposed[8] = {};
+  int found = 0;
+  ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, desc_, a_layout_, b_layout_, d_layout_,
+                                           d_layout_, preference_, 8, proposed, &found),
+            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(found, 3);
+  const int64_t first = cuda_shim_products().first;
+  for (int i = 0; i < found; ++i) {
+    choice_ = proposed[i];
+    EXPECT_EQ(choice_.state, CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    EXPECT_EQ(d_.data()[0], expected(0, 0, 0, 0, 0));
+  }
+  EXPECT_EQ(cuda_shim_products().first, first + 1);
+}
+
 TEST_F(MatrixProducts, ForMultiprocessorsThatTheDeviceHasNotAreRefused) {
   for (const int32_t count : {-1, 2}) {
     describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, count);

@@ -141,5 +141,8 @@ struct CudaShimProducts {
   // to.
   int64_t bytes;
   int64_t limited;  // how many of them were made for less multiprocessors than the device has
+  int64_t first;    // how many of them were done by the algorithm that was proposed first
 };
 CudaShimProducts cuda_shim_products();
+// From now on that algorithm, numbered from 0 as they are proposed, takes so many seconds longer.
+void cuda_shim_delay_algorithm(int algorithm, double seconds);
