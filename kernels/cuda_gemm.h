@@ -36,4 +36,16 @@ template <typename Element>
 bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
                const Product& product, const Epilogue<Element>& epilogue);
 
+// One product each, as matmul_gelu_backward() and matmul_sums() have it. False likewise.
+template <typename Element>
+bool gemm_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
+                        Element* c, const Product& product);
+template <typename Element>
+bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, const Product& product,
+               Factor summed, float* sums, bool accumulate);
+
+// For how many multiprocessors the products that are given to streams now are made; 0: all of them
+// (products.h).
+int multiprocessors_for_products();
+
 }  // namespace hidup::kernels

@@ -22,17 +22,20 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// Of the device.
+inline int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device),
+             "cudaDeviceGetAttribute");
+  return count;
+}
+
 // Blocks for `work` pieces, where a block does `per_block` at a time. At most 16 blocks for each
 // multiprocessor, so kernels step through their grids: for (i = first; i < work; i += all).
 inline unsigned blocks_for(int64_t work, int64_t per_block) {
-  static const int64_t most = [] {
-    int device = 0;
-    int multiprocessors = 0;
-    check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-    check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device),
-               "cudaDeviceGetAttribute");
-    return int64_t{16} * multiprocessors;
-  }();
+  static const int64_t most = int64_t{16} * multiprocessors();
   const int64_t blocks = ceil_div(work, per_block);
   return static_cast<unsigned>(blocks < most ? blocks : most);
 }

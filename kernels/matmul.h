@@ -20,7 +20,9 @@ struct MatmulShape {
   int64_t b_stride = 0;
   int64_t c_stride = 0;
 
+  int64_t a_rows() const { return transpose_a ? k : m; }
   int64_t a_columns() const { return transpose_a ? m : k; }
+  int64_t b_rows() const { return transpose_b ? n : k; }
   int64_t b_columns() const { return transpose_b ? k : n; }
   int64_t lda() const { return a_stride > 0 ? a_stride : a_columns(); }
   int64_t ldb() const { return b_stride > 0 ? b_stride : b_columns(); }
@@ -53,5 +55,21 @@ struct Epilogue {
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue);
+
+// c = op(a) op(b) gelu'(x), element by element, as matmul() and gelu_backward() (gelu.h) do it one
+// after the other, except that in 16 bits the product need not be rounded. x, c: [m, n], dense; c
+// overlaps no operand. With k = 0 the product is zero.
+template <typename Element>
+void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
+                          Element* c, MatmulShape shape);
+
+enum class Factor { a, b };  // of a product
+
+// matmul() of a that is transposed and b that is not, so that both are stored as k rows, and beside
+// it sums (+)= the sum of the rows of one of them, as bias_backward() (bias.h) has it. sums: [m] of
+// a, [n] of b; it overlaps nothing else. `accumulate` holds for both results.
+template <typename Element>
+void matmul_sums(Stream& stream, const Element* a, const Element* b, float* c, MatmulShape shape,
+                 Factor summed, float* sums, bool accumulate);
 
 }  // namespace hidup::kernels

@@ -41,12 +41,42 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
   }
 }
 
+template <typename Element>
+void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
+                          Element* c, MatmulShape shape) {
+  check_gelu_backward(shape);
+  const Product product{.shape = shape, .batch = {}};
+  if (!gemm_gelu_backward(stream, a, b, x, c, product)) {
+    gemm(stream, a, b, c, product, false);
+    gelu_backward(stream, x, c, c, shape.m * shape.n);
+  }
+}
+
+template <typename Element>
+void matmul_sums(Stream& stream, const Element* a, const Element* b, float* c, MatmulShape shape,
+                 Factor summed, float* sums, bool accumulate) {
+  check_sums(shape);
+  const Product product{.shape = shape, .batch = {}};
+  if (gemm_sums(stream, a, b, c, product, summed, sums, accumulate)) {
+    return;
+  }
+  gemm(stream, a, b, c, product, accumulate);
+  if (summed == Factor::a) {
+    bias_backward(stream, a, sums, shape.k, shape.m, accumulate, shape.lda());
+  } else {
+    bias_backward(stream, b, sums, shape.k, shape.n, accumulate, shape.ldb());
+  }
+}
+
 #define INSTANTIATE(Element, Result) \
   template decltype(matmul<Element, Result>) matmul<Element, Result>;
 HIDUP_FOR_PRODUCTS(INSTANTIATE)
 #undef INSTANTIATE
 
-#define INSTANTIATE(Element) template decltype(matmul_bias<Element>) matmul_bias<Element>;
+#define INSTANTIATE(Element)                                                      \
+  template decltype(matmul_bias<Element>) matmul_bias<Element>;                   \
+  template decltype(matmul_gelu_backward<Element>) matmul_gelu_backward<Element>; \
+  template decltype(matmul_sums<Element>) matmul_sums<Element>;
 HIDUP_FOR_ELEMENTS(INSTANTIATE)
 #undef INSTANTIATE
 

@@ -195,4 +195,16 @@ void check_epilogue(const MatmulShape& shape, const void* bias, Activation activ
         "matmul_bias with an activation: rows of {} elements are {} apart", shape.n, shape.ldc());
 }
 
+void check_gelu_backward(const MatmulShape& shape) {
+  check_size(shape);
+  check(shape.ldc() == shape.n, "matmul_gelu_backward: rows of {} elements are {} apart", shape.n,
+        shape.ldc());
+}
+
+void check_sums(const MatmulShape& shape) {
+  check_size(shape);
+  check(shape.transpose_a && !shape.transpose_b,
+        "matmul_sums of operands that do not both have k rows");
+}
+
 }  // namespace hidup::kernels

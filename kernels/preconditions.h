@@ -93,5 +93,9 @@ void check_copy(const StridedCopy& copy, const void* from, const void* to);
 // input if and only if that is GELU; y is dense where there is an activation.
 void check_epilogue(const MatmulShape& shape, const void* bias, Activation activation,
                     const void* input);
+// The shapes of matmul_gelu_backward(), whose result is dense, and of matmul_sums(), whose operands
+// have k rows.
+void check_gelu_backward(const MatmulShape& shape);
+void check_sums(const MatmulShape& shape);
 
 }  // namespace hidup::kernels

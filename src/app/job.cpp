@@ -16,6 +16,7 @@
 #include "core/units.h"
 #include "cost/cost_model.h"
 #include "device/device.h"
+#include "kernels/products.h"
 #include "program/lower.h"
 #include "program/print.h"
 #include "program/verify.h"
@@ -72,7 +73,10 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   const DeviceOptions options = device_options(deck, mpi);
   std::unique_ptr<Device> device;
-  collectively(mpi.world(), [&] { device = make_device(options); });
+  collectively(mpi.world(), [&] {
+    device = make_device(options);
+    kernels::reserve_multiprocessors(static_cast<int>(deck.cluster.reserved_multiprocessors));
+  });
   return device;
 }
 

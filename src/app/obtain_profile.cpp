@@ -19,6 +19,7 @@
 #include "core/units.h"
 #include "cost/profile_check.h"
 #include "graph/text.h"
+#include "kernels/products.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
@@ -182,9 +183,8 @@ std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKe
   return profile;
 }
 
-}  // namespace
-
-std::optional<Profile> obtain_profile(const ProfilingInput& input) {
+// Collective. See obtain_profile().
+std::optional<Profile> find_profile(const ProfilingInput& input) {
   const std::string& choice = input.deck.cluster.profile;
   if (choice.empty()) {
     return std::nullopt;
@@ -210,6 +210,16 @@ std::optional<Profile> obtain_profile(const ProfilingInput& input) {
   }
   // As later runs will read it.
   return parse_profile(input.world.broadcast(print_profile(*profile)), "profile");
+}
+
+}  // namespace
+
+std::optional<Profile> obtain_profile(const ProfilingInput& input) {
+  std::optional<Profile> profile = find_profile(input);
+  if (profile) {
+    kernels::choose_algorithms(profile->algorithms);
+  }
+  return profile;
 }
 
 }  // namespace hidup

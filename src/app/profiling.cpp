@@ -13,6 +13,7 @@
 #include "core/version.h"
 #include "graph/batch.h"
 #include "kernels/library.h"
+#include "kernels/products.h"
 #include "program/memory.h"
 #include "runtime/executor.h"
 #include "runtime/profiler.h"
@@ -79,6 +80,10 @@ class Measurement {
 
   Profile run(const std::vector<Case>& cases) {
     Profile profile{.key = profile_key(input_), .model = input_.graph.name()};
+    std::optional<kernels::TimeAlgorithms> algorithms;
+    if (input_.deck.cluster.algorithms == "timed") {
+      algorithms.emplace();
+    }
     const double began = monotonic_seconds();
     for (const Case& which : cases) {
       time_case(which);
@@ -91,6 +96,9 @@ class Measurement {
     take_slowest(input_.world, profile.operations);
     if (profile.operations.empty()) {
       throw CollectiveError(ExitCode::out_of_memory, too_large_);
+    }
+    if (algorithms) {
+      profile.algorithms = fastest_algorithms(input_.world, algorithms->times());
     }
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
@@ -249,13 +257,27 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
   return numbers;
 }
 
+// With what changes the times of its instructions.
+std::string device_of(const ProfilingInput& input) {
+  const ClusterDeck& cluster = input.deck.cluster;
+  std::string text = fmt::format("{}, {} thread(s)", input.device.name(), input.threads);
+  if (cluster.device_graph == "off") {
+    text += ", no graphs";
+  }
+  if (cluster.algorithms == "timed") {
+    text += ", timed algorithms";
+  }
+  if (cluster.reserved_multiprocessors > 0) {
+    text += fmt::format(", {} multiprocessor(s) for messages", cluster.reserved_multiprocessors);
+  }
+  return text;
+}
+
 ProfileKey profile_key(const ProfilingInput& input) {
-  ProfileKey key{
-      .build = build_name(program_version(), git_commit(), git_dirty()),
-      .device = fmt::format("{}, {} thread(s){}", input.device.name(), input.threads,
-                            input.deck.cluster.device_graph == "off" ? ", no graphs" : ""),
-      .libraries = {mpi_library_version(), kernels::matmul_library_version()},
-      .mesh = input.mesh};
+  ProfileKey key{.build = build_name(program_version(), git_commit(), git_dirty()),
+                 .device = device_of(input),
+                 .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+                 .mesh = input.mesh};
   for (const std::string& library : input.communication.libraries()) {
     key.libraries.push_back(library);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct Profile {
   double overhead_s = 0.0;  // of a step outside the program: input, exchange of timings
   std::vector<OperationTime> operations;
   std::vector<CollectiveTimes> collectives;
+  // Of products that another algorithm did faster than the one that the library proposes first: its
+  // number (kernels/products.h).
+  std::map<std::vector<int64_t>, int> algorithms;
 };
 
 // The first thing that differs, with both values: "it was measured with device ..., and this run

@@ -23,6 +23,7 @@ constexpr Bounds kBandwidth{1e-6, 1e30};
 constexpr Bounds kSlowdown{1.0, 1e6};
 constexpr double kRise = 1.01;  // of the bytes in a table: their logarithms must differ
 constexpr size_t kMostSizes = 16;
+constexpr int64_t kMostAlgorithm = 7;
 constexpr int64_t kMostRanks = int64_t{1} << 31;
 
 std::optional<Opcode> opcode_of(const std::string& name) {
@@ -45,7 +46,7 @@ class ProfileReader {
         fields_of(root,
                   {"format_version", "build", "device", "libraries", "mesh", "hosts", "model",
                    "launch_s", "signal_s", "overhead_s", "operations", "collectives"},
-                  {}, problems_);
+                  {"algorithms"}, problems_);
     problems_.throw_if_any();
     if (fields.at("format_version").text != "1") {
       report(fields.at("format_version"), "format_version: expected 1");
@@ -61,6 +62,7 @@ class ProfileReader {
     for (const YamlNode& node : items(fields.at("collectives"), "collectives")) {
       read_collective(node);
     }
+    read_algorithms(fields.at("algorithms"));
     const bool any = std::ranges::any_of(profile_.operations, [](const OperationTime& time) {
       const double work = is_product(time.opcode) ? time.work.flops : time.work.bytes;
       return work > 0.0 && time.seconds > 0.0;
@@ -225,6 +227,26 @@ class ProfileReader {
     profile_.collectives.push_back(std::move(times));
   }
 
+  // There are none where all products are done by the library's first proposal.
+  void read_algorithms(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::null) {
+      return;
+    }
+    for (const YamlNode& item : items(node, "algorithms")) {
+      const YamlFields fields = fields_of(item, {"product", "algorithm"}, {}, problems_);
+      const int64_t algorithm = whole(fields.at("algorithm"), "algorithm");
+      if (algorithm < 1 || algorithm > kMostAlgorithm) {
+        report(fields.at("algorithm"), fmt::format("algorithm: expected 1 to {}", kMostAlgorithm));
+      }
+      const auto added =
+          profile_.algorithms.emplace(whole_list(fields.at("product"), "product"),
+                                      static_cast<int>(std::min(algorithm, kMostAlgorithm)));
+      if (!added.second) {
+        report(item, "algorithms: the product has one already");
+      }
+    }
+  }
+
   Problems problems_;
   Profile profile_;
 };
@@ -269,6 +291,12 @@ std::string print_profile(const Profile& profile) {
       print("      - {{bytes: {:.8g}, alone_s: {:.4g}, beside_s: {:.4g}, slowdown: {:.4g}}}\n",
             row.bytes, row.alone_s, row.beside_s, row.slowdown);
     }
+  }
+  if (!profile.algorithms.empty()) {
+    print("algorithms:  # of products that are not done by the library's first proposal\n");
+  }
+  for (const auto& [product, algorithm] : profile.algorithms) {
+    print("  - {{product: [{}], algorithm: {}}}\n", fmt::join(product, ", "), algorithm);
   }
   return text;
 }

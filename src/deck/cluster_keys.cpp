@@ -67,6 +67,25 @@ std::vector<Key> cluster_keys() {
        .fallback = "10",
        .range = {1, 1000000},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.timed_every; }},
+      {.name = "cluster.device.algorithms",
+       .doc =
+           "How a GPU's matrix products are computed. heuristic: by the algorithm that cuBLASLt "
+           "proposes first. timed: by the fastest of up to 8, timed when the profile is measured "
+           "and kept in it; products that it does not have, and runs without one "
+           "(`cluster.profile`), as heuristic. Sums may be added in another order: runs with one "
+           "profile are equal to the bit, but one that is measured again may choose otherwise.",
+       .fallback = "heuristic",
+       .choices = {"heuristic", "timed"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.algorithms; }},
+      {.name = "cluster.device.reserved_multiprocessors",
+       .doc =
+           "Multiprocessors of a GPU that matrix products leave to messages, where such may be "
+           "under way beside them: cuBLASLt chooses its algorithm for so many less. What "
+           "`cluster.comm.max_ctas` says is a first guess. Sums may be added in another order, so "
+           "results differ in rounding from those with another number.",
+       .fallback = "0",
+       .range = {0, 1024},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.reserved_multiprocessors; }},
       {.name = "cluster.mesh",
        .doc =
            "The axes along which the ranks are arranged, outermost first, at most 8; the product "

@@ -123,6 +123,8 @@ struct ClusterDeck {
   std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
   std::string device_graph;                // auto, off
   int64_t timed_every = 0;                 // steps; key cluster.device.timed_every
+  std::string algorithms;                  // heuristic, timed; key cluster.device.algorithms
+  int64_t reserved_multiprocessors = 0;    // key cluster.device.reserved_multiprocessors
   std::vector<MeshAxis> mesh;              // outermost axis first
   std::string comm_backend;                // auto, mpi, nccl
   std::string register_buffers;            // on, off; key cluster.comm.register_buffers

@@ -98,7 +98,10 @@ std::vector<Key> train_keys() {
        .range = {.min = 1e-10, .max = 1e18, .or_zero = true},  // the square is a float, too
        .slot = [](Deck& d, size_t) -> Slot { return &d.train.clip_norm; }},
       {.name = "train.bucket",
-       .doc = "Gradients are reduced over the ranks in buckets of about this size.",
+       .doc =
+           "Gradients are reduced over the ranks in buckets of about this size. NCCL over NVLink "
+           "comes near its bandwidth with messages of 25 to 32 MiB, so larger ones than the "
+           "default are advised there.",
        .fallback = "4MiB",
        .range = {kKiB, kTiB},
        .unit = Unit::bytes,

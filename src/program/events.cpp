@@ -1,5 +1,7 @@
 #include <array>
+#include <vector>
 
+#include "program/access.h"
 #include "program/lower.h"
 
 namespace hidup {
@@ -42,6 +44,27 @@ void insert_waits(Program& program) {
     for (const ValueId value : instruction.outputs) {
       states[static_cast<size_t>(value)] = {.writer = i};
     }
+  }
+}
+
+void mark_beside_messages(Program& program) {
+  const HappensBefore before(program);
+  std::vector<int> messages;
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    if (program.instructions[static_cast<size_t>(i)].stream == StreamKind::comm) {
+      messages.push_back(i);
+    }
+  }
+  auto next = messages.begin();  // the first that may not be done; those behind it come later
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    Instruction& instruction = program.instructions[static_cast<size_t>(i)];
+    if (instruction.stream != StreamKind::compute) {
+      continue;
+    }
+    while (next != messages.end() && before(*next, i)) {
+      ++next;
+    }
+    instruction.beside_messages = next != messages.end() && !before(i, *next);
   }
 }
 

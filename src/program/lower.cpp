@@ -14,12 +14,14 @@ Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
   Program program = builder.take();
   if (options.fuse) {
     fuse_epilogues(program);
+    fuse_backward_products(program);
     fuse_residual_norms(program);
   }
   if (options.pad) {
     pad_rows(program);
   }
   insert_waits(program);
+  mark_beside_messages(program);
   estimate_work(program);
   return program;
 }

@@ -33,4 +33,7 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
 // other stream, unless an earlier wait already covers it.
 void insert_waits(Program& program);
 
+// Fills Instruction::beside_messages, by streams and waits.
+void mark_beside_messages(Program& program);
+
 }  // namespace hidup

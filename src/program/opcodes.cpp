@@ -167,6 +167,18 @@ const std::vector<OpcodeRow>& opcode_rows() {
         .sizes = [](const Told& t, Shapes in,
                     Shapes out) { return product_sizes(t, out[0], in[0]); },
         .product = true}},
+      {matmul_backward_input_gelu,
+       "matmul_backward_input_gelu",
+       "dy:T~ weight:T x:T -> dx:T",
+       [](const Told& t, Shapes in, Shapes out) {
+         return forward(OpKind::matmul, t, {out[0], in[1]}, in[0]) +
+                2.0 * forward(OpKind::gelu, {}, {in[2]}, out[0]);
+       },
+       {.attributes = MatmulAttributes{},
+        .sizes = [](const Told& t, Shapes in,
+                    Shapes out) { return product_sizes(t, out[0], in[0]); },
+        .product = true,
+        .fuses = matmul_backward_input}},
       {matmul_backward_weight,
        "matmul_backward_weight",
        "x:T dy:T~ -> dweight:f+",
@@ -176,6 +188,16 @@ const std::vector<OpcodeRow>& opcode_rows() {
        {.attributes = MatmulAttributes{},
         .sizes = [](const Told& t, Shapes in, Shapes) { return product_sizes(t, in[0], in[1]); },
         .product = true}},
+      {matmul_backward_weight_bias,
+       "matmul_backward_weight_bias",
+       "x:T dy:T~ -> dweight:f+ dbias:f+",
+       [](const Told& t, Shapes in, Shapes out) {
+         return forward(OpKind::matmul, t, {in[0], out[0]}, in[1]) + count(in[1]);
+       },
+       {.attributes = MatmulAttributes{},
+        .sizes = [](const Told& t, Shapes in, Shapes) { return product_sizes(t, in[0], in[1]); },
+        .product = true,
+        .fuses = matmul_backward_weight}},
       {bias,
        "bias",
        "x:T~ bias:T -> y:T~=x",

@@ -31,7 +31,9 @@ enum class Opcode {
   matmul_bias_relu,
   matmul_bias_gelu,
   matmul_backward_input,
+  matmul_backward_input_gelu,  // fuse_backward_products()
   matmul_backward_weight,
+  matmul_backward_weight_bias,  // fuse_backward_products()
   bias,
   bias_backward,
   relu,

@@ -71,8 +71,9 @@ struct Instruction {
   // Instructions of the other stream that must be done before; each is an event
   // that its stream records and this one waits for.
   std::vector<int> waits;
-  double flops = 0.0;  // of rank 0
-  double bytes = 0.0;  // of rank 0: moved, or communicated
+  bool beside_messages = false;  // computation: a collective may be under way meanwhile
+  double flops = 0.0;            // of rank 0
+  double bytes = 0.0;            // of rank 0: moved, or communicated
 
   // `Kind`: those of the opcode's record.
   template <typename Kind>

@@ -1,9 +1,11 @@
 #include "runtime/bind.h"
 
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/with_type.h"
+#include "kernels/products.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -42,7 +44,14 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
     static const LaunchTable kTable = make_table<decltype(zero)>();
     auto* const launch = kTable.at(static_cast<size_t>(instruction.opcode));
     check(launch != nullptr, "nothing launches {}", name_of(instruction.opcode));
-    return launch(Operands(instruction, binding));
+    Launch work = launch(Operands(instruction, binding));
+    if (!instruction.beside_messages || !is_product(instruction.opcode)) {
+      return work;
+    }
+    return Launch([work = std::move(work)](Stream& stream) {
+      const kernels::BesideMessages here;
+      work(stream);
+    });
   });
 }
 

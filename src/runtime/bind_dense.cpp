@@ -51,34 +51,67 @@ Launch matmul(const Operands& at) {
   };
 }
 
-template <typename Element>  // dx[m, k] = dy[m, n] w[k, n]^T
-Launch matmul_backward_input(const Operands& at) {
+// dx[m, k] = dy[m, n] w[k, n]^T
+kernels::MatmulShape backward_input_size(const Operands& at) {
   const MatmulExtents e = extents(at, at.out_shape(0), at.in_shape(1));
+  return {
+      .m = e.m, .n = e.k, .k = e.n, .transpose_b = !transposed(at), .a_stride = at.in_stride(0)};
+}
+
+template <typename Element>
+Launch matmul_backward_input(const Operands& at) {
   return [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), dx = at.out_as<Element>(0),
-          size = kernels::MatmulShape{.m = e.m,
-                                      .n = e.k,
-                                      .k = e.n,
-                                      .transpose_b = !transposed(at),
-                                      .a_stride = at.in_stride(0)},
-          accumulate = at.accumulate()](Stream& stream) {
+          size = backward_input_size(at), accumulate = at.accumulate()](Stream& stream) {
     kernels::matmul(stream, dy, weight, dx, size, accumulate);
   };
 }
 
-template <typename Element>  // dw[k, n] = x[m, k]^T dy[m, n], or dw[n, k] = dy[m, n]^T x[m, k]
+template <typename Element>
+Launch matmul_backward_input_gelu(const Operands& at) {
+  return [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), x = at.in_as<Element>(2),
+          dx = at.out_as<Element>(0), size = backward_input_size(at)](Stream& stream) {
+    kernels::matmul_gelu_backward(stream, dy, weight, x, dx, size);
+  };
+}
+
+// dw[k, n] = x[m, k]^T dy[m, n], or dw[n, k] = dy[m, n]^T x[m, k]
+template <typename Element>
+struct WeightGradient {
+  explicit WeightGradient(const Operands& at)
+      : swapped(transposed(at)),
+        a(at.in_as<Element>(swapped ? 1 : 0)),
+        b(at.in_as<Element>(swapped ? 0 : 1)),
+        dw(at.out(0)),
+        accumulate(at.accumulate()) {
+    const MatmulExtents e = extents(at, at.in_shape(0), at.out_shape(0));
+    size = {.m = swapped ? e.n : e.k,
+            .n = swapped ? e.k : e.n,
+            .k = e.m,
+            .transpose_a = true,
+            .a_stride = at.in_stride(swapped ? 1 : 0),
+            .b_stride = at.in_stride(swapped ? 0 : 1)};
+  }
+
+  bool swapped;
+  const Element* a;
+  const Element* b;
+  float* dw;
+  bool accumulate;
+  kernels::MatmulShape size = {};
+};
+
+template <typename Element>
 Launch matmul_backward_weight(const Operands& at) {
-  const MatmulExtents e = extents(at, at.in_shape(0), at.out_shape(0));
-  const bool swapped = transposed(at);
-  return [a = at.in_as<Element>(swapped ? 1 : 0), b = at.in_as<Element>(swapped ? 0 : 1),
-          dw = at.out(0),
-          size = kernels::MatmulShape{.m = swapped ? e.n : e.k,
-                                      .n = swapped ? e.k : e.n,
-                                      .k = e.m,
-                                      .transpose_a = true,
-                                      .a_stride = at.in_stride(swapped ? 1 : 0),
-                                      .b_stride = at.in_stride(swapped ? 0 : 1)},
-          accumulate = at.accumulate()](Stream& stream) {
-    kernels::matmul(stream, a, b, dw, size, accumulate);
+  return [g = WeightGradient<Element>(at)](Stream& stream) {
+    kernels::matmul(stream, g.a, g.b, g.dw, g.size, g.accumulate);
+  };
+}
+
+template <typename Element>
+Launch matmul_backward_weight_bias(const Operands& at) {
+  return [g = WeightGradient<Element>(at), db = at.out(1)](Stream& stream) {
+    const kernels::Factor dy = g.swapped ? kernels::Factor::a : kernels::Factor::b;
+    kernels::matmul_sums(stream, g.a, g.b, g.dw, g.size, dy, db, g.accumulate);
   };
 }
 
@@ -323,7 +356,9 @@ std::vector<LaunchRow> dense_launches() {
       {Opcode::matmul_bias_relu, matmul_bias_relu<T>},
       {Opcode::matmul_bias_gelu, matmul_bias_gelu<T>},
       {Opcode::matmul_backward_input, matmul_backward_input<T>},
+      {Opcode::matmul_backward_input_gelu, matmul_backward_input_gelu<T>},
       {Opcode::matmul_backward_weight, matmul_backward_weight<T>},
+      {Opcode::matmul_backward_weight_bias, matmul_backward_weight_bias<T>},
       {Opcode::bias, bias<T>},
       {Opcode::bias_backward, bias_backward<T>},
       {Opcode::relu, unary<T, kernels::relu_forward<T>>},

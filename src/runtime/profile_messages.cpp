@@ -11,6 +11,7 @@
 #include "core/with_type.h"
 #include "kernels/copy_strided.h"
 #include "kernels/matmul.h"
+#include "kernels/products.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
@@ -206,6 +207,7 @@ class Loads {
     with_floating_type(load_.dtype, [&](auto zero) {
       using Element = decltype(zero);
       products_.issue(times, 0.0, [&](Stream& stream) {
+        const kernels::BesideMessages here;
         for (int i = 0; i < repetitions_; ++i) {
           kernels::matmul(stream, reinterpret_cast<const Element*>(a_->data()),
                           reinterpret_cast<const Element*>(b_->data()),

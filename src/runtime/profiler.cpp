@@ -1,6 +1,7 @@
 #include "runtime/profiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -75,6 +76,40 @@ void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
     const auto found = slowest.find(name(time));
     time.seconds = found == slowest.end() ? time.seconds : found->second;
   }
+}
+
+std::map<std::vector<int64_t>, int> fastest_algorithms(
+    Communicator& world, const std::vector<kernels::AlgorithmTimes>& measured) {
+  constexpr double kWorthIt = 0.98;  // of the first one's time: nearer ones change from run to run
+  std::string mine;
+  for (const auto& [product, seconds] : measured) {
+    mine += fmt::format("{} {} {} {}\n", product.size(), fmt::join(product, " "), seconds.size(),
+                        fmt::join(seconds, " "));
+  }
+  std::map<std::vector<int64_t>, std::vector<double>> slowest;
+  for (const std::string& text : gather_texts(world, mine)) {  // none but on rank 0
+    std::istringstream numbers(text);
+    for (size_t count = 0; numbers >> count;) {
+      std::vector<int64_t> product(count);
+      std::ranges::for_each(product, [&](int64_t& number) { numbers >> number; });
+      numbers >> count;
+      std::vector<double>& times = slowest[product];
+      times.resize(std::max(times.size(), count));
+      for (size_t i = 0; i < count; ++i) {
+        double seconds = 0.0;
+        numbers >> seconds;
+        times[i] = std::max(times[i], seconds);
+      }
+    }
+  }
+  std::map<std::vector<int64_t>, int> fastest;
+  for (const auto& [product, times] : slowest) {
+    const auto best = std::ranges::min_element(times);
+    if (*best < kWorthIt * times.front()) {
+      fastest[product] = static_cast<int>(best - times.begin());
+    }
+  }
+  return fastest;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "comm/communicator.h"
 #include "cost/profile.h"
 #include "cost/profile_check.h"
+#include "kernels/products.h"
 #include "runtime/executor.h"
 
 namespace hidup {
@@ -41,6 +42,11 @@ class OperationTimer {
 // Collective. On rank 0, an operation of some size takes as long as on the rank where it takes
 // longest: the others wait for that one. Ranks with experts of their own have different loads.
 void take_slowest(Communicator& world, std::vector<OperationTime>& times);
+
+// Collective. On rank 0, the products that some algorithm does faster than the first one, on the
+// rank where each takes longest, and the number of the fastest.
+std::map<std::vector<int64_t>, int> fastest_algorithms(
+    Communicator& world, const std::vector<kernels::AlgorithmTimes>& measured);
 
 // What the compute stream of every rank is busy with beside messages: a matrix product.
 struct ComputeLoad {

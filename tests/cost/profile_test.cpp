@@ -84,6 +84,25 @@ TEST(Profile, OfOneRankHasNoCollectives) {
   EXPECT_TRUE(parse_profile(print_profile(profile), "p.yaml").collectives.empty());
 }
 
+TEST(Profile, KnowsTheAlgorithmsOfProducts) {
+  EXPECT_EQ(print_profile(sample_profile()).find("algorithm"), std::string::npos);
+  EXPECT_TRUE(parse_profile(print_profile(sample_profile()), "p.yaml").algorithms.empty());
+  Profile profile = sample_profile();
+  profile.algorithms = {{{14, 0, 3}, 7}, {{14, 0, 4}, 1}};
+  const std::string text = print_profile(profile);
+  EXPECT_EQ(parse_profile(text, "p.yaml").algorithms, profile.algorithms);
+  const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    const std::string message = message_of(other);
+    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+  };
+  told("algorithm: 7", "algorithm: 8", "algorithm: expected 1 to 7");
+  told("algorithm: 7", "algorithm: 0", "algorithm: expected 1 to 7");
+  told("14, 0, 4", "14, 0, 3", "algorithms: the product has one already");
+  told("[14, 0, 4]", "[14, -1]", "product: expected a whole number");
+}
+
 TEST(Profile, MistakesAreToldWithTheirPlace) {
   EXPECT_NE(message_of("").find("expected a profile"), std::string::npos);
   EXPECT_NE(message_of(edited("launch_s", "lunch_s"))

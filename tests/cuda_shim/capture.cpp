@@ -169,6 +169,16 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const std::lock_guard lock(captures().mutex);
+  const std::shared_ptr<cuda_shim::Capture> capture =
+      stream == nullptr ? nullptr : stream->captured.by;
+  *status = capture == nullptr ? cudaStreamCaptureStatusNone
+            : capture->valid   ? cudaStreamCaptureStatusActive
+                               : cudaStreamCaptureStatusInvalidated;
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   const std::lock_guard lock(captures().mutex);

@@ -70,6 +70,22 @@ class Captures : public testing::Test {
   cudaEvent_t join_ = nullptr;
 };
 
+TEST_F(Captures, AreToldOf) {
+  const auto status_of = [](cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusInvalidated;
+    EXPECT_EQ(cudaStreamIsCapturing(stream, &status), cudaSuccess);
+    return status;
+  };
+  EXPECT_EQ(status_of(a_), cudaStreamCaptureStatusNone);
+  begin();
+  EXPECT_EQ(status_of(a_), cudaStreamCaptureStatusActive);
+  EXPECT_EQ(status_of(b_), cudaStreamCaptureStatusNone);
+  EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(status_of(a_), cudaStreamCaptureStatusInvalidated);
+  EXPECT_NE(end(), cudaSuccess);
+  EXPECT_EQ(status_of(a_), cudaStreamCaptureStatusNone);
+}
+
 // Kernels, copies and host functions of two streams; nothing runs before the launch.
 TEST_F(Captures, RunAtEveryLaunchInOrder) {
   DeviceArray<int> x(1, 0);

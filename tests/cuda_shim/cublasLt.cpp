@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "cublasLt_product.h"
 #include "state.h"
@@ -22,19 +24,25 @@ struct CudaShimMatmulPreference {
 namespace cuda_shim {
 namespace {
 
+// That the algorithms here want, where they may. They do the same.
+constexpr std::array<uint64_t, 3> kWorkspaces = {4096, 0, 8192};
+
 std::atomic<int64_t> calls_given = 0;
 std::atomic<int64_t> bytes_given = 0;
+std::atomic<int64_t> limited_given = 0;
+std::atomic<int64_t> first_given = 0;
+std::array<std::atomic<double>, kWorkspaces.size()> delays = {};  // seconds
 
-constexpr uint64_t kWorkspace = 4096;  // that an algorithm here wants, where it may
 constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
 constexpr uintptr_t kInputAlignment = 16;
 
-// What an algorithm was chosen for.
+// An algorithm, and what it was chosen for.
 struct Choice {
+  uint32_t algorithm;
+  uint32_t workspace;
   uint64_t problem;
-  uint64_t workspace;
   std::array<uint32_t, 4> alignments;
-  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its bias and GELU's input
+  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its vector and GELU's input
 };
 static_assert(sizeof(Choice) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -56,18 +64,38 @@ cublasStatus_t take(T& attribute, const void* value, size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
-  if (!desc.has_bias()) {
-    return CUBLAS_STATUS_SUCCESS;
+bool is_known(uint32_t epilogue) {
+  switch (epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DGELU:
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return true;
   }
-  if (d.count > 1) {
+  return false;
+}
+
+int multiprocessors_of_device() {
+  int count = 0;
+  cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0);
+  return count;
+}
+
+cublasStatus_t check_epilogue(const CudaShimMatmulDesc& desc, const CudaShimMatrixLayout& d) {
+  if (!is_known(desc.epilogue)) {
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim does not know such an epilogue");
+  }
+  if (desc.has_epilogue() && d.count > 1) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no epilogue of a batch");
   }
-  if (desc.bias == nullptr || (desc.has_gelu() && desc.input == nullptr)) {
+  if ((desc.has_vector() && desc.vector == nullptr) ||
+      (desc.has_input() && desc.input == nullptr)) {
     return invalid("an epilogue lacks its operands");
   }
   const auto address = reinterpret_cast<uintptr_t>(desc.input);
-  if (desc.has_gelu() &&
+  if (desc.has_input() &&
       (desc.input_stride % kInputMultiple != 0 ||
        desc.input_stride < static_cast<int64_t>(d.rows) || address % kInputAlignment != 0)) {
     return invalid("the columns of GELU's input are too short, or not aligned");
@@ -80,6 +108,9 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                             cublasLtMatrixLayout_t d, Problem& problem) {
   if (desc == nullptr || a == nullptr || b == nullptr || c == nullptr || d == nullptr) {
     return invalid("a descriptor is null");
+  }
+  if (desc->multiprocessors < 0 || desc->multiprocessors > multiprocessors_of_device()) {
+    return invalid("the device has not so many multiprocessors");
   }
   if (!(*c == *d)) {
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "the shim knows no c that is not d");
@@ -110,7 +141,7 @@ std::array<uint32_t, 2> alignments_of(const CudaShimMatmulDesc& desc) {
     const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | uintptr_t{256};
     return static_cast<uint32_t>(bits & (~bits + 1));
   };
-  return {alignment(desc.bias), alignment(desc.input)};
+  return {alignment(desc.vector), alignment(desc.input)};
 }
 
 // a, b, c, d, as the algorithm was promised them.
@@ -131,30 +162,35 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Those of the epilogue; `others`: a, b and d.
+// Those of the epilogue; `others`: a, b and d. What it writes overlaps nothing, and what it reads
+// is not d.
 cublasStatus_t check_operands(const Problem& p, const Choice& choice,
                               const std::array<const void*, 3>& others) {
-  if (!p.desc.has_bias()) {
+  if (!p.desc.has_epilogue()) {
     return CUBLAS_STATUS_SUCCESS;
   }
   const std::array<uint32_t, 2> alignments = alignments_of(p.desc);
-  const size_t bias_bytes = p.bias().bytes();
-  const size_t input_bytes = p.desc.has_gelu() ? p.input().bytes() : 0;
+  const size_t vector_bytes = p.vector_bytes();
+  const size_t input_bytes = p.input_bytes();
   if (alignments[0] < choice.of_epilogue[0] || alignments[1] < choice.of_epilogue[1]) {
     return invalid("an operand of the epilogue is not aligned as when the algorithm was chosen");
   }
-  if (!device_holds(p.desc.bias, bias_bytes) ||
-      (p.desc.has_gelu() && !device_holds(p.desc.input, input_bytes))) {
+  if ((p.desc.has_vector() && !device_holds(p.desc.vector, vector_bytes)) ||
+      (p.desc.has_input() && !device_holds(p.desc.input, input_bytes))) {
     return invalid("an operand of the epilogue does not lie in the device's memory");
   }
+  const bool writes_input = p.desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
   const std::array<size_t, 3> bytes = {p.a.bytes(), p.b.bytes(), p.d.bytes()};
   for (size_t i = 0; i < others.size(); ++i) {
-    if (overlap(p.desc.input, input_bytes, others[i], bytes[i])) {
+    const bool is_d = i + 1 == others.size();
+    if ((is_d || writes_input) && overlap(p.desc.input, input_bytes, others[i], bytes[i])) {
       return invalid("GELU's input overlaps another operand");
     }
+    if ((is_d || p.desc.has_sums()) && overlap(p.desc.vector, vector_bytes, others[i], bytes[i])) {
+      return invalid("the vector of an epilogue overlaps another operand");
+    }
   }
-  if (overlap(p.desc.bias, bias_bytes, others[2], bytes[2]) ||
-      overlap(p.desc.bias, bias_bytes, p.desc.input, input_bytes)) {
+  if (overlap(p.desc.vector, vector_bytes, p.desc.input, input_bytes)) {
     return invalid("the bias is overwritten");
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -203,11 +239,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
       return take(desc->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return take(desc->bias, value, bytes);
+      return take(desc->vector, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
       return take(desc->input, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
       return take(desc->input_stride, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET:
+      return take(desc->multiprocessors, value, bytes);
   }
   return invalid("the shim does not know such an attribute");
 }
@@ -295,12 +333,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
       preference->reductions != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) {
     return cuda_shim::refuse(CUBLAS_STATUS_NOT_SUPPORTED, "parts of sums may be added in 16 bits");
   }
-  const cuda_shim::Choice choice = {problem.hash(),
-                                    std::min(preference->workspace, cuda_shim::kWorkspace),
-                                    preference->alignments, cuda_shim::alignments_of(problem.desc)};
-  *results = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
-  std::memcpy(&results->algo, &choice, sizeof(choice));
-  *found = 1;
+  *found = std::min(requested, static_cast<int>(cuda_shim::kWorkspaces.size()));
+  for (int i = 0; i < *found; ++i) {
+    const uint64_t wanted = cuda_shim::kWorkspaces.at(static_cast<size_t>(i));
+    const cuda_shim::Choice choice = {
+        static_cast<uint32_t>(i), static_cast<uint32_t>(std::min(preference->workspace, wanted)),
+        problem.hash(), preference->alignments, cuda_shim::alignments_of(problem.desc)};
+    results[i] = {.workspaceSize = choice.workspace, .state = CUBLAS_STATUS_SUCCESS};
+    std::memcpy(&results[i].algo, &choice, sizeof(choice));
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -350,14 +391,19 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   float factors[2] = {};
   std::memcpy(&factors[0], alpha, sizeof(float));
   std::memcpy(&factors[1], beta, sizeof(float));
-  if (problem.desc.has_bias() && factors[1] != 0.0F) {
+  if (problem.desc.has_epilogue() && !problem.desc.has_sums() && factors[1] != 0.0F) {
     return invalid("the shim knows no epilogue of a sum");
   }
   cuda_shim::calls_given += 1;
+  cuda_shim::limited_given += problem.desc.multiprocessors > 0 ? 1 : 0;
   cuda_shim::bytes_given += static_cast<int64_t>(problem.a.bytes() + problem.b.bytes() +
+                                                 problem.vector_bytes() + problem.input_bytes() +
                                                  problem.d.bytes() * (factors[1] == 0.0F ? 1 : 2));
+  cuda_shim::first_given += choice.algorithm == 0 ? 1 : 0;
+  const double delay = cuda_shim::delays.at(choice.algorithm);
   cuda_shim::stream_or_default(stream).give([=, workspace_of = choice.workspace] {
     const cuda_shim::DeviceAccess access;
+    std::this_thread::sleep_for(std::chrono::duration<double>(delay));
     if (workspace_of > 0) {
       std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
     }
@@ -367,5 +413,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 }
 
 CudaShimProducts cuda_shim_products() {
-  return {cuda_shim::calls_given, cuda_shim::bytes_given};
+  return {cuda_shim::calls_given, cuda_shim::bytes_given, cuda_shim::limited_given,
+          cuda_shim::first_given};
+}
+
+void cuda_shim_delay_algorithm(int algorithm, double seconds) {
+  cuda_shim::delays.at(static_cast<size_t>(algorithm)) = seconds;
 }

@@ -52,24 +52,77 @@ void store(const CudaShimMatrixLayout& layout, const std::vector<float>& values,
   }
 }
 
-// The epilogue of a product that is still in f32.
-void finish(const Problem& p, float* product) {
-  std::vector<float> of_bias;
-  const float* const bias = widened(p.bias(), p.desc.bias, 0, of_bias);
-  std::vector<float> input(p.desc.has_gelu() ? p.input().elements() : 0);
+constexpr float kRoot = 0.797884561F;  // of 2 / pi
+
+// GELU in its tanh form, and its derivative.
+float gelu(float x) {
+  return 0.5F * x * (1.0F + std::tanh(kRoot * (x + 0.044715F * x * x * x)));
+}
+float gelu_slope(float x) {
+  const float t = std::tanh(kRoot * (x + 0.044715F * x * x * x));
+  return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * kRoot * (1.0F + 0.134145F * x * x);
+}
+
+// finish(row, element, its place in GELU's input) for every element of a product.
+template <typename Finish>
+void for_elements(const Problem& p, float* product, Finish finish) {
   for (uint64_t column = 0; column < p.n; ++column) {
     for (uint64_t row = 0; row < p.m; ++row) {
-      float& value = product[column * static_cast<uint64_t>(p.d.stride) + row];
-      value += bias[row];
-      if (p.desc.has_gelu()) {
-        input[column * static_cast<uint64_t>(p.desc.input_stride) + row] = value;
-        const float cubic = value + 0.044715F * value * value * value;
-        value *= 0.5F * (1.0F + std::tanh(0.797884561F * cubic));
-      }
+      finish(row, product[column * static_cast<uint64_t>(p.d.stride) + row],
+             column * static_cast<uint64_t>(p.desc.input_stride) + row);
     }
   }
-  if (p.desc.has_gelu()) {
-    store(p.input(), input, p.desc.input, 0);
+}
+
+void add_bias(const Problem& p, float* product) {
+  std::vector<float> of_bias;
+  const float* const bias = widened(p.vector(), p.desc.vector, 0, of_bias);
+  if (!p.desc.has_input()) {
+    for_elements(p, product, [=](uint64_t row, float& value, uint64_t) { value += bias[row]; });
+    return;
+  }
+  std::vector<float> input(p.input().elements());
+  for_elements(p, product, [&](uint64_t row, float& value, uint64_t at) {
+    input[at] = value + bias[row];
+    value = gelu(input[at]);
+  });
+  store(p.input(), input, p.desc.input, 0);
+}
+
+void multiply_by_slope(const Problem& p, float* product) {
+  std::vector<float> of_input;
+  const float* const input = widened(p.input(), p.desc.input, 0, of_input);
+  for_elements(p, product,
+               [=](uint64_t, float& value, uint64_t at) { value *= gelu_slope(input[at]); });
+}
+
+// Of op(a) per row, or of op(b) per column.
+void add_up(const Problem& p, const float* a, const float* b) {
+  const bool of_a = p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA;
+  const CudaShimMatrixLayout& layout = of_a ? p.a : p.b;
+  const bool of_rows = (of_a ? p.desc.transpose_a : p.desc.transpose_b) ==
+                       (of_a ? CUBLAS_OP_N : CUBLAS_OP_T);  // as the matrix is stored
+  std::vector<float> sums(of_rows ? layout.rows : layout.columns, 0.0F);
+  for (uint64_t column = 0; column < layout.columns; ++column) {
+    for (uint64_t row = 0; row < layout.rows; ++row) {
+      sums[of_rows ? row : column] +=
+          (of_a ? a : b)[column * static_cast<uint64_t>(layout.stride) + row];
+    }
+  }
+  store(p.vector(), sums, p.desc.vector, 0);
+}
+
+// The epilogue of a product that is still in f32, as its operands are.
+void finish(const Problem& p, const float* a, const float* b, float* product) {
+  switch (p.desc.epilogue) {
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      return add_bias(p, product);
+    case CUBLASLT_EPILOGUE_DGELU:
+      return multiply_by_slope(p, product);
+    case CUBLASLT_EPILOGUE_BGRADA:
+    case CUBLASLT_EPILOGUE_BGRADB:
+      return add_up(p, a, b);
   }
 }
 
@@ -96,9 +149,7 @@ void multiply(const Problem& p, const void* a, const void* b, void* d, float alp
     if (status != dnnl_success) {
       set_fault("a matrix product failed");
     }
-    if (p.desc.has_bias()) {
-      finish(p, result);
-    }
+    finish(p, right, left, result);
     if (!floats) {
       store(p.d, of_d, d, i);
     }

@@ -10,12 +10,19 @@ struct CudaShimMatmulDesc {
   int32_t transpose_a = CUBLAS_OP_N;
   int32_t transpose_b = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-  void* input = nullptr;  // of GELU
+  void* vector = nullptr;  // a bias, or where its gradient goes
+  void* input = nullptr;   // of GELU
   int64_t input_stride = 0;
+  int32_t multiprocessors = 0;  // 0: those of the device
 
-  bool has_bias() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
-  bool has_gelu() const { return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS; }
+  bool has_epilogue() const { return epilogue != CUBLASLT_EPILOGUE_DEFAULT; }
+  bool has_input() const {
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
+  }
+  bool has_vector() const { return has_epilogue() && epilogue != CUBLASLT_EPILOGUE_DGELU; }
+  bool has_sums() const {  // which are its vector
+    return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  }
 };
 
 struct CudaShimMatrixLayout {
@@ -50,6 +57,7 @@ struct Problem {
     const auto add = [&hash](uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
     add(static_cast<uint64_t>(2 * desc.transpose_a + desc.transpose_b));
     add(desc.epilogue);
+    add(static_cast<uint64_t>(desc.multiprocessors));
     add(static_cast<uint64_t>(desc.input_stride));
     for (const CudaShimMatrixLayout& layout : {a, b, d}) {
       add(static_cast<uint64_t>(layout.type));
@@ -62,13 +70,16 @@ struct Problem {
     return hash;
   }
 
-  // Of the epilogue's operands.
-  CudaShimMatrixLayout bias() const {
-    return {.type = d.type, .rows = m, .columns = 1, .stride = static_cast<int64_t>(m)};
+  // The epilogue's operands.
+  CudaShimMatrixLayout vector() const {
+    const uint64_t length = desc.epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m;
+    return {.type = d.type, .rows = length, .columns = 1, .stride = static_cast<int64_t>(length)};
   }
   CudaShimMatrixLayout input() const {
     return {.type = d.type, .rows = m, .columns = n, .stride = desc.input_stride};
   }
+  size_t vector_bytes() const { return desc.has_vector() ? vector().bytes() : 0; }
+  size_t input_bytes() const { return desc.has_input() ? input().bytes() : 0; }
 };
 
 // d = alpha op(a) op(b) + beta d, and the epilogue. On the calling thread.

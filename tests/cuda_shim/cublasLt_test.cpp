@@ -360,6 +360,118 @@ TEST_F(MatrixProducts, WithWrongOperandsOfAnEpilogueAreRefused) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
+// By GELU's slope at its input, which is read.
+TEST_F(MatrixProducts, MultiplyByTheSlopeOfGelu) {
+  DeviceArray<float> input(24, NAN);
+  const auto slope = [](double x) {
+    const double root = std::sqrt(2.0 / std::numbers::pi);
+    const double t = std::tanh(root * (x + 0.044715 * x * x * x));
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root * (1.0 + 3.0 * 0.044715 * x * x);
+  };
+  for (int i = 0; i < 6; ++i) {
+    input.data()[i / 2 * 8 + i % 2] = static_cast<float>(i) - 2.5F;
+  }
+  finish(CUBLASLT_EPILOGUE_DGELU, nullptr, input.data(), 8);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      const double y = expected(0, 0, 0, i, j) * slope(j * 2 + i - 2.5);
+      EXPECT_NEAR(d_.data()[j * 2 + i], y, 1e-5 * std::abs(y) + 1e-4);
+    }
+  }
+  EXPECT_TRUE(std::isnan(d_.data()[6]));
+  beta_ = 1.0F;
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+  beta_ = 0.0F;
+  finish(CUBLASLT_EPILOGUE_DGELU, nullptr, d_.data(), 8);
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+  finish(CUBLASLT_EPILOGUE_DGELU, nullptr, nullptr, 8);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+}
+
+// Of a over k per row of d, and of b per column; they are overwritten, where d is added to, too.
+TEST_F(MatrixProducts, AddUpAnOperand) {
+  const float of_a[] = {0 + 2 + 4 + 6, 1 + 3 + 5 + 7};
+  const float of_b[] = {0 + 1 + 2 + 3, 4 + 0 + 1 + 2, 3 + 4 + 0 + 1};
+  for (const cublasLtEpilogue_t epilogue : {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+    const bool is_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    for (const float beta : {0.0F, 1.0F}) {
+      DeviceArray<float> sums(4, 100.0F);
+      beta_ = beta;
+      finish(epilogue, sums.data(), nullptr, 0);
+      ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+      ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+      ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+      for (int i = 0; i < 4; ++i) {
+        EXPECT_EQ(sums.data()[i], i >= (is_a ? 2 : 3) ? 100.0F : (is_a ? of_a : of_b)[i]);
+      }
+      EXPECT_EQ(d_.data()[3], (1.0F + beta) * expected(0, 0, 0, 1, 1));
+    }
+  }
+  const int32_t transposed = CUBLAS_OP_T;  // a: [4, 2], b: [3, 4], by columns
+  describe(CUBLASLT_MATMUL_DESC_TRANSA, transposed);
+  describe(CUBLASLT_MATMUL_DESC_TRANSB, transposed);
+  destroy_layouts();
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&a_layout_, CUDA_R_32F, 4, 2, 4), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&b_layout_, CUDA_R_32F, 3, 4, 3), CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(cublasLtMatrixLayoutCreate(&d_layout_, CUDA_R_32F, 2, 3, 2), CUBLAS_STATUS_SUCCESS);
+  beta_ = 0.0F;
+  for (const cublasLtEpilogue_t epilogue : {CUBLASLT_EPILOGUE_BGRADA, CUBLASLT_EPILOGUE_BGRADB}) {
+    const bool is_a = epilogue == CUBLASLT_EPILOGUE_BGRADA;
+    DeviceArray<float> sums(4, 0.0F);
+    finish(epilogue, sums.data(), nullptr, 0);
+    ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    EXPECT_EQ(sums.data()[1], is_a ? 4 + 5 + 6 + 7 : 1 + 4 + 2 + 0);
+  }
+}
+
+TEST_F(MatrixProducts, WhoseSumsAreWrittenOverAnOperandAreRefused) {
+  DeviceArray<float> sums(4, 0.0F);
+  finish(CUBLASLT_EPILOGUE_BGRADA, sums.data(), nullptr, 0);
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  for (float* const taken : {a_.data(), b_.data(), d_.data()}) {
+    finish(CUBLASLT_EPILOGUE_BGRADA, taken, nullptr, 0);
+    EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+  }
+  finish(CUBLASLT_EPILOGUE_BGRADA, nullptr, nullptr, 0);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{208});  // DGELU_BGRAD, which hidup does not use
+  EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
+}
+
+TEST_F(MatrixProducts, AreDoneByEachAlgorithmThatIsProposed) {
+  cublasLtMatmulHeuristicResult_t proposed[8] = {};
+  int found = 0;
+  ASSERT_EQ(cublasLtMatmulAlgoGetHeuristic(handle_, desc_, a_layout_, b_layout_, d_layout_,
+                                           d_layout_, preference_, 8, proposed, &found),
+            CUBLAS_STATUS_SUCCESS);
+  ASSERT_EQ(found, 3);
+  const int64_t first = cuda_shim_products().first;
+  for (int i = 0; i < found; ++i) {
+    choice_ = proposed[i];
+    EXPECT_EQ(choice_.state, CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
+    EXPECT_EQ(d_.data()[0], expected(0, 0, 0, 0, 0));
+  }
+  EXPECT_EQ(cuda_shim_products().first, first + 1);
+}
+
+TEST_F(MatrixProducts, ForMultiprocessorsThatTheDeviceHasNotAreRefused) {
+  for (const int32_t count : {-1, 2}) {
+    describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, count);
+    EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+  }
+  describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{1});
+  ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
+  describe(CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, int32_t{0});  // another problem
+  EXPECT_EQ(multiply(a_.data(), b_.data(), d_.data()), CUBLAS_STATUS_INVALID_VALUE);
+}
+
 TEST_F(MatrixProducts, InWrongMemoryAreRefused) {
   ASSERT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   std::vector<float> host(24, 0.0F);

@@ -345,7 +345,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = 1;  // few blocks: kernels step through their grids
+      // Few blocks, where the environment does not say otherwise: kernels step through their grids.
+      *value = static_cast<int>(cuda_shim::number_of("CUDA_SHIM_MULTIPROCESSORS").value_or(1));
       return cudaSuccess;
     case cudaDevAttrL2CacheSize:
       *value = 0;  // it models none

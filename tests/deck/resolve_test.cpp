@@ -72,6 +72,8 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    memory_bandwidth: auto\n"
             "    graph: auto\n"
             "    timed_every: 10\n"
+            "    algorithms: heuristic\n"
+            "    reserved_multiprocessors: 0\n"
             "  mesh:\n"
             "    - name: \"node\"\n"
             "      size: 2\n"

@@ -41,15 +41,6 @@ void run_in_turn(const Case& c, const float* a, const float* b, const float* bia
   });
 }
 
-// Errors of rounding a result; sums are in float.
-template <typename Element>
-struct Stored : Rounding<Element> {};
-template <>
-struct Stored<float> {
-  static constexpr double kRelative = 0.0;
-  static constexpr double kAbsolute = 0.0;
-};
-
 // Whether it is rounded once, or the product, the sum and the activation each, the values may
 // differ by that; and by what the orders of the sums do.
 template <typename Element>

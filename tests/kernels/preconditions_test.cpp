@@ -84,6 +84,15 @@ TEST(Preconditions, Matrices) {
     matmul_bias(s, kIn, kIn, kOut, {1, 1, 1},
                 {.bias = &bias, .activation = Activation::gelu, .input = nullptr});
   });
+  expect_refused("matmul_gelu_backward", [](Stream& s) {
+    matmul_gelu_backward(s, kIn, kIn, kIn, kOut, {.m = 1, .n = 3, .k = 1, .c_stride = 4});
+  });
+  for (const auto& [a, b] : {std::pair{false, false}, {false, true}, {true, true}}) {
+    expect_refused("matmul_sums", [a, b](Stream& s) {
+      matmul_sums(s, kIn, kIn, kOut, {.m = 1, .n = 1, .k = 1, .transpose_a = a, .transpose_b = b},
+                  Factor::b, kOut, false);
+    });
+  }
   expect_refused("expert_matmul", [](Stream& s) {
     expert_matmul(s, kIn, kIn, kIntsIn, kOut, {1, 1, -1, 2, 3});
   });

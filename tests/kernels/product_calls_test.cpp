@@ -1,8 +1,19 @@
 // How many products the CUDA back end computes, and how many bytes they touch.
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
 #include "kernel_test.h"
 #include "kernels/expert_matmul.h"
+#include "kernels/matmul.h"
+#include "kernels/products.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -12,7 +23,8 @@ CudaShimProducts products_of(Body body) {
   const CudaShimProducts before = cuda_shim_products();
   run(body);
   const CudaShimProducts after = cuda_shim_products();
-  return {after.calls - before.calls, after.bytes - before.bytes};
+  return {after.calls - before.calls, after.bytes - before.bytes, after.limited - before.limited,
+          after.first - before.first};
 }
 
 TEST(ProductCalls, OfExpertsDoNotDependOnTheBatch) {
@@ -50,6 +62,164 @@ TEST(ProductCalls, OfExpertsDoNotDependOnTheBatch) {
       EXPECT_EQ(gradient.bytes, 4 * (x.size() + dy.size() + dw.size()));
     }
   }
+}
+
+// One product, which reads GELU's input besides; where that has other rows than cuBLASLt takes, a
+// product that does not.
+TEST(ProductCalls, GelusBackwardPassIsInTheProduct) {
+  for (const MatmulShape& size : {MatmulShape{24, 16, 8}, {24, 12, 8}}) {
+    SCOPED_TRACE(size.n);
+    const auto a = random_floats("a", size.m * size.k);
+    const auto b = random_floats("b", size.k * size.n);
+    const auto x = random_floats("x", size.m * size.n);
+    Output c(size.m * size.n);
+    const CudaShimProducts products = products_of(
+        [&](Stream& s) { matmul_gelu_backward(s, a.data(), b.data(), x.data(), c.data(), size); });
+    EXPECT_EQ(products.calls, 1);
+    EXPECT_EQ(products.bytes,
+              4 * (a.size() + b.size() + c.size() + (size.n % 8 == 0 ? x.size() : 0)));
+  }
+}
+
+TEST(ProductCalls, TheSumsOfABiasAreInTheProduct) {
+  const MatmulShape size{.m = 12, .n = 20, .k = 30, .transpose_a = true};
+  const auto a = random_floats("a", size.m * size.k);
+  const auto b = random_floats("b", size.k * size.n);
+  for (const Factor summed : {Factor::a, Factor::b}) {
+    Output c(random_floats("c", size.m * size.n));
+    Output sums(random_floats("sums", summed == Factor::a ? size.m : size.n));
+    for (const bool accumulate : {false, true}) {
+      const CudaShimProducts products = products_of([&](Stream& s) {
+        matmul_sums(s, a.data(), b.data(), c.data(), size, summed, sums.data(), accumulate);
+      });
+      EXPECT_EQ(products.calls, 1);
+      EXPECT_EQ(products.bytes,
+                4 * (a.size() + b.size() + c.size() * (accumulate ? 2 : 1) + sums.size()));
+    }
+  }
+}
+
+// Those that are told to, and those alone, leave multiprocessors to messages.
+TEST(ProductCalls, BesideMessagesAreForFewerMultiprocessors) {
+  constexpr const char* kVariable = "CUDA_SHIM_MULTIPROCESSORS";
+  ASSERT_EQ(::setenv(kVariable, "4", 1), 0);
+  const auto a = random_floats("a", 64);
+  Output c(64);
+  const auto limited = [&](bool beside) {
+    return products_of([&](Stream& s) {
+             const std::optional<BesideMessages> here =
+                 beside ? std::optional<BesideMessages>(std::in_place) : std::nullopt;
+             matmul(s, a.data(), a.data(), c.data(), {8, 8, 8}, false);
+           })
+        .limited;
+  };
+  EXPECT_EQ(limited(true), 0);
+  reserve_multiprocessors(3);
+  EXPECT_EQ(limited(true), 1);
+  EXPECT_EQ(limited(false), 0);
+  EXPECT_THROW(reserve_multiprocessors(4), Error);
+  reserve_multiprocessors(0);
+  EXPECT_EQ(limited(true), 0);
+  ASSERT_EQ(::unsetenv(kVariable), 0);
+}
+
+// [rows, 8] x [8, 8], whose algorithms are slow but for the second one. Other tests have other
+// rows.
+class Algorithms : public ::testing::Test {
+ protected:
+  Algorithms() {
+    for (const int slow : {0, 2}) {
+      cuda_shim_delay_algorithm(slow, 5e-3);
+    }
+  }
+  ~Algorithms() override {
+    for (const int slow : {0, 2}) {
+      cuda_shim_delay_algorithm(slow, 0.0);
+    }
+    choose_algorithms({});
+  }
+  Algorithms(const Algorithms&) = delete;
+  Algorithms& operator=(const Algorithms&) = delete;
+
+  void multiply(Stream& stream, int64_t rows) {
+    matmul(stream, a_.data(), b_.data(), c_.data(), {rows, 8, 8}, false);
+  }
+  CudaShimProducts products(int64_t rows) {
+    return products_of([&](Stream& s) { multiply(s, rows); });
+  }
+  Floats written(int64_t rows) const {
+    const Floats all = c_.values();
+    return {all.begin(), all.begin() + 8 * rows};
+  }
+  // Of those that were timed: the only one of so many rows.
+  static AlgorithmTimes times_of(const TimeAlgorithms& timing, int64_t rows) {
+    std::vector<AlgorithmTimes> found = timing.times();
+    std::erase_if(found, [&](const AlgorithmTimes& times) {
+      return std::ranges::find(times.product, rows) == times.product.end();
+    });
+    EXPECT_EQ(found.size(), 1U);
+    return found.empty() ? AlgorithmTimes{} : found[0];
+  }
+
+  Floats a_ = random_floats("a", 1024);
+  Floats b_ = random_floats("b", 64);
+  Output c_{1024};
+};
+
+TEST_F(Algorithms, AreTimedOnceWhereThatIsWanted) {
+  EXPECT_EQ(products(71).first, 1);
+  const TimeAlgorithms timing;
+  const CudaShimProducts first = products(73);
+  EXPECT_EQ(first.calls, 3 * 4 + 1);
+  const Floats expected = written(73);
+  const CudaShimProducts second = products(73);
+  EXPECT_EQ(second.calls, 1);
+  EXPECT_EQ(second.first, 0);
+  EXPECT_EQ(written(73), expected);
+  const AlgorithmTimes times = times_of(timing, 73);
+  ASSERT_EQ(times.seconds.size(), 3U);
+  EXPECT_GE(times.seconds[0], 5e-3);
+  EXPECT_GE(times.seconds[2], 5e-3);
+}
+
+TEST_F(Algorithms, AreThoseThatWereChosen) {
+  AlgorithmTimes times;
+  {
+    const TimeAlgorithms timing;
+    products(79);
+    times = times_of(timing, 79);
+  }
+  EXPECT_EQ(products(79).first, 0);  // the fastest
+  choose_algorithms({});
+  EXPECT_EQ(products(79).first, 1);
+  choose_algorithms({{times.product, 2}});
+  EXPECT_EQ(products(79).first, 0);
+  // Of a product that comes later, too.
+  std::vector<int64_t> later = times.product;
+  std::ranges::replace(later, int64_t{79}, int64_t{83});
+  choose_algorithms({{later, 1}});
+  EXPECT_EQ(products(79).first, 1);
+  EXPECT_EQ(products(83).first, 0);
+  EXPECT_THROW(choose_algorithms({{later, 3}}), Error);
+}
+
+// Nothing may wait for the stream meanwhile.
+TEST_F(Algorithms, AreNotTimedInARecording) {
+  const std::unique_ptr<Device> device = make_device({});
+  const std::unique_ptr<Stream> stream = device->create_stream("compute", 1);
+  multiply(*stream, 89);  // makes the workspace
+  stream->synchronize();
+  const TimeAlgorithms timing;
+  Stream* const streams[] = {stream.get()};
+  const std::unique_ptr<Recording> recording =
+      device->record(streams, false, [&] { multiply(*stream, 97); });
+  ASSERT_NE(recording, nullptr);
+  for (const AlgorithmTimes& times : timing.times()) {
+    EXPECT_EQ(std::ranges::find(times.product, 97), times.product.end());
+  }
+  recording->replay();
+  stream->synchronize();
+  EXPECT_FALSE(std::isnan(c_[97 * 8 - 1]));
 }
 
 }  // namespace

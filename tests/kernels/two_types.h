@@ -20,6 +20,16 @@ struct Rounding {
   static constexpr double kAbsolute = std::is_same_v<Element, BFloat16> ? 0x1p-133 : 0x1p-25;
 };
 
+// Errors of rounding a result, or what goes from one step to the next; of floats none, as sums are
+// in float in any case.
+template <typename Element>
+struct Stored : Rounding<Element> {};
+template <>
+struct Stored<float> {
+  static constexpr double kRelative = 0.0;
+  static constexpr double kAbsolute = 0.0;
+};
+
 // The same numbers in 16 bits and as floats.
 template <typename Element>
 struct Numbers {

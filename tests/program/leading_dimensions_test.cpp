@@ -79,7 +79,7 @@ std::vector<Matrix> matrices_of(const Program& program, const Instruction& produ
   std::vector<Matrix> matrices;
   for (const auto& [operand, id] : operands) {
     const Value& value = program.value(id);
-    if (operand == "bias" || operand == "counts") {
+    if (operand.ends_with("bias") || operand == "counts") {
       continue;
     }
     const int64_t row = of_experts ? program.local_shape(id, rank).back()

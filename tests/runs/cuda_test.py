@@ -62,6 +62,27 @@ class CudaTest(harness.RunTest):
         one, again = self.train(2), self.train(2)
         self.assertEqual(one.loss.tolist(), again.loss.tolist())
 
+    def test_algorithms_of_a_profile(self):
+        profile = self.folder / "profile.yaml"
+        timed = "cluster.device.algorithms=timed"
+        result = harness.run(2, ["profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                                 "--out", profile, "--set", timed])
+        self.assertEqual(result.code, 0, result.stderr)
+        runs = [self.train(2, timed, f"cluster.profile={profile}") for _ in range(2)]
+        self.assertEqual(runs[0].loss.tolist(), runs[1].loss.tolist())
+        self.assert_equal_runs(self.train(2), runs[0], TOLERANCE)
+        self.assert_one_error(self.launch(2, f"cluster.profile={profile}"), 2,
+                              "timed algorithms")
+
+    @unittest.skipUnless(SHIM, "GPUs have as many as they have")
+    def test_multiprocessors_for_messages(self):
+        os.environ["CUDA_SHIM_MULTIPROCESSORS"] = "4"
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_MULTIPROCESSORS")
+        reserved = "cluster.device.reserved_multiprocessors="
+        self.assert_equal_runs(self.train(2), self.train(2, reserved + "3"), TOLERANCE)
+        self.assert_one_error(self.launch(2, reserved + "4"), 2,
+                              "4 multiprocessor(s) to messages, of 4")
+
     def launch(self, ranks, *more, **environment):
         return harness.run(ranks, self.train_args("out.h5", "train.steps=1", *more),
                            env=environment)

@@ -37,6 +37,22 @@ TEST(Profiler, ASlowRankCountsOnRankZero) {
   });
 }
 
+// The first product is done by all ranks, the others by some. An algorithm that is a little faster
+// than the first is not taken.
+TEST(Profiler, AllRanksTakeTheAlgorithmThatIsFastestOnTheSlowest) {
+  const std::vector<std::vector<kernels::AlgorithmTimes>> measured = {
+      {{{1, 2}, {5.0, 1.0, 3.0}}, {{3}, {1.0, 2.0}}},
+      {{{1, 2}, {5.0, 4.0, 2.0}}, {{4}, {1e-5, 1.1e-5, 2.5e-6}}},
+      {{{1, 2}, {5.0, 1.0, 1.0}}, {{5}, {1.0, 0.99}}}};
+  run_ranks(3, [&](Communicator& world) {
+    const std::map<std::vector<int64_t>, int> fastest =
+        fastest_algorithms(world, measured[static_cast<size_t>(world.rank())]);
+    if (world.rank() == 0) {
+      EXPECT_EQ(fastest, (std::map<std::vector<int64_t>, int>{{{1, 2}, 2}, {{4}, 2}}));
+    }
+  });
+}
+
 OperationTime product(std::vector<int64_t> sizes, double seconds, Opcode opcode = Opcode::matmul,
                       DType dtype = DType::f32) {
   double flops = 2.0;

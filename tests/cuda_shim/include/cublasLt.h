@@ -5,8 +5,8 @@
 // What a GPU may let pass is refused here: memory that is not the device's, or not enough of it, an
 // algorithm that was chosen for another problem or for better aligned memory, too small a
 // workspace, which is overwritten besides, sums whose parts may be rounded to 16 bits before they
-// are added, and an epilogue without its operands or with a batch or a sum (beta). stderr tells
-// why.
+// are added, and an epilogue without its operands or with a batch, or, but for the gradients of
+// biases, with a sum (beta). stderr tells why.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,19 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
   CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+  CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
 };
 
-// Biases have an element per row of d, of its type; so has the input of GELU, as large as d, which
-// is written.
+// Operands of epilogues have the type of d. A bias has an element per row of d; so has BGRADA's
+// gradient of it, the sums of op(a) over k; BGRADB's, those of op(b), has one per column. The input
+// of GELU is as large as d: AUX_BIAS writes it, and DGELU reads it.
 enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_BIAS = 4,
   CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+  CUBLASLT_EPILOGUE_DGELU = 192,
+  CUBLASLT_EPILOGUE_BGRADA = 256,
+  CUBLASLT_EPILOGUE_BGRADB = 512,
 };
 
 enum cublasLtMatrixLayoutAttribute_t {
@@ -132,6 +137,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
 // Not CUDA's: the products that this process has given to streams, for tests that count.
 struct CudaShimProducts {
   int64_t calls;
-  int64_t bytes;  // of the operands and results, each counted once; twice where c is added to
+  // Of the operands and results, with those of epilogues, each counted once; twice where c is added
+  // to.
+  int64_t bytes;
+  int64_t limited;  // how many of them were made for less multiprocessors than the device has
+  int64_t first;    // how many of them were done by the algorithm that was proposed first
 };
 CudaShimProducts cuda_shim_products();
+// From now on that algorithm, numbered from 0 as they are proposed, takes so many seconds longer.
+void cuda_shim_delay_algorithm(int algorithm, double seconds);
