@@ -123,15 +123,17 @@ class Estimates(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             table = pathlib.Path(folder) / "counted.txt"
             table.write_text("# Sizes are rows x columns.\n"
-                             "kernel              read written spread  banks  reason\n"
-                             "a_forward f32 8 x 8    1.00    2.00   1.00      -  4.00 is wrong\n"
-                             "a_forward bf16 8 x 8   5.01   16.00   1.50   1.25\n"
-                             "a_forward bf16 9 x 9   7.00    7.00   7.00      -  not whole\n"
-                             "copy_strided f32 8        -    1.00   1.00      -\n")
+                             "kernel              bytes   read spread  banks  reason\n"
+                             "a_forward bf16 7 x 9    7.00    7.00   7.00      -  not whole; 2.00\n"
+                             "a_forward bf16 8 x 8    5.01   16.00   1.50   1.25\n"
+                             "a_forward f32 8 x 8     1.00    2.00   1.00      -  4.00  is wrong\n"
+                             "copy_strided f32 8      1.00    -      1.00      -\n")
             with unittest.mock.patch.object(counted, "TABLE", table):
                 found = counted.read()
-        self.assertEqual(counted.of(found, "a"), (5.01, 16.0, 1.5, 1.25))
-        self.assertEqual(counted.of(found, "slice"), (0.0, 1.0, 1.0, 0.0))
+        self.assertEqual(counted.of(found, "a"),
+                         dict(bytes=5.01, read=16.0, spread=1.5, banks=1.25))
+        self.assertEqual(counted.of(found, "slice"),
+                         dict(bytes=1.0, read=0.0, spread=1.0, banks=0.0))
         self.assertIsNone(counted.of(found, "b"))
 
     def test_resident_warps(self):

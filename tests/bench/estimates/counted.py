@@ -2,34 +2,27 @@
 
 import pathlib
 import re
-import typing
 
 TABLE = pathlib.Path(__file__).resolve().parents[3] / "kernels" / "counted.txt"
-FIGURE = r" +(\d+\.\d\d|-)"
-ROW = re.compile(r"(\w+)(?: (f32|bf16|f16|i32))?(.*?)" + 4 * FIGURE + r"(?:  .*)?$")
-# Where it is not the operation's.
-NAMES = {"slice": "copy_strided", "adam": "adam_update", "adam_rounded": "adam_update"}
-
-
-class Counted(typing.NamedTuple):
-    read: float  # bytes of all sectors that requests touch, over those of the operands
-    written: float
-    spread: float  # sectors over those that the bytes of each request would fill
-    banks: float  # accesses to shared memory over those without bank conflicts; 0: none
+NAMES = {"slice": "copy_strided", "adam": "adam_update", "adam_rounded": "adam_update"}  # others'
 
 
 def read():
-    """{function: Counted}, of the first row in bf16, else of the first one. Empty where there is no
-    table."""
+    """{function: {column: figure}}, in bf16 where there is such a row; of several sizes of those with
+    the fewest sectors a request, the first. 0 where nothing was counted; empty without a table."""
     found = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else []:
-        match = None if line.startswith("#") else ROW.match(line)
-        if match:
-            function, dtype, _, *figures = match.groups()
-            values = Counted(*(0.0 if figure == "-" else float(figure) for figure in figures))
-            found.setdefault((function, dtype == "bf16"), values)
-    return {function: found.get((function, True), values)
-            for (function, _), values in found.items()}
+    lines = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else ["kernel reason"]
+    head, *rows = [line for line in lines if not line.startswith("#")]
+    columns = head.split()[1:-1]
+    form = re.compile(r"(\w+)(?: (\w+))?.*?" + len(columns) * r" +(\d+\.\d\d|-)" + r"(?:  .*)?$")
+    for row in rows:
+        function, dtype, *figures = form.match(row).groups()
+        values = {column: 0.0 if figure == "-" else float(figure)
+                  for column, figure in zip(columns, figures)}
+        rank = (dtype != "bf16", values["spread"])
+        found[function] = min(found.get(function, (rank, values)), (rank, values),
+                              key=lambda one: one[0])
+    return {function: values for function, (_, values) in found.items()}
 
 
 def of(table, operation):

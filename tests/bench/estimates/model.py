@@ -8,7 +8,6 @@ import math
 import typing
 
 import gpu
-from counted import Counted
 from operations import Operation, operation_of
 
 
@@ -88,18 +87,18 @@ def attention_limits(opcode, kernels, work):
     yield Limit(work["bytes"] / gpu.MEMORY, "bytes")
 
 
-def memory_limits(operation: Operation, counted: Counted | None, work):
-    """What comes from the memory, and what the caches give besides."""
-    of_floor = operation.read + operation.written
-    requested = of_floor if counted is None else (
-        operation.read * counted.read + operation.written * counted.written)
-    again = operation.again if counted is None else max(
-        0.0, min(operation.again, requested - of_floor))
-    moved = (of_floor + again) / of_floor
+def memory_limits(operation: Operation, counted, work):
+    """What comes from the memory, and what the caches give besides. counted: a row of counted.txt or
+    None."""
+    requested = 1.0 if counted is None else counted["bytes"]  # over the floor
+    moved = 1.0
+    if operation.again:
+        again = operation.again / operation.per_element
+        moved += again if counted is None else max(0.0, min(again, requested - 1.0))
     yield Limit(work["bytes"] * moved / gpu.MEMORY,
                 "bytes" if moved < 1.05 else f"bytes: {moved:.2f} times the floor's from memory")
-    yield Limit(work["bytes"] * requested / of_floor / gpu.CACHE,
-                f"caches: {requested / of_floor:.2f} times the floor's bytes are requested")
+    yield Limit(work["bytes"] * requested / gpu.CACHE,
+                f"caches: {requested:.2f} times the floor's bytes are requested")
 
 
 def instruction_limits(kernels, elements):
@@ -124,8 +123,7 @@ def estimate(opcode, work, kernels, counted):
         limits = list(attention_limits(opcode, kernels, work))
     else:
         limits = list(memory_limits(operation, counted, work))
-        if operation.by_element:
-            elements = work["bytes"] / (operation.read + operation.written)
-            limits += instruction_limits(kernels, elements)
+        if operation.per_element:
+            limits += instruction_limits(kernels, work["bytes"] / operation.per_element)
     longest = max(limits)
     return Estimate(floor_s, max(longest.seconds, floor_s), longest.bound)

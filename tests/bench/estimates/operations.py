@@ -14,16 +14,14 @@ class Operation(typing.NamedTuple):
     floor: str  # bytes or flops; n: elements of the largest tensor
     kernels: tuple = ()  # that do most of it
     few: tuple = ()  # that add up what those left, or the like
-    read: float = 1  # bytes of the floor that are read, and
-    written: float = 1  # written: for each of the n, or in this proportion
+    per_element: float = 0  # bytes of the floor for each of the n; 0: it does not go by elements
     again: float = 0  # bytes for each of the n that are read a second time after more than the L2
     #                   cache holds, as far as they are counted
-    by_element: bool = False  # whether it does the same for each of the n
     is_product: bool = False  # by cuBLASLt
 
 
 def pattern_of(kernel):
-    return re.compile("^" + kernel.replace("T", rf"\b{ELEMENT}\b"))
+    return re.compile("^" + re.sub(r"\bT\b", ELEMENT, kernel))
 
 
 def product(floor="2mnk / F"):
@@ -32,7 +30,7 @@ def product(floor="2mnk / F"):
 
 def elements(read, written, *kernels, few=(), again=0):
     """So many bytes read and written for each of the n."""
-    return Operation(f"{read + written}n / B", kernels, few, read, written, again, True)
+    return Operation(f"{read + written}n / B", kernels, few, read + written, again)
 
 
 # By the name of their instruction, or by how it begins.
@@ -91,7 +89,7 @@ OPERATIONS = {
     "slice": elements(2, 2, "copy_strided: copy_kernel<int4>"),
     "prepend": elements(2, 2, "class_token: prepend_kernel<T>"),
     # Tokens and experts
-    "embedding": Operation("4n / B", ("embedding: forward_kernel<T>",)),
+    "embedding": Operation("(2n + 2 table) / B", ("embedding: forward_kernel<T>",)),
     "embedding_backward": Operation("(2n + 4 table) / B", (
         "embedding: first_kernel", "embedding: next_kernel", "embedding: sum_kernel<T>")),
     "route": Operation("2 x logits / B", (

@@ -5,8 +5,9 @@ SOURCES = {
     "MAMF": "Bekman, ml-engineering, compute/accelerator, table of the maximum achievable matmul "
             "flops: H100 SXM in bf16 794.5 of 989 TFLOP/s; the peak of 989 is at 1.83 GHz. "
             "https://github.com/stas00/ml-engineering/tree/master/compute/accelerator",
-    "FA3": "Shah et al., FlashAttention-3, 2024, arXiv:2407.08608, bars of figures 5 and 6: H100 "
-           "SXM5, 16 bits, 16k tokens, hidden size 2048.",
+    "FA3": "Shah et al., FlashAttention-3, 2024, arXiv:2407.08608: H100 SXM5, 16 bits, 16k tokens, "
+           "hidden size 2048; from a transcription of its figures, in which the slower one of two for "
+           "a head size is taken for the one with a causal mask.",
     "QuACK": "Guo, Zadouri, Dao, Getting Memory-bound Kernels to Speed-of-Light, 2025: softmax 3.01 "
              "TB/s of 3.35; RMSNorm, softmax and cross entropy about 3 TB/s for rows above 4k; "
              "shared memory has 20 to 30 TB/s. "

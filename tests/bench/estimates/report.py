@@ -38,9 +38,9 @@ too short than too long.
 KERNELS = """
 ## Kernels
 In bf16, for heads of 64 and rows that a warp does; other variants are in the tables. bytes: of all sectors
-that are read, and written, over those of the operands, each once. sectors: over those that requests would
-fill. instructions: for an element, in attention for a score. warps: that a multiprocessor holds, of
-{warps}. The time over the floor is that of the worst one in the steps above, est.
+that are touched, over those of the operands, each once. sectors: over those that requests would fill.
+instructions: for an element, in attention for a score. warps: that a multiprocessor holds, of {warps}. The time
+over the floor is that of the worst one in the steps above, est.
 
 """
 
@@ -84,10 +84,9 @@ def of_kernel(kernel):
 
 
 def of_counted(values):
-    """Bytes read and written over the floor's, and sectors over what requests need."""
-    if values is None:
-        return ["not counted", ""]
-    return [f"{values.read:.2f}, {values.written:.2f}", f"{values.spread:.2f}"]
+    """Bytes over the floor's, and sectors over what requests need."""
+    return ["not counted", ""] if values is None else [
+        f"{values['bytes']:.2f}", f"{values['spread']:.2f}"]
 
 
 def kernel_rows(tables, worst):
@@ -172,7 +171,7 @@ def text(hidup, source):
         *(step_section(model, all_lines) for model in all_lines),
         KERNELS.format(warps=gpu.WARPS),
         table(["operation", "floor", "kernel", "bytes", "sectors", "instructions", "registers", "warps",
-               "time over floor", "bound", "best known elsewhere"], kernel_rows(tables, worst)),
+               "time over floor, est.", "bound", "best known elsewhere"], kernel_rows(tables, worst)),
         "\n## Sources\n",
         *(f"- [{key}] {what}\n" for key, what in published.SOURCES.items())]
     return "".join(parts)
