@@ -9,6 +9,7 @@ import tempfile
 import unittest
 import unittest.mock
 
+import compiled_kernels
 import instructions
 import sass
 
@@ -105,6 +106,10 @@ class Instructions(unittest.TestCase):
                        instructions.row_of("a: k<BFloat16>", code_of(WIDE))))
         self.assertEqual((row["element"], row["global"], row["wide"], row["integer"]),
                          (0.75, 0.25, 1.0, 0.25))
+
+    def test_tables_have_the_same_kernels(self):
+        self.assertEqual(instructions.read().keys(), compiled_kernels.read().keys(),
+                         "tests/runs/cuda_build.sh --table makes both, with a disassembler in PATH")
 
     def test_ten_percent_more_fails(self):
         def complaints(everything, an_element):

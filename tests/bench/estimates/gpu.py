@@ -7,7 +7,7 @@ CLOCK = 1.83e9  # at which its tensor cores have their peak [MAMF]
 
 PRODUCTS = 790e12  # flop/s in bf16 of a large product by cuBLAS [MAMF]
 MEMORY = 3.0e12  # bytes/s, read and written [QuACK]
-CACHE = 20e12  # bytes/s of the L1 caches, which are the shared memory: the least that is known [QuACK]
+CACHE = 20e12  # bytes/s of the L1 caches: as of shared memory, at least [QuACK]
 MMA_SYNC = 0.63 * 989e12  # flop/s of the tensor instruction that attention uses [Hopper]
 TENSOR_FLOPS = 16 * 8 * 16 * 2 / 32  # of that instruction, for each thread of a warp
 ISSUE = 4 * 32 * MULTIPROCESSORS * CLOCK  # instructions/s of threads: one of a warp in each quarter

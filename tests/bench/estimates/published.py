@@ -55,8 +55,8 @@ PYTORCH_MODEL = "gpt2-124m"
 ALIKE = ("gpt2-350m",)  # models that should be as far above their floors
 # Of other steps, measured by others.
 MEASURED = {
-    "gpt2-124m": "8 H100, with what they send: 10^10 tokens in 2,700 s are 35 ms for 16,384 tokens of "
-                 "a GPU [speedrun]",
+    "gpt2-124m": "8 H100, with what they send: 10^10 tokens in 2,700 s are 35 ms for 16,384 tokens "
+                 "of a GPU [speedrun]",
 }
 
 

@@ -34,7 +34,6 @@ Launches, first and last blocks, and waiting for memory with few warps are not i
 too short than too long.
 """
 
-
 KERNELS = """
 ## Kernels
 In bf16, for heads of 64 and rows that a warp does; other variants are in the tables. bytes: of all sectors
@@ -90,7 +89,7 @@ def of_counted(values):
 
 
 def kernel_rows(tables, worst):
-    """longest: {operation: its Estimate that takes longest in the steps}."""
+    """worst: {operation: its Estimate furthest above its floor in the steps}."""
     for name, operation in OPERATIONS.items():
         found = worst.get(name)
         head = [name, operation.floor]
