@@ -14,6 +14,7 @@
 #include "core/results.h"
 #include "core/units.h"
 #include "graph/operation.h"
+#include "program/work.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -192,19 +193,25 @@ class Printout {
     return spec.inputs[static_cast<size_t>(instruction.input)].name;
   }
 
-  // Columns like those of /program and /timeline of a timing file.
+  // Columns like those of /program and /timeline of a timing file; the work is that of rank 0.
   Json timeline() const {
     Json events = Json::array();
     for (size_t i = 0; i < step_.program.instructions.size(); ++i) {
       const Instruction& instruction = step_.program.instructions[i];
       const Interval& ran = step_.prediction.instructions[i];
+      const Work work = work_of(step_.program, instruction, 0);
       events.push_back({{"name", instruction.name},
                         {"operation", operation(instruction)},
                         {"input", input(instruction)},
                         {"stream", name_of(instruction.stream)},
                         {"microbatch", instruction.microbatch},
                         {"phase", name_of(instruction.phase)},
+                        {"opcode", name_of(instruction.opcode)},
                         {"collective", collective_of(instruction.opcode)},
+                        {"dtype", name_of(work.dtype)},
+                        {"flops", work.flops},
+                        {"bytes", work.bytes},
+                        {"sizes", work.sizes},
                         {"start_s", ran.start_s},
                         {"end_s", ran.end_s}});
     }

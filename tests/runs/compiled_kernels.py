@@ -70,12 +70,17 @@ def write(kernels):
                      encoding="utf-8")
 
 
+def compiler_of(table):
+    """That made a table."""
+    lines = table.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.startswith("# nvcc")][0][2:].partition(",")[0]
+
+
 def read():
-    """(compiler, kernels) of the table."""
+    """{kernel: (registers, spilled, shared)} of the table."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
-    compiler = [line for line in lines if line.startswith("# nvcc")][0][2:].partition(",")[0]
     rows = [line.rsplit(None, len(COLUMNS)) for line in lines if not line.startswith("#")][1:]
-    return compiler, {row[0]: tuple(map(int, row[1:])) for row in rows}
+    return {row[0]: tuple(map(int, row[1:])) for row in rows}
 
 
 def complaints(found, expected):
@@ -96,11 +101,11 @@ def main():
     if options == ["--write"]:
         write(found)
         return 0
-    compiler, expected = read()
+    compiler = compiler_of(TABLE)
     if compiler != version():
         print(f"compiled_kernels.py: skipped: {TABLE.name} is of {compiler}, this is {version()}")
         return SKIPPED
-    wrong = list(complaints(found, expected))
+    wrong = list(complaints(found, read()))
     for line in wrong:
         print(f"compiled_kernels.py: {line}", file=sys.stderr)
     print(f"compiled_kernels.py: {len(found)} kernels as {TABLE.name} has them" if not wrong else

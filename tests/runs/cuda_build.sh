@@ -3,10 +3,11 @@
 # end with exit code 8 and the reason. Exit code 77 where there is no such compiler. Two minutes,
 # with a filled ccache some seconds.
 #
-# What the compiler makes of the kernels that it builds is compared with kernels/compiled.txt.
+# What the compiler makes of the kernels that it builds is compared with kernels/compiled.txt, and
+# with kernels/instructions.txt where there is a disassembler (instructions.py).
 #
 #   cuda_build.sh --tests    and the tests that run on GPUs, which here must all be skipped; two more
-#   cuda_build.sh --table    makes kernels/compiled.txt anew, after a build from nothing
+#   cuda_build.sh --table    makes both tables anew, after a build from nothing
 set -euo pipefail
 
 mode=${1:-}
@@ -41,6 +42,7 @@ cmake --build --preset "$targets" --parallel 2 >"$folder/log" 2>&1 || {
 if grep -q "Compiling entry function" "$folder/log"; then
   tests/runs/compiled_kernels.py "$folder/log" "${table[@]}" || [[ $? == 77 ]]
 fi
+tests/runs/instructions.py build-cuda "${table[@]}" || [[ $? == 77 ]]
 
 export CUDA_VISIBLE_DEVICES=
 status=0

@@ -160,6 +160,14 @@ class Explained(SearchTest):
                                    delta=1e-9)
         end = max(event["end_s"] for event in plan["timeline"])
         self.assertAlmostEqual(end, plan["predicted_iteration_s"], delta=1e-9)
+        event = next(event for event in plan["timeline"]
+                     if (event["operation"], event["input"]) == ("layers.0.ffn.up", "weight"))
+        work = {key: event[key] for key in ("opcode", "dtype", "flops", "bytes", "sizes")}
+        rows, summed, columns = 3 * 17, 24, 40  # rank 0 has three of five sequences
+        self.assertEqual(work, dict(
+            opcode="matmul_backward_weight", dtype="f32", flops=2 * rows * summed * columns,
+            bytes=4 * (rows * summed + rows * columns + summed * columns),
+            sizes=[rows, summed, columns]))
         self.assertEqual(sum(plan["memory"].values()), plan["predicted_peak_bytes"])
         self.assertEqual({p["storage"] for p in plan["parameters"]}, {"[R]"})
         for name in NAMES:
