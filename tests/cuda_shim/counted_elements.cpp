@@ -100,23 +100,44 @@ void count_copies(CountedTable& table, int64_t rows, int64_t n) {
   }
 }
 
-void count_update(CountedTable& table, int64_t n) {
+// Of parameters in 16 bits, with their masters.
+template <typename Element>
+void count_adam(CountedTable& table, int64_t n) {
+  constexpr bool kRounds = !std::is_same_v<Element, float>;
   const auto gradient = ones<float>(n);
   auto p = ones<float>(n);
   auto m = ones<float>(n);
   auto v = ones<float>(n);
+  auto rounded = ones<Element>(n);
+  const auto scale = ones<float>(1);
+  const OnDevice<StepState> state(StepState{.step = 1, .learning_rate = 0.1F});
+  const auto part = [&](int64_t first, int64_t count) {
+    return AdamPart<Element>{p.data() + first,
+                             gradient.data() + first,
+                             m.data() + first,
+                             v.data() + first,
+                             count,
+                             first == 0,
+                             kRounds ? rounded.data() + first : nullptr};
+  };
+  const int64_t first = n / 64 * 16;
+  const std::vector<AdamPart<Element>> parts = {part(0, first), part(first, n - first)};
+  const int64_t written = 12 * n + (kRounds ? kBytes<Element> * n : 0);
+  table.add({"adam_update", operands_of<Element>(fmt::format("{} in 2 parts", n)), 16 * n, written,
+             [&](Stream& stream) {
+               adam_update<Element>(stream, parts, {0.9F, 0.99F, 1e-8F, 0.1F, true}, state.get(),
+                                    scale.data());
+             }});
+}
+
+void count_update(CountedTable& table, int64_t n) {
+  count_adam<float>(table, n);
+  count_adam<BFloat16>(table, n);
+  const auto gradient = ones<float>(n);
   auto sum = ones<float>(1);
   auto norm = ones<float>(1);
   auto scale = ones<float>(1);
-  const OnDevice<StepState> state(StepState{.step = 1, .learning_rate = 0.1F});
-  const int64_t first = n / 64 * 16;
-  const std::vector<AdamPart> parts = {{p.data(), gradient.data(), m.data(), v.data(), first, true},
-                                       {p.data() + first, gradient.data() + first, m.data() + first,
-                                        v.data() + first, n - first, false}};
-  table.add(
-      {"adam_update", fmt::format("f32 {} in 2 parts", n), 16 * n, 12 * n, [&](Stream& stream) {
-         adam_update(stream, parts, {0.9F, 0.99F, 1e-8F, 0.1F, true}, state.get(), scale.data());
-       }});
+  OnDevice<StepState> state(StepState{.step = 1, .learning_rate = 0.1F});
   table.add({"squared_norm", fmt::format("f32 {}", n), 4 * n, 4,
              [&](Stream& stream) { squared_norm(stream, gradient.data(), n, sum.data(), false); }});
   table.add({"clip_scale", fmt::format("f32 of {}", n), 4 + kBytes<StepState>, 8,

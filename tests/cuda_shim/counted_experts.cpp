@@ -116,7 +116,7 @@ struct CountedExperts {
   }
 
   void dispatches() {
-    const std::string again = "routing and weights again for every 32 columns, from caches";
+    const std::string again = "routing and weights again for every warp along a row, from caches";
     add("dispatch_forward", used() * row + 4 * entries, slots * row, [this](Stream& stream) {
       dispatch_forward<Element>(stream, x.data(), routing.data(), buffer.data(), size);
     });

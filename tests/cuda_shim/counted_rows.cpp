@@ -9,6 +9,8 @@
 namespace hidup::kernels::testing {
 namespace {
 
+constexpr const char* kShares = "gamma for every row, and sums of blocks, from caches";
+
 template <typename Element>
 struct CountedRows {
   CountedTable& table;
@@ -25,6 +27,7 @@ struct CountedRows {
   Floats mean = ones<float>(rows);
   Floats rstd = ones<float>(rows);
   Floats dgamma = ones<float>(n);
+  bool held = vector % 16 == 0;  // in registers
   Floats dbeta = ones<float>(n);
 
   void add(const std::string& function, int64_t read, int64_t written,
@@ -40,7 +43,7 @@ struct CountedRows {
           layer_norm_forward<Element>(stream, {x.data(), gamma.data(), beta.data(), y.data(),
                                                mean.data(), rstd.data(), rows, n, 1e-5F});
         },
-        "x three times; gamma and beta for every row: from caches");
+        joined(held ? "" : "x three times", "gamma and beta for every row, from caches"));
     add(
         "layer_norm_backward", 2 * matrix + vector + 8 * rows, matrix + 8 * n,
         [this](Stream& stream) {
@@ -48,7 +51,7 @@ struct CountedRows {
               stream, {x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), y.data(),
                        dgamma.data(), dbeta.data(), rows, n, false});
         },
-        "x and dy three times, gamma for every row twice: from caches");
+        joined(held ? "" : "x and dy three times", kShares));
   }
 
   void rms_norm() {
@@ -58,14 +61,14 @@ struct CountedRows {
           rms_norm_forward<Element>(
               stream, {x.data(), gamma.data(), y.data(), rstd.data(), rows, n, 1e-5F});
         },
-        "x twice; gamma for every row: from caches");
+        joined(held ? "" : "x twice", "gamma for every row, from caches"));
     add(
         "rms_norm_backward", 2 * matrix + vector + 4 * rows, matrix + 4 * n,
         [this](Stream& stream) {
           rms_norm_backward<Element>(stream, {x.data(), gamma.data(), rstd.data(), dy.data(),
                                               y.data(), dgamma.data(), rows, n, false});
         },
-        "x and dy three times, gamma for every row twice: from caches");
+        joined(held ? "" : "x and dy three times", kShares));
   }
 
   void residual() {
@@ -78,7 +81,7 @@ struct CountedRows {
               stream, {x.data(), dy.data(), mask, gamma.data(), beta.data(), sum.data(), y.data(),
                        mean.data(), rstd.data(), rows, n, 1e-5F});
         },
-        "the sum twice, gamma and beta for every row: from caches");
+        joined(held ? "" : "the sum twice", "gamma and beta for every row, from caches"));
   }
 
   void bias() {
@@ -97,44 +100,50 @@ struct CountedRows {
   }
 };
 
+// `stride`: elements from row to row.
 template <typename Element>
-void count_losses(CountedTable& table, int64_t rows, int64_t vocab) {
-  const auto logits = ones<Element>(rows * vocab);
-  auto dlogits = ones<Element>(rows * vocab);
+void count_losses(CountedTable& table, int64_t rows, int64_t vocab, int64_t stride) {
+  const auto logits = ones<Element>(rows * stride);
+  auto dlogits = ones<Element>(rows * stride);
   const Ints targets = random_tokens("targets", rows, vocab);
   auto lse = ones<float>(rows);
   auto loss = ones<float>(2);
   auto stats = ones<float>(3 * 2 * rows);
   const OnDevice<StepState> state(StepState{.step = 1});
   const int64_t matrix = rows * vocab * kBytes<Element>;
+  const int64_t row = stride * kBytes<Element>;
+  const std::string sizes = stride == vocab ? fmt::format("{} x {}", rows, vocab)
+                                            : fmt::format("{} x {} of {}", rows, vocab, stride);
   const auto add = [&](const std::string& function, int64_t read, int64_t written,
                        const std::function<void(Stream&)>& launch, const std::string& reason) {
-    table.add({function, operands_of<Element>(fmt::format("{} x {}", rows, vocab)), read, written,
-               launch, joined(reason, reason_of_rows(vocab * kBytes<Element>))});
+    table.add({function, operands_of<Element>(sizes), read, written, launch,
+               joined(reason, reason_of_rows(row))});
   };
+  const std::string one_by_one =
+      row % 16 == 0 ? "" : "a thread reads neighbours one by one, from L1";
   add(
       "cross_entropy_forward", matrix + 4 * rows, 4 * rows + 8,
       [&](Stream& stream) {
         cross_entropy_forward<Element>(stream, {logits.data(), targets.data(), lse.data(),
-                                                loss.data(), rows, vocab, 1.0F, false});
+                                                loss.data(), rows, vocab, 1.0F, false, stride});
       },
-      "logits twice; the losses of rows are written and read");
+      joined(one_by_one, "the losses of rows are written and read"));
   add(
       "cross_entropy_stats", matrix + 4 * rows, 12 * rows,
       [&](Stream& stream) {
-        cross_entropy_stats<Element>(stream,
-                                     {logits.data(), targets.data(), stats.data(), rows, vocab, 0});
+        cross_entropy_stats<Element>(
+            stream, {logits.data(), targets.data(), stats.data(), rows, vocab, 0, stride});
       },
-      "logits twice");
+      one_by_one);
   add(
       "cross_entropy_backward", matrix + 8 * rows, matrix,
       [&](Stream& stream) {
         cross_entropy_backward<Element>(
             stream, {logits.data(), targets.data(), lse.data(), dlogits.data(), rows, vocab, 0,
-                     1.0F, state.get()});
+                     1.0F, state.get(), stride});
       },
       "");
-  if (kBytes<Element> == 4) {
+  if (kBytes<Element> == 4 && stride == vocab) {
     add(
         "cross_entropy_merge", 2 * 12 * rows + 4 * rows, 4 * rows + 8,
         [&](Stream& stream) {
@@ -154,8 +163,9 @@ void count_rows_of(CountedTable& table) {
     of.residual();
     of.bias();
   }
-  count_losses<Element>(table, 16, 16384);
-  count_losses<Element>(table, 16, 5003);
+  count_losses<Element>(table, 16, 16384, 16384);
+  count_losses<Element>(table, 16, 5003, 5056);
+  count_losses<Element>(table, 16, 5003, 5003);
 }
 
 }  // namespace

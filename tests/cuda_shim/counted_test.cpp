@@ -104,6 +104,8 @@ std::vector<std::string> names_in(const std::filesystem::path& file, const std::
 bool is_a_librarys(const std::string& function) {
   static const std::set<std::string> all = {"matmul",
                                             "matmul_bias",
+                                            "matmul_gelu_backward",
+                                            "matmul_sums",
                                             "expert_matmul",
                                             "expert_matmul_backward_input",
                                             "expert_matmul_backward_weight",
@@ -122,7 +124,7 @@ void expect_all_are_counted(const CountedTable& table) {
       cuda_shim::places_of({table.kernels().begin(), table.kernels().end()});
   for (const auto& source : kernel_files(".*(_cuda\\.cu|\\.h)")) {
     for (const std::string& kernel :
-         names_in(source, "__global__ void (?:__launch_bounds__\\(\\w+\\)\\s+)?(\\w+)\\(")) {
+         names_in(source, "__global__ void (?:__launch_bounds__\\([^)]*\\)\\s+)?(\\w+)\\(")) {
       const auto is_it = [&](const cuda_shim::CodePlace& place) {
         const bool here = place.file.ends_with("/" + source.filename().string());
         return (here || source.extension() == ".h") &&  // a header's may begin with another's line

@@ -20,6 +20,7 @@ class WatchingStream final : public Stream {
   void wait(Event&) override {}
   std::byte* staging(int64_t) override { return nullptr; }
   void synchronize() override {}
+  void synchronize(Event&) override {}
 
   bool beside = false;
 };
