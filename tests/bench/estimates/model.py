@@ -8,7 +8,7 @@ import math
 import typing
 
 import gpu
-from operations import Operation, operation_of
+from operations import operation_of
 
 
 class Kernel(typing.NamedTuple):
@@ -87,16 +87,11 @@ def attention_limits(opcode, kernels, work):
     yield Limit(work["bytes"] / gpu.MEMORY, "bytes")
 
 
-def memory_limits(operation: Operation, counted, work):
+def memory_limits(counted, work):
     """What comes from the memory, and what the caches give besides. counted: a row of counted.txt or
     None."""
     requested = 1.0 if counted is None else counted["bytes"]  # over the floor
-    moved = 1.0
-    if operation.again:
-        again = operation.again / operation.per_element
-        moved += again if counted is None else max(0.0, min(again, requested - 1.0))
-    yield Limit(work["bytes"] * moved / gpu.MEMORY,
-                "bytes" if moved < 1.05 else f"bytes: {moved:.2f} times the floor's from memory")
+    yield Limit(work["bytes"] / gpu.MEMORY, "bytes")
     yield Limit(work["bytes"] * requested / gpu.CACHE,
                 f"caches: {requested:.2f} times the floor's bytes are requested")
 
@@ -122,7 +117,7 @@ def estimate(opcode, work, kernels, counted):
     elif is_attention:
         limits = list(attention_limits(opcode, kernels, work))
     else:
-        limits = list(memory_limits(operation, counted, work))
+        limits = list(memory_limits(counted, work))
         if operation.per_element:
             limits += instruction_limits(kernels, work["bytes"] / operation.per_element)
     longest = max(limits)

@@ -15,8 +15,6 @@ class Operation(typing.NamedTuple):
     kernels: tuple = ()  # that do most of it
     few: tuple = ()  # that add up what those left, or the like
     per_element: float = 0  # bytes of the floor for each of the n; 0: it does not go by elements
-    again: float = 0  # bytes for each of the n that are read a second time after more than the L2
-    #                   cache holds, as far as they are counted
     is_product: bool = False  # by cuBLASLt
 
 
@@ -28,9 +26,9 @@ def product(floor="2mnk / F"):
     return Operation(floor, is_product=True)
 
 
-def elements(read, written, *kernels, few=(), again=0):
+def elements(read, written, *kernels, few=()):
     """So many bytes read and written for each of the n."""
-    return Operation(f"{read + written}n / B", kernels, few, read + written, again)
+    return Operation(f"{read + written}n / B", kernels, few, read + written)
 
 
 # By the name of their instruction, or by how it begins.
@@ -50,18 +48,20 @@ OPERATIONS = {
         "attention_tensor_backward: key_value_gradient_kernel<T, 64>"),
         few=("attention: row_products_kernel<T>",)),
     # Rows, of those that a warp does
-    "layer_norm": elements(2, 2, "layer_norm: forward_kernel<(HeldRow<)?T, 32>"),
-    "residual_norm": elements(4, 4, "residual_norm: residual_norm_kernel<(HeldRow<)?T, 32>"),
+    "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>"),
+    # Its loop has a way without dropout, the shortest: what draws the mask is as in dropout's.
+    "residual_norm": elements(
+        4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>", "dropout: dropout_kernel<T>"),
     "layer_norm_backward": elements(
-        4, 2, ".*: held_backward_kernel<HeldRow<T, 32>, true>", "layer_norm: partials_kernel<T>",
-        "layer_norm: input_gradient_kernel<T, 32>", few=("common: add_partials_kernel",), again=4),
-    "rms_norm": elements(2, 2, "rms_norm: forward_kernel<(HeldRow<)?T, 32>"),
+        4, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
+        few=("common: add_partials_kernel",)),
+    "rms_norm": elements(2, 2, "rms_norm: forward_kernel<HeldRow<T, 32>"),
     "rms_norm_backward": elements(
-        4, 2, ".*: held_backward_kernel<HeldRow<T, 32>, false>", "rms_norm: partials_kernel<T>",
-        "rms_norm: input_gradient_kernel<T, 32>", few=("common: add_partials_kernel",), again=4),
+        4, 2, "common: held_backward_kernel<HeldRow<T, 32>, false>",
+        few=("common: add_partials_kernel",)),
     "cross_entropy": elements(
-        2, 0, "cross_entropy: forward_kernel<T>", few=("cross_entropy: loss_kernel",), again=2),
-    "cross_entropy_stats": elements(2, 0, "cross_entropy: stats_kernel<T>", again=2),
+        2, 0, "cross_entropy: forward_kernel<T>", few=("cross_entropy: loss_kernel",)),
+    "cross_entropy_stats": elements(2, 0, "cross_entropy: stats_kernel<T>"),
     "cross_entropy_merge": Operation("12 x parts x rows / B", ("cross_entropy: merge_kernel",)),
     "cross_entropy_backward": elements(2, 2, "cross_entropy: backward_kernel<T>"),
     "bias_backward": elements(
@@ -83,7 +83,7 @@ OPERATIONS = {
     "positions": elements(2, 2, "positions: positions_kernel<T>"),
     "rotary": elements(2, 2, "rotary: turn_kernel<T>"),
     "convert": elements(4, 2, "convert: convert_kernel<float, T>"),
-    "adam": elements(16, 12, "adam: adam_kernel(<float>)?$"),
+    "adam": elements(16, 12, "adam: adam_kernel<float>"),
     "adam_rounded": elements(16, 14, "adam: adam_kernel<T>"),
     "clip_scale": Operation("the launch", ("norm: clip_kernel",)),
     "slice": elements(2, 2, "copy_strided: copy_kernel<int4>"),

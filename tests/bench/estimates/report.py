@@ -20,10 +20,11 @@ Rates are those that others measured on an H100 SXM: *F* = {products:.0f} TFLOP/
 [MAMF]; *B* = {memory:.0f} TB/s, read and written, from memory and {cache:.0f} TB/s from the L1 caches [QuACK];
 {mma:.0f} TFLOP/s for `mma.sync` [Hopper]. Its {sms} multiprocessors begin {issue:.1f} x 10^12 instructions of
 threads per second at {clock:.2f} GHz. A time is the longest of these, each as if nothing else were in the way:
-- bytes / *B*: those of the floor, and what is read again after more than the L2 cache holds;
+- bytes / *B*: those of the floor; what is read again comes from caches;
 - caches: the bytes of all sectors that requests touch, from the L1 caches; what was not counted counts as the
   floor;
-- instructions: those of the kernels' loops for an element, and those of them that need units of their own;
+- instructions: those of the kernels' loops for an element, and those of them that need units of their own
+  (of residual_norm with those of dropout's kernel, for its shortest way has no dropout);
 - flops / *F* of a product, by the share of the tensor cores that its tiles (128 x 256, 256 x 128 or 128 x 128)
   and their last wave use;
 - in attention: its products at the rate of `mma.sync`, and then its other instructions, for all tiles that are
