@@ -15,6 +15,7 @@ class Kernel(typing.NamedTuple):
     """A kernel as the committed tables have it."""
     name: str
     does_most: bool  # of its operation
+    is_launched: bool  # for it; otherwise it is another's that does the same
     compiled: tuple  # registers, spilled, shared
     code: dict | None  # columns of instructions.txt; None where it has no such row
 

@@ -16,6 +16,7 @@ class Operation(typing.NamedTuple):
     few: tuple = ()  # that add up what those left, or the like
     per_element: float = 0  # bytes of the floor for each of the n; 0: it does not go by elements
     is_product: bool = False  # by cuBLASLt
+    like: tuple = ()  # another's, whose loop does a part of this one's as well
 
 
 def pattern_of(kernel):
@@ -26,9 +27,9 @@ def product(floor="2mnk / F"):
     return Operation(floor, is_product=True)
 
 
-def elements(read, written, *kernels, few=()):
+def elements(read, written, *kernels, few=(), like=()):
     """So many bytes read and written for each of the n."""
-    return Operation(f"{read + written}n / B", kernels, few, read + written)
+    return Operation(f"{read + written}n / B", kernels, few, read + written, like=like)
 
 
 # By the name of their instruction, or by how it begins.
@@ -50,8 +51,8 @@ OPERATIONS = {
     # Rows, of those that a warp does
     "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>"),
     # Its loop has a way without dropout, the shortest: what draws the mask is as in dropout's.
-    "residual_norm": elements(
-        4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>", "dropout: dropout_kernel<T>"),
+    "residual_norm": elements(4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>",
+                              like=("dropout: dropout_kernel<T>",)),
     "layer_norm_backward": elements(
         4, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
         few=("common: add_partials_kernel",)),

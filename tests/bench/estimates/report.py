@@ -62,11 +62,13 @@ class Tables:
         """The first kernel of each of the operation's patterns."""
         _, operation = operation_of(opcode)
         found = []
-        for of in (operation.kernels, operation.few):
+        for of, does_most, is_launched in ((operation.kernels, True, True),
+                                           (operation.like, True, False),
+                                           (operation.few, False, True)):
             for pattern in map(pattern_of, of):
                 name = next((name for name in sorted(self._compiled) if pattern.search(name)), None)
                 if name is not None:
-                    found.append(Kernel(name, of is operation.kernels, self._compiled[name],
+                    found.append(Kernel(name, does_most, is_launched, self._compiled[name],
                                         self._code.get(name)))
         return found
 

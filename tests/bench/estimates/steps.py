@@ -52,7 +52,8 @@ def lines_of(timeline, kernels_of, counted_of):
         kernels = kernels_of(opcode)
         one = estimate(opcode, work, kernels, counted_of(opcode))
         line = found.get(opcode, Line(opcode, 0, 0, 0.0, 0.0, one))
-        found[opcode] = Line(opcode, line.count + 1, line.launches + max(len(kernels), 1),
+        launches = max(sum(kernel.is_launched for kernel in kernels), 1)
+        found[opcode] = Line(opcode, line.count + 1, line.launches + launches,
                              line.floor_s + one.floor_s, line.seconds + one.seconds,
                              max(line.worst, one, key=by_excess))
     return sorted(found.values(), key=lambda line: -line.seconds)
