@@ -85,8 +85,10 @@ class Streams : public testing::Test {
       ASSERT_EQ(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, 0), cudaSuccess);
     }
     ASSERT_EQ(cudaEventCreateWithFlags(&event_, cudaEventDefault), cudaSuccess);
+    ASSERT_EQ(cudaMallocHost(reinterpret_cast<void**>(&pinned_), 3 * sizeof(int)), cudaSuccess);
   }
   void TearDown() override {
+    EXPECT_EQ(cudaFreeHost(pinned_), cudaSuccess);
     EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(a_), cudaSuccess);
     EXPECT_EQ(cudaStreamDestroy(b_), cudaSuccess);
@@ -103,15 +105,16 @@ class Streams : public testing::Test {
   }
 
   std::atomic<bool> go_ = false;
+  int* pinned_ = nullptr;  // three
   cudaStream_t a_ = nullptr;
   cudaStream_t b_ = nullptr;
   cudaEvent_t event_ = nullptr;
 };
 
 TEST_F(Streams, WorkIsAsynchronousAndInOrder) {
-  int x = 1;
-  int y = 0;
-  int z = 0;
+  auto& [x, y, z] = *reinterpret_cast<int(*)[3]>(pinned_);
+  x = 1;
+  y = 0;
   hold(a_);
   ASSERT_EQ(cudaMemcpyAsync(&y, &x, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
   ASSERT_EQ(cudaMemcpyAsync(&z, &y, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
@@ -125,9 +128,27 @@ TEST_F(Streams, WorkIsAsynchronousAndInOrder) {
   EXPECT_EQ(y, -1);
 }
 
+// The host waits for copies from or to memory that is not pinned, as it may on a GPU.
+TEST_F(Streams, CopiesOfOtherMemoryAreNot) {
+  int& x = pinned_[0];
+  int other = 0;
+  x = 7;
+  hold(a_);
+  std::thread later([this] {
+    std::this_thread::sleep_for(3ms);
+    go_ = true;
+  });
+  ASSERT_EQ(cudaMemcpyAsync(&other, &x, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
+  EXPECT_TRUE(go_);
+  EXPECT_EQ(other, 7);
+  other = 8;
+  ASSERT_EQ(cudaMemcpyAsync(&x, &other, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
+  EXPECT_EQ(x, 8);
+  later.join();
+}
+
 TEST_F(Streams, EventsOrderStreams) {
-  int x = 0;
-  int y = 0;
+  auto& [x, y, z] = *reinterpret_cast<int(*)[3]>(pinned_);
   EXPECT_EQ(cudaEventQuery(event_), cudaSuccess);  // never recorded
   hold(a_);
   ASSERT_EQ(cudaMemsetAsync(&x, 0x01, sizeof(int), a_), cudaSuccess);
