@@ -165,8 +165,9 @@ class Explained(SearchTest):
         work = {key: event[key] for key in ("opcode", "dtype", "flops", "bytes", "sizes")}
         rows, summed, columns = 3 * 17, 24, 40  # rank 0 has three of five sequences
         self.assertEqual(work, dict(
-            opcode="matmul_backward_weight", dtype="f32", flops=2 * rows * summed * columns,
-            bytes=4 * (rows * summed + rows * columns + summed * columns),
+            opcode="matmul_backward_weight_bias", dtype="f32",
+            flops=2 * rows * summed * columns + rows * columns,
+            bytes=4 * (rows * summed + rows * columns + summed * columns + columns),
             sizes=[rows, summed, columns]))
         self.assertEqual(sum(plan["memory"].values()), plan["predicted_peak_bytes"])
         self.assertEqual({p["storage"] for p in plan["parameters"]}, {"[R]"})
