@@ -38,7 +38,7 @@ struct AlgorithmTimes {
 class TimeAlgorithms {
  public:
   TimeAlgorithms();
-  ~TimeAlgorithms();
+  ~TimeAlgorithms();  // NOLINT(performance-trivially-destructible): of CPUs, not of GPUs
   TimeAlgorithms(const TimeAlgorithms&) = delete;
   TimeAlgorithms& operator=(const TimeAlgorithms&) = delete;
 

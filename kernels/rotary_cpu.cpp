@@ -18,7 +18,7 @@ struct Angles {
   bool operator==(const Angles&) const = default;
 };
 
-struct Table {
+struct AngleTable {
   Angles angles;
   std::vector<float> values;  // [sequence, 2, pairs]: cosines and sines
 
@@ -40,8 +40,8 @@ struct Table {
 };
 
 // One stream is one thread: each has its own table and needs no lock.
-const float* table_of(const Angles& angles) {
-  thread_local Table table;
+const float* angle_table_of(const Angles& angles) {
+  thread_local AngleTable table;
   if (table.angles != angles) {
     table.compute(angles);
   }
@@ -52,7 +52,7 @@ const float* table_of(const Angles& angles) {
 template <typename Element>
 void turn(const Element* x, Element* y, const RotarySize& size, float sign) {
   const int64_t pairs = size.head / 2;
-  const float* table = table_of({size.first, size.sequence, pairs, size.theta});
+  const float* table = angle_table_of({size.first, size.sequence, pairs, size.theta});
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < size.batch * size.sequence * size.heads; ++row) {
     const float* cosine = table + row / size.heads % size.sequence * 2 * pairs;
