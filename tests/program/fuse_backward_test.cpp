@@ -12,7 +12,7 @@ namespace hidup {
 namespace {
 
 // x [4, 6, 8] and what reads it.
-Graph graph_with(const std::string& operations) {
+Graph mlp_with(const std::string& operations) {
   return parse_graph(R"(graph fused
 input tokens : i32[4, 6]
 input targets : i32[4, 6]
@@ -37,7 +37,7 @@ loss = cross_entropy(z, targets)
 Program program_of(const std::string& operations, const std::string& strategy = "dp",
                    int64_t ranks = 1, int microbatches = 1, int64_t bucket_bytes = 1 << 20,
                    bool fuse = true) {
-  const Graph graph = graph_with(operations);
+  const Graph graph = mlp_with(operations);
   Strategy chosen = named_strategy(strategy, graph, {{"ranks", ranks}});
   chosen.microbatches = microbatches;
   return verified_program(graph, chosen, fuse, bucket_bytes);
@@ -134,7 +134,7 @@ loss = cross_entropy(z, targets)
 
 // GELU's input is reduced over the ranks, or its gradient is.
 TEST(FuseBackward, NotAGeluWhoseGradientIsSummedBefore) {
-  const Graph graph = graph_with(kMlp);
+  const Graph graph = mlp_with(kMlp);
   Strategy strategy = named_strategy("dp", graph, {{"ranks", 2}});
   const std::vector<std::string> rules = {"batch",  "batch",  "batch", "replicate",
                                           "column", "column", "batch"};
