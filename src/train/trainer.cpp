@@ -56,10 +56,7 @@ StopReason Trainer::run() {
   for (int64_t step = done_ + 1;
        step <= deck_.train.steps && (stop_ == StopReason::none || step <= started_); ++step) {
     step_ = step;
-    if (started_ < step) {
-      start_next();
-    }
-    if (starts_next_early(step)) {
+    while (started_ < step || starts_next_early(step)) {
       start_next();
     }
     executor_.wait();
@@ -100,7 +97,7 @@ bool Trainer::saves_after(int64_t step) const {
           (step == deck_.train.steps && checkpoints->wanted()));
 }
 
-// Where nothing is done between the two.
+// While this one runs: where nothing is done between the two.
 bool Trainer::starts_next_early(int64_t step) const {
   return executor_.takes_next() && step < deck_.train.steps && stop_ == StopReason::none &&
          !validates_after(step) && !saves_after(step);

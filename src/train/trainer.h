@@ -87,10 +87,10 @@ class Trainer {
   double start_;
   TrainingOutputs outputs_;
   std::atomic<int64_t> step_ = 0;
-  int64_t done_ = 0;  // steps before this run
-  int64_t started_ = 0;
+  int64_t done_ = 0;          // steps before this run
+  int64_t started_ = 0;       // the last step that was
   StepInputs inputs_;         // of the step that starts next
-  kernels::StepState state_;  // which that step, or the last one that ran, began with
+  kernels::StepState state_;  // as the last step that the host looked at left it
   // What all ranks have agreed on after the last step.
   StopReason stop_ = StopReason::none;
   bool save_ = false;

@@ -4,7 +4,6 @@ As cuda_test.py; what the host does is seen in the NVTX ranges and calls that th
 writes down.
 """
 
-import os
 import signal
 import sys
 import unittest
@@ -34,11 +33,7 @@ def instructions(tree):
             for children in steps_of(tree)]
 
 
-class StepsTest(harness.RunTest):
-
-    def with_devices(self, count):
-        os.environ["CUDA_SHIM_DEVICES"] = str(count)
-        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+class StepsTest(cuda_test.DeviceTest):
 
     def ranges(self, ranks, *more, steps):
         """Of every rank, the names of the NVTX ranges of its run, and of the calls that the stand-in

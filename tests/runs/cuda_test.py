@@ -25,17 +25,20 @@ def setUpModule():
         raise unittest.SkipTest("no GPU is found")
 
 
-class CudaTest(harness.RunTest):
+class DeviceTest(harness.RunTest):
+
+    def with_devices(self, count):
+        os.environ["CUDA_SHIM_DEVICES"] = str(count)
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+
+
+class CudaTest(DeviceTest):
 
     def train_on_cpu(self, *more):
         self.program = os.environ["HIDUP_CPU_BINARY"]
         one = self.train(1, "cluster.device.kind=cpu", *more)
         self.program = harness.BINARY
         return one
-
-    def with_devices(self, count):
-        os.environ["CUDA_SHIM_DEVICES"] = str(count)
-        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
 
     def test_equals_the_cpu(self):
         cpu = self.train_on_cpu()
