@@ -38,4 +38,27 @@ void normalize_square(const Element* x, const Element* gamma, Element* y, float&
   }
 }
 
+// x + at; null stays null.
+template <typename Element>
+const Element* row_at(const Element* x, int64_t at) {
+  return x != nullptr ? x + at : nullptr;
+}
+
+// dx[j] = own(j) + added[j], or own(j) where that is null; dx may be what own() reads at j, or
+// added.
+template <typename Element, typename Own>
+void write_gradient(Own own, const Element* added, Element* dx, int64_t n) {
+  if (added == nullptr) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      dx[j] = own(j);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) {
+      dx[j] = own(j) + added[j];
+    }
+  }
+}
+
 }  // namespace hidup::kernels

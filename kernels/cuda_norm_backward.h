@@ -24,16 +24,17 @@ struct RowFactors {
   }
 };
 
-// dx of a row.
+// dx of row `row` of args.
 template <bool kCentered, typename Row, typename Element>
 __device__ void input_gradient(const Row& x, const Row& dy, const RowFactors<kCentered>& factors,
-                               const Element* gamma, Element* dx, int64_t n) {
+                               const LayerNormBackward<Element>& args, int64_t row) {
+  const int64_t n = args.n;
   using V = typename Row::V;
   float sum_g = 0.0F;
   float sum_gh = 0.0F;
   x.each(
       [&](int, int64_t j, const V& in, const V& gradient) {
-        const V scale = load_vector<Element, Row::kCount>(gamma + j);
+        const V scale = load_vector<Element, Row::kCount>(args.gamma + j);
         for (int e = 0; e < Row::kCount; ++e) {
           const float g = widen(gradient.element[e]) * widen(scale.element[e]);
           sum_g += g;
@@ -46,14 +47,18 @@ __device__ void input_gradient(const Row& x, const Row& dy, const RowFactors<kCe
   const float average_gh = group_reduce<Row::kGroup>(sum_gh, Sum{}) / static_cast<float>(n);
   x.each(
       [&](int, int64_t j, const V& in, const V& gradient) {
-        const V scale = load_vector<Element, Row::kCount>(gamma + j);
+        const V scale = load_vector<Element, Row::kCount>(args.gamma + j);
+        const V more = args.added != nullptr
+                           ? load_vector<Element, Row::kCount>(args.added + row * n + j)
+                           : V{};
         float out[Row::kCount];
         for (int e = 0; e < Row::kCount; ++e) {
           const float g = widen(gradient.element[e]) * widen(scale.element[e]);
           const float rest = kCentered ? g - average_g : g;
-          out[e] = factors.rstd * (rest - factors.h(in.element[e]) * average_gh);
+          out[e] = factors.rstd * (rest - factors.h(in.element[e]) * average_gh) +
+                   widen(more.element[e]);
         }
-        store_vector(dx + j, narrow<Element>(out));
+        store_vector(args.dx + row * n + j, narrow<Element>(out));
       },
       dy);
 }
@@ -133,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, 2)
           }
         },
         dy);
-    input_gradient(x, dy, factors, args.gamma, args.dx + row * n, n);
+    input_gradient(x, dy, factors, args, row);
   }
   constexpr int kSums = kCentered ? 2 : 1;
   float* to = partials + blockIdx.x * kSums * n;
@@ -183,7 +188,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t at = row * args.n;
   if (row < args.rows) {  // else the whole group has none
     input_gradient(Row(args.x + at, args.n), Row(args.dy + at, args.n),
-                   RowFactors<kCentered>(args, row), args.gamma, args.dx + at, args.n);
+                   RowFactors<kCentered>(args, row), args, row);
   }
 }
 
@@ -192,23 +197,25 @@ template <bool kCentered, typename Element>
 void norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
   const int64_t n = args.n;
   const int64_t sums = kCentered ? 2 * n : n;
-  with_row_class<Element>(n, aligned16(args.x, args.gamma, args.dy, args.dx), [&](auto row) {
-    using Row = typename decltype(row)::type;
-    // Of rows that are held a block has long sums: one wave of blocks on the largest GPUs.
-    const RowBlocks blocks = Row::kHeld ? RowBlocks(args.rows, 256, 32) : RowBlocks(args.rows);
-    auto* partials = static_cast<float*>(
-        cuda_stream(stream).scratch(blocks.count * sums * static_cast<int64_t>(sizeof(float))));
-    if constexpr (Row::kHeld) {
-      launch(stream, held_backward_kernel<Row, kCentered>, grid_of(blocks.count), kThreads, args,
-             partials, blocks);
-    } else {
-      const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
-      launch(stream, partials_kernel<Element, kCentered>, grid, kThreads, args, partials, blocks);
-      launch(stream, input_gradient_kernel<Row, kCentered>, blocks_of_rows<Row>(args.rows),
-             kThreads, args);
-    }
-    add_partials(stream, partials, blocks.count, n, args.dgamma, args.dbeta, args.accumulate);
-  });
+  with_row_class<Element>(
+      n, aligned16(args.x, args.gamma, args.dy, args.added, args.dx), [&](auto row) {
+        using Row = typename decltype(row)::type;
+        // Of rows that are held a block has long sums: one wave of blocks on the largest GPUs.
+        const RowBlocks blocks = Row::kHeld ? RowBlocks(args.rows, 256, 32) : RowBlocks(args.rows);
+        auto* partials = static_cast<float*>(
+            cuda_stream(stream).scratch(blocks.count * sums * static_cast<int64_t>(sizeof(float))));
+        if constexpr (Row::kHeld) {
+          launch(stream, held_backward_kernel<Row, kCentered>, grid_of(blocks.count), kThreads,
+                 args, partials, blocks);
+        } else {
+          const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
+          launch(stream, partials_kernel<Element, kCentered>, grid, kThreads, args, partials,
+                 blocks);
+          launch(stream, input_gradient_kernel<Row, kCentered>, blocks_of_rows<Row>(args.rows),
+                 kThreads, args);
+        }
+        add_partials(stream, partials, blocks.count, n, args.dgamma, args.dbeta, args.accumulate);
+      });
 }
 
 }  // namespace hidup::kernels

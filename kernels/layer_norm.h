@@ -25,7 +25,7 @@ template <typename Element>
 void layer_norm_forward(Stream& stream, const LayerNormForward<Element>& args);
 
 // With h = (x - mean) * rstd and g = dy * gamma, averages over a row:
-//   dx = rstd * (g - average(g) - h * average(g * h))
+//   dx = rstd * (g - average(g) - h * average(g * h)) + added
 //   dgamma (+)= sum over rows of dy * h,  dbeta (+)= sum over rows of dy
 template <typename Element>
 struct LayerNormBackward {
@@ -34,7 +34,8 @@ struct LayerNormBackward {
   const float* mean;     // f32 [rows]
   const float* rstd;     // f32 [rows]
   const Element* dy;     // [rows, n]
-  Element* dx;           // [rows, n]; may be dy
+  const Element* added;  // [rows, n], x's gradient from elsewhere; null: none
+  Element* dx;           // [rows, n]; may be dy or added
   float* dgamma;         // f32 [n]
   float* dbeta;          // f32 [n]
   int64_t rows;

@@ -12,7 +12,7 @@ namespace {
 // One row of the backward pass; adds to the block's partial sums of dgamma and dbeta.
 template <typename Element>
 void backward_row(const Element* x, const Element* gamma, float mean, float rstd, const Element* dy,
-                  Element* dx, float* dgamma, float* dbeta, int64_t n) {
+                  const Element* added, Element* dx, float* dgamma, float* dbeta, int64_t n) {
   float sum_g = 0.0F;
   float sum_gh = 0.0F;
 #pragma omp simd reduction(+ : sum_g, sum_gh)
@@ -26,11 +26,11 @@ void backward_row(const Element* x, const Element* gamma, float mean, float rstd
   }
   const float average_g = sum_g / static_cast<float>(n);
   const float average_gh = sum_gh / static_cast<float>(n);
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) {
+  const auto own = [=](int64_t j) {
     const float h = (x[j] - mean) * rstd;
-    dx[j] = rstd * (dy[j] * gamma[j] - average_g - h * average_gh);
-  }
+    return rstd * (dy[j] * gamma[j] - average_g - h * average_gh);
+  };
+  write_gradient(own, added, dx, n);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args)
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
         const int64_t at = row * n;
         backward_row(args.x + at, args.gamma, args.mean[row], args.rstd[row], args.dy + at,
-                     args.dx + at, partial, partial + n, n);
+                     row_at(args.added, at), args.dx + at, partial, partial + n, n);
       }
     }
     add_partials(partials, blocks.count, 2 * n, args.dgamma, n, args.accumulate);

@@ -23,7 +23,7 @@ template <typename Element>
 void rms_norm_forward(Stream& stream, const RmsNormForward<Element>& args);
 
 // With h = x * rstd and g = dy * gamma, averages over a row:
-//   dx = rstd * (g - h * average(g * h))
+//   dx = rstd * (g - h * average(g * h)) + added
 //   dgamma (+)= sum over rows of dy * h
 template <typename Element>
 struct RmsNormBackward {
@@ -31,7 +31,8 @@ struct RmsNormBackward {
   const Element* gamma;  // [n]
   const float* rstd;     // f32 [rows]
   const Element* dy;     // [rows, n]
-  Element* dx;           // [rows, n]; may be dy
+  const Element* added;  // [rows, n], x's gradient from elsewhere; null: none
+  Element* dx;           // [rows, n]; may be dy or added
   float* dgamma;         // f32 [n]
   int64_t rows;
   int64_t n;        // >= 1

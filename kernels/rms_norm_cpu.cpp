@@ -12,7 +12,7 @@ namespace {
 // Adds to the block's partial sums of dgamma.
 template <typename Element>
 void backward_row(const Element* x, const Element* gamma, float rstd, const Element* dy,
-                  Element* dx, float* dgamma, int64_t n) {
+                  const Element* added, Element* dx, float* dgamma, int64_t n) {
   float sum_gh = 0.0F;
 #pragma omp simd reduction(+ : sum_gh)
   for (int64_t j = 0; j < n; ++j) {
@@ -21,10 +21,8 @@ void backward_row(const Element* x, const Element* gamma, float rstd, const Elem
     dgamma[j] += dy[j] * h;
   }
   const float average_gh = sum_gh / static_cast<float>(n);
-#pragma omp simd
-  for (int64_t j = 0; j < n; ++j) {
-    dx[j] = rstd * (dy[j] * gamma[j] - x[j] * rstd * average_gh);
-  }
+  const auto own = [=](int64_t j) { return rstd * (dy[j] * gamma[j] - x[j] * rstd * average_gh); };
+  write_gradient(own, added, dx, n);
 }
 
 }  // namespace
@@ -55,8 +53,8 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward<Element>& args) {
       std::fill_n(partial, n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
         const int64_t at = row * n;
-        backward_row(args.x + at, args.gamma, args.rstd[row], args.dy + at, args.dx + at, partial,
-                     n);
+        backward_row(args.x + at, args.gamma, args.rstd[row], args.dy + at, row_at(args.added, at),
+                     args.dx + at, partial, n);
       }
     }
     add_partials(partials, blocks.count, n, args.dgamma, n, args.accumulate);

@@ -36,6 +36,7 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward<Element>& args) {
                                                           .mean = nullptr,
                                                           .rstd = args.rstd,
                                                           .dy = args.dy,
+                                                          .added = args.added,
                                                           .dx = args.dx,
                                                           .dgamma = args.dgamma,
                                                           .dbeta = nullptr,

@@ -10,11 +10,12 @@ namespace hidup {
 // them but local copies of parameters. Not those of experts, whose empty slots get no bias.
 void fuse_epilogues(Program& program);
 
-// Makes one instruction of products of the backward pass and what is done beside them, where
-// nothing else touches what they share in between: of an input's gradient and GELU's backward pass
-// behind it (matmul_backward_input_gelu), and of a weight's gradient and its bias's before it
-// (matmul_backward_weight_bias). Not those of experts.
-void fuse_backward_products(Program& program);
+// Makes one instruction of two of the backward pass, where nothing else touches what they share in
+// between: of a product's input gradient and GELU's backward pass behind it
+// (matmul_backward_input_gelu), of a weight's gradient and its bias's before it
+// (matmul_backward_weight_bias), neither of experts, and of a norm's backward pass and the sum with
+// what its input's gradient has from elsewhere (layer_norm_backward_add, rms_norm_backward_add).
+void fuse_backward(Program& program);
 
 // Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
 // the dropout of what is added, where nothing comes between them.

@@ -20,6 +20,18 @@ bool touches(const Instruction& instruction, ValueId value) {
   return has(instruction.inputs, value) || writes(instruction, value);
 }
 
+// The one that adds to its first output.
+std::optional<Opcode> adding(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::layer_norm_backward:
+      return Opcode::layer_norm_backward_add;
+    case Opcode::rms_norm_backward:
+      return Opcode::rms_norm_backward_add;
+    default:
+      return std::nullopt;
+  }
+}
+
 // Looks back from what comes later: what it takes was made, or is read, shortly before.
 class BackwardFusion {
  public:
@@ -32,6 +44,8 @@ class BackwardFusion {
         fuse_gelu(i);
       } else if (list_[i].opcode == Opcode::matmul_backward_weight) {
         fuse_bias(i);
+      } else if (list_[i].opcode == Opcode::add && list_[i].phase == Phase::backward) {
+        fuse_sum(i);
       }
     }
     std::vector<Instruction> left;
@@ -99,6 +113,26 @@ class BackwardFusion {
     fused_[*bias] = true;
   }
 
+  // The sum is in place of what the norm leaves, so nobody else reads that. It moves up to the
+  // norm.
+  void fuse_sum(size_t sum) {
+    const ValueId total = list_[sum].outputs[0];
+    const std::vector<ValueId>& parts = list_[sum].inputs;
+    const auto norm = last_before(sum, [&](const Instruction& i) { return touches(i, total); });
+    if (!norm || parts[1] != total || list_[*norm].outputs[0] != total) {
+      return;
+    }
+    Instruction& fused = list_[*norm];
+    const std::optional<Opcode> with_sum = adding(fused.opcode);
+    if (!with_sum ||
+        !none_between(*norm, sum, [&](const Instruction& i) { return writes(i, parts[0]); })) {
+      return;
+    }
+    fused.opcode = *with_sum;
+    fused.inputs.push_back(parts[0]);
+    fused_[sum] = true;
+  }
+
   // Whether the bias is as long as the product's rows; positions are added by the same operation.
   bool has_its_columns(const Instruction& bias, const Instruction& product) const {
     const auto dims = [&](ValueId value) { return program_.value(value).shape.size(); };
@@ -113,7 +147,7 @@ class BackwardFusion {
 
 }  // namespace
 
-void fuse_backward_products(Program& program) {
+void fuse_backward(Program& program) {
   BackwardFusion(program).run();
 }
 

@@ -14,7 +14,7 @@ Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
   Program program = builder.take();
   if (options.fuse) {
     fuse_epilogues(program);
-    fuse_backward_products(program);
+    fuse_backward(program);
     fuse_residual_norms(program);
   }
   if (options.pad) {

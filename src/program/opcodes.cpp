@@ -259,6 +259,13 @@ const std::vector<OpcodeRow>& opcode_rows() {
        {.attributes = ResidualNormAttributes{}, .fuses = layer_norm}},
       {layer_norm_backward, "layer_norm_backward",
        "x:T weight:T mean:f rstd:f dy:T -> dx:T dweight:f+ dbias:f+", twice<OpKind::layer_norm>},
+      {layer_norm_backward_add,
+       "layer_norm_backward_add",
+       "x:T weight:T mean:f rstd:f dy:T added:T -> dx:T dweight:f+ dbias:f+",
+       [](const Told& t, Shapes in, Shapes out) {
+         return twice<OpKind::layer_norm>(t, in, out) + count(in[0]);
+       },
+       {.fuses = layer_norm_backward}},
       {rms_norm,
        "rms_norm",
        "x:T weight:T -> y:T rstd:f",
@@ -275,6 +282,13 @@ const std::vector<OpcodeRow>& opcode_rows() {
        {.attributes = ResidualNormAttributes{}, .fuses = rms_norm}},
       {rms_norm_backward, "rms_norm_backward", "x:T weight:T rstd:f dy:T -> dx:T dweight:f+",
        twice<OpKind::rms_norm>},
+      {rms_norm_backward_add,
+       "rms_norm_backward_add",
+       "x:T weight:T rstd:f dy:T added:T -> dx:T dweight:f+",
+       [](const Told& t, Shapes in, Shapes out) {
+         return twice<OpKind::rms_norm>(t, in, out) + count(in[0]);
+       },
+       {.fuses = rms_norm_backward}},
       {attention,
        "attention",
        "qkv:T -> y:T lse:f",

@@ -31,9 +31,9 @@ enum class Opcode {
   matmul_bias_relu,
   matmul_bias_gelu,
   matmul_backward_input,
-  matmul_backward_input_gelu,  // fuse_backward_products()
+  matmul_backward_input_gelu,  // fuse_backward()
   matmul_backward_weight,
-  matmul_backward_weight_bias,  // fuse_backward_products()
+  matmul_backward_weight_bias,  // fuse_backward()
   bias,
   bias_backward,
   relu,
@@ -49,9 +49,11 @@ enum class Opcode {
   layer_norm,
   residual_norm,  // fuse_residual_norms()
   layer_norm_backward,
+  layer_norm_backward_add,  // fuse_backward()
   rms_norm,
   residual_rms_norm,  // fuse_residual_norms()
   rms_norm_backward,
+  rms_norm_backward_add,  // fuse_backward()
   attention,
   attention_backward,
   grouped_attention,

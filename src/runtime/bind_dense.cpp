@@ -156,6 +156,12 @@ Launch bias_backward(const Operands& at) {
       };
 }
 
+// Null where the instruction has no such input.
+template <typename Element>
+Element* in_if_there(const Operands& at, size_t i) {
+  return i < at.instruction().inputs.size() ? at.in_as<Element>(i) : nullptr;
+}
+
 template <typename Element>
 Launch layer_norm(const Operands& at) {
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
@@ -180,6 +186,7 @@ Launch layer_norm_backward(const Operands& at) {
                                                  .mean = at.in(2),
                                                  .rstd = at.in(3),
                                                  .dy = at.in_as<Element>(4),
+                                                 .added = in_if_there<Element>(at, 5),
                                                  .dx = at.out_as<Element>(0),
                                                  .dgamma = at.out(1),
                                                  .dbeta = at.out(2),
@@ -210,6 +217,7 @@ Launch rms_norm_backward(const Operands& at) {
                                                .gamma = at.in_as<Element>(1),
                                                .rstd = at.in(2),
                                                .dy = at.in_as<Element>(3),
+                                               .added = in_if_there<Element>(at, 4),
                                                .dx = at.out_as<Element>(0),
                                                .dgamma = at.out(1),
                                                .rows = rows.count,
@@ -375,8 +383,10 @@ std::vector<LaunchRow> dense_launches() {
       {Opcode::residual_norm, residual_norm<T>},
       {Opcode::residual_rms_norm, residual_norm<T>},
       {Opcode::layer_norm_backward, layer_norm_backward<T>},
+      {Opcode::layer_norm_backward_add, layer_norm_backward<T>},
       {Opcode::rms_norm, rms_norm<T>},
       {Opcode::rms_norm_backward, rms_norm_backward<T>},
+      {Opcode::rms_norm_backward_add, rms_norm_backward<T>},
       {Opcode::cross_entropy, cross_entropy<T>},
       {Opcode::cross_entropy_stats, cross_entropy_stats<T>},
       {Opcode::cross_entropy_merge, cross_entropy_merge},

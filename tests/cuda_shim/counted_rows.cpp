@@ -44,14 +44,17 @@ struct CountedRows {
                                                mean.data(), rstd.data(), rows, n, 1e-5F});
         },
         joined(held ? "" : "x three times", "gamma and beta for every row, from caches"));
-    add(
-        "layer_norm_backward", 2 * matrix + vector + 8 * rows, matrix + 8 * n,
-        [this](Stream& stream) {
-          layer_norm_backward<Element>(
-              stream, {x.data(), gamma.data(), mean.data(), rstd.data(), dy.data(), y.data(),
-                       dgamma.data(), dbeta.data(), rows, n, false});
-        },
-        joined(held ? "" : "x and dy three times", kShares));
+    for (const bool adds : {false, true}) {
+      add(
+          adds ? "layer_norm_backward_add" : "layer_norm_backward",
+          (adds ? 3 : 2) * matrix + vector + 8 * rows, matrix + 8 * n,
+          [this, adds](Stream& stream) {
+            layer_norm_backward<Element>(stream, {x.data(), gamma.data(), mean.data(), rstd.data(),
+                                                  dy.data(), adds ? sum.data() : nullptr, y.data(),
+                                                  dgamma.data(), dbeta.data(), rows, n, false});
+          },
+          joined(held ? "" : "x and dy three times", kShares));
+    }
   }
 
   void rms_norm() {
@@ -62,13 +65,17 @@ struct CountedRows {
               stream, {x.data(), gamma.data(), y.data(), rstd.data(), rows, n, 1e-5F});
         },
         joined(held ? "" : "x twice", "gamma for every row, from caches"));
-    add(
-        "rms_norm_backward", 2 * matrix + vector + 4 * rows, matrix + 4 * n,
-        [this](Stream& stream) {
-          rms_norm_backward<Element>(stream, {x.data(), gamma.data(), rstd.data(), dy.data(),
-                                              y.data(), dgamma.data(), rows, n, false});
-        },
-        joined(held ? "" : "x and dy three times", kShares));
+    for (const bool adds : {false, true}) {
+      add(
+          adds ? "rms_norm_backward_add" : "rms_norm_backward",
+          (adds ? 3 : 2) * matrix + vector + 4 * rows, matrix + 4 * n,
+          [this, adds](Stream& stream) {
+            rms_norm_backward<Element>(
+                stream, {x.data(), gamma.data(), rstd.data(), dy.data(),
+                         adds ? sum.data() : nullptr, y.data(), dgamma.data(), rows, n, false});
+          },
+          joined(held ? "" : "x and dy three times", kShares));
+    }
   }
 
   void residual() {

@@ -147,6 +147,53 @@ TEST(FuseBackward, NotAGeluWhoseGradientIsSummedBefore) {
   EXPECT_EQ(std::ranges::count(names, "matmul_backward_input_gelu"), 0);
 }
 
+// x [4, 6, 8], whose gradient comes from the norm and from the sum behind it.
+Program norm_program(const std::string& operations, bool fuse = true) {
+  const Graph graph = parse_graph(R"(graph residual
+input tokens : i32[4, 6]
+input targets : i32[4, 6]
+parameter table : f32[9, 8] = uniform(0.1)
+parameter w : f32[8, 8] = uniform(0.1)
+parameter gamma : f32[8] = ones
+parameter beta : f32[8] = zeros
+x = embedding(tokens, table)
+)" + operations + "loss = cross_entropy(s, targets)\n",
+                                  "residual");
+  return verified_program(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
+}
+
+TEST(FuseBackward, ANormAndTheSumWithTheResidualsGradient) {
+  for (const bool centered : {true, false}) {
+    const std::string name = centered ? "layer_norm" : "rms_norm";
+    const std::string operations = "y = " + name + "(x, gamma" + (centered ? ", beta" : "") +
+                                   ")\nf = matmul(y, w)\ns = add(x, f)\n";
+    const Program program = norm_program(operations);
+    EXPECT_EQ(backward_opcodes(program),
+              (Names{"cross_entropy_backward", "matmul_backward_input", "matmul_backward_weight",
+                     name + "_backward_add", "embedding_backward"}));
+    const Instruction& norm = find_opcode(
+        program, centered ? Opcode::layer_norm_backward_add : Opcode::rms_norm_backward_add);
+    EXPECT_EQ(norm.inputs.back(), find_opcode(program, Opcode::cross_entropy_backward).outputs[0]);
+    EXPECT_EQ(norm.outputs[0], find_opcode(program, Opcode::embedding_backward).inputs[1]);
+    EXPECT_EQ(backward_opcodes(norm_program(operations, false)),
+              (Names{"cross_entropy_backward", "matmul_backward_input", "matmul_backward_weight",
+                     name + "_backward", "add", "embedding_backward"}));
+  }
+}
+
+// Of three parts the norm's is added to one, and their sum to the third.
+TEST(FuseBackward, ANormAndOneSumOnly) {
+  const Names names = backward_opcodes(norm_program(R"(y = layer_norm(x, gamma, beta)
+f = matmul(y, w)
+g = matmul(x, w)
+r = relu(g)
+h = add(f, r)
+s = add(x, h)
+)"));
+  EXPECT_EQ(std::ranges::count(names, "layer_norm_backward_add"), 1);
+  EXPECT_EQ(std::ranges::count(names, "layer_norm_backward"), 0);
+}
+
 // The same flops; a read and a write of GELU's gradient less, and a read of the gradient of each
 // bias's output.
 TEST(FuseBackward, SavesBytesAndNoFlops) {

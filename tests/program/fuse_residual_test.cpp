@@ -77,7 +77,7 @@ b = bias(t, beta)
 loss = cross_entropy(b, targets)
 )");
     const Instruction& norm = find_opcode(program, Opcode::residual_rms_norm);
-    const Instruction& backward = find_opcode(program, Opcode::rms_norm_backward);
+    const Instruction& backward = find_opcode(program, Opcode::rms_norm_backward_add);
     EXPECT_EQ(norm.inputs[0], find_opcode(program, Opcode::matmul).outputs[0]);
     EXPECT_EQ(norm.inputs[1], find_opcode(program, Opcode::embedding).outputs[0]);
     EXPECT_EQ(program.value(norm.inputs[2]).name, "gamma");

@@ -252,7 +252,10 @@ loss = cross_entropy(y, targets)
   EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
   // The product's is a sum over ranks; the norms' are whole, and added up before they are cut.
   EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"),
-            (Opcodes{"add", "reduce_scatter", "slice", "add"}));
+            (Opcodes{"reduce_scatter", "slice", "add"}));
+  const Instruction& first = find_opcode(program, Opcode::layer_norm_backward);
+  const Instruction& second = find_opcode(program, Opcode::layer_norm_backward_add);
+  EXPECT_EQ(second.inputs.back(), first.outputs[0]);
 }
 
 // One rule leaves a summand of the gradient, the other columns of it.

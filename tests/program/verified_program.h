@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "sample.h"
@@ -37,9 +38,11 @@ inline Names forward_opcodes(const Program& program) {
   return names;
 }
 
-// The first.
+// The first. Throws where there is none.
 inline const Instruction& find_opcode(const Program& program, Opcode opcode) {
-  return *std::ranges::find(program.instructions, opcode, &Instruction::opcode);
+  const auto found = std::ranges::find(program.instructions, opcode, &Instruction::opcode);
+  check(found != program.instructions.end(), "no {}", name_of(opcode));
+  return *found;
 }
 
 }  // namespace hidup

@@ -56,9 +56,15 @@ OPERATIONS = {
     "layer_norm_backward": elements(
         4, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
         few=("common: add_partials_kernel",)),
+    "layer_norm_backward_add": elements(
+        6, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
+        few=("common: add_partials_kernel",)),
     "rms_norm": elements(2, 2, "rms_norm: forward_kernel<HeldRow<T, 32>"),
     "rms_norm_backward": elements(
         4, 2, "common: held_backward_kernel<HeldRow<T, 32>, false>",
+        few=("common: add_partials_kernel",)),
+    "rms_norm_backward_add": elements(
+        6, 2, "common: held_backward_kernel<HeldRow<T, 32>, false>",
         few=("common: add_partials_kernel",)),
     "cross_entropy": elements(
         2, 0, "cross_entropy: forward_kernel<T>", few=("cross_entropy: loss_kernel",)),

@@ -1,0 +1,101 @@
+// The backward passes of both norms with a gradient that their inputs have from elsewhere.
+#include <gtest/gtest.h>
+
+#include "kernels/layer_norm.h"
+#include "kernels/rms_norm.h"
+#include "two_types.h"
+
+namespace hidup::kernels::testing {
+namespace {
+
+template <typename Element>
+struct NormBackward {
+  const Element* x;
+  const Element* gamma;
+  const float* mean;
+  const float* rstd;
+  const Element* dy;
+  const Element* added;
+  Element* dx;
+  float* dgamma;
+  float* dbeta;
+  int64_t rows;
+  int64_t n;
+};
+
+template <typename Element>
+void norm_backward_of(Stream& stream, const NormBackward<Element>& a, bool centered) {
+  if (centered) {
+    layer_norm_backward<Element>(stream, {a.x, a.gamma, a.mean, a.rstd, a.dy, a.added, a.dx,
+                                          a.dgamma, a.dbeta, a.rows, a.n, false});
+  } else {
+    rms_norm_backward<Element>(
+        stream, {a.x, a.gamma, a.rstd, a.dy, a.added, a.dx, a.dgamma, a.rows, a.n, false});
+  }
+}
+
+template <typename Element>
+class NormBackwardAdded : public ::testing::Test {};
+TYPED_TEST_SUITE(NormBackwardAdded, SixteenBits, );
+
+// dx is what it is without, and `added`, rounded once; dgamma and dbeta are as without. In place of
+// dy, of `added` and of neither; odd rows, and about what a warp and a block hold in vectors.
+TYPED_TEST(NormBackwardAdded, IsInTheInputsGradientAlone) {
+  enum class Place { own, dy, added };
+  for (const bool centered : {true, false}) {
+    for (const int64_t n : {5, 64, 768, 1032, 8200}) {
+      const int64_t rows = 77;
+      const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
+      const Numbers<TypeParam> gamma(random_floats("gamma", n));
+      const Numbers<TypeParam> dy(random_floats("dy", rows * n));
+      const Numbers<TypeParam> added(random_floats("added", rows * n));
+      const Floats mean = random_floats("mean", rows);
+      const Floats rstd = random_floats("rstd", rows, 0.1);
+      Output alone(rows * n);
+      Output dgamma(n);
+      Output dbeta(n);
+      run([&](Stream& s) {
+        norm_backward_of<float>(
+            s,
+            {x.wide.data(), gamma.wide.data(), mean.data(), rstd.data(), dy.wide.data(), nullptr,
+             alone.data(), dgamma.data(), dbeta.data(), rows, n},
+            centered);
+      });
+      for (const Place place : {Place::own, Place::dy, Place::added}) {
+        SCOPED_TRACE(::testing::Message()
+                     << (centered ? "layer norm" : "RMS norm") << " of rows of " << n << ", place "
+                     << static_cast<int>(place));
+        Results<TypeParam> dx = place == Place::own  ? Results<TypeParam>(rows * n)
+                                : place == Place::dy ? Results<TypeParam>(dy)
+                                                     : Results<TypeParam>(added);
+        Output dgamma_too(n);
+        Output dbeta_too(n);
+        run_both([&](Stream& s, auto of) {
+          using Element = Pointee<decltype(of(x))>;
+          norm_backward_of<Element>(
+              s,
+              {of(x), of(gamma), mean.data(), rstd.data(), place == Place::dy ? of(dx) : of(dy),
+               place == Place::added ? of(dx) : of(added), of(dx), dgamma_too.data(),
+               dbeta_too.data(), rows, n},
+              centered);
+        });
+        for (size_t i = 0; i < dx.wide.size(); ++i) {
+          const double sum = static_cast<double>(alone[i]) + static_cast<double>(added.wide[i]);
+          const double of_floats = 8.0 * kEpsilon * (1.0 + std::abs(sum));
+          ASSERT_NEAR(dx.wide[i], sum, of_floats) << i;
+          ASSERT_NEAR(float{dx.narrow[i]}, sum,
+                      of_floats + Rounding<TypeParam>::kRelative * std::abs(sum) +
+                          Rounding<TypeParam>::kAbsolute)
+              << i;
+        }
+        EXPECT_EQ(dgamma_too.values(), dgamma.values());
+        if (centered) {
+          EXPECT_EQ(dbeta_too.values(), dbeta.values());
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hidup::kernels::testing
