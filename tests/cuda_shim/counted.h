@@ -19,7 +19,7 @@ namespace hidup::kernels::testing {
 
 // A launch function on operands of some size.
 struct CountedCase {
-  std::string function;  // as its header declares it
+  std::string function;  // as its header declares it; with _add, with what is added
   std::string operands;  // type and sizes
   int64_t read;  // bytes of all operands that it reads, and of those that it writes, each once
   int64_t written;

@@ -53,11 +53,17 @@ void count_dropout(CountedTable& table, int64_t rows, int64_t n) {
   const auto x = ones<Element>(rows * n);
   auto y = ones<Element>(rows * n);
   const OnDevice<StepState> state(StepState{.step = 1});
-  const DropoutMask mask{box({rows, n}, {0, 0}, {rows, n}), 0.1F, 7, state.get()};
   const int64_t bytes = rows * n * kBytes<Element>;
-  table.add({"dropout", operands_of<Element>(fmt::format("{} x {}", rows, n)), bytes, bytes,
-             [&](Stream& stream) { dropout<Element>(stream, x.data(), y.data(), mask); },
-             "four neighbours a thread, one at a time: a sector is asked for four times"});
+  for (const bool whole : {true, false}) {
+    const Region region = box({rows, whole ? n : 2 * n}, {0, 0}, {rows, n});
+    table.add({"dropout",
+               operands_of<Element>(fmt::format("{} x {}{}", rows, n, whole ? "" : " of columns")),
+               bytes, bytes,
+               [&](Stream& stream) {
+                 dropout<Element>(stream, x.data(), y.data(), {region, 0.1F, 7, state.get()});
+               },
+               whole ? "" : "four neighbours a thread, one at a time"});
+  }
 }
 
 void count_convert(CountedTable& table, int64_t n) {

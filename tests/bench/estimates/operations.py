@@ -52,7 +52,7 @@ OPERATIONS = {
     "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>"),
     # Its loop has a way without dropout, the shortest: what draws the mask is as in dropout's.
     "residual_norm": elements(4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>",
-                              like=("dropout: dropout_kernel<T>",)),
+                              like=("dropout: whole_kernel<T>",)),
     "layer_norm_backward": elements(
         4, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
         few=("common: add_partials_kernel",)),
@@ -86,7 +86,7 @@ OPERATIONS = {
     "swiglu": elements(4, 2, "swiglu: map_kernel<Swiglu, T>"),
     "swiglu_backward": elements(6, 4, "swiglu: swiglu_backward_kernel<T>"),
     "bias": elements(2, 2, "bias: forward_kernel<Vector<T, 8> >"),
-    "dropout": elements(2, 2, "dropout: dropout_kernel<T>"),
+    "dropout": elements(2, 2, "dropout: whole_kernel<T>"),
     "positions": elements(2, 2, "positions: positions_kernel<T>"),
     "rotary": elements(2, 2, "rotary: turn_kernel<T>"),
     "convert": elements(4, 2, "convert: convert_kernel<float, T>"),
