@@ -1,298 +1,192 @@
 #!/usr/bin/env python3
-"""A training step of PyTorch beside one of hidup, on one device: tokens per second of both.
+"""A training step of hidup beside one of PyTorch, on one device or on CPU ranks, in turn.
 
-    python3 tests/bench/peer.py --hidup build-cuda/hidup              # on a GPU
-    python3 tests/bench/peer.py --hidup build/hidup --device cpu --small    # that it works
+    python3 tests/bench/peer.py                                  # on a GPU, with build-cuda/hidup
+    python3 tests/bench/peer.py --device cpu                     # two threads, with build/hidup
+    python3 tests/bench/peer.py --device cpu --small --rounds 1  # that it works
 
-Shapes come from our decks. PyTorch runs as fast as it knows how: bf16 autocast with f32 masters,
-torch.compile, fused AdamW, scaled_dot_product_attention; experts by sorting tokens into buffers of
-the same capacity as ours, and one batched product. What a PyTorch lacks is left out, and said.
-hidup runs the same deck in the same precision where it has it (model.precision), else in f32. Both
-take random tokens. Medians over the steps after the first ones. About five minutes on a GPU.
+Shapes come from our decks. PyTorch runs as fast as it knows how (torch_models.py, torch_step.py):
+torch.compile, fused AdamW, in bf16 autocast with f32 masters, on CPUs with jemalloc as its own guide
+sets it; several ranks by DistributedDataParallel over gloo. What a PyTorch lacks is left out, and
+said. Both take random tokens and random weights of small scale. Each round is a process of either;
+medians over the steps after the first ones. About five minutes on a GPU, half an hour on two cores.
 """
 
 import argparse
-import math
+import contextlib
+import dataclasses
+import json
+import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 try:
     import h5py
     import torch
     import yaml
-    from torch import nn
-    from torch.nn import functional as F
 except ImportError as error:
     print(f"peer.py: skipped: {error}")
     sys.exit(77)
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-DECKS = {"gpt2-124m": 16, "gpt2-350m": 8, "bert-sgmoe": 64}  # sequences per step on a GPU
-SMALL = {"layers": 2, "hidden": 64, "heads": 2, "ffn": 96, "sequence": 32, "vocab": 300}
 WARMUP = 5  # steps that do not count
+JEMALLOC = ("oversize_threshold:1,background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,"
+            "muzzy_decay_ms:-1")
+SMALL = {"model.layers": 2, "model.hidden": 64, "model.heads": 2, "model.ffn": 96,
+         "model.sequence": 32, "model.vocab": 300, "train.batch": 4}
 
 
-def attention_of(q, k, v):
-    """Causal, of [batch, heads, sequence, head]."""
-    if hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
-    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-    return scores.masked_fill(future, -math.inf).softmax(-1) @ v
+@dataclasses.dataclass
+class Case:
+    name: str
+    deck: str  # below inputs/models
+    settings: dict  # keys of the deck
+    precision: str = "bf16"
+    ranks: int = 1
+    threads: int = 2  # of a rank on CPUs
 
-
-class Attention(nn.Module):
-
-    def __init__(self, model):
-        super().__init__()
-        self.heads = model["heads"]
-        self.qkv = nn.Linear(model["hidden"], 3 * model["hidden"])
-        self.out = nn.Linear(model["hidden"], model["hidden"])
-
-    def forward(self, x):
-        batch, sequence, hidden = x.shape
-        qkv = self.qkv(x).view(batch, sequence, 3, self.heads, hidden // self.heads)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        return self.out(attention_of(q, k, v).transpose(1, 2).reshape(batch, sequence, hidden))
-
-
-class FeedForward(nn.Module):
-
-    def __init__(self, model, gelu):
-        super().__init__()
-        self.up = nn.Linear(model["hidden"], model["ffn"])
-        self.down = nn.Linear(model["ffn"], model["hidden"])
-        self.gelu = gelu
-        self.dropout = nn.Dropout(0.0 if gelu else model["dropout"])
-
-    def forward(self, x):
-        x = self.up(x)
-        return self.down(self.dropout(F.gelu(x, approximate="tanh") if self.gelu else F.relu(x)))
-
-
-class Experts(nn.Module):
-    """Two of the experts for each token; a slot less, and it is dropped. Capacity per sequence."""
-
-    def __init__(self, model):
-        super().__init__()
-        moe, hidden, ffn = model["moe"], model["hidden"], model["ffn"]
-        self.experts = moe["experts"]
-        self.choices = {"top1": 1, "top2": 2}[moe["router"]]
-        slots = math.ceil(moe["capacity_factor"] * self.choices * model["sequence"] / self.experts)
-        self.capacity = min(max(slots, 1), model["sequence"])
-        self.router = nn.Linear(hidden, self.experts, bias=False)
-        self.up = nn.Parameter(torch.randn(self.experts, hidden, ffn) / math.sqrt(hidden))
-        self.up_bias = nn.Parameter(torch.zeros(self.experts, 1, ffn))
-        self.down = nn.Parameter(torch.randn(self.experts, ffn, hidden) / math.sqrt(ffn))
-        self.down_bias = nn.Parameter(torch.zeros(self.experts, 1, hidden))
-        self.dropout = nn.Dropout(model["dropout"])
-
-    def forward(self, x):
-        batch, sequence, hidden = x.shape
-        p = self.router(x).float().softmax(-1)
-        weights, chosen = p.topk(self.choices, dim=-1)  # [batch, sequence, choices]
-        if self.choices > 1:
-            weights = weights / weights.sum(-1, keepdim=True)
-        # First choices before second ones: how many before it chose the same expert.
-        order = chosen.transpose(1, 2).reshape(batch, -1)  # [batch, choices x sequence]
-        one_hot = F.one_hot(order, self.experts)
-        slot = (one_hot.cumsum(1) * one_hot).sum(-1) - 1
-        kept = slot < self.capacity
-        rows = batch * self.capacity  # of an expert
-        sequences = torch.arange(batch, device=x.device)[:, None]
-        row = (order * batch + sequences) * self.capacity + slot
-        row = torch.where(kept, row, torch.full_like(row, self.experts * rows)).flatten()
-        tokens = x.to(torch.bfloat16).repeat(1, self.choices, 1).reshape(-1, hidden)
-        buffer = x.new_zeros(self.experts * rows + 1, hidden, dtype=tokens.dtype)
-        buffer = buffer.index_copy(0, row, tokens)[:-1].view(self.experts, rows, hidden)
-        inner = self.dropout(F.relu(buffer @ self.up + self.up_bias))
-        out = (inner @ self.down + self.down_bias).reshape(-1, hidden)
-        out = torch.cat([out, out.new_zeros(1, hidden)])[row].view(batch, self.choices, sequence, hidden)
-        weights = (weights.transpose(1, 2) * kept.view(batch, self.choices, sequence))[..., None]
-        return (out * weights.to(out.dtype)).sum(1)
-
-
-class Block(nn.Module):
-
-    def __init__(self, model, layer, pre_norm):
-        super().__init__()
-        self.pre_norm = pre_norm
-        self.attention = Attention(model)
-        moe = model.get("moe")
-        experts = moe is not None and (layer + 1) % moe["every"] == 0
-        self.second = Experts(model) if experts else FeedForward(model, gelu=pre_norm)
-        self.norm1 = nn.LayerNorm(model["hidden"])
-        self.norm2 = nn.LayerNorm(model["hidden"])
-        self.dropout = nn.Dropout(model["dropout"])
-
-    def forward(self, x):
-        if self.pre_norm:
-            x = x + self.dropout(self.attention(self.norm1(x)))
-            return x + self.dropout(self.second(self.norm2(x)))
-        x = self.norm1(x + self.dropout(self.attention(x)))
-        return self.norm2(x + self.dropout(self.second(x)))
-
-
-class Transformer(nn.Module):
-    """As src/models/transformer.cpp: gpt (GPT-2) or bert."""
-
-    def __init__(self, model):
-        super().__init__()
-        self.gpt = model["family"] == "gpt"
-        hidden, vocab = model["hidden"], model["vocab"]
-        self.scale = 1.0 if self.gpt else math.sqrt(hidden)
-        self.embedding = nn.Embedding(vocab, hidden)
-        nn.init.normal_(self.embedding.weight, std=0.02)
-        positions = 0.02 * torch.randn(model["sequence"], hidden)
-        self.positions = nn.Parameter(positions, requires_grad=self.gpt)
-        self.dropout = nn.Dropout(model["dropout"])
-        self.blocks = nn.ModuleList(Block(model, layer, self.gpt)
-                                    for layer in range(model["layers"]))
-        self.norm = nn.LayerNorm(hidden) if self.gpt else nn.Identity()
-        self.head = nn.Linear(hidden, vocab, bias=not self.gpt)
-        if self.gpt:
-            self.head.weight = self.embedding.weight
-
-    def forward(self, tokens, targets):
-        x = self.dropout(self.scale * self.embedding(tokens) + self.positions)
-        for block in self.blocks:
-            x = block(x)
-        logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
-
-
-def optimizer_of(network, train, device, missing):
-    options = dict(lr=float(train["lr"]), weight_decay=train.get("weight_decay", 0.0))
-    kind = torch.optim.AdamW if train.get("optimizer") == "adamw" else torch.optim.Adam
-    parameters = [p for p in network.parameters() if p.requires_grad]
-    if device == "cuda":
-        try:
-            return kind(parameters, fused=True, **options)
-        except (TypeError, RuntimeError):
-            missing.append("fused Adam")
-    return kind(parameters, **options)
-
-
-def run_torch(deck, device, steps):
-    """(tokens/s, loss, what this PyTorch lacks)"""
-    model, train, missing = deck["model"], deck["train"], []
-    torch.manual_seed(1)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    network = Transformer(model).to(device)
-    optimizer = optimizer_of(network, train, device, missing)
-    if not hasattr(F, "scaled_dot_product_attention"):
-        missing.append("scaled_dot_product_attention")
-    loss_of = network
-    if device == "cuda" and hasattr(torch, "compile"):
-        loss_of = torch.compile(network)
-    else:
-        missing.append("torch.compile")
-    shape = (train["batch"], model["sequence"])
-    tokens = [torch.randint(model["vocab"], shape, device=device) for _ in range(2)]
-    clip = train.get("clip_norm", 0.0)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, dtype=torch.bfloat16):
-            loss = loss_of(*tokens)
-        loss.backward()
-        if clip > 0.0:
-            nn.utils.clip_grad_norm_(network.parameters(), clip)
-        optimizer.step()
-        return loss
-
-    times = []
-    for _ in range(steps):
-        start = time.perf_counter()
-        loss = step().item()  # waits for the device
-        times.append(time.perf_counter() - start)
-    return math.prod(shape) / statistics.median(times[WARMUP:]), loss, missing
-
-
-def has_bf16(program):
-    keys = subprocess.run([program, "validate", "--keys"], stdout=subprocess.PIPE, text=True)
-    return any("model.precision" in line and "bf16" in line for line in keys.stdout.splitlines())
-
-
-def run_hidup(program, name, settings, device, steps, folder):
-    """(tokens/s, loss, precision)"""
-    cluster = folder / "cluster.yaml"
-    cluster.write_text(f"cluster:\n  device: {{kind: {device}}}\n"
-                       "  mesh: [{name: ranks, size: auto}]\n  profile: none\n")
-    out = folder / "run.h5"
-    settings = {**settings, "data.kind": "synthetic", "train.steps": steps, "train.warmup_steps": 0}
-    precision = "f32"
-    if has_bf16(program):
-        settings["model.precision"] = precision = "bf16"
-    command = [program, "train", SOURCE / "inputs" / "models" / f"{name}.yaml", "--cluster", cluster,
-               "--strategy", "dp", "--out", out, "--overwrite"]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
-    script = 'source "$0" && exec mpirun -n 1 "$@"'
-    subprocess.run(["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
-                    *map(str, command)], check=True, stdout=subprocess.DEVNULL)
-    with h5py.File(out) as file:
-        rows = file["iterations"]
-        seconds = statistics.median(rows["wall_s"][WARMUP:])
-        return rows["tokens"][-1] / seconds, rows["loss"][-1], precision
-
-
-def settings_of(name, args):
-    """Deck keys that differ from the deck's."""
-    settings = {"train.batch": args.batch or (4 if args.small else DECKS[name])}
-    if args.small:
-        settings.update({f"model.{key}": value for key, value in SMALL.items()})
-        if name == "bert-sgmoe":
-            settings["model.moe.experts"] = 4
-    return settings
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", default=list(DECKS), metavar="MODEL",
-                        help=f"of {', '.join(DECKS)}")
-    parser.add_argument("--hidup", default=SOURCE / "build-cuda" / "hidup", help="the program")
-    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--batch", type=int, help="sequences per step")
-    parser.add_argument("--steps", type=int, default=25)
-    parser.add_argument("--small", action="store_true", help="tiny models: figures mean nothing")
-    args = parser.parse_args()
-    if args.steps <= WARMUP:
-        parser.error(f"--steps: expected more than {WARMUP}, which warm up")
-    if unknown := set(args.models) - set(DECKS):
-        parser.error(f"no such model: {', '.join(sorted(unknown))}; known: {', '.join(DECKS)}")
-    if args.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("peer.py: PyTorch finds no GPU; --device cpu --small shows that it works")
-
-    place = torch.cuda.get_device_name() if args.device == "cuda" else "the CPU"
-    print(f"## hidup beside PyTorch {torch.__version__}\n\n{place}, one rank, {args.steps - WARMUP} "
-          "steps. Loss: of the last step, each with parameters of its own.\n")
-    if args.small:
-        print("Tiny models: the figures mean nothing.\n")
-    print("| model | batch | PyTorch tokens/s | loss | hidup tokens/s | loss | hidup's precision | "
-          "hidup / PyTorch | PyTorch lacks |\n|---|---|---|---|---|---|---|---|---|")
-    for name in args.models:
-        deck = yaml.safe_load((SOURCE / "inputs" / "models" / f"{name}.yaml").read_text())
-        settings = settings_of(name, args)
-        for key, value in settings.items():
+    def deck_of_both(self):
+        """The deck's sections with the settings, for PyTorch."""
+        text = (SOURCE / "inputs" / "models" / f"{self.deck}.yaml").read_text(encoding="utf-8")
+        deck = yaml.safe_load(text)
+        for key, value in self.settings.items():
             *sections, last = key.split(".")
             section = deck
             for part in sections:
                 section = section[part]
             section[last] = value
-        theirs, their_loss, missing = run_torch(deck, args.device, args.steps)
-        if args.device == "cuda":
-            torch.cuda.empty_cache()
+        return deck
+
+
+def gpt(sequence, precision, ranks=1):
+    name = f"gpt2-124m, 4 x {sequence}" + (f", {ranks} ranks" if ranks > 1 else "")
+    return Case(name, "gpt2-124m", {"train.batch": 4, "model.sequence": sequence}, precision, ranks,
+                2 // ranks)
+
+
+GPU_CASES = [Case("gpt2-124m", "gpt2-124m", {"train.batch": 16}),
+             Case("gpt2-350m", "gpt2-350m", {"train.batch": 8}),
+             Case("bert-sgmoe", "bert-sgmoe", {"train.batch": 64})]
+CPU_CASES = [gpt(64, "fp32"), gpt(256, "fp32"), gpt(64, "bf16"), gpt(256, "bf16"),
+             Case("RMoE, 8 x 128", "paper/bert-sgmoe",
+                  {"train.batch": 8, "model.moe.experts": 4}, "fp32"),
+             gpt(64, "fp32", ranks=2)]
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_torch(case, device, steps):
+    """What torch_step.py prints."""
+    deck = case.deck_of_both()
+    what = {"model": deck["model"], "train": deck["train"], "device": device,
+            "precision": case.precision, "ranks": case.ranks, "threads": case.threads,
+            "steps": steps, "warmup": WARMUP}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(case.threads), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": str(free_port())}
+    if device == "cpu":
+        environment |= {"LD_PRELOAD": "libjemalloc.so.2", "MALLOC_CONF": JEMALLOC}
+    command = [sys.executable, SOURCE / "tests" / "bench" / "torch_step.py", json.dumps(what)]
+    ranks = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+             for rank in range(case.ranks)]
+    outputs = [rank.communicate() for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        sys.exit(f"peer.py: PyTorch's steps of {case.name} failed:\n{outputs[0][1]}")
+    return json.loads(outputs[0][0])
+
+
+def run_hidup(program, case, device, steps, folder):
+    """(seconds of a step, loss of the last one)"""
+    cluster, out = folder / "cluster.yaml", folder / "run.h5"
+    cluster.write_text(f"cluster:\n  device: {{kind: {device}}}\n"
+                       "  mesh: [{name: ranks, size: auto}]\n  profile: none\n", encoding="utf-8")
+    settings = {**case.settings, "data.kind": "synthetic", "train.steps": steps,
+                "train.warmup_steps": 0, "model.precision": case.precision}
+    command = [program, "train", SOURCE / "inputs" / "models" / f"{case.deck}.yaml", "--cluster",
+               cluster, "--strategy", "dp", "--out", out, "--overwrite"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    script = f'source "$0" && exec mpirun -n {case.ranks} "$@"'
+    result = subprocess.run(["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
+                             *map(str, command)], capture_output=True, text=True, check=False,
+                            env={**os.environ, "OMP_NUM_THREADS": str(case.threads)})
+    if result.returncode:
+        sys.exit(f"peer.py: hidup's steps of {case.name} failed:\n{result.stderr}")
+    with h5py.File(out) as file:
+        rows = file["iterations"]
+        return statistics.median(rows["wall_s"][WARMUP:]), rows["loss"][-1]
+
+
+def compare(case, program, device, steps, rounds):
+    """Prints the case's row: medians of the rounds, and the ratio's least and most."""
+    theirs, ours = [], []
+    for _ in range(rounds):
+        theirs.append(run_torch(case, device, steps))
         with tempfile.TemporaryDirectory(prefix="hidup-peer-") as folder:
-            ours, our_loss, precision = run_hidup(args.hidup, name, settings, args.device,
-                                                  args.steps, pathlib.Path(folder))
-        print(f"| {name} | {settings['train.batch']} | {theirs:,.0f} | {their_loss:.3f} | "
-              f"{ours:,.0f} | {our_loss:.3f} | {precision} | {ours / theirs:.2f} | "
-              f"{', '.join(missing) or 'nothing'} |", flush=True)
+            ours.append(run_hidup(program, case, device, steps, pathlib.Path(folder)))
+    ratios = [their["seconds"] / our[0] for their, our in zip(theirs, ours)]
+    deck = case.deck_of_both()
+    tokens = deck["train"]["batch"] * deck["model"]["sequence"]
+    their_seconds = statistics.median(their["seconds"] for their in theirs)
+    our_seconds = statistics.median(our[0] for our in ours)
+    print(f"| {case.name} | {case.precision} | {1e3 * their_seconds:.1f} | "
+          f"{tokens / their_seconds:.0f} | {theirs[-1]['loss']:.4f} | {1e3 * our_seconds:.1f} | "
+          f"{tokens / our_seconds:.0f} | {ours[-1][1]:.4f} | **{statistics.median(ratios):.2f}** "
+          f"({min(ratios):.2f} to {max(ratios):.2f}) | {', '.join(theirs[-1]['lacks']) or '-'} |",
+          flush=True)
+
+
+def chosen_cases(args):
+    cases = GPU_CASES if args.device == "cuda" else CPU_CASES
+    names = [case.name for case in cases]
+    if unknown := [word for word in args.models if not any(n.startswith(word) for n in names)]:
+        sys.exit(f"peer.py: no such case: {', '.join(unknown)}; known: {'; '.join(names)}")
+    cases = [case for case in cases
+             if not args.models or any(case.name.startswith(word) for word in args.models)]
+    for case in cases:
+        if args.batch:
+            case.settings["train.batch"] = args.batch
+        if args.small:
+            case.settings |= SMALL
+            if "moe" in case.deck:
+                case.settings["model.moe.experts"] = 4
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", metavar="CASE", help="how its name begins; default: all")
+    parser.add_argument("--hidup", type=pathlib.Path, help="the program")
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--batch", type=int, help="sequences per step")
+    parser.add_argument("--steps", type=int, default=25)
+    parser.add_argument("--rounds", type=int, help="default: on CPUs 3, on a GPU 1")
+    parser.add_argument("--small", action="store_true", help="tiny models: figures mean nothing")
+    args = parser.parse_args()
+    if args.steps <= WARMUP:
+        parser.error(f"--steps: expected more than {WARMUP}, which warm up")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("peer.py: PyTorch finds no GPU; --device cpu --small shows that it works")
+    program = args.hidup or SOURCE / ("build-cuda" if args.device == "cuda" else "build") / "hidup"
+    rounds = args.rounds or (3 if args.device == "cpu" else 1)
+
+    place = torch.cuda.get_device_name() if args.device == "cuda" else "CPU ranks"
+    print(f"## hidup beside PyTorch {torch.__version__}\n\n{place}, {args.steps - WARMUP} steps, rounds: "
+          f"{rounds}. Loss: of the last step, each with parameters of its own.\n")
+    if args.small:
+        print("Tiny models: the figures mean nothing.\n")
+    print("| case | precision | PyTorch ms | tokens/s | loss | hidup ms | tokens/s | loss | PyTorch / "
+          "hidup (rounds) | PyTorch lacks |\n|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    for case in chosen_cases(args):
+        compare(case, program, args.device, args.steps, rounds)
 
 
 if __name__ == "__main__":
