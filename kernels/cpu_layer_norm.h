@@ -44,20 +44,23 @@ const Element* row_at(const Element* x, int64_t at) {
   return x != nullptr ? x + at : nullptr;
 }
 
+// x[j] = term(j).
+template <typename Element, typename Term>
+void write_row(Term term, Element* x, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    x[j] = term(j);
+  }
+}
+
 // dx[j] = own(j) + added[j], or own(j) where that is null; dx may be what own() reads at j, or
 // added.
 template <typename Element, typename Own>
 void write_gradient(Own own, const Element* added, Element* dx, int64_t n) {
   if (added == nullptr) {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
-      dx[j] = own(j);
-    }
+    write_row(own, dx, n);
   } else {
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j) {
-      dx[j] = own(j) + added[j];
-    }
+    write_row([=](int64_t j) { return own(j) + added[j]; }, dx, n);
   }
 }
 

@@ -197,25 +197,24 @@ template <bool kCentered, typename Element>
 void norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
   const int64_t n = args.n;
   const int64_t sums = kCentered ? 2 * n : n;
-  with_row_class<Element>(
-      n, aligned16(args.x, args.gamma, args.dy, args.added, args.dx), [&](auto row) {
-        using Row = typename decltype(row)::type;
-        // Of rows that are held a block has long sums: one wave of blocks on the largest GPUs.
-        const RowBlocks blocks = Row::kHeld ? RowBlocks(args.rows, 256, 32) : RowBlocks(args.rows);
-        auto* partials = static_cast<float*>(
-            cuda_stream(stream).scratch(blocks.count * sums * static_cast<int64_t>(sizeof(float))));
-        if constexpr (Row::kHeld) {
-          launch(stream, held_backward_kernel<Row, kCentered>, grid_of(blocks.count), kThreads,
-                 args, partials, blocks);
-        } else {
-          const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
-          launch(stream, partials_kernel<Element, kCentered>, grid, kThreads, args, partials,
-                 blocks);
-          launch(stream, input_gradient_kernel<Row, kCentered>, blocks_of_rows<Row>(args.rows),
-                 kThreads, args);
-        }
-        add_partials(stream, partials, blocks.count, n, args.dgamma, args.dbeta, args.accumulate);
-      });
+  const bool aligned = aligned16(args.x, args.gamma, args.dy, args.added, args.dx);
+  with_row_class<Element>(n, aligned, [&](auto row) {
+    using Row = typename decltype(row)::type;
+    // Of rows that are held a block has long sums: one wave of blocks on the largest GPUs.
+    const RowBlocks blocks = Row::kHeld ? RowBlocks(args.rows, 256, 32) : RowBlocks(args.rows);
+    auto* partials = static_cast<float*>(
+        cuda_stream(stream).scratch(blocks.count * sums * static_cast<int64_t>(sizeof(float))));
+    if constexpr (Row::kHeld) {
+      launch(stream, held_backward_kernel<Row, kCentered>, grid_of(blocks.count), kThreads, args,
+             partials, blocks);
+    } else {
+      const dim3 grid = grid_of(ceil_div(n, kSumColumns), blocks.count);
+      launch(stream, partials_kernel<Element, kCentered>, grid, kThreads, args, partials, blocks);
+      launch(stream, input_gradient_kernel<Row, kCentered>, blocks_of_rows<Row>(args.rows),
+             kThreads, args);
+    }
+    add_partials(stream, partials, blocks.count, n, args.dgamma, args.dbeta, args.accumulate);
+  });
 }
 
 }  // namespace hidup::kernels
