@@ -20,10 +20,10 @@ options=(-DHIDUP_TESTS=ON)
 if [[ ${1:-} == --all ]]; then
   which=()
   packages+=(--testbed)
-  if [[ ! -e $root/build/CMakeCache.txt ]]; then  # from nothing, sources in groups take half the time
-    options+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12)
-  fi
   shift
+fi
+if [[ ! -e $root/build/CMakeCache.txt ]]; then  # from nothing, sources in groups take half the time
+  options+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12)
 fi
 
 "$root/jobs/install.sh" "${packages[@]}"
