@@ -22,13 +22,15 @@ Factors factors_of(const AdamOptions& options, const StepState& state, float sca
           static_cast<float>(1.0 / std::sqrt(correction2)), scale};
 }
 
-template <typename Element>
+// One pass over memory; with kRounds it writes `rounded`, too.
+template <bool kRounds, typename Element>
 void update(const AdamPart<Element>& part, const AdamOptions& options, const Factors& factors,
             double lr) {
   float* const parameter = part.parameter;
   const float* const gradient = part.gradient;
   float* const m = part.m;
   float* const v = part.v;
+  Element* const rounded = part.rounded;
   const float weight_decay = part.decays ? options.weight_decay : 0.0F;
   const float added_decay = options.decoupled ? 0.0F : weight_decay;
   const double shrink = options.decoupled ? lr * static_cast<double>(weight_decay) : 0.0;
@@ -41,7 +43,11 @@ void update(const AdamPart<Element>& part, const AdamOptions& options, const Fac
     m[i] += rest1 * (g - m[i]);
     v[i] = options.beta2 * v[i] + rest2 * g * g;
     const float denominator = std::sqrt(v[i]) * factors.inverse_sqrt_correction2 + options.epsilon;
-    parameter[i] = parameter[i] * kept - factors.step_size * (m[i] / denominator);
+    const float updated = parameter[i] * kept - factors.step_size * (m[i] / denominator);
+    parameter[i] = updated;
+    if constexpr (kRounds) {
+      rounded[i] = updated;
+    }
   }
 }
 
@@ -66,10 +72,12 @@ void adam_update(Stream& stream, std::span<const AdamPart<Element>> parts,
     const bool changes = std::isfinite(scale);
     const Factors factors = factors_of(options, *state, scale);
     for (const AdamPart<Element>& part : parts) {
-      if (changes) {
-        update(part, options, factors, static_cast<double>(state->learning_rate));
-      }
-      if (part.rounded != nullptr) {
+      const auto lr = static_cast<double>(state->learning_rate);
+      if (changes && part.rounded != nullptr) {
+        update<true>(part, options, factors, lr);
+      } else if (changes) {
+        update<false>(part, options, factors, lr);
+      } else if (part.rounded != nullptr) {
         round(part);
       }
     }

@@ -39,7 +39,7 @@ ConstMatrix<float> queries(const Head& at, const QueryBlock& block, const Inputs
 // products[rows, keys] = q k^T, without the scale
 void query_key_products(const Head& at, const QueryBlock& block, const Inputs& in,
                         float* products) {
-  gemm_floats(block.rows, block.keys, at.size, queries(at, block, in),
+  gemm(block.rows, block.keys, at.size, queries(at, block, in),
               {.data = in.k + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, products,
               block.keys);
 }
@@ -68,7 +68,7 @@ void forward_block(const Head& at, const QueryBlock& block, const Inputs& in, fl
     lse[at.lse + block.first + i] = shift + std::log(sums[i]);
   }
   float* out = y + at.y + block.first * at.y_stride;
-  gemm_floats(block.rows, at.size, block.keys, {.data = p, .stride = block.keys},
+  gemm(block.rows, at.size, block.keys, {.data = p, .stride = block.keys},
               {.data = in.v + at.kv, .stride = at.kv_stride}, 0.0F, out, at.y_stride);
   for (int64_t i = 0; i < block.rows; ++i) {
     const float factor = 1.0F / sums[i];
@@ -90,7 +90,7 @@ void backward_block(const Head& at, const QueryBlock& block, const AttentionBack
   const float* dy_block = args.dy + at.y + block.first * at.y_stride;
 
   query_key_products(at, block, in, p);
-  gemm_floats(block.rows, block.keys, at.size, {.data = dy_block, .stride = at.y_stride},
+  gemm(block.rows, block.keys, at.size, {.data = dy_block, .stride = at.y_stride},
               {.data = in.v + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, ds,
               block.keys);
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -108,11 +108,11 @@ void backward_block(const Head& at, const QueryBlock& block, const AttentionBack
   const ConstMatrix<float> k = {.data = in.k + at.kv, .stride = at.kv_stride};
   const ConstMatrix<float> p_transposed = {.data = p, .stride = block.keys, .transposed = true};
   const ConstMatrix<float> ds_transposed = {.data = ds, .stride = block.keys, .transposed = true};
-  gemm_floats(block.rows, at.size, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F,
+  gemm(block.rows, at.size, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F,
               args.grad.q + at.q + block.first * at.q_stride, at.q_stride);
-  gemm_floats(block.keys, at.size, block.rows, ds_transposed, queries(at, block, in), 1.0F,
+  gemm(block.keys, at.size, block.rows, ds_transposed, queries(at, block, in), 1.0F,
               args.grad.k + at.kv, at.kv_stride);
-  gemm_floats(block.keys, at.size, block.rows, p_transposed,
+  gemm(block.keys, at.size, block.rows, p_transposed,
               {.data = dy_block, .stride = at.y_stride}, 1.0F, args.grad.v + at.kv, at.kv_stride);
 }
 

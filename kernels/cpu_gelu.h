@@ -1,4 +1,4 @@
-// Inside the CPU kernels: GELU of one element (gelu.h), which becomes vector code in a loop.
+// Inside the CPU kernels: GELU of one element (gelu.h) and its derivative, which become vector code in a loop.
 #pragma once
 
 #include "kernels/cpu_math.h"
@@ -9,6 +9,11 @@ namespace hidup::kernels {
 inline float gelu(float x) {
   const float at = not_below(x);
   return at / (1.0F + fast_exp(gelu_exponent(not_above(at))));
+}
+
+inline float gelu_derivative(float x) {
+  const float at = not_above(not_below(x));
+  return gelu_slope(at, fast_exp(gelu_exponent(at)));
 }
 
 }  // namespace hidup::kernels

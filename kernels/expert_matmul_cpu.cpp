@@ -135,6 +135,7 @@ template <typename Element>
 void multiply_tile(const Product<Element>& p, const Tile& tile, const int32_t* counts,
                    const ExpertSize& size) {
   thread_local std::vector<float> gathered;
+  thread_local std::vector<float> panel_memory;
   thread_local std::vector<float> memory;
   const Rows& rows = tile.rows;
   const int64_t place = place_of(rows, counts, size);
@@ -144,12 +145,17 @@ void multiply_tile(const Product<Element>& p, const Tile& tile, const int32_t* c
       .data = p.w + rows.expert * p.k * p.n + tile.column * (p.transposed ? p.k : 1),
       .stride = p.transposed ? p.k : p.n,
       .transposed = p.transposed};
-  if (place >= 0) {
-    gemm(rows.count, tile.columns, p.k, x, w, 0.0F, p.y + place * p.n + tile.column, p.n);
-    return;
+  float* const panel = scratch(panel_memory, p.k * tile.columns);
+  pack(w, p.k, tile.columns, panel);
+  const ConstMatrix<float> w_panel = {.data = panel, .stride = tile.columns};
+  if constexpr (std::is_same_v<Element, float>) {
+    if (place >= 0) {
+      gemm(rows.count, tile.columns, p.k, x, w_panel, 0.0F, p.y + place * p.n + tile.column, p.n);
+      return;
+    }
   }
   float* const products = scratch(memory, rows.count * tile.columns);
-  gemm(rows.count, tile.columns, p.k, x, w, 0.0F, products, tile.columns);
+  gemm(rows.count, tile.columns, p.k, x, w_panel, 0.0F, products, tile.columns);
   const float* result = products;
   for_each_run(rows, counts, size, [&](int64_t at, int64_t n) {
     for (int64_t row = at; row < at + n; ++row) {

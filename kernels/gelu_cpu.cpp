@@ -21,8 +21,7 @@ void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element*
   stream.enqueue([=] {
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < n; ++i) {
-      const float at = not_above(not_below(x[i]));
-      dx[i] = dy[i] * gelu_slope(at, fast_exp(gelu_exponent(at)));
+      dx[i] = dy[i] * gelu_derivative(x[i]);
     }
   });
 }

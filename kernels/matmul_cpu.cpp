@@ -1,75 +1,32 @@
 #include "kernels/matmul.h"
 
-#include <algorithm>
 #include <type_traits>
-#include <vector>
 
 #include "kernels/bias.h"
 #include "kernels/cpu_gelu.h"
-#include "kernels/cpu_gemm.h"
-#include "kernels/cpu_math.h"
+#include "kernels/cpu_product.h"
 #include "kernels/gelu.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
 
-struct Tiles {
-  int64_t rows;
-  int64_t columns;
-};
-
-// The part of c that one thread computes at a time. It depends on the shape alone, as the
-// rounding does. Larger tiles read a and b fewer times; large products keep enough tiles
-// for 32 threads. With a transposed b tiles have at least 256 rows: oneDNN does not repack b for
-// fewer.
-Tiles tiles_of(MatmulShape shape) {
-  Tiles tiles = {shape.transpose_b ? 256 : 128, 128};
-  const auto count = [&](Tiles t) {
-    return ceil_div(shape.m, t.rows) * ceil_div(shape.n, t.columns);
-  };
-  while (true) {
-    Tiles larger = tiles;
-    (tiles.rows <= tiles.columns ? larger.rows : larger.columns) *= 2;
-    if (count(larger) < 32) {
-      return tiles;
-    }
-    tiles = larger;
+// c (+)= sums
+template <typename Element>
+void round_row(const float* sums, Element* c, int64_t n, bool accumulate) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    c[j] = accumulate ? sums[j] + c[j] : sums[j];
   }
 }
 
-struct ResultTile {
-  int64_t row, column;
-  int64_t rows, columns;
-};
-
-// compute(tile) for all of c; it may not throw.
-template <typename Compute>
-void for_each_tile(MatmulShape shape, Compute compute) {
-  const Tiles tiles = tiles_of(shape);
-  const int64_t across = ceil_div(shape.n, tiles.columns);
-  const int64_t count = ceil_div(shape.m, tiles.rows) * across;
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t row = i / across * tiles.rows;
-    const int64_t column = i % across * tiles.columns;
-    compute(ResultTile{row, column, std::min(tiles.rows, shape.m - row),
-                       std::min(tiles.columns, shape.n - column)});
+// c = sums gelu'(x)
+template <typename Element>
+void multiply_row(const float* sums, const Element* x, Element* c, int64_t n) {
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) {
+    c[j] = sums[j] * gelu_derivative(x[j]);
   }
-}
-
-// The rows of op(a) and the columns of op(b) that a tile needs.
-template <typename Element>
-ConstMatrix<Element> rows_for(const ResultTile& tile, const Element* a, MatmulShape shape) {
-  return {.data = a + (shape.transpose_a ? tile.row : tile.row * shape.lda()),
-          .stride = shape.lda(),
-          .transposed = shape.transpose_a};
-}
-template <typename Element>
-ConstMatrix<Element> columns_for(const ResultTile& tile, const Element* b, MatmulShape shape) {
-  return {.data = b + (shape.transpose_b ? tile.column * shape.ldb() : tile.column),
-          .stride = shape.ldb(),
-          .transposed = shape.transpose_b};
 }
 
 // A row of a tile: y = activate(sums + bias), and the argument where `input` is not null; all of
@@ -106,32 +63,16 @@ void finish_row(const float* sums, const Epilogue<Element>& epilogue, int64_t co
   }
 }
 
-// The product is summed where the input of the activation goes, or else y, if they are floats.
-template <typename Element>
-void finish_tile(const ResultTile& tile, const Element* a, const Element* b, Element* y,
-                 MatmulShape shape, const Epilogue<Element>& epilogue) noexcept {
-  thread_local std::vector<float> memory;
-  const int64_t first = tile.row * shape.ldc() + tile.column;
-  float* sums = nullptr;
-  int64_t stride = shape.ldc();
+// The product, which finish(tile, sums, stride) makes the result of. Floats are summed at `place`,
+// where the result goes, or what else finish() writes.
+template <typename Element, typename Finish>
+void sum_product(const Element* a, const Element* b, Element* place, MatmulShape shape,
+                 Finish finish) {
+  Product<Element> product(a, b, shape);
   if constexpr (std::is_same_v<Element, float>) {
-    sums = (epilogue.input != nullptr ? epilogue.input : y) + first;
+    product.sum(place, shape.ldc(), false, finish);
   } else {
-    sums = scratch(memory, tile.rows * tile.columns);
-    stride = tile.columns;
-  }
-  if (shape.k > 0) {
-    gemm(tile.rows, tile.columns, shape.k, rows_for(tile, a, shape), columns_for(tile, b, shape),
-         0.0F, sums, stride);
-  }
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    float* const sums_of_row = sums + row * stride;
-    if (shape.k == 0) {
-      std::fill_n(sums_of_row, tile.columns, 0.0F);
-    }
-    const int64_t at = first + row * shape.ldc();
-    finish_row(sums_of_row, epilogue, tile.column,
-               epilogue.input != nullptr ? epilogue.input + at : nullptr, y + at, tile.columns);
+    product.sum(nullptr, 0, false, finish);
   }
 }
 
@@ -142,17 +83,17 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
             bool accumulate) {
   check_size(shape);
   stream.enqueue([=] {
-    if (shape.m == 0 || shape.n == 0) {
-      return;
+    Product<Element> product(a, b, shape);
+    if constexpr (std::is_same_v<Result, float>) {
+      product.sum(c, shape.ldc(), accumulate, [](const ResultTile&, const float*, int64_t) {});
+    } else {
+      product.sum(nullptr, 0, false, [=](const ResultTile& tile, const float* sums, int64_t stride) {
+        for (int64_t row = 0; row < tile.rows; ++row) {
+          round_row(sums + row * stride, c + (tile.row + row) * shape.ldc() + tile.column,
+                    tile.columns, accumulate);
+        }
+      });
     }
-    if (shape.k == 0) {
-      std::fill_n(c, accumulate ? 0 : shape.c_span(), Result(0.0F));
-      return;
-    }
-    for_each_tile(shape, [=](const ResultTile& tile) {
-      gemm(tile.rows, tile.columns, shape.k, rows_for(tile, a, shape), columns_for(tile, b, shape),
-           accumulate ? 1.0F : 0.0F, c + tile.row * shape.ldc() + tile.column, shape.ldc());
-    });
   });
 }
 
@@ -161,11 +102,14 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
                  const Epilogue<Element>& epilogue) {
   check_epilogue(shape, epilogue.bias, epilogue.activation, epilogue.input);
   stream.enqueue([=] {
-    if (shape.m == 0 || shape.n == 0) {
-      return;
-    }
-    for_each_tile(shape,
-                  [=](const ResultTile& tile) { finish_tile(tile, a, b, y, shape, epilogue); });
+    const auto finish = [=](const ResultTile& tile, const float* sums, int64_t stride) {
+      for (int64_t row = 0; row < tile.rows; ++row) {
+        const int64_t at = (tile.row + row) * shape.ldc() + tile.column;
+        finish_row(sums + row * stride, epilogue, tile.column,
+                   epilogue.input != nullptr ? epilogue.input + at : nullptr, y + at, tile.columns);
+      }
+    };
+    sum_product(a, b, epilogue.input != nullptr ? epilogue.input : y, shape, finish);
   });
 }
 
@@ -173,8 +117,15 @@ template <typename Element>
 void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                           Element* c, MatmulShape shape) {
   check_gelu_backward(shape);
-  matmul(stream, a, b, c, shape, false);
-  gelu_backward(stream, x, c, c, shape.m * shape.n);
+  stream.enqueue([=] {
+    const auto finish = [=](const ResultTile& tile, const float* sums, int64_t stride) {
+      for (int64_t row = 0; row < tile.rows; ++row) {
+        const int64_t at = (tile.row + row) * shape.n + tile.column;
+        multiply_row(sums + row * stride, x + at, c + at, tile.columns);
+      }
+    };
+    sum_product(a, b, c, shape, finish);
+  });
 }
 
 template <typename Element>
