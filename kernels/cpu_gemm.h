@@ -2,11 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
-#include <vector>
 
-#include "core/half.h"
-#include "kernels/cpu_math.h"
+#include "kernels/cpu_transpose.h"
 
 namespace hidup::kernels {
 
@@ -18,6 +15,18 @@ struct ConstMatrix {
   bool transposed = false;
 };
 
+// A row-major matrix as it is stored, some rows of which are used.
+template <typename Element>
+struct RowMajor {
+  const Element* data;
+  int64_t stride;
+  const int64_t* places = nullptr;  // of the rows in use; null: all are
+
+  const Element* row(int64_t index) const {
+    return data + (places != nullptr ? places[index] : index) * stride;
+  }
+};
+
 // c[m,n] = op(a) op(b) + beta * c. Called inside a parallel region it computes on the
 // calling thread alone, so that its rounding does not depend on the team: oneDNN would
 // otherwise split long sums among the threads. It fails only if memory for packing is missing.
@@ -25,27 +34,20 @@ struct ConstMatrix {
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b, float beta,
           float* c, int64_t c_stride) noexcept;
 
-// to[rows, columns], dense: the transpose of from[columns, rows], whose rows are `stride` elements
-// apart. Element: float or BFloat16.
+// to[rows, columns], dense: rows of the matrix from `row` on, columns from `column` on, as floats.
 template <typename Element>
-void transpose(const Element* from, int64_t stride, int64_t rows, int64_t columns,
-               float* to) noexcept;
-
-// to[rows, columns] = op(matrix), as floats and dense.
-template <typename Element>
-void pack(ConstMatrix<Element> matrix, int64_t rows, int64_t columns, float* to) {
-  if (!matrix.transposed) {
-    for (int64_t row = 0; row < rows; ++row) {
-      widen(matrix.data + row * matrix.stride, columns, to + row * columns);
-    }
-  } else if constexpr (std::is_same_v<Element, Float16>) {  // not known to oneDNN
-    thread_local std::vector<float> memory;
-    float* const floats = scratch(memory, rows * columns);
-    pack(ConstMatrix<Element>{.data = matrix.data, .stride = matrix.stride}, columns, rows, floats);
-    transpose(floats, rows, rows, columns, to);
-  } else {
-    transpose(matrix.data, matrix.stride, rows, columns, to);
+void pack(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
+          int64_t columns, float* to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    widen(matrix.row(row + i) + column, columns, to + i * columns);
   }
+}
+
+// The transpose of that: to[columns, rows].
+template <typename Element>
+void pack_transposed(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
+                     int64_t columns, float* to) {
+  transpose([&](int64_t i) { return matrix.row(row + i) + column; }, columns, rows, to);
 }
 
 }  // namespace hidup::kernels

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu_gemm.h"
@@ -22,140 +23,114 @@ struct ResultTile {
   int64_t rows, columns;
 };
 
+// Tiles of nearly the same size. oneDNN's kernels take 48 columns at a time with AVX-512.
 class ResultTiles {
  public:
-  // Enough tiles for 32 threads, if the product is that large.
-  explicit ResultTiles(MatmulShape shape) : m_(shape.m), n_(shape.n) {
-    rows_ = ceil_div(m_, 256) * across() >= 32 ? 256 : 128;
+  // As large as they may be where there shall be `enough` of them, if the product is that large.
+  ResultTiles(MatmulShape shape, int64_t enough) : m_(shape.m), n_(shape.n) {
+    for (const auto& [rows, columns] : {std::pair{256, 192}, {256, 96}, {128, 96}}) {
+      rows_ = part_of(m_, rows);
+      columns_ = part_of(n_, columns);
+      if (count() >= enough) {
+        break;
+      }
+    }
   }
 
   int64_t count() const { return down() * across(); }
   int64_t row_size() const { return rows_; }
-  int64_t column_size() const { return kColumns; }
+  int64_t column_size() const { return columns_; }
   int64_t down() const { return ceil_div(m_, rows_); }
-  int64_t across() const { return ceil_div(n_, kColumns); }
+  int64_t across() const { return ceil_div(n_, columns_); }
 
   // One after the other of a row, or of a column.
   ResultTile tile(int64_t index, bool by_rows) const {
     const int64_t row = (by_rows ? index / across() : index % down()) * rows_;
-    const int64_t column = (by_rows ? index % across() : index / down()) * kColumns;
-    return {row, column, std::min(rows_, m_ - row), std::min(kColumns, n_ - column)};
+    const int64_t column = (by_rows ? index % across() : index / down()) * columns_;
+    return {row, column, std::min(rows_, m_ - row), std::min(columns_, n_ - column)};
   }
 
  private:
-  static constexpr int64_t kColumns = 128;
+  // Of an extent in as few parts as `most` allows.
+  static int64_t part_of(int64_t extent, int64_t most) {
+    const int64_t parts = std::max<int64_t>(1, ceil_div(extent, most));
+    return std::max<int64_t>(16, ceil_div(ceil_div(extent, parts), 16) * 16);
+  }
+
   int64_t m_;
   int64_t n_;
-  int64_t rows_;
+  int64_t rows_ = 0;
+  int64_t columns_ = 0;
 };
 
-// A product of `Element`s, whose sums are floats.
-template <typename Element>
-class Product {
+// c (+)= op(a) op(b), of `Element`s; sums are floats.
+template <typename Element, typename Finish>
+struct Product {
+  const Element* a;
+  const Element* b;
+  MatmulShape shape;  // the stride of c is that of `sums`
+  // Where the stored rows of a and b are, counted in rows; null: one after the other.
+  const int64_t* a_places = nullptr;
+  const int64_t* b_places = nullptr;
+  // Where the sums go; null: to scratch memory, where they are added to nothing.
+  float* sums = nullptr;
+  bool accumulate = false;
+  // finish(tile, sums, stride) for every tile, on the thread that computed it; it may not throw.
+  Finish finish = {};
+};
+
+// A piece of k.
+struct Depth {
+  int64_t first;
+  int64_t size;
+};
+
+// How a product is computed: in tiles, a piece of k at a time.
+template <typename Element, typename Finish>
+class TiledProduct {
  public:
-  Product(const Element* a, const Element* b, MatmulShape shape)
-      : a_(a), b_(b), shape_(shape), tiles_(shape), by_rows_(copies_a() && shape.m > shape.n) {}
+  TiledProduct(const Product<Element, Finish>& product, int64_t enough_tiles)
+      : product_(product),
+        shape_(product.shape),
+        tiles_(shape_, enough_tiles),
+        by_rows_(copies_a() && shape_.m > shape_.n) {}
 
-  // c (+)= the product; rows of c are `stride` elements apart. finish(tile, sums, stride) follows
-  // for every tile, on the thread that computed it, and may not throw. If c is null, the sums are
-  // in scratch memory until then, and are not added to anything.
-  template <typename Finish>
-  void sum(float* c, int64_t stride, bool accumulate, Finish finish) {
-    const int64_t pieces = std::max<int64_t>(1, ceil_div(shape_.k, kPiece));
-    if (c == nullptr && pieces > 1) {
-      thread_local std::vector<float> memory;
-      c = scratch(memory, shape_.m * shape_.n);
-      stride = shape_.n;
+  int64_t pieces() const { return std::max<int64_t>(1, ceil_div(shape_.k, kPiece)); }
+  int64_t tiles() const { return tiles_.count(); }
+
+  // Floats of scratch memory for the sums, which is given before they begin.
+  int64_t scratch_sums() const {
+    return product_.sums == nullptr && pieces() > 1 ? shape_.m * shape_.n : 0;
+  }
+  void use_scratch(float* sums) {
+    product_.sums = sums;
+    shape_.c_stride = shape_.n;
+  }
+
+  // What all threads need of a piece: b if tiles are taken by rows, otherwise a. It has so many
+  // parts, and so many floats in all.
+  int64_t copied_parts() const {
+    return !copies_a() ? 0 : by_rows_ ? tiles_.across() : tiles_.down();
+  }
+  int64_t copied_floats() const {
+    return !copies_a() ? 0 : (by_rows_ ? shape_.n : shape_.m) * depth_of(0).size;
+  }
+  void copy_part(int64_t part, int64_t piece, float* copy) const {
+    const Depth depth = depth_of(piece);
+    if (by_rows_) {
+      const int64_t column = part * tiles_.column_size();
+      const int64_t columns = std::min(tiles_.column_size(), shape_.n - column);
+      copy_columns(column, columns, depth, copy + column * depth.size);
+    } else {
+      const int64_t row = part * tiles_.row_size();
+      copy_rows(row, std::min(tiles_.row_size(), shape_.m - row), depth, copy + row * depth.size);
     }
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      const Piece depth = piece_of(piece, pieces);
-      const float* const copy = copy_beforehand(depth);
-      for_shares(tiles_.count(), [&](int64_t begin, int64_t end) {
-        const Sums sums = {.c = c, .stride = stride, .add = accumulate || piece > 0};
-        sum_tiles(begin, end, depth, copy, sums, [&](const ResultTile& tile, float* at, int64_t s) {
-          if (piece == pieces - 1) {
-            finish(tile, at, s);
-          }
-        });
-      });
-    }
-  }
-
- private:
-  // Rows of float or less are summed at a time: 512 KB of a panel, for the caches of one core.
-  static constexpr int64_t kPiece = 1024;
-  // Products with fewer rows than this are not worth a copy of b.
-  static constexpr int64_t kRowsWorthCopying = 48;
-
-  struct Piece {
-    int64_t first;
-    int64_t size;
-  };
-  struct Sums {
-    float* c;
-    int64_t stride;
-    bool add;
-  };
-
-  static constexpr bool kFloats = std::is_same_v<Element, float>;
-
-  bool copies_a() const { return !kFloats || shape_.transpose_a; }
-  bool copies_b() const { return !kFloats || shape_.m >= kRowsWorthCopying; }
-
-  Piece piece_of(int64_t index, int64_t pieces) const {
-    const int64_t size = ceil_div(ceil_div(shape_.k, pieces), 16) * 16;
-    const int64_t first = std::min(index * size, shape_.k);
-    return {first, std::min(size, shape_.k - first)};
-  }
-
-  // The rows of op(a) and the columns of op(b) from there on.
-  ConstMatrix<Element> rows_from(int64_t row, const Piece& depth) const {
-    const int64_t lda = shape_.lda();
-    return {.data = a_ + (shape_.transpose_a ? depth.first * lda + row : row * lda + depth.first),
-            .stride = lda,
-            .transposed = shape_.transpose_a};
-  }
-  ConstMatrix<Element> columns_from(int64_t column, const Piece& depth) const {
-    const int64_t ldb = shape_.ldb();
-    return {
-        .data = b_ + (shape_.transpose_b ? column * ldb + depth.first : depth.first * ldb + column),
-        .stride = ldb,
-        .transposed = shape_.transpose_b};
-  }
-
-  void copy_rows(int64_t row, int64_t rows, const Piece& depth, float* to) const noexcept {
-    pack(rows_from(row, depth), rows, depth.size, to);
-  }
-  void copy_columns(int64_t column, int64_t columns, const Piece& depth, float* to) const noexcept {
-    pack(columns_from(column, depth), depth.size, columns, to);
-  }
-
-  // What all threads need of a piece: b if tiles are taken by rows, otherwise a; null if none does.
-  const float* copy_beforehand(const Piece& depth) const {
-    thread_local std::vector<float> memory;
-    if (!copies_a()) {
-      return nullptr;
-    }
-    float* const copy = scratch(memory, (by_rows_ ? shape_.n : shape_.m) * depth.size);
-    const int64_t step = by_rows_ ? tiles_.column_size() : tiles_.row_size();
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < (by_rows_ ? tiles_.across() : tiles_.down()); ++i) {
-      const int64_t first = i * step;
-      if (by_rows_) {
-        copy_columns(first, std::min(step, shape_.n - first), depth, copy + first * depth.size);
-      } else {
-        copy_rows(first, std::min(step, shape_.m - first), depth, copy + first * depth.size);
-      }
-    }
-    return copy;
   }
 
   // Tiles that follow one another: those of one row or column share a panel.
-  template <typename Finish>
-  void sum_tiles(int64_t begin, int64_t end, const Piece& depth, const float* copy,
-                 const Sums& sums, Finish finish) const noexcept {
+  void sum_tiles(int64_t begin, int64_t end, int64_t piece, const float* copy) const {
     thread_local std::vector<float> panel_memory;
-    thread_local std::vector<float> sums_memory;
+    const Depth depth = depth_of(piece);
     float* const panel =
         scratch(panel_memory, std::max(tiles_.row_size(), tiles_.column_size()) * depth.size);
     int64_t panel_first = -1;
@@ -164,45 +139,197 @@ class Product {
       const int64_t first = by_rows_ ? tile.row : tile.column;
       if (first != panel_first) {
         panel_first = first;
-        if (by_rows_) {
-          copy_rows(tile.row, tile.rows, depth, panel);
-        } else if (copies_b()) {
-          copy_columns(tile.column, tile.columns, depth, panel);
-        }
+        copy_panel(tile, depth, panel);
       }
-      const bool apart = sums.c == nullptr;
-      float* const at = apart ? scratch(sums_memory, tile.rows * tile.columns)
-                              : sums.c + tile.row * sums.stride + tile.column;
-      const int64_t stride = apart ? tile.columns : sums.stride;
-      multiply(tile, depth, copy, panel, at, stride, sums.add);
-      finish(tile, at, stride);
+      sum_tile(tile, piece, copy, panel);
     }
   }
 
-  void multiply(const ResultTile& tile, const Piece& depth, const float* copy, const float* panel,
-                float* c, int64_t stride, bool add) const noexcept {
-    if (depth.size == 0) {
-      for (int64_t row = 0; row < (add ? 0 : tile.rows); ++row) {
-        std::fill_n(c + row * stride, tile.columns, 0.0F);
-      }
-      return;
+ private:
+  // As many rows of float are summed at a time: up to 768 KB of a panel, for a core's own cache.
+  static constexpr int64_t kPiece = 1024;
+  // A copy of floats is worth it where so many results are made of each.
+  static constexpr int64_t kWorthCopying = 192;
+  static constexpr bool kFloats = std::is_same_v<Element, float>;
+
+  bool copies_a() const {
+    return !kFloats || product_.a_places != nullptr ||
+           (shape_.transpose_a && shape_.n >= 2 * kWorthCopying);
+  }
+  bool copies_b() const {
+    return !kFloats || product_.b_places != nullptr || by_rows_ || shape_.m >= kWorthCopying;
+  }
+
+  Depth depth_of(int64_t piece) const {
+    const int64_t size = ceil_div(ceil_div(shape_.k, pieces()), 16) * 16;
+    const int64_t first = std::min(piece * size, shape_.k);
+    return {first, std::min(size, shape_.k - first)};
+  }
+
+  // The rows of op(a) and the columns of op(b) from there on.
+  ConstMatrix<Element> rows_from(int64_t row, const Depth& depth) const {
+    const int64_t lda = shape_.lda();
+    const int64_t at = shape_.transpose_a ? depth.first * lda + row : row * lda + depth.first;
+    return {.data = product_.a + at, .stride = lda, .transposed = shape_.transpose_a};
+  }
+  ConstMatrix<Element> columns_from(int64_t column, const Depth& depth) const {
+    const int64_t ldb = shape_.ldb();
+    const int64_t at = shape_.transpose_b ? column * ldb + depth.first : depth.first * ldb + column;
+    return {.data = product_.b + at, .stride = ldb, .transposed = shape_.transpose_b};
+  }
+
+  void copy_rows(int64_t row, int64_t rows, const Depth& depth, float* to) const {
+    const RowMajor<Element> a = {product_.a, shape_.lda(), product_.a_places};
+    if (shape_.transpose_a) {
+      pack_transposed(a, depth.first, row, depth.size, rows, to);
+    } else {
+      pack(a, row, depth.first, rows, depth.size, to);
     }
+  }
+  void copy_columns(int64_t column, int64_t columns, const Depth& depth, float* to) const {
+    const RowMajor<Element> b = {product_.b, shape_.ldb(), product_.b_places};
+    if (shape_.transpose_b) {
+      pack_transposed(b, column, depth.first, columns, depth.size, to);
+    } else {
+      pack(b, depth.first, column, depth.size, columns, to);
+    }
+  }
+  void copy_panel(const ResultTile& tile, const Depth& depth, float* panel) const {
+    if (by_rows_) {
+      copy_rows(tile.row, tile.rows, depth, panel);
+    } else if (copies_b()) {
+      copy_columns(tile.column, tile.columns, depth, panel);
+    }
+  }
+
+  void sum_tile(const ResultTile& tile, int64_t piece, const float* copy,
+                const float* panel) const {
+    thread_local std::vector<float> memory;
+    const bool apart = product_.sums == nullptr;
+    float* const sums = apart ? scratch(memory, tile.rows * tile.columns)
+                              : product_.sums + tile.row * shape_.ldc() + tile.column;
+    const int64_t stride = apart ? tile.columns : shape_.ldc();
+    const bool add = product_.accumulate || piece > 0;
+    const Depth depth = depth_of(piece);
+    if (depth.size > 0) {
+      multiply(tile, depth, copy, panel, add ? 1.0F : 0.0F, sums, stride);
+    } else if (!add) {
+      for (int64_t row = 0; row < tile.rows; ++row) {
+        std::fill_n(sums + row * stride, tile.columns, 0.0F);
+      }
+    }
+    if (piece == pieces() - 1) {
+      product_.finish(tile, sums, stride);
+    }
+  }
+
+  void multiply(const ResultTile& tile, const Depth& depth, const float* copy, const float* panel,
+                float beta, float* sums, int64_t stride) const {
     ConstMatrix<float> a = {.data = by_rows_ ? panel : copy + tile.row * depth.size,
                             .stride = depth.size};
     ConstMatrix<float> b = {.data = by_rows_ ? copy + tile.column * depth.size : panel,
                             .stride = tile.columns};
     if constexpr (kFloats) {
       a = copies_a() ? a : rows_from(tile.row, depth);
-      b = copies_b() || by_rows_ ? b : columns_from(tile.column, depth);
+      b = copies_b() ? b : columns_from(tile.column, depth);
     }
-    gemm(tile.rows, tile.columns, depth.size, a, b, add ? 1.0F : 0.0F, c, stride);
+    gemm(tile.rows, tile.columns, depth.size, a, b, beta, sums, stride);
   }
 
-  const Element* a_;
-  const Element* b_;
+  Product<Element, Finish> product_;
   MatmulShape shape_;
   ResultTiles tiles_;
   bool by_rows_;
 };
+
+// So many products, which the team computes side by side.
+template <typename Element, typename Finish>
+class ProductBatch {
+ public:
+  explicit ProductBatch(int64_t count)
+      : enough_tiles_(ceil_div(kThreads, std::max<int64_t>(1, count))) {}
+
+  void add(const Product<Element, Finish>& product) {
+    products_.emplace_back(product, enough_tiles_);
+  }
+
+  void compute() {
+    thread_local std::vector<float> sums_memory;
+    thread_local std::vector<float> copy_memory;
+    const Stretches sums(products_, [](const auto& p) { return p.scratch_sums(); });
+    const Stretches parts(products_, [](const auto& p) { return p.copied_parts(); });
+    const Stretches floats(products_, [](const auto& p) { return p.copied_floats(); });
+    const Stretches tiles(products_, [](const auto& p) { return p.tiles(); });
+    float* const scratch_sums = scratch(sums_memory, sums.total());
+    float* const copies = scratch(copy_memory, floats.total());
+    int64_t pieces = 0;
+    for (size_t i = 0; i < products_.size(); ++i) {
+      pieces = std::max(pieces, products_[i].pieces());
+      if (products_[i].scratch_sums() > 0) {
+        products_[i].use_scratch(scratch_sums + sums.start(i));
+      }
+    }
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      for_shares(parts.total(), [&](int64_t begin, int64_t end) {
+        parts.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
+          for (int64_t part = first; piece < products_[i].pieces() && part < last; ++part) {
+            products_[i].copy_part(part, piece, copies + floats.start(i));
+          }
+        });
+      });
+      for_shares(tiles.total(), [&](int64_t begin, int64_t end) {
+        tiles.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
+          if (piece < products_[i].pieces()) {
+            products_[i].sum_tiles(first, last, piece, copies + floats.start(i));
+          }
+        });
+      });
+    }
+  }
+
+ private:
+  // What the products have of something, one after the other.
+  class Stretches {
+   public:
+    template <typename Size>
+    Stretches(const std::vector<TiledProduct<Element, Finish>>& products, Size size) {
+      for (const auto& product : products) {
+        starts_.push_back(starts_.back() + size(product));
+      }
+    }
+    int64_t total() const { return starts_.back(); }
+    int64_t start(size_t product) const { return starts_[product]; }
+
+    // visit(product, first, last) for what lies in [begin, end), counted within the product.
+    template <typename Visit>
+    void visit(int64_t begin, int64_t end, Visit visit) const {
+      auto i = static_cast<size_t>(std::ranges::upper_bound(starts_, begin) - starts_.begin()) - 1;
+      for (; begin < end; ++i) {
+        const int64_t last = std::min(end, starts_[i + 1]);
+        visit(i, begin - starts_[i], last - starts_[i]);
+        begin = last;
+      }
+    }
+
+   private:
+    std::vector<int64_t> starts_ = {0};
+  };
+
+  static constexpr int64_t kThreads = 32;  // that shall have tiles
+
+  int64_t enough_tiles_;
+  std::vector<TiledProduct<Element, Finish>> products_;
+};
+
+struct NoFinish {
+  void operator()(const ResultTile&, const float*, int64_t) const {}
+};
+
+template <typename Element, typename Finish>
+void compute(const Product<Element, Finish>& product) {
+  ProductBatch<Element, Finish> batch(1);
+  batch.add(product);
+  batch.compute();
+}
 
 }  // namespace hidup::kernels

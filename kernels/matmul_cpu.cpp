@@ -66,14 +66,13 @@ void finish_row(const float* sums, const Epilogue<Element>& epilogue, int64_t co
 // The product, which finish(tile, sums, stride) makes the result of. Floats are summed at `place`,
 // where the result goes, or what else finish() writes.
 template <typename Element, typename Finish>
-void sum_product(const Element* a, const Element* b, Element* place, MatmulShape shape,
-                 Finish finish) {
-  Product<Element> product(a, b, shape);
+void multiply(const Element* a, const Element* b, Element* place, const MatmulShape& shape,
+              Finish finish) {
+  float* sums = nullptr;
   if constexpr (std::is_same_v<Element, float>) {
-    product.sum(place, shape.ldc(), false, finish);
-  } else {
-    product.sum(nullptr, 0, false, finish);
+    sums = place;
   }
+  compute(Product<Element, Finish>{.a = a, .b = b, .shape = shape, .sums = sums, .finish = finish});
 }
 
 }  // namespace
@@ -83,11 +82,11 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
             bool accumulate) {
   check_size(shape);
   stream.enqueue([=] {
-    Product<Element> product(a, b, shape);
     if constexpr (std::is_same_v<Result, float>) {
-      product.sum(c, shape.ldc(), accumulate, [](const ResultTile&, const float*, int64_t) {});
+      compute(Product<Element, NoFinish>{
+          .a = a, .b = b, .shape = shape, .sums = c, .accumulate = accumulate});
     } else {
-      product.sum(nullptr, 0, false, [=](const ResultTile& tile, const float* sums, int64_t stride) {
+      multiply(a, b, c, shape, [=](const ResultTile& tile, const float* sums, int64_t stride) {
         for (int64_t row = 0; row < tile.rows; ++row) {
           round_row(sums + row * stride, c + (tile.row + row) * shape.ldc() + tile.column,
                     tile.columns, accumulate);
@@ -109,7 +108,7 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
                    epilogue.input != nullptr ? epilogue.input + at : nullptr, y + at, tile.columns);
       }
     };
-    sum_product(a, b, epilogue.input != nullptr ? epilogue.input : y, shape, finish);
+    multiply(a, b, epilogue.input != nullptr ? epilogue.input : y, shape, finish);
   });
 }
 
@@ -118,13 +117,12 @@ void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, co
                           Element* c, MatmulShape shape) {
   check_gelu_backward(shape);
   stream.enqueue([=] {
-    const auto finish = [=](const ResultTile& tile, const float* sums, int64_t stride) {
+    multiply(a, b, c, shape, [=](const ResultTile& tile, const float* sums, int64_t stride) {
       for (int64_t row = 0; row < tile.rows; ++row) {
         const int64_t at = (tile.row + row) * shape.n + tile.column;
         multiply_row(sums + row * stride, x + at, c + at, tile.columns);
       }
-    };
-    sum_product(a, b, c, shape, finish);
+    });
   });
 }
 

@@ -1,0 +1,104 @@
+// Inside the CPU kernels: transposing a matrix.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/half.h"
+#include "kernels/cpu_math.h"
+
+namespace hidup::kernels {
+
+// Eight floats, the bits of eight elements, and which of two vectors' elements a shuffle takes.
+using Floats8 [[gnu::vector_size(32)]] = float;
+using Bits8 [[gnu::vector_size(16)]] = uint16_t;
+using Choice8 [[gnu::vector_size(32)]] = int32_t;
+
+// rows[i][j] becomes rows[j][i], by shuffles that stay within 16 bytes, except for the last ones.
+inline void transpose_block(Floats8 (&rows)[8]) {
+  constexpr Choice8 kLow = {0, 8, 1, 9, 4, 12, 5, 13};
+  constexpr Choice8 kHigh = {2, 10, 3, 11, 6, 14, 7, 15};
+  constexpr Choice8 kLowPairs = {0, 1, 8, 9, 4, 5, 12, 13};
+  constexpr Choice8 kHighPairs = {2, 3, 10, 11, 6, 7, 14, 15};
+  constexpr Choice8 kLowHalves = {0, 1, 2, 3, 8, 9, 10, 11};
+  constexpr Choice8 kHighHalves = {4, 5, 6, 7, 12, 13, 14, 15};
+  Floats8 mixed[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    mixed[i] = __builtin_shuffle(rows[i], rows[i + 1], kLow);
+    mixed[i + 1] = __builtin_shuffle(rows[i], rows[i + 1], kHigh);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 4) {
+#pragma GCC unroll 8
+    for (int j = 0; j < 2; ++j) {
+      rows[i + 2 * j] = __builtin_shuffle(mixed[i + j], mixed[i + j + 2], kLowPairs);
+      rows[i + 2 * j + 1] = __builtin_shuffle(mixed[i + j], mixed[i + j + 2], kHighPairs);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    mixed[i] = __builtin_shuffle(rows[i], rows[i + 4], kLowHalves);
+    mixed[i + 4] = __builtin_shuffle(rows[i], rows[i + 4], kHighHalves);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    rows[i] = mixed[i];
+  }
+}
+
+template <typename Element>
+Floats8 load8(const Element* from) {
+  Floats8 to;
+  if constexpr (std::is_same_v<Element, float>) {
+    std::memcpy(&to, from, sizeof(to));
+  } else if constexpr (std::is_same_v<Element, BFloat16>) {  // as widen(), which here is slow
+    Bits8 bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    to = std::bit_cast<Floats8>(__builtin_convertvector(bits, Choice8) << 16);
+  } else {
+    widen(from, 8, reinterpret_cast<float*>(&to));
+  }
+  return to;
+}
+
+// to[8, 8] with rows of `to_stride`: the transpose of the rows first .. first + 7, from `column`
+// on.
+template <typename RowOf>
+void transpose_block(const RowOf& row_of, int64_t first, int64_t column, float* to,
+                     int64_t to_stride) {
+  Floats8 block[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    block[i] = load8(row_of(first + i) + column);
+  }
+  transpose_block(block);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    std::memcpy(to + i * to_stride, &block[i], sizeof(Floats8));
+  }
+}
+
+// to[rows, columns], dense: the transpose of [columns, rows], as floats. row_of(i): its row i.
+template <typename RowOf>
+void transpose(const RowOf& row_of, int64_t rows, int64_t columns, float* to) {
+  constexpr int64_t kLine = 64 / sizeof(*row_of(0));  // elements that are read while they are there
+  const int64_t whole_rows = rows / 8 * 8;
+  const int64_t whole_columns = columns / 8 * 8;
+  for (int64_t line = 0; line < whole_rows; line += kLine) {
+    for (int64_t column = 0; column < whole_columns; column += 8) {
+      for (int64_t row = line; row < std::min(line + kLine, whole_rows); row += 8) {
+        transpose_block(row_of, column, row, to + row * columns + column, columns);
+      }
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = row < whole_rows ? whole_columns : 0; column < columns; ++column) {
+      to[row * columns + column] = row_of(column)[row];
+    }
+  }
+}
+
+}  // namespace hidup::kernels
