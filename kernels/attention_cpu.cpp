@@ -40,8 +40,8 @@ ConstMatrix<float> queries(const Head& at, const QueryBlock& block, const Inputs
 void query_key_products(const Head& at, const QueryBlock& block, const Inputs& in,
                         float* products) {
   gemm(block.rows, block.keys, at.size, queries(at, block, in),
-              {.data = in.k + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, products,
-              block.keys);
+       {.data = in.k + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, products,
+       block.keys);
 }
 
 // Turns the first `visible` of row's products into exp(scale * product - shift), the
@@ -69,7 +69,7 @@ void forward_block(const Head& at, const QueryBlock& block, const Inputs& in, fl
   }
   float* out = y + at.y + block.first * at.y_stride;
   gemm(block.rows, at.size, block.keys, {.data = p, .stride = block.keys},
-              {.data = in.v + at.kv, .stride = at.kv_stride}, 0.0F, out, at.y_stride);
+       {.data = in.v + at.kv, .stride = at.kv_stride}, 0.0F, out, at.y_stride);
   for (int64_t i = 0; i < block.rows; ++i) {
     const float factor = 1.0F / sums[i];
 #pragma omp simd
@@ -91,8 +91,7 @@ void backward_block(const Head& at, const QueryBlock& block, const AttentionBack
 
   query_key_products(at, block, in, p);
   gemm(block.rows, block.keys, at.size, {.data = dy_block, .stride = at.y_stride},
-              {.data = in.v + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, ds,
-              block.keys);
+       {.data = in.v + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, ds, block.keys);
   for (int64_t i = 0; i < block.rows; ++i) {
     float* p_row = p + i * block.keys;
     float* ds_row = ds + i * block.keys;
@@ -109,11 +108,11 @@ void backward_block(const Head& at, const QueryBlock& block, const AttentionBack
   const ConstMatrix<float> p_transposed = {.data = p, .stride = block.keys, .transposed = true};
   const ConstMatrix<float> ds_transposed = {.data = ds, .stride = block.keys, .transposed = true};
   gemm(block.rows, at.size, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F,
-              args.grad.q + at.q + block.first * at.q_stride, at.q_stride);
+       args.grad.q + at.q + block.first * at.q_stride, at.q_stride);
   gemm(block.keys, at.size, block.rows, ds_transposed, queries(at, block, in), 1.0F,
-              args.grad.k + at.kv, at.kv_stride);
-  gemm(block.keys, at.size, block.rows, p_transposed,
-              {.data = dy_block, .stride = at.y_stride}, 1.0F, args.grad.v + at.kv, at.kv_stride);
+       args.grad.k + at.kv, at.kv_stride);
+  gemm(block.keys, at.size, block.rows, p_transposed, {.data = dy_block, .stride = at.y_stride},
+       1.0F, args.grad.v + at.kv, at.kv_stride);
 }
 
 void backward_head(const Head& at, const AttentionBackward<float>& args) {

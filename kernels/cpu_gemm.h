@@ -1,6 +1,7 @@
 // Inside the CPU kernels: one matrix product on the calling thread, and copies of its operands.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cpu_transpose.h"
@@ -14,6 +15,10 @@ struct ConstMatrix {
   int64_t stride;
   bool transposed = false;
 };
+
+// The same of bf16 by the CPU's own instructions, where it has them (bf16_products.h).
+void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
+          float beta, float* c, int64_t c_stride) noexcept;
 
 // A row-major matrix as it is stored, some rows of which are used.
 template <typename Element>
@@ -34,16 +39,17 @@ struct RowMajor {
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b, float beta,
           float* c, int64_t c_stride) noexcept;
 
-// to[rows, columns], dense: rows of the matrix from `row` on, columns from `column` on, as floats.
-template <typename Element>
+// to[rows, columns], dense: rows of the matrix from `row` on, columns from `column` on, as floats
+// or as they are.
+template <typename Element, typename Copied>
 void pack(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
-          int64_t columns, float* to) {
+          int64_t columns, Copied* to) {
   for (int64_t i = 0; i < rows; ++i) {
-    widen(matrix.row(row + i) + column, columns, to + i * columns);
+    std::copy_n(matrix.row(row + i) + column, columns, to + i * columns);
   }
 }
 
-// The transpose of that: to[columns, rows].
+// The transpose of that, as floats: to[columns, rows].
 template <typename Element>
 void pack_transposed(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
                      int64_t columns, float* to) {

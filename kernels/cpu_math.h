@@ -23,6 +23,14 @@ T* scratch(std::vector<T>& memory, int64_t n) {
   return memory.data();
 }
 
+// Asks for n elements from x on, which need not exist.
+template <typename Element>
+void prefetch(const Element* x, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / static_cast<int64_t>(sizeof(Element))) {
+    __builtin_prefetch(x + i);
+  }
+}
+
 // n elements as floats, and floats as elements.
 template <typename Element>
 void widen(const Element* from, int64_t n, float* to) {

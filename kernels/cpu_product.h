@@ -2,7 +2,8 @@
 //
 // The tiles, and the pieces of k that are summed one after the other, depend on the shape alone, as
 // the rounding does. oneDNN is slow where the rows of an operand are far apart or are its columns,
-// so tiles read dense copies of floats. Of one operand a thread copies what a row or a column of
+// so tiles read dense copies of floats. (Of bf16 that is not made floats, only rows that do not lie
+// together are copied.) Of one operand a thread copies what a row or a column of
 // tiles needs (a panel) just before it computes them, so that it lies in the thread's cache. The
 // other is copied by the team beforehand, a piece of k at a time, unless it is rows of floats.
 #pragma once
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/bf16_products.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_team.h"
 #include "kernels/matmul.h"
@@ -85,15 +87,16 @@ struct Depth {
   int64_t size;
 };
 
-// How a product is computed: in tiles, a piece of k at a time.
-template <typename Element, typename Finish>
+// How a product is computed: in tiles, a piece of k at a time. Copied: what copies of its operands
+// consist of and products are computed from, float or `Element`.
+template <typename Copied, typename Element, typename Finish>
 class TiledProduct {
  public:
   TiledProduct(const Product<Element, Finish>& product, int64_t enough_tiles)
       : product_(product),
         shape_(product.shape),
         tiles_(shape_, enough_tiles),
-        by_rows_(copies_a() && shape_.m > shape_.n) {}
+        by_rows_(kFloats && copies_a() && shape_.m > shape_.n) {}
 
   int64_t pieces() const { return std::max<int64_t>(1, ceil_div(shape_.k, kPiece)); }
   int64_t tiles() const { return tiles_.count(); }
@@ -108,14 +111,14 @@ class TiledProduct {
   }
 
   // What all threads need of a piece: b if tiles are taken by rows, otherwise a. It has so many
-  // parts, and so many floats in all.
+  // parts, and so many elements in all.
   int64_t copied_parts() const {
     return !copies_a() ? 0 : by_rows_ ? tiles_.across() : tiles_.down();
   }
-  int64_t copied_floats() const {
+  int64_t copied_elements() const {
     return !copies_a() ? 0 : (by_rows_ ? shape_.n : shape_.m) * depth_of(0).size;
   }
-  void copy_part(int64_t part, int64_t piece, float* copy) const {
+  void copy_part(int64_t part, int64_t piece, Copied* copy) const {
     const Depth depth = depth_of(piece);
     if (by_rows_) {
       const int64_t column = part * tiles_.column_size();
@@ -128,10 +131,10 @@ class TiledProduct {
   }
 
   // Tiles that follow one another: those of one row or column share a panel.
-  void sum_tiles(int64_t begin, int64_t end, int64_t piece, const float* copy) const {
-    thread_local std::vector<float> panel_memory;
+  void sum_tiles(int64_t begin, int64_t end, int64_t piece, const Copied* copy) const {
+    thread_local std::vector<Copied> panel_memory;
     const Depth depth = depth_of(piece);
-    float* const panel =
+    Copied* const panel =
         scratch(panel_memory, std::max(tiles_.row_size(), tiles_.column_size()) * depth.size);
     int64_t panel_first = -1;
     for (int64_t index = begin; index < end; ++index) {
@@ -146,18 +149,20 @@ class TiledProduct {
   }
 
  private:
-  // As many rows of float are summed at a time: up to 768 KB of a panel, for a core's own cache.
-  static constexpr int64_t kPiece = 1024;
+  static constexpr bool kFloats = std::is_same_v<Copied, float>;
+  static constexpr bool kAsTheyAre = std::is_same_v<Copied, Element>;
+  // As many rows of b are summed at a time: of floats a panel has 768 KB, for a core's own cache.
+  static constexpr int64_t kPiece = kFloats ? 1024 : 4096;
   // A copy of floats is worth it where so many results are made of each.
   static constexpr int64_t kWorthCopying = 192;
-  static constexpr bool kFloats = std::is_same_v<Element, float>;
 
   bool copies_a() const {
-    return !kFloats || product_.a_places != nullptr ||
-           (shape_.transpose_a && shape_.n >= 2 * kWorthCopying);
+    return !kAsTheyAre || product_.a_places != nullptr ||
+           (kFloats && shape_.transpose_a && shape_.n >= 2 * kWorthCopying);
   }
   bool copies_b() const {
-    return !kFloats || product_.b_places != nullptr || by_rows_ || shape_.m >= kWorthCopying;
+    return !kAsTheyAre || product_.b_places != nullptr || by_rows_ ||
+           (kFloats && shape_.m >= kWorthCopying);
   }
 
   Depth depth_of(int64_t piece) const {
@@ -178,23 +183,28 @@ class TiledProduct {
     return {.data = product_.b + at, .stride = ldb, .transposed = shape_.transpose_b};
   }
 
-  void copy_rows(int64_t row, int64_t rows, const Depth& depth, float* to) const {
+  // Of floats op(a) and op(b), otherwise a and b as they are stored.
+  void copy_rows(int64_t row, int64_t rows, const Depth& depth, Copied* to) const {
     const RowMajor<Element> a = {product_.a, shape_.lda(), product_.a_places};
-    if (shape_.transpose_a) {
+    if (!shape_.transpose_a) {
+      pack(a, row, depth.first, rows, depth.size, to);
+    } else if constexpr (kFloats) {
       pack_transposed(a, depth.first, row, depth.size, rows, to);
     } else {
-      pack(a, row, depth.first, rows, depth.size, to);
+      pack(a, depth.first, row, depth.size, rows, to);
     }
   }
-  void copy_columns(int64_t column, int64_t columns, const Depth& depth, float* to) const {
+  void copy_columns(int64_t column, int64_t columns, const Depth& depth, Copied* to) const {
     const RowMajor<Element> b = {product_.b, shape_.ldb(), product_.b_places};
-    if (shape_.transpose_b) {
+    if (!shape_.transpose_b) {
+      pack(b, depth.first, column, depth.size, columns, to);
+    } else if constexpr (kFloats) {
       pack_transposed(b, column, depth.first, columns, depth.size, to);
     } else {
-      pack(b, depth.first, column, depth.size, columns, to);
+      pack(b, column, depth.first, columns, depth.size, to);
     }
   }
-  void copy_panel(const ResultTile& tile, const Depth& depth, float* panel) const {
+  void copy_panel(const ResultTile& tile, const Depth& depth, Copied* panel) const {
     if (by_rows_) {
       copy_rows(tile.row, tile.rows, depth, panel);
     } else if (copies_b()) {
@@ -202,8 +212,8 @@ class TiledProduct {
     }
   }
 
-  void sum_tile(const ResultTile& tile, int64_t piece, const float* copy,
-                const float* panel) const {
+  void sum_tile(const ResultTile& tile, int64_t piece, const Copied* copy,
+                const Copied* panel) const {
     thread_local std::vector<float> memory;
     const bool apart = product_.sums == nullptr;
     float* const sums = apart ? scratch(memory, tile.rows * tile.columns)
@@ -223,13 +233,17 @@ class TiledProduct {
     }
   }
 
-  void multiply(const ResultTile& tile, const Depth& depth, const float* copy, const float* panel,
+  void multiply(const ResultTile& tile, const Depth& depth, const Copied* copy, const Copied* panel,
                 float beta, float* sums, int64_t stride) const {
-    ConstMatrix<float> a = {.data = by_rows_ ? panel : copy + tile.row * depth.size,
-                            .stride = depth.size};
-    ConstMatrix<float> b = {.data = by_rows_ ? copy + tile.column * depth.size : panel,
-                            .stride = tile.columns};
-    if constexpr (kFloats) {
+    const bool turned_a = shape_.transpose_a && !kFloats;
+    const bool turned_b = shape_.transpose_b && !kFloats;
+    ConstMatrix<Copied> a = {.data = by_rows_ ? panel : copy + tile.row * depth.size,
+                             .stride = turned_a ? tile.rows : depth.size,
+                             .transposed = turned_a};
+    ConstMatrix<Copied> b = {.data = by_rows_ ? copy + tile.column * depth.size : panel,
+                             .stride = turned_b ? depth.size : tile.columns,
+                             .transposed = turned_b};
+    if constexpr (kAsTheyAre) {
       a = copies_a() ? a : rows_from(tile.row, depth);
       b = copies_b() ? b : columns_from(tile.column, depth);
     }
@@ -242,94 +256,90 @@ class TiledProduct {
   bool by_rows_;
 };
 
-// So many products, which the team computes side by side.
-template <typename Element, typename Finish>
-class ProductBatch {
+// What some products have of something, one after the other.
+class Stretches {
  public:
-  explicit ProductBatch(int64_t count)
-      : enough_tiles_(ceil_div(kThreads, std::max<int64_t>(1, count))) {}
-
-  void add(const Product<Element, Finish>& product) {
-    products_.emplace_back(product, enough_tiles_);
-  }
-
-  void compute() {
-    thread_local std::vector<float> sums_memory;
-    thread_local std::vector<float> copy_memory;
-    const Stretches sums(products_, [](const auto& p) { return p.scratch_sums(); });
-    const Stretches parts(products_, [](const auto& p) { return p.copied_parts(); });
-    const Stretches floats(products_, [](const auto& p) { return p.copied_floats(); });
-    const Stretches tiles(products_, [](const auto& p) { return p.tiles(); });
-    float* const scratch_sums = scratch(sums_memory, sums.total());
-    float* const copies = scratch(copy_memory, floats.total());
-    int64_t pieces = 0;
-    for (size_t i = 0; i < products_.size(); ++i) {
-      pieces = std::max(pieces, products_[i].pieces());
-      if (products_[i].scratch_sums() > 0) {
-        products_[i].use_scratch(scratch_sums + sums.start(i));
-      }
+  template <typename Products, typename Size>
+  Stretches(const Products& products, Size size) {
+    for (const auto& product : products) {
+      starts_.push_back(starts_.back() + size(product));
     }
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      for_shares(parts.total(), [&](int64_t begin, int64_t end) {
-        parts.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
-          for (int64_t part = first; piece < products_[i].pieces() && part < last; ++part) {
-            products_[i].copy_part(part, piece, copies + floats.start(i));
-          }
-        });
-      });
-      for_shares(tiles.total(), [&](int64_t begin, int64_t end) {
-        tiles.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
-          if (piece < products_[i].pieces()) {
-            products_[i].sum_tiles(first, last, piece, copies + floats.start(i));
-          }
-        });
-      });
+  }
+  int64_t total() const { return starts_.back(); }
+  int64_t start(size_t product) const { return starts_[product]; }
+
+  // visit(product, first, last) for what lies in [begin, end), counted within the product.
+  template <typename Visit>
+  void visit(int64_t begin, int64_t end, Visit visit) const {
+    auto i = static_cast<size_t>(std::ranges::upper_bound(starts_, begin) - starts_.begin()) - 1;
+    for (; begin < end; ++i) {
+      const int64_t last = std::min(end, starts_[i + 1]);
+      visit(i, begin - starts_[i], last - starts_[i]);
+      begin = last;
     }
   }
 
  private:
-  // What the products have of something, one after the other.
-  class Stretches {
-   public:
-    template <typename Size>
-    Stretches(const std::vector<TiledProduct<Element, Finish>>& products, Size size) {
-      for (const auto& product : products) {
-        starts_.push_back(starts_.back() + size(product));
-      }
-    }
-    int64_t total() const { return starts_.back(); }
-    int64_t start(size_t product) const { return starts_[product]; }
-
-    // visit(product, first, last) for what lies in [begin, end), counted within the product.
-    template <typename Visit>
-    void visit(int64_t begin, int64_t end, Visit visit) const {
-      auto i = static_cast<size_t>(std::ranges::upper_bound(starts_, begin) - starts_.begin()) - 1;
-      for (; begin < end; ++i) {
-        const int64_t last = std::min(end, starts_[i + 1]);
-        visit(i, begin - starts_[i], last - starts_[i]);
-        begin = last;
-      }
-    }
-
-   private:
-    std::vector<int64_t> starts_ = {0};
-  };
-
-  static constexpr int64_t kThreads = 32;  // that shall have tiles
-
-  int64_t enough_tiles_;
-  std::vector<TiledProduct<Element, Finish>> products_;
+  std::vector<int64_t> starts_ = {0};
 };
+
+// The team computes products side by side.
+template <typename Copied, typename Element, typename Finish>
+void compute_by_way_of(const std::vector<Product<Element, Finish>>& given) {
+  constexpr int64_t kThreads = 32;  // that shall have tiles
+  thread_local std::vector<float> sums_memory;
+  thread_local std::vector<Copied> copy_memory;
+  std::vector<TiledProduct<Copied, Element, Finish>> products;
+  for (const auto& product : given) {
+    products.emplace_back(product, ceil_div(kThreads, static_cast<int64_t>(given.size())));
+  }
+  const Stretches sums(products, [](const auto& p) { return p.scratch_sums(); });
+  const Stretches parts(products, [](const auto& p) { return p.copied_parts(); });
+  const Stretches elements(products, [](const auto& p) { return p.copied_elements(); });
+  const Stretches tiles(products, [](const auto& p) { return p.tiles(); });
+  float* const scratch_sums = scratch(sums_memory, sums.total());
+  Copied* const copies = scratch(copy_memory, elements.total());
+  int64_t pieces = 0;
+  for (size_t i = 0; i < products.size(); ++i) {
+    pieces = std::max(pieces, products[i].pieces());
+    if (products[i].scratch_sums() > 0) {
+      products[i].use_scratch(scratch_sums + sums.start(i));
+    }
+  }
+  for (int64_t piece = 0; piece < pieces; ++piece) {
+    for_shares(parts.total(), [&](int64_t begin, int64_t end) {
+      parts.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
+        for (int64_t part = first; piece < products[i].pieces() && part < last; ++part) {
+          products[i].copy_part(part, piece, copies + elements.start(i));
+        }
+      });
+    });
+    for_shares(tiles.total(), [&](int64_t begin, int64_t end) {
+      tiles.visit(begin, end, [&](size_t i, int64_t first, int64_t last) {
+        if (piece < products[i].pieces()) {
+          products[i].sum_tiles(first, last, piece, copies + elements.start(i));
+        }
+      });
+    });
+  }
+}
+
+template <typename Element, typename Finish>
+void compute(const std::vector<Product<Element, Finish>>& products) {
+  if constexpr (std::is_same_v<Element, BFloat16>) {
+    if (bf16_is_native()) {
+      return compute_by_way_of<BFloat16>(products);
+    }
+  }
+  compute_by_way_of<float>(products);
+}
+template <typename Element, typename Finish>
+void compute(const Product<Element, Finish>& product) {
+  compute(std::vector{product});
+}
 
 struct NoFinish {
   void operator()(const ResultTile&, const float*, int64_t) const {}
 };
-
-template <typename Element, typename Finish>
-void compute(const Product<Element, Finish>& product) {
-  ProductBatch<Element, Finish> batch(1);
-  batch.add(product);
-  batch.compute();
-}
 
 }  // namespace hidup::kernels

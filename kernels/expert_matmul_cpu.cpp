@@ -63,15 +63,16 @@ void multiply(const ExpertProducts<Element>& p, const int32_t* counts, const Exp
     };
   };
   const RowsInUse rows(counts, size);
-  ProductBatch<Element, decltype(finish_at(nullptr))> batch(size.experts);
+  std::vector<Product<Element, decltype(finish_at(nullptr))>> products;
   for (int64_t e = 0; e < size.experts; ++e) {
-    batch.add({.a = p.x,
-               .b = p.w + e * p.k * p.n,
-               .shape = {.m = rows.count(e), .n = p.n, .k = p.k, .transpose_b = p.transposed},
-               .a_places = rows.places(e),
-               .finish = finish_at(rows.places(e))});
+    products.push_back(
+        {.a = p.x,
+         .b = p.w + e * p.k * p.n,
+         .shape = {.m = rows.count(e), .n = p.n, .k = p.k, .transpose_b = p.transposed},
+         .a_places = rows.places(e),
+         .finish = finish_at(rows.places(e))});
   }
-  batch.compute();
+  compute(products);
 }
 
 // dw (+)= x^T dy of every expert.
@@ -79,17 +80,18 @@ template <typename Element>
 void multiply_transposed(const ExpertMatmulBackwardWeight<Element>& args) {
   const ExpertSize& size = args.size;
   const RowsInUse rows(args.counts, size);
-  ProductBatch<Element, NoFinish> batch(size.experts);
+  std::vector<Product<Element, NoFinish>> products;
   for (int64_t e = 0; e < size.experts; ++e) {
-    batch.add({.a = args.x,
-               .b = args.dy,
-               .shape = {.m = size.k, .n = size.n, .k = rows.count(e), .transpose_a = true},
-               .a_places = rows.places(e),
-               .b_places = rows.places(e),
-               .sums = args.dw + e * size.k * size.n,
-               .accumulate = args.accumulate});
+    products.push_back(
+        {.a = args.x,
+         .b = args.dy,
+         .shape = {.m = size.k, .n = size.n, .k = rows.count(e), .transpose_a = true},
+         .a_places = rows.places(e),
+         .b_places = rows.places(e),
+         .sums = args.dw + e * size.k * size.n,
+         .accumulate = args.accumulate});
   }
-  batch.compute();
+  compute(products);
 }
 
 }  // namespace

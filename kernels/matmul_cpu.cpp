@@ -115,11 +115,13 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
 template <typename Element>
 void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                           Element* c, MatmulShape shape) {
+  constexpr int64_t kAhead = 6;  // rows of x: so short ones the processor does not ask for itself
   check_gelu_backward(shape);
   stream.enqueue([=] {
     multiply(a, b, c, shape, [=](const ResultTile& tile, const float* sums, int64_t stride) {
       for (int64_t row = 0; row < tile.rows; ++row) {
         const int64_t at = (tile.row + row) * shape.n + tile.column;
+        prefetch(x + at + kAhead * shape.n, tile.columns);
         multiply_row(sums + row * stride, x + at, c + at, tile.columns);
       }
     });

@@ -13,12 +13,9 @@ namespace {
 // Asks for what comes next: the processor's own prefetching stops at the end of a page.
 double sum_of_squares(const float* x, int64_t n) {
   constexpr int64_t kPage = 1024;
-  constexpr int64_t kLine = 16;
   double sum = 0.0;
   for (int64_t page = 0; page < n; page += kPage) {
-    for (int64_t next = page + kPage; next < page + 2 * kPage; next += kLine) {
-      __builtin_prefetch(x + next);
-    }
+    prefetch(x + page + kPage, kPage);
     sum += sum_of<double>(std::min(kPage, n - page), [at = x + page](int64_t i) {
       return static_cast<double>(at[i]) * static_cast<double>(at[i]);
     });
