@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -37,8 +38,7 @@ void update(const AdamPart<Element>& part, const AdamOptions& options, const Fac
   const auto kept = static_cast<float>(1.0 - shrink);
   const float rest1 = 1.0F - options.beta1;
   const float rest2 = 1.0F - options.beta2;
-#pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < part.n; ++i) {
+  for_each_element(part.n, [=](int64_t i) {
     const float g = gradient[i] * factors.scale + added_decay * parameter[i];
     m[i] += rest1 * (g - m[i]);
     v[i] = options.beta2 * v[i] + rest2 * g * g;
@@ -48,15 +48,12 @@ void update(const AdamPart<Element>& part, const AdamOptions& options, const Fac
     if constexpr (kRounds) {
       rounded[i] = updated;
     }
-  }
+  });
 }
 
 template <typename Element>
 void round(const AdamPart<Element>& part) {
-#pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < part.n; ++i) {
-    part.rounded[i] = part.parameter[i];
-  }
+  for_each_element(part.n, [=](int64_t i) { part.rounded[i] = part.parameter[i]; });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "kernels/attention_head.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -153,11 +154,10 @@ AttentionSize alone(const AttentionSize& size) {
 void forward(const AttentionForward<float>& args) {
   const AttentionSize& size = args.size;
   const int64_t blocks = ceil_div(size.sequence, kQueries);
-#pragma omp parallel for schedule(static)
-  for (int64_t task = 0; task < size.batch * size.heads * blocks; ++task) {
+  for_each(size.batch * size.heads * blocks, [&](int64_t task) {
     const Head at(size, args.in.q_stride, args.in.kv_stride, task / blocks);
     forward_block(at, QueryBlock(at, task % blocks, args.causal), args.in, args.y, args.lse);
-  }
+  });
 }
 
 // Where the keys and values of a group lie: `index` counts the groups of all sequences.
@@ -168,8 +168,7 @@ int64_t start_of_group(const AttentionSize& size, int64_t kv_stride, int64_t ind
 void backward(const AttentionBackward<float>& args) {
   const AttentionSize& size = args.size;
   const Strip strip{size.sequence, size.head};
-#pragma omp parallel for schedule(static)
-  for (int64_t index = 0; index < size.batch * size.kv_heads; ++index) {
+  for_each(size.batch * size.kv_heads, [&](int64_t index) {
     const int64_t kv = start_of_group(size, args.in.kv_stride, index);
     zero(strip, args.grad.k + kv, args.in.kv_stride);
     zero(strip, args.grad.v + kv, args.in.kv_stride);
@@ -177,7 +176,7 @@ void backward(const AttentionBackward<float>& args) {
     for (int64_t head = index * group; head < (index + 1) * group; ++head) {
       backward_head(Head(size, args.in.q_stride, args.in.kv_stride, head), args);
     }
-  }
+  });
 }
 
 // Other elements are computed by way of floats, a head at a time.
@@ -187,8 +186,7 @@ void forward(const AttentionForward<Element>& args) {
   const AttentionSize one = alone(size);
   const Strip strip{size.sequence, size.head};
   const int64_t n = size.sequence * size.head;
-#pragma omp parallel for schedule(static)
-  for (int64_t index = 0; index < size.batch * size.heads; ++index) {
+  for_each(size.batch * size.heads, [&](int64_t index) {
     thread_local std::vector<float> memory;
     const Head at(size, args.in.q_stride, args.in.kv_stride, index);
     float* const q = scratch(memory, 4 * n);
@@ -204,7 +202,7 @@ void forward(const AttentionForward<Element>& args) {
                     y, args.lse + at.lse);
     }
     scatter(strip, y, args.y + at.y, at.y_stride);
-  }
+  });
 }
 
 template <typename Element>
@@ -213,8 +211,7 @@ void backward(const AttentionBackward<Element>& args) {
   const AttentionSize one = alone(size);
   const Strip strip{size.sequence, size.head};
   const int64_t n = size.sequence * size.head;
-#pragma omp parallel for schedule(static)
-  for (int64_t index = 0; index < size.batch * size.kv_heads; ++index) {
+  for_each(size.batch * size.kv_heads, [&](int64_t index) {
     thread_local std::vector<float> memory;
     float* const q = scratch(memory, 8 * n);
     float* const k = q + n;
@@ -245,7 +242,7 @@ void backward(const AttentionBackward<Element>& args) {
     }
     scatter(strip, dk, args.grad.k + kv, args.in.kv_stride);
     scatter(strip, dv, args.grad.v + kv, args.in.kv_stride);
-  }
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -14,15 +15,14 @@ void bias_forward(Stream& stream, const Element* x, const Element* b, Element* y
   check_extents("bias", {rows, n});
   const int64_t apart = checked_stride("bias", rows, n, stride);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows; ++row) {
+    for_each(rows, [&](int64_t row) {
       const Element* in = x + row * apart;
       Element* out = y + row * apart;
 #pragma omp simd
       for (int64_t j = 0; j < n; ++j) {
         out[j] = in[j] + b[j];
       }
-    }
+    });
   });
 }
 
@@ -35,8 +35,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
     thread_local std::vector<float> memory;
     const RowBlocks blocks(rows);
     float* partials = scratch(memory, blocks.count * n);
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    for_each(blocks.count, [&](int64_t block) {
       float* sum = partials + block * n;
       std::fill_n(sum, n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
@@ -46,7 +45,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
           sum[j] += gradient[j];
         }
       }
-    }
+    });
     add_partials(partials, blocks.count, n, db, n, accumulate);
   });
 }

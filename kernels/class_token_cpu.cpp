@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -12,11 +13,10 @@ void prepend_forward(Stream& stream, const Element* x, const Element* token, Ele
   check_prepended("prepend", size);
   stream.enqueue([=] {
     const int64_t sample = size.sequence * size.n;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < size.batch; ++b) {
+    for_each(size.batch, [&](int64_t b) {
       Element* out = std::copy_n(token, size.n, y + b * (sample + size.n));
       std::copy_n(x + b * sample, sample, out);
-    }
+    });
   });
 }
 
@@ -26,10 +26,9 @@ void prepend_backward(Stream& stream, const PrependBackward<Element>& args) {
   stream.enqueue([=] {
     const int64_t n = args.size.n;
     const int64_t sample = args.size.sequence * n;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < args.size.batch; ++b) {
+    for_each(args.size.batch, [&](int64_t b) {
       std::copy_n(args.dy + b * (sample + n) + n, sample, args.dx + b * sample);
-    }
+    });
     // A task owns columns, for the whole batch.
     constexpr int64_t kColumns = 128;
 #pragma omp parallel for schedule(static)
@@ -58,10 +57,9 @@ void first_forward(Stream& stream, const Element* x, Element* y, SequenceSize si
       std::fill_n(y, size.batch * size.n, Element(0.0F));
       return;
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < size.batch; ++b) {
+    for_each(size.batch, [&](int64_t b) {
       std::copy_n(x + b * size.sequence * size.n, size.n, y + b * size.n);
-    }
+    });
   });
 }
 
@@ -71,11 +69,10 @@ void first_backward(Stream& stream, const Element* dy, Element* dx, SequenceSize
   stream.enqueue([=] {
     const int64_t sample = size.sequence * size.n;
     const int64_t filled = here ? size.n : 0;
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < size.batch; ++b) {
+    for_each(size.batch, [&](int64_t b) {
       Element* rest = std::copy_n(dy + b * size.n, filled, dx + b * sample);
       std::fill_n(rest, sample - filled, Element(0.0F));
-    }
+    });
   });
 }
 

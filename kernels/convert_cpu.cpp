@@ -1,4 +1,5 @@
 #include "kernels/convert.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -6,12 +7,7 @@ namespace hidup::kernels {
 template <typename From, typename To>
 void convert(Stream& stream, const From* x, To* y, int64_t n) {
   check_extents("convert", {n});
-  stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      y[i] = float{x[i]};
-    }
-  });
+  stream.enqueue([=] { for_each_element(n, [=](int64_t i) { y[i] = float{x[i]}; }); });
 }
 
 template void convert(Stream&, const float*, BFloat16*, int64_t);

@@ -16,7 +16,7 @@ struct ConstMatrix {
   bool transposed = false;
 };
 
-// The same of bf16 by the CPU's own instructions, where it has them (bf16_products.h).
+// The same of bf16 by the CPU's own instructions, where it has them (arithmetic.h).
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
           float beta, float* c, int64_t c_stride) noexcept;
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/bf16_products.h"
+#include "kernels/arithmetic.h"
 #include "kernels/cpu_gemm.h"
 #include "kernels/cpu_team.h"
 #include "kernels/matmul.h"

@@ -1,4 +1,5 @@
-// Inside the CPU kernels: work that every thread of the team has a share of.
+// Inside the CPU kernels: work that every thread of the team has a share of, as vector code for the
+// CPU that runs it. The work may not throw.
 #pragma once
 
 #ifdef _OPENMP
@@ -7,6 +8,8 @@
 
 #include <algorithm>
 #include <cstdint>
+
+#include "kernels/cpu_versions.h"
 
 namespace hidup::kernels {
 
@@ -18,14 +21,36 @@ inline int64_t team_size() {
 #endif
 }
 
-// body(begin, end) on every thread that has a share of [0, n); it may not throw.
-template <typename Body>
-void for_shares(int64_t n, Body body) {
+// work(begin, end) on every thread that has a share of [0, n).
+template <typename Work>
+void for_shares(int64_t n, const Work& work) {
   const int64_t shares = std::min(n, team_size());
 #pragma omp parallel for schedule(static)
   for (int64_t share = 0; share < shares; ++share) {
-    body(n * share / shares, n * (share + 1) / shares);
+    versioned([&] { work(n * share / shares, n * (share + 1) / shares); });
   }
+}
+
+// work(i) for every i of [0, n).
+template <typename Work>
+void for_each(int64_t n, const Work& work) {
+  for_shares(n, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      work(i);
+    }
+  });
+}
+
+// The same, several at a time: none of them may depend on another.
+template <typename Work>
+void for_each_element(int64_t n, const Work& work) {
+  for_shares(n, [&](int64_t begin, int64_t end) {
+    const Work own = work;
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) {
+      own(i);
+    }
+  });
 }
 
 }  // namespace hidup::kernels

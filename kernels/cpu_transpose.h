@@ -51,7 +51,7 @@ inline void transpose_block(Floats8 (&rows)[8]) {
 
 template <typename Element>
 Floats8 load8(const Element* from) {
-  Floats8 to;
+  Floats8 to = {};
   if constexpr (std::is_same_v<Element, float>) {
     std::memcpy(&to, from, sizeof(to));
   } else if constexpr (std::is_same_v<Element, BFloat16>) {  // as widen(), which here is slow

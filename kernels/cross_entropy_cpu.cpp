@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -98,14 +99,13 @@ void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& a
   stream.enqueue([=] {
     thread_local std::vector<RowLoss> memory;
     RowLoss* losses = scratch(memory, args.rows);
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       const Element* x = args.logits + row * stride;
       const Classes classes = classes_of(x, args.vocab);
       args.lse[row] = static_cast<float>(classes.lse);
       const int32_t target = args.targets[row];
       losses[row] = row_loss(target, classes, target < 0 ? 0.0F : float{x[target]});
-    }
+    });
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
 }
@@ -116,8 +116,7 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
   const int64_t stride =
       checked_stride("cross_entropy_stats", args.rows, args.columns, args.stride);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       const Element* x = args.logits + row * stride;
       const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < args.columns;
@@ -126,7 +125,7 @@ void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args)
       stats[0] = static_cast<float>(classes.lse);
       stats[1] = classes.largest;
       stats[2] = here ? float{x[target]} : 0.0F;
-    }
+    });
   });
 }
 
@@ -136,8 +135,7 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
     thread_local std::vector<RowLoss> memory;
     RowLoss* losses = scratch(memory, args.rows);
     const int64_t stride = kStats * args.rows;
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       const float* stats = args.stats + kStats * row;
       const Classes classes = merge_row(stats, args.parts, stride);
       float logit = 0.0F;  // one part has it, the others add zeros
@@ -146,7 +144,7 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
       }
       args.lse[row] = static_cast<float>(classes.lse);
       losses[row] = row_loss(args.targets[row], classes, logit);
-    }
+    });
     add_losses(losses, args.rows, args.scale, args.accumulate, args.loss);
   });
 }
@@ -159,13 +157,12 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>&
   stream.enqueue([=] {
     const float factor = args.scale * args.state->loss_scale;
     const int64_t columns = args.columns;
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       const Element* x = args.logits + row * stride;
       Element* dx = args.dlogits + row * stride;
       if (args.targets[row] < 0) {
         std::fill_n(dx, columns, Element(0.0F));
-        continue;
+        return;
       }
       const float shift = args.lse[row];
       const int64_t target = args.targets[row] - args.first;
@@ -178,7 +175,7 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>&
       if (here) {
         dx[target] = minus_one_hot(dx[target], factor * fast_exp(logit - shift), factor);
       }
-    }
+    });
   });
 }
 

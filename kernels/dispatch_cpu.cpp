@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -17,15 +18,14 @@ const int32_t* entries_of_rows(const int32_t* routing, const DispatchSize& size)
   const int64_t entries = size.sequence * size.choices;
   int32_t* found = scratch(memory, rows_of(size));
   std::fill_n(found, rows_of(size), -1);
-#pragma omp parallel for schedule(static)
-  for (int64_t b = 0; b < size.batch; ++b) {
+  for_each(size.batch, [&](int64_t b) {
     for (int64_t i = 0; i < entries; ++i) {
       const int64_t row = row_of(routing[b * entries + i], b, size);
       if (row >= 0) {
         found[row] = static_cast<int32_t>(i);
       }
     }
-  }
+  });
   return found;
 }
 
@@ -49,8 +49,7 @@ void add_row(const Element* row, float weight, int64_t width, float* out) {
 template <typename Element>
 void sum_rows(const Element* buffer, const int32_t* routing, const float* weights, Element* y,
               const DispatchSize& size) {
-#pragma omp parallel for schedule(static)
-  for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
+  for_each(size.batch * size.sequence, [&](int64_t t) {
     thread_local std::vector<float> memory;
     float* out = sums_for(y + t * size.width, size.width, memory);
     bool written = false;
@@ -72,7 +71,7 @@ void sum_rows(const Element* buffer, const int32_t* routing, const float* weight
       std::fill_n(out, size.width, 0.0F);
     }
     round_to(out, size.width, y + t * size.width);
-  }
+  });
 }
 
 }  // namespace
@@ -83,8 +82,7 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
   check_size(size);
   stream.enqueue([=] {
     const int32_t* entries = entries_of_rows(routing, size);
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows_of(size); ++row) {
+    for_each(rows_of(size), [&](int64_t row) {
       Element* out = buffer + row * size.width;
       if (entries[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
@@ -92,7 +90,7 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
         const int64_t token = sequence_of(row, size) * size.sequence + entries[row] / size.choices;
         std::copy_n(x + token * size.width, size.width, out);
       }
-    }
+    });
   });
 }
 
@@ -117,19 +115,18 @@ void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
     const DispatchSize& size = args.size;
     const int32_t* entries = entries_of_rows(args.routing, size);
     std::fill_n(args.dweights, size.batch * size.sequence * size.choices, 0.0F);
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < rows_of(size); ++row) {
+    for_each(rows_of(size), [&](int64_t row) {
       Element* out = args.dbuffer + row * size.width;
       if (entries[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
-        continue;
+        return;
       }
       const int64_t entry = sequence_of(row, size) * size.sequence * size.choices + entries[row];
       const Element* result = args.buffer + row * size.width;
       const Element* gradient = args.dy + entry / size.choices * size.width;
       args.dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });
       scale_row(gradient, args.weights[entry], size.width, out);
-    }
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_random.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -21,8 +22,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& ma
     const float scale = 1.0F / (1.0F - mask.p);
     const int64_t run = region.contiguous_run();
     const int64_t chunks = ceil_div(run, kWordsAtATime);
-#pragma omp parallel for schedule(static)
-    for (int64_t task = 0; task < elements / run * chunks; ++task) {
+    for_each(elements / run * chunks, [&](int64_t task) {
       const int64_t begin = task % chunks * kWordsAtATime;
       const int64_t local = task / chunks * run + begin;
       const auto index = static_cast<uint64_t>(region.global_index(local));
@@ -34,7 +34,7 @@ void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& ma
                     y[local + i] = word[i] >= threshold ? value : 0.0F;
                   }
                 });
-    }
+    });
   });
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/embedding.h"
 #include "kernels/preconditions.h"
 
@@ -20,20 +21,19 @@ void embedding_forward(Stream& stream, const int32_t* tokens, const Element* tab
                        EmbeddingSize size, float scale) {
   check_size(size);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < size.tokens; ++i) {
+    for_each(size.tokens, [&](int64_t i) {
       const int64_t at = row_of(tokens[i], size);
       Element* out = y + i * size.hidden;
       if (at < 0) {
         std::fill_n(out, size.hidden, Element(0.0F));
-        continue;
+        return;
       }
       const Element* row = table + at * size.hidden;
 #pragma omp simd
       for (int64_t j = 0; j < size.hidden; ++j) {
         out[j] = scale * row[j];
       }
-    }
+    });
   });
 }
 
@@ -46,10 +46,7 @@ void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) 
     float* const dtable = args.dtable;
     if (!args.accumulate) {
       const int64_t n = size.vocab * size.hidden;
-#pragma omp parallel for simd schedule(static)
-      for (int64_t i = 0; i < n; ++i) {
-        dtable[i] = 0.0F;
-      }
+      for_each_element(n, [=](int64_t i) { dtable[i] = 0.0F; });
     }
     // A task owns columns, for all tokens: no two tasks add to the same element, and all tasks
     // have the same work even if some tokens are frequent.

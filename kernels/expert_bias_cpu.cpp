@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/preconditions.h"
 
@@ -11,21 +12,20 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
                  Element* y, ExpertSize size) {
   check_size(size);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
+    for_each(size.batch * size.experts * size.capacity, [&](int64_t row) {
       const int64_t index = row / size.capacity;
       const Element* in = x + row * size.n;
       const Element* added = bias + index / size.batch * size.n;
       Element* out = y + row * size.n;
       if (row % size.capacity >= counts[index]) {
         std::fill_n(out, size.n, Element(0.0F));
-        continue;
+        return;
       }
 #pragma omp simd
       for (int64_t j = 0; j < size.n; ++j) {
         out[j] = in[j] + added[j];
       }
-    }
+    });
   });
 }
 

@@ -49,12 +49,11 @@ struct ExpertProducts {
 // Rows that are not in use become zeros.
 template <typename Element>
 void multiply(const ExpertProducts<Element>& p, const int32_t* counts, const ExpertSize& size) {
-#pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < size.batch * size.experts * size.capacity; ++row) {
+  for_each(size.batch * size.experts * size.capacity, [&](int64_t row) {
     if (row % size.capacity >= counts[row / size.capacity]) {
       std::fill_n(p.y + row * p.n, p.n, Element(0.0F));
     }
-  }
+  });
   const auto finish_at = [y = p.y, n = p.n](const int64_t* places) {
     return [=](const ResultTile& tile, const float* sums, int64_t stride) {
       for (int64_t row = 0; row < tile.rows; ++row) {

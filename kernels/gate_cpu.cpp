@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -108,15 +109,14 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
       std::fill_n(weights, size.tokens * size.choices, 0.0F);
       return;
     }
-#pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < size.tokens; ++t) {
+    for_each(size.tokens, [&](int64_t t) {
       const Token<Element> token(logits, routing, size, t);
       if (normalizes(size)) {
         normalized(token, weights + t * size.choices);
       } else {
         probabilities(token, weights + t * size.choices);
       }
-    }
+    });
   });
 }
 
@@ -126,8 +126,7 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
   check_size(size);
   stream.enqueue([=] {
     const int64_t tokens = size.experts == 0 ? 0 : size.tokens;
-#pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < tokens; ++t) {
+    for_each(tokens, [&](int64_t t) {
       const Token<Element> token(logits, routing, size, t);
       thread_local std::vector<float> memory;
       float* dx = sums_for(dlogits + t * size.experts, size.experts, memory);
@@ -137,7 +136,7 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
         probabilities_backward(token, dweights + t * size.choices, dx);
       }
       round_to(dx, size.experts, dlogits + t * size.experts);
-    }
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/cpu_gelu.h"
+#include "kernels/cpu_team.h"
 #include "kernels/gelu.h"
 #include "kernels/preconditions.h"
 
@@ -7,23 +8,14 @@ namespace hidup::kernels {
 template <typename Element>
 void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   check_extents("gelu", {n});
-  stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      y[i] = gelu(x[i]);
-    }
-  });
+  stream.enqueue([=] { for_each_element(n, [=](int64_t i) { y[i] = gelu(x[i]); }); });
 }
 
 template <typename Element>
 void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n) {
   check_extents("gelu_backward", {n});
-  stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      dx[i] = dy[i] * gelu_derivative(x[i]);
-    }
-  });
+  stream.enqueue(
+      [=] { for_each_element(n, [=](int64_t i) { dx[i] = dy[i] * gelu_derivative(x[i]); }); });
 }
 
 #define INSTANTIATE(Element)                                      \

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_layer_norm.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -39,11 +40,10 @@ template <typename Element>
 void layer_norm_forward(Stream& stream, const LayerNormForward<Element>& args) {
   check_normalized_rows("layer_norm", args.rows, args.n);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       normalize(args.x + row * args.n, args.gamma, args.beta, args.y + row * args.n, args.mean[row],
                 args.rstd[row], args.n, args.eps);
-    }
+    });
   });
 }
 
@@ -55,8 +55,7 @@ void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args)
     const int64_t n = args.n;
     const RowBlocks blocks(args.rows);
     float* partials = scratch(memory, blocks.count * 2 * n);  // per block: dgamma, dbeta
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    for_each(blocks.count, [&](int64_t block) {
       float* partial = partials + block * 2 * n;
       std::fill_n(partial, 2 * n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
@@ -64,7 +63,7 @@ void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args)
         backward_row(args.x + at, args.gamma, args.mean[row], args.rstd[row], args.dy + at,
                      row_at(args.added, at), args.dx + at, partial, partial + n, n);
       }
-    }
+    });
     add_partials(partials, blocks.count, 2 * n, args.dgamma, n, args.accumulate);
     add_partials(partials + n, blocks.count, 2 * n, args.dbeta, n, args.accumulate);
   });

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -32,10 +33,9 @@ void squared_norm(Stream& stream, const float* x, int64_t n, float* sum, bool ac
     thread_local std::vector<double> memory;
     const int64_t blocks = ceil_div(n, kBlock);
     double* partials = scratch(memory, blocks);
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks; ++block) {
+    for_each(blocks, [&](int64_t block) {
       partials[block] = sum_of_squares(x + block * kBlock, std::min(kBlock, n - block * kBlock));
-    }
+    });
     double total = accumulate ? static_cast<double>(*sum) : 0.0;
     for (int64_t block = 0; block < blocks; ++block) {
       total += partials[block];

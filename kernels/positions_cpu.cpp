@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu_team.h"
 #include "kernels/positions.h"
 #include "kernels/preconditions.h"
 
@@ -26,8 +27,7 @@ struct Table {
     part = wanted;
     values.resize(static_cast<size_t>(part.sequence * part.channels));
     float* out = values.data();
-#pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < part.channels; ++j) {
+    for_each(part.channels, [&](int64_t j) {
       const int64_t channel = part.first_channel + j;
       const double exponent =
           static_cast<double>(channel - channel % 2) / static_cast<double>(part.hidden);
@@ -37,7 +37,7 @@ struct Table {
         out[s * part.channels + j] =
             static_cast<float>(channel % 2 == 0 ? std::sin(angle) : std::cos(angle));
       }
-    }
+    });
   }
 };
 
@@ -62,8 +62,7 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
                        .channels = region.extent[2],
                        .hidden = region.global[2]};
     const float* table = table_of(part);
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < region.extent[0] * part.sequence; ++row) {
+    for_each(region.extent[0] * part.sequence, [&](int64_t row) {
       const float* positions = table + row % part.sequence * part.channels;
       const Element* in = x + row * part.channels;
       Element* out = y + row * part.channels;
@@ -71,7 +70,7 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
       for (int64_t j = 0; j < part.channels; ++j) {
         out[j] = in[j] + positions[j];
       }
-    }
+    });
   });
 }
 

@@ -1,3 +1,4 @@
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/relu.h"
 
@@ -7,11 +8,10 @@ template <typename Element>
 void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   check_extents("relu", {n});
   stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
+    for_each_element(n, [=](int64_t i) {
       const float value = x[i];
       y[i] = value < 0.0F ? 0.0F : value;
-    }
+    });
   });
 }
 
@@ -19,11 +19,10 @@ template <typename Element>
 void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
   check_extents("relu_backward", {n});
   stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
+    for_each_element(n, [=](int64_t i) {
       const float gradient = dy[i];  // read in any case, or the loop keeps a branch
       dx[i] = y[i] > 0.0F ? gradient : 0.0F;
-    }
+    });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu_layer_norm.h"
 #include "kernels/cpu_random.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -31,8 +32,7 @@ void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
   stream.enqueue([=] {
     const DropoutMask& mask = args.dropout;
     const int64_t n = args.n;
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       const int64_t at = row * n;
       const Element* branch = args.branch + at;
       const Element* residual = args.residual + at;
@@ -52,7 +52,7 @@ void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
       } else {
         normalize_square(sum, args.gamma, args.y + at, args.rstd[row], n, args.eps);
       }
-    }
+    });
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_layer_norm.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -31,11 +32,10 @@ template <typename Element>
 void rms_norm_forward(Stream& stream, const RmsNormForward<Element>& args) {
   check_normalized_rows("rms_norm", args.rows, args.n);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t row = 0; row < args.rows; ++row) {
+    for_each(args.rows, [&](int64_t row) {
       normalize_square(args.x + row * args.n, args.gamma, args.y + row * args.n, args.rstd[row],
                        args.n, args.eps);
-    }
+    });
   });
 }
 
@@ -47,8 +47,7 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward<Element>& args) {
     const int64_t n = args.n;
     const RowBlocks blocks(args.rows);
     float* partials = scratch(memory, blocks.count * n);  // per block: dgamma
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    for_each(blocks.count, [&](int64_t block) {
       float* partial = partials + block * n;
       std::fill_n(partial, n, 0.0F);
       for (int64_t row = blocks.begin(block); row < blocks.end(block); ++row) {
@@ -56,7 +55,7 @@ void rms_norm_backward(Stream& stream, const RmsNormBackward<Element>& args) {
         backward_row(args.x + at, args.gamma, args.rstd[row], args.dy + at, row_at(args.added, at),
                      args.dx + at, partial, n);
       }
-    }
+    });
     add_partials(partials, blocks.count, n, args.dgamma, n, args.accumulate);
   });
 }

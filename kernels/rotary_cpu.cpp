@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -26,8 +27,7 @@ struct AngleTable {
     angles = wanted;
     values.resize(static_cast<size_t>(angles.sequence * 2 * angles.pairs));
     float* out = values.data();
-#pragma omp parallel for schedule(static)
-    for (int64_t j = 0; j < angles.pairs; ++j) {
+    for_each(angles.pairs, [&](int64_t j) {
       const double frequency =
           std::pow(angles.theta, -static_cast<double>(j) / static_cast<double>(angles.pairs));
       for (int64_t s = 0; s < angles.sequence; ++s) {
@@ -35,7 +35,7 @@ struct AngleTable {
         out[2 * s * angles.pairs + j] = static_cast<float>(std::cos(angle));
         out[(2 * s + 1) * angles.pairs + j] = static_cast<float>(std::sin(angle));
       }
-    }
+    });
   }
 };
 
@@ -53,8 +53,7 @@ template <typename Element>
 void turn(const Element* x, Element* y, const RotarySize& size, float sign) {
   const int64_t pairs = size.head / 2;
   const float* table = angle_table_of({size.first, size.sequence, pairs, size.theta});
-#pragma omp parallel for schedule(static)
-  for (int64_t row = 0; row < size.batch * size.sequence * size.heads; ++row) {
+  for_each(size.batch * size.sequence * size.heads, [&](int64_t row) {
     const float* cosine = table + row / size.heads % size.sequence * 2 * pairs;
     const float* sine = cosine + pairs;
     const Element* in = x + row * size.head;
@@ -66,7 +65,7 @@ void turn(const Element* x, Element* y, const RotarySize& size, float sign) {
       out[j] = a * cosine[j] - sign * b * sine[j];
       out[j + pairs] = b * cosine[j] + sign * a * sine[j];
     }
-  }
+  });
 }
 
 }  // namespace

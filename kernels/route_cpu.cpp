@@ -6,6 +6,7 @@
 #include "core/random.h"
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -54,14 +55,9 @@ void route(int32_t* routing, const RouteSize& size, Chosen chosen) {
     std::fill_n(routing, tokens * size.choices, -1);
     return;
   }
-#pragma omp parallel for schedule(static)
-  for (int64_t t = 0; t < tokens; ++t) {
-    chosen(t, routing + t * size.choices);
-  }
-#pragma omp parallel for schedule(static)
-  for (int64_t b = 0; b < size.batch; ++b) {
-    assign_slots(routing + b * size.sequence * size.choices, size);
-  }
+  for_each(tokens, [&](int64_t t) { chosen(t, routing + t * size.choices); });
+  for_each(size.batch,
+           [&](int64_t b) { assign_slots(routing + b * size.sequence * size.choices, size); });
 }
 
 }  // namespace
@@ -95,8 +91,7 @@ void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSiz
 void expert_counts(Stream& stream, const ExpertCounts& args) {
   check_size(args);
   stream.enqueue([=] {
-#pragma omp parallel for schedule(static)
-    for (int64_t b = 0; b < args.batch; ++b) {
+    for_each(args.batch, [&](int64_t b) {
       for (int64_t e = 0; e < args.experts; ++e) {
         args.counts[e * args.batch + b] = 0;
       }
@@ -107,7 +102,7 @@ void expert_counts(Stream& stream, const ExpertCounts& args) {
           ++args.counts[expert * args.batch + b];
         }
       }
-    }
+    });
   });
 }
 
@@ -118,8 +113,7 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
     thread_local std::vector<int64_t> memory;
     const RowBlocks blocks(entries);
     int64_t* partials = scratch(memory, blocks.count * 2 * experts);
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    for_each(blocks.count, [&](int64_t block) {
       int64_t* chosen = partials + block * 2 * experts;
       int64_t* dropped = chosen + experts;
       std::fill_n(chosen, 2 * experts, 0);
@@ -130,7 +124,7 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
           dropped[expert] += routing[i] < 0 ? 1 : 0;
         }
       }
-    }
+    });
     for (int64_t j = 0; j < 2 * experts; ++j) {
       int64_t sum = 0;
       for (int64_t block = 0; block < blocks.count; ++block) {

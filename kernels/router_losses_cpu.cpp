@@ -6,6 +6,7 @@
 
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -50,14 +51,13 @@ void router_sums(Stream& stream, const RouterSums<Element>& args) {
     const int64_t n = 3 * args.experts;
     const RowBlocks blocks(n == 0 ? 0 : args.tokens);
     float* partials = scratch(memory, blocks.count * n);
-#pragma omp parallel for schedule(static)
-    for (int64_t block = 0; block < blocks.count; ++block) {
+    for_each(blocks.count, [&](int64_t block) {
       float* sums = partials + block * n;
       std::fill_n(sums, n, 0.0F);
       for (int64_t t = blocks.begin(block); t < blocks.end(block); ++t) {
         add_token(args, t, sums);
       }
-    }
+    });
     add_partials(partials, blocks.count, n, args.sums, n, false);
   });
 }
@@ -72,8 +72,7 @@ void router_losses_backward(Stream& stream, const RouterLossesBackward<Element>&
         args.balance / (static_cast<float>(args.all_tokens) * static_cast<float>(args.counted));
     const float* counts = args.sums + experts;
     const int64_t tokens = experts == 0 ? 0 : args.tokens;
-#pragma omp parallel for schedule(static)
-    for (int64_t t = 0; t < tokens; ++t) {
+    for_each(tokens, [&](int64_t t) {
       thread_local std::vector<float> memory;
       float* p = scratch(memory, experts);
       const float lse = softmax_of(args.logits + t * experts, experts, p);
@@ -85,7 +84,7 @@ void router_losses_backward(Stream& stream, const RouterLossesBackward<Element>&
         const float gradient = factor * p[j] * (balance * (counts[j] - mean) + shift);
         dx[j] = args.accumulate ? dx[j] + gradient : gradient;
       }
-    }
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 #include "kernels/cpu_silu.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 #include "kernels/silu.h"
 
@@ -7,23 +8,14 @@ namespace hidup::kernels {
 template <typename Element>
 void silu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
   check_extents("silu", {n});
-  stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      y[i] = silu(x[i]);
-    }
-  });
+  stream.enqueue([=] { for_each_element(n, [=](int64_t i) { y[i] = silu(x[i]); }); });
 }
 
 template <typename Element>
 void silu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n) {
   check_extents("silu_backward", {n});
-  stream.enqueue([=] {
-#pragma omp parallel for simd schedule(static)
-    for (int64_t i = 0; i < n; ++i) {
-      dx[i] = dy[i] * silu_slope(x[i]);
-    }
-  });
+  stream.enqueue(
+      [=] { for_each_element(n, [=](int64_t i) { dx[i] = dy[i] * silu_slope(x[i]); }); });
 }
 
 #define INSTANTIATE(Element)                                      \

@@ -1,4 +1,4 @@
-#include "kernels/bf16_products.h"
+#include "kernels/arithmetic.h"
 
 namespace hidup::kernels {
 
@@ -9,7 +9,7 @@ void multiply_bf16_natively(bool) {}
 bool bf16_is_native() {
   return true;
 }
-std::string bf16_products() {
+std::string describe_arithmetic() {
   return "";
 }
 

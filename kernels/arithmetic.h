@@ -20,7 +20,8 @@ Bf16Rates measure_bf16_rates();
 void multiply_bf16_natively(bool native);
 bool bf16_is_native();
 
-// What the library computes them by: "brg:avx512_core_amx_bf16"; or "f32". Empty on GPUs.
-std::string bf16_products();
+// For people: "kernels for AVX-512, products of bf16 by brg:avx512_core_amx_bf16" (as the library
+// calls it), or "by f32". Empty on GPUs.
+std::string describe_arithmetic();
 
 }  // namespace hidup::kernels

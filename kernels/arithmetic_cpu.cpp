@@ -1,4 +1,6 @@
-#include "kernels/bf16_products.h"
+#include "kernels/arithmetic.h"
+
+#include <fmt/core.h>
 
 #include <atomic>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "kernels/cpu_gemm.h"
+#include "kernels/cpu_versions.h"
 
 namespace hidup::kernels {
 namespace {
@@ -22,10 +25,19 @@ const dnnl::engine& engine() {
   return cpu;
 }
 
-bool has_instructions() {
+#ifdef __AVX512F__
+constexpr const char* kBaseline = "AVX-512";
+#else
+constexpr const char* kBaseline = "AVX2";
+#endif
+
+bool has(dnnl::cpu_isa wanted) {
   const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
-  const int wanted = static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
-  return (isa & wanted) == wanted;
+  return (isa & static_cast<int>(wanted)) == static_cast<int>(wanted);
+}
+
+bool has_instructions() {
+  return has(dnnl::cpu_isa::avx512_core_bf16);
 }
 
 memory::desc describe(int64_t rows, int64_t columns, const ConstMatrix<BFloat16>& matrix) {
@@ -137,12 +149,19 @@ bool bf16_is_native() {
   return native;
 }
 
-std::string bf16_products() {
-  if (!bf16_is_native()) {
-    return "f32";
+bool use_avx512() {
+  static const bool use = has(dnnl::cpu_isa::avx512_core);
+  return use;
+}
+
+std::string describe_arithmetic() {
+  std::string bf16 = "f32";
+  if (bf16_is_native()) {
+    const ConstMatrix<BFloat16> matrix = {.data = nullptr, .stride = 256};
+    bf16 = multiplication(256, 256, 256, matrix, matrix, false, 256).choice.impl_info_str();
   }
-  const ConstMatrix<BFloat16> matrix = {.data = nullptr, .stride = 256};
-  return multiplication(256, 256, 256, matrix, matrix, false, 256).choice.impl_info_str();
+  return fmt::format("kernels for {}, products of bf16 by {}", use_avx512() ? "AVX-512" : kBaseline,
+                     bf16);
 }
 
 }  // namespace hidup::kernels
