@@ -44,8 +44,8 @@ def plain(value):
 
 def identity(attributes):
     names = ("model", "device", "world_size", "started_at", "program_version", "git_commit",
-             "git_dirty", "command_line", "libraries", "hostnames", "continued_from",
-             "continued_at_step")
+             "git_dirty", "command_line", "libraries", "arithmetic", "hostnames",
+             "continued_from", "continued_at_step")
     facts = {name: attributes.get(name) for name in names}
     if facts["hostnames"] is not None:
         facts["hosts"] = len(set(facts["hostnames"]))

@@ -16,6 +16,7 @@
 #include "core/units.h"
 #include "cost/cost_model.h"
 #include "device/device.h"
+#include "kernels/arithmetic.h"
 #include "kernels/products.h"
 #include "program/lower.h"
 #include "program/print.h"
@@ -70,6 +71,27 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   return options;
 }
 
+std::string choose_arithmetic(const Deck& deck, Communicator& world) {
+  constexpr double kWorthIt = 1.25;  // for a clear choice, which is the same the next time
+  const std::string& wish = deck.cluster.bf16;
+  const bool measures = deck.cluster.device_kind == "cpu" && wish != "f32";
+  const kernels::Bf16Rates rates = measures ? kernels::measure_bf16_rates() : kernels::Bf16Rates{};
+  collectively(world, [&] {
+    if (measures && wish == "native" && rates.native == 0.0) {
+      fail(ExitCode::unavailable,
+           "cluster.device.bf16 is native, and this CPU has no instructions for bf16 that the "
+           "library uses: set it to auto or f32");
+    }
+  });
+  const bool faster = rates.native > kWorthIt * rates.as_f32;
+  bool native = true;
+  for (const int wanted : all_gather_value(world, int{wish == "native" || faster})) {
+    native = native && wanted != 0;
+  }
+  kernels::multiply_bf16_natively(native);
+  return kernels::describe_arithmetic();
+}
+
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   const DeviceOptions options = device_options(deck, mpi);
   std::unique_ptr<Device> device;
@@ -77,6 +99,9 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
     device = make_device(options);
     kernels::reserve_multiprocessors(static_cast<int>(deck.cluster.reserved_multiprocessors));
   });
+  if (element_type(deck.model.precision) == DType::bf16) {
+    choose_arithmetic(deck, mpi.world());
+  }
   return device;
 }
 

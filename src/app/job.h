@@ -41,7 +41,12 @@ DeviceOptions own_device(MpiSession& mpi);
 // The same as the deck has it.
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi);
 
-// The device that the deck asks for, this rank's.
+// How products of bf16 are computed from now on (cluster.device.bf16), the same way on all ranks.
+// A line for people; empty on GPUs. Throws CollectiveError(unavailable) where a rank's CPU has no
+// instructions that the deck asks for. Collective.
+std::string choose_arithmetic(const Deck& deck, Communicator& world);
+
+// The device that the deck asks for, this rank's, and what it computes with.
 std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 
 // mpi or nccl: what carries the device collectives. Throws Error(unavailable) on all ranks where

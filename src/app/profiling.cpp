@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "core/version.h"
 #include "graph/batch.h"
+#include "kernels/arithmetic.h"
 #include "kernels/library.h"
 #include "kernels/products.h"
 #include "program/memory.h"
@@ -261,6 +262,9 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
 std::string device_of(const ProfilingInput& input) {
   const ClusterDeck& cluster = input.deck.cluster;
   std::string text = fmt::format("{}, {} thread(s)", input.device.name(), input.threads);
+  if (const std::string arithmetic = kernels::describe_arithmetic(); !arithmetic.empty()) {
+    text += ", " + arithmetic;
+  }
   if (cluster.device_graph == "off") {
     text += ", no graphs";
   }

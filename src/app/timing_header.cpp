@@ -8,6 +8,7 @@
 #include "comm/collective.h"
 #include "core/version.h"
 #include "io/resources.h"
+#include "kernels/arithmetic.h"
 #include "kernels/library.h"
 #include "program/print.h"
 #include "train/assemble.h"
@@ -64,6 +65,7 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
                 .device = run.device.name(),
                 .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
                               kernels::matmul_library_version()},
+                .arithmetic = kernels::describe_arithmetic(),
                 .environment = run_environment()};
   for (const std::string& library : run.communication.libraries()) {
     header.run.libraries.push_back(library);

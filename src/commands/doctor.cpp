@@ -148,6 +148,12 @@ bool is_bookkeeping(const std::string& variable) {
                              [&](const char* prefix) { return variable.starts_with(prefix); });
 }
 
+void print_arithmetic(const std::string& arithmetic) {
+  if (!arithmetic.empty()) {
+    results::print("\n{}\n", arithmetic);
+  }
+}
+
 void print_environment() {
   results::print("\nenvironment of rank 0\n");
   for (const std::string& variable : run_environment()) {
@@ -179,6 +185,7 @@ int doctor(const TrainOptions& options, int* argc, char*** argv) {
   return run_job(argc, argv, [&](MpiSession& mpi) {
     const std::vector<LibraryVersion> all = libraries();
     const RunCheckup run = check_run(options, mpi);
+    const std::string arithmetic = choose_arithmetic(run.deck, mpi.world());
     const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
     if (mpi.world().rank() != 0) {
       return ExitCode::done;
@@ -186,6 +193,7 @@ int doctor(const TrainOptions& options, int* argc, char*** argv) {
     results::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
                    git_commit(), git_dirty() ? ", with changes" : "", device_kind());
     print_libraries(all);
+    print_arithmetic(arithmetic);
     print_places(places);
     print_run(run.facts);
     print_environment();

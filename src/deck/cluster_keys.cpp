@@ -77,6 +77,18 @@ std::vector<Key> cluster_keys() {
        .fallback = "heuristic",
        .choices = {"heuristic", "timed"},
        .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.algorithms; }},
+      {.name = "cluster.device.bf16",
+       .doc =
+           "How a CPU multiplies bf16. native: by its own instructions for that (AVX-512 BF16, "
+           "AMX). "
+           "f32: as f32, which is the faster way on some CPUs that have such instructions. auto: "
+           "the "
+           "faster one on all ranks, measured at the start: native if it has 1.25 times the rate. "
+           "Sums are f32 in any case, but added in another order; `doctor` and the timing file say "
+           "what is used. fp16 is multiplied as f32.",
+       .fallback = "auto",
+       .choices = {"auto", "native", "f32"},
+       .slot = [](Deck& d, size_t) -> Slot { return &d.cluster.bf16; }},
       {.name = "cluster.device.reserved_multiprocessors",
        .doc =
            "Multiprocessors of a GPU that matrix products leave to messages, where such may be "

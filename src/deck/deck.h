@@ -124,6 +124,7 @@ struct ClusterDeck {
   std::string device_graph;                // auto, off
   int64_t timed_every = 0;                 // steps; key cluster.device.timed_every
   std::string algorithms;                  // heuristic, timed; key cluster.device.algorithms
+  std::string bf16;                        // auto, native, f32; key cluster.device.bf16
   int64_t reserved_multiprocessors = 0;    // key cluster.device.reserved_multiprocessors
   std::vector<MeshAxis> mesh;              // outermost axis first
   std::string comm_backend;                // auto, mpi, nccl

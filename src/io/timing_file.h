@@ -61,6 +61,7 @@ struct RunAttributes {
   std::string device;
   std::vector<std::string> hostnames;
   std::vector<std::string> libraries;     // "name version", as loaded
+  std::string arithmetic;                 // of CPU kernels, for people; absent if empty
   std::vector<std::string> environment;   // "KEY=value"
   std::optional<double> unigram_entropy;  // of the data, nats per target; absent if unknown
   // The timing file that this one goes on from, as a path that can be opened now, and its last

@@ -101,6 +101,9 @@ void TimingLayout::write_run(const RunAttributes& run) {
   file_.set_attribute(root, "device", run.device);
   file_.set_attribute(root, "hostnames", run.hostnames);
   file_.set_attribute(root, "libraries", run.libraries);
+  if (!run.arithmetic.empty()) {
+    file_.set_attribute(root, "arithmetic", run.arithmetic);
+  }
   file_.set_attribute(root, "environment", run.environment);
   if (run.unigram_entropy) {
     file_.set_attribute(root, "unigram_entropy", *run.unigram_entropy);

@@ -73,6 +73,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    graph: auto\n"
             "    timed_every: 10\n"
             "    algorithms: heuristic\n"
+            "    bf16: auto\n"
             "    reserved_multiprocessors: 0\n"
             "  mesh:\n"
             "    - name: \"node\"\n"
