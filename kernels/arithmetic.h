@@ -17,7 +17,7 @@ struct Bf16Rates {
 Bf16Rates measure_bf16_rates();
 
 // From now on, in this process. At first, and where there are no instructions for it: as f32.
-void multiply_bf16_natively(bool native);
+void multiply_bf16_natively(bool wanted);
 bool bf16_is_native();
 
 // For people: "kernels for AVX-512, products of bf16 by brg:avx512_core_amx_bf16" (as the library

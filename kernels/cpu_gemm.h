@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <type_traits>
 
 #include "kernels/cpu_transpose.h"
 
@@ -15,10 +17,6 @@ struct ConstMatrix {
   int64_t stride;
   bool transposed = false;
 };
-
-// The same of bf16 by the CPU's own instructions, where it has them (arithmetic.h).
-void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
-          float beta, float* c, int64_t c_stride) noexcept;
 
 // A row-major matrix as it is stored, some rows of which are used.
 template <typename Element>
@@ -39,13 +37,24 @@ struct RowMajor {
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b, float beta,
           float* c, int64_t c_stride) noexcept;
 
+// The same of bf16 by the CPU's own instructions, where it has them (arithmetic.h).
+void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
+          float beta, float* c, int64_t c_stride) noexcept;
+// What the library computes that by, as it calls it: "brg:avx512_core_amx_bf16".
+std::string name_of_bf16_gemm();
+
 // to[rows, columns], dense: rows of the matrix from `row` on, columns from `column` on, as floats
 // or as they are.
 template <typename Element, typename Copied>
 void pack(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
           int64_t columns, Copied* to) {
   for (int64_t i = 0; i < rows; ++i) {
-    std::copy_n(matrix.row(row + i) + column, columns, to + i * columns);
+    const Element* const from = matrix.row(row + i) + column;
+    if constexpr (std::is_same_v<Element, Copied>) {
+      std::copy_n(from, columns, to + i * columns);
+    } else {
+      widen(from, columns, to + i * columns);
+    }
   }
 }
 

@@ -198,10 +198,8 @@ class TiledProduct {
     const RowMajor<Element> b = {product_.b, shape_.ldb(), product_.b_places};
     if (!shape_.transpose_b) {
       pack(b, depth.first, column, depth.size, columns, to);
-    } else if constexpr (kFloats) {
+    } else if constexpr (kFloats) {  // of others only rows are copied, those of dy
       pack_transposed(b, column, depth.first, columns, depth.size, to);
-    } else {
-      pack(b, column, depth.first, columns, depth.size, to);
     }
   }
   void copy_panel(const ResultTile& tile, const Depth& depth, Copied* panel) const {
@@ -236,13 +234,11 @@ class TiledProduct {
   void multiply(const ResultTile& tile, const Depth& depth, const Copied* copy, const Copied* panel,
                 float beta, float* sums, int64_t stride) const {
     const bool turned_a = shape_.transpose_a && !kFloats;
-    const bool turned_b = shape_.transpose_b && !kFloats;
     ConstMatrix<Copied> a = {.data = by_rows_ ? panel : copy + tile.row * depth.size,
                              .stride = turned_a ? tile.rows : depth.size,
                              .transposed = turned_a};
     ConstMatrix<Copied> b = {.data = by_rows_ ? copy + tile.column * depth.size : panel,
-                             .stride = turned_b ? depth.size : tile.columns,
-                             .transposed = turned_b};
+                             .stride = tile.columns};
     if constexpr (kAsTheyAre) {
       a = copies_a() ? a : rows_from(tile.row, depth);
       b = copies_b() ? b : columns_from(tile.column, depth);
@@ -290,6 +286,7 @@ void compute_by_way_of(const std::vector<Product<Element, Finish>>& given) {
   thread_local std::vector<float> sums_memory;
   thread_local std::vector<Copied> copy_memory;
   std::vector<TiledProduct<Copied, Element, Finish>> products;
+  products.reserve(given.size());
   for (const auto& product : given) {
     products.emplace_back(product, ceil_div(kThreads, static_cast<int64_t>(given.size())));
   }

@@ -11,42 +11,37 @@
 
 namespace hidup::kernels {
 
-// Eight floats, the bits of eight elements, and which of two vectors' elements a shuffle takes.
+// Eight floats, the bits of eight elements of 16 bits, and of 32.
 using Floats8 [[gnu::vector_size(32)]] = float;
 using Bits8 [[gnu::vector_size(16)]] = uint16_t;
-using Choice8 [[gnu::vector_size(32)]] = int32_t;
+using Words8 [[gnu::vector_size(32)]] = int32_t;
 
 // rows[i][j] becomes rows[j][i], by shuffles that stay within 16 bytes, except for the last ones.
 inline void transpose_block(Floats8 (&rows)[8]) {
-  constexpr Choice8 kLow = {0, 8, 1, 9, 4, 12, 5, 13};
-  constexpr Choice8 kHigh = {2, 10, 3, 11, 6, 14, 7, 15};
-  constexpr Choice8 kLowPairs = {0, 1, 8, 9, 4, 5, 12, 13};
-  constexpr Choice8 kHighPairs = {2, 3, 10, 11, 6, 7, 14, 15};
-  constexpr Choice8 kLowHalves = {0, 1, 2, 3, 8, 9, 10, 11};
-  constexpr Choice8 kHighHalves = {4, 5, 6, 7, 12, 13, 14, 15};
   Floats8 mixed[8];
 #pragma GCC unroll 8
   for (int i = 0; i < 8; i += 2) {
-    mixed[i] = __builtin_shuffle(rows[i], rows[i + 1], kLow);
-    mixed[i + 1] = __builtin_shuffle(rows[i], rows[i + 1], kHigh);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 4) {
-#pragma GCC unroll 8
-    for (int j = 0; j < 2; ++j) {
-      rows[i + 2 * j] = __builtin_shuffle(mixed[i + j], mixed[i + j + 2], kLowPairs);
-      rows[i + 2 * j + 1] = __builtin_shuffle(mixed[i + j], mixed[i + j + 2], kHighPairs);
-    }
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) {
-    mixed[i] = __builtin_shuffle(rows[i], rows[i + 4], kLowHalves);
-    mixed[i + 4] = __builtin_shuffle(rows[i], rows[i + 4], kHighHalves);
+    const Floats8 a = rows[i];
+    const Floats8 b = rows[i + 1];
+    mixed[i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13);
+    mixed[i + 1] = __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15);
   }
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
-    rows[i] = mixed[i];
+    const int first = i / 4 * 4 + i % 4 / 2;  // pairs of rows 0 and 2, 1 and 3 of four
+    const Floats8 a = mixed[first];
+    const Floats8 b = mixed[first + 2];
+    rows[i] = i % 2 == 0 ? __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13)
+                         : __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
   }
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    const Floats8 a = rows[i];
+    const Floats8 b = rows[i + 4];
+    mixed[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+    mixed[i + 4] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+  std::copy_n(mixed, 8, rows);
 }
 
 template <typename Element>
@@ -57,7 +52,7 @@ Floats8 load8(const Element* from) {
   } else if constexpr (std::is_same_v<Element, BFloat16>) {  // as widen(), which here is slow
     Bits8 bits;
     std::memcpy(&bits, from, sizeof(bits));
-    to = std::bit_cast<Floats8>(__builtin_convertvector(bits, Choice8) << 16);
+    to = std::bit_cast<Floats8>(__builtin_convertvector(bits, Words8) << 16);
   } else {
     widen(from, 8, reinterpret_cast<float*>(&to));
   }

@@ -1,9 +1,71 @@
-#include <oneapi/dnnl/dnnl.h>
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
 
 #include "core/check.h"
 #include "kernels/cpu_gemm.h"
 
 namespace hidup::kernels {
+namespace {
+
+using dnnl::matmul;
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+memory::desc describe(int64_t rows, int64_t columns, const ConstMatrix<BFloat16>& matrix) {
+  const memory::dims strides =
+      matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
+  return {{rows, columns}, memory::data_type::bf16, strides};
+}
+
+// A product of one shape, which a thread makes once.
+struct Multiplication {
+  memory::desc a, b, c;
+  matmul::primitive_desc choice;
+  matmul run;
+
+  Multiplication(const memory::desc& of_a, const memory::desc& of_b, const memory::desc& of_c,
+                 bool accumulate)
+      : a(of_a),
+        b(of_b),
+        c(of_c),
+        choice(matmul::desc(a, b, c), options(accumulate), engine()),
+        run(choice) {}
+
+  static dnnl::primitive_attr options(bool accumulate) {
+    dnnl::primitive_attr attributes;
+    if (accumulate) {
+      dnnl::post_ops sums;
+      sums.append_sum(1.0F);
+      attributes.set_post_ops(sums);
+    }
+    return attributes;
+  }
+};
+
+const Multiplication& multiplication(int64_t m, int64_t n, int64_t k,
+                                     const ConstMatrix<BFloat16>& a, const ConstMatrix<BFloat16>& b,
+                                     bool accumulate, int64_t c_stride) {
+  constexpr size_t kMost = 1024;  // experts have other numbers of rows in every step
+  const std::tuple key(m, n, k, a.stride, a.transposed, b.stride, b.transposed, accumulate,
+                       c_stride);
+  thread_local std::map<decltype(key), Multiplication> known;
+  auto found = known.find(key);
+  if (found == known.end()) {
+    if (known.size() == kMost) {
+      known.clear();
+    }
+    const memory::desc c({m, n}, memory::data_type::f32, memory::dims{c_stride, 1});
+    found = known.try_emplace(key, describe(m, k, a), describe(k, n, b), c, accumulate).first;
+  }
+  return found->second;
+}
+
+}  // namespace
 
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b, float beta,
           float* c, int64_t c_stride) noexcept {
@@ -12,6 +74,23 @@ void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<flo
                  a.stride, b.data, b.stride, beta, c, c_stride);
   check(status == dnnl_success, "dnnl_sgemm of m={} n={} k={} returned status {}", m, n, k,
         static_cast<int>(status));
+}
+
+void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
+          float beta, float* c, int64_t c_stride) noexcept {
+  thread_local dnnl::stream stream(engine());
+  const Multiplication& product = multiplication(m, n, k, a, b, beta != 0.0F, c_stride);
+  const auto at = [](const memory::desc& desc, const void* data) {
+    return memory(desc, engine(), const_cast<void*>(data));
+  };
+  product.run.execute(stream, {{DNNL_ARG_SRC, at(product.a, a.data)},
+                               {DNNL_ARG_WEIGHTS, at(product.b, b.data)},
+                               {DNNL_ARG_DST, at(product.c, c)}});
+}
+
+std::string name_of_bf16_gemm() {
+  const ConstMatrix<BFloat16> matrix = {.data = nullptr, .stride = 256};
+  return multiplication(256, 256, 256, matrix, matrix, false, 256).choice.impl_info_str();
 }
 
 }  // namespace hidup::kernels

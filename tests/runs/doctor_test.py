@@ -26,6 +26,8 @@ class DoctorTest(harness.RunTest):
                 self.assertEqual(rows, [str(rank) for rank in range(ranks or 1)])
                 self.assertIn("  OMP_NUM_THREADS=1\n", text)
                 self.assertNotIn("OMPI_COMM_WORLD_RANK", text)
+                if harness.DEVICE == "cpu":
+                    self.assertRegex(text, r"\nkernels for AVX\S+, products of bf16 by \S+\n")
 
     def test_what_looks_wrong(self):
         self.assertIn("\nnothing looks wrong\n", self.doctor(1, OMP_NUM_THREADS="1"))

@@ -1,10 +1,14 @@
 """Trainings in bf16 and fp16 follow the one in fp32, on one rank and on several."""
 
+import pathlib
 import unittest
 
+import h5py
 import numpy
 
 import harness
+
+UNAVAILABLE = 8
 
 # The relative rounding errors of the formats. The loss is a mean over many targets and every
 # number behind it is rounded a few times: the errors do not agree, so that the loss stays within
@@ -43,6 +47,29 @@ class PrecisionTest(harness.RunTest):
             one, again = (self.train(2, f"model.precision={precision}", steps=5) for _ in range(2))
             numpy.testing.assert_array_equal(one.loss, again.loss)
             numpy.testing.assert_array_equal(one.grad_norm, again.grad_norm)
+
+    @unittest.skipIf(harness.DEVICE != "cpu", "of CPUs")
+    def test_bf16_by_the_instructions_of_the_cpu(self):
+        if "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
+            self.skipTest("this CPU has none for bf16")
+        one = self.train(1, "model.family=gpt")
+        for ranks in (1, 2):
+            other = self.train(ranks, "model.family=gpt", "model.precision=bf16",
+                               "cluster.device.bf16=native")
+            self.assert_follows(one, other, ROUNDING["bf16"])
+            with h5py.File(other.path) as file:
+                self.assertRegex(file.attrs["arithmetic"], r"^kernels for \S+, .* bf16 by .*bf16")
+
+    @unittest.skipIf(harness.DEVICE != "cpu", "of CPUs")
+    def test_bf16_without_such_instructions(self):
+        older = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+        native = self.train_args("run.h5", "model.precision=bf16", "cluster.device.bf16=native")
+        self.assert_one_error(harness.run(2, native, env=older), UNAVAILABLE,
+                              "cluster.device.bf16 is native", "no instructions for bf16")
+        auto = self.train_args("run.h5", "model.precision=bf16", "train.steps=2")
+        self.assert_done(harness.run(2, auto, env=older))
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(file.attrs["arithmetic"], "kernels for AVX2, products of bf16 by f32")
 
 
 if __name__ == "__main__":
