@@ -1,11 +1,11 @@
 // Inside the CPU kernels: the product of whole matrices, summed by the team in tiles.
 //
 // The tiles, and the pieces of k that are summed one after the other, depend on the shape alone, as
-// the rounding does. oneDNN is slow where the rows of an operand are far apart or are its columns,
-// so tiles read dense copies of floats. (Of bf16 that is not made floats, only rows that do not lie
-// together are copied.) Of one operand a thread copies what a row or a column of
-// tiles needs (a panel) just before it computes them, so that it lies in the thread's cache. The
-// other is copied by the team beforehand, a piece of k at a time, unless it is rows of floats.
+// the rounding does. oneDNN is slow where the rows of an operand are far apart, or are columns of
+// the product. So tiles read dense copies of floats. Of one operand a thread copies what a row or a
+// column of tiles needs, a panel, just before it computes them, so that it lies in the thread's
+// cache. The other is copied by the team beforehand, a piece of k at a time, unless it is rows of
+// floats. Where bf16 is multiplied as it is, only rows that do not lie together are copied.
 #pragma once
 
 #include <algorithm>

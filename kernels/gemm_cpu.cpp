@@ -8,32 +8,29 @@
 namespace hidup::kernels {
 namespace {
 
-using dnnl::matmul;
-using dnnl::memory;
-
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
 }
 
-memory::desc describe(int64_t rows, int64_t columns, const ConstMatrix<BFloat16>& matrix) {
-  const memory::dims strides =
-      matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
-  return {{rows, columns}, memory::data_type::bf16, strides};
+dnnl::memory::desc describe(int64_t rows, int64_t columns, const ConstMatrix<BFloat16>& matrix) {
+  const dnnl::memory::dims strides = matrix.transposed ? dnnl::memory::dims{1, matrix.stride}
+                                                       : dnnl::memory::dims{matrix.stride, 1};
+  return {{rows, columns}, dnnl::memory::data_type::bf16, strides};
 }
 
 // A product of one shape, which a thread makes once.
 struct Multiplication {
-  memory::desc a, b, c;
-  matmul::primitive_desc choice;
-  matmul run;
+  dnnl::memory::desc a, b, c;
+  dnnl::matmul::primitive_desc choice;
+  dnnl::matmul run;
 
-  Multiplication(const memory::desc& of_a, const memory::desc& of_b, const memory::desc& of_c,
-                 bool accumulate)
+  Multiplication(const dnnl::memory::desc& of_a, const dnnl::memory::desc& of_b,
+                 const dnnl::memory::desc& of_c, bool accumulate)
       : a(of_a),
         b(of_b),
         c(of_c),
-        choice(matmul::desc(a, b, c), options(accumulate), engine()),
+        choice(dnnl::matmul::desc(a, b, c), options(accumulate), engine()),
         run(choice) {}
 
   static dnnl::primitive_attr options(bool accumulate) {
@@ -59,7 +56,8 @@ const Multiplication& multiplication(int64_t m, int64_t n, int64_t k,
     if (known.size() == kMost) {
       known.clear();
     }
-    const memory::desc c({m, n}, memory::data_type::f32, memory::dims{c_stride, 1});
+    const dnnl::memory::desc c({m, n}, dnnl::memory::data_type::f32,
+                               dnnl::memory::dims{c_stride, 1});
     found = known.try_emplace(key, describe(m, k, a), describe(k, n, b), c, accumulate).first;
   }
   return found->second;
@@ -80,8 +78,8 @@ void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<
           float beta, float* c, int64_t c_stride) noexcept {
   thread_local dnnl::stream stream(engine());
   const Multiplication& product = multiplication(m, n, k, a, b, beta != 0.0F, c_stride);
-  const auto at = [](const memory::desc& desc, const void* data) {
-    return memory(desc, engine(), const_cast<void*>(data));
+  const auto at = [](const dnnl::memory::desc& desc, const void* data) {
+    return dnnl::memory(desc, engine(), const_cast<void*>(data));
   };
   product.run.execute(stream, {{DNNL_ARG_SRC, at(product.a, a.data)},
                                {DNNL_ARG_WEIGHTS, at(product.b, b.data)},
