@@ -33,22 +33,23 @@ class HalfProducts : public ::testing::Test {
   void TearDown() override { multiply_bf16_natively(false); }
 };
 
-using Ways = ::testing::Types<Native, AsFloats, OfHalves>;
-TYPED_TEST_SUITE(HalfProducts, Ways);
+using WaysOfHalves = ::testing::Types<Native, AsFloats, OfHalves>;
+TYPED_TEST_SUITE(HalfProducts, WaysOfHalves);
 
 // Several tiles and odd edges; tiles by rows and by columns; long sums; rows below any copy.
-constexpr MatmulShape kSizes[] = {{300, 260, 129}, {700, 40, 300}, {40, 700, 300}, {70, 50, 2100},
-                                  {260, 390, 600}, {9, 5, 5000},   {33, 500, 17},  {1, 1, 1}};
+constexpr MatmulShape kTiledSizes[] = {{300, 260, 129}, {700, 40, 300},  {40, 700, 300},
+                                       {70, 50, 2100},  {260, 390, 600}, {9, 5, 5000},
+                                       {33, 500, 17},   {1, 1, 1}};
 
 // The bound of Matmul.AgreesWithTheDoubleProduct on the same numbers as floats: products of two
 // numbers of 16 bits are exact in f32.
-double slack_of(int64_t k) {
+double slack_of_product(int64_t k) {
   return 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(k));
 }
 
 TYPED_TEST(HalfProducts, AgreeWithThoseOfFloats) {
   using Element = typename TypeParam::Element;
-  for (const MatmulShape& size : kSizes) {
+  for (const MatmulShape& size : kTiledSizes) {
     for (const int transposed : {0, 1, 2, 3}) {
       MatmulShape shape = size;
       shape.transpose_a = (transposed & 1) != 0;
@@ -68,12 +69,12 @@ TYPED_TEST(HalfProducts, AgreeWithThoseOfFloats) {
         matmul(s, a.narrow.data(), b.narrow.data(), rounded.narrow.data(), shape, false);
         matmul(s, a.wide.data(), b.wide.data(), rounded.wide.data(), shape, false);
       });
-      expect_close(sums.narrow, to_doubles(sums.wide.values()), slack_of(size.k), "sums");
+      expect_close(sums.narrow, to_doubles(sums.wide.values()), slack_of_product(size.k), "sums");
       for (size_t i = 0; i < rounded.wide.size(); ++i) {
         const double wide = static_cast<double>(rounded.wide[i]);
-        ASSERT_NEAR(
-            static_cast<double>(float{rounded.narrow[i]}), wide,
-            Rounding<Element>::kRelative * (std::abs(wide) + slack_of(size.k)) + slack_of(size.k))
+        ASSERT_NEAR(static_cast<double>(float{rounded.narrow[i]}), wide,
+                    Rounding<Element>::kRelative * (std::abs(wide) + slack_of_product(size.k)) +
+                        slack_of_product(size.k))
             << "at " << i;
       }
     }
@@ -137,9 +138,9 @@ TYPED_TEST(HalfProducts, OfExpertsAgreeWithThoseOfFloats) {
           << "at " << i;
     }
   };
-  expect_rounded(y, wide_y, slack_of(size.k));
-  expect_rounded(dx, wide_dx, slack_of(size.n));
-  expect_close(dw.narrow, to_doubles(dw.wide.values()), slack_of(360), "dw");
+  expect_rounded(y, wide_y, slack_of_product(size.k));
+  expect_rounded(dx, wide_dx, slack_of_product(size.n));
+  expect_close(dw.narrow, to_doubles(dw.wide.values()), slack_of_product(360), "dw");
 }
 
 TEST(Arithmetic, TellsItsRates) {
