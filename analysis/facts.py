@@ -65,7 +65,7 @@ def strategy(path):
         attributes = hidup_timings.read_strategy(path)
     except KeyError:
         attributes = {}
-    names = ["search_s", *(f"predicted_{name}" for name in PREDICTED)]
+    names = ["search_s", "floor_s", *(f"predicted_{name}" for name in PREDICTED)]
     return {"strategy": attributes.get("name"), "strategy_hash": attributes.get("hash"),
             **{name: attributes.get(name) for name in names}}
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "app/job.h"
+#include "app/planning.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "core/check.h"
@@ -18,6 +19,7 @@
 #include "program/memory.h"
 #include "runtime/executor.h"
 #include "runtime/profiler.h"
+#include "runtime/rates.h"
 #include "search/named/named_strategies.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
@@ -101,6 +103,7 @@ class Measurement {
     if (algorithms) {
       profile.algorithms = fastest_algorithms(input_.world, algorithms->times());
     }
+    profile.rates = rates();
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
@@ -121,6 +124,19 @@ class Measurement {
   static constexpr int kMoreSteps = 2;   // in each of the others
   static constexpr double kRoundsSeconds = 15.0;      // for the others together
   static constexpr double kOverlappedSeconds = 10.0;  // for the steps of time_overlapped()
+
+  // None where the memory that is left does not suffice.
+  std::optional<DeviceRates> rates() const {
+    try {
+      return measure_rates(input_.device, input_.world, input_.threads,
+                           {DType::f32, element_type(input_.deck.model.precision)});
+    } catch (const CollectiveError& error) {
+      if (error.code() != ExitCode::out_of_memory) {
+        throw;
+      }
+      return std::nullopt;
+    }
+  }
 
   double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
   bool any(bool mine) const {

@@ -22,6 +22,7 @@
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/units.h"
+#include "cost/floor.h"
 #include "cost/simulate.h"
 #include "graph/flops.h"
 #include "graph/text.h"
@@ -142,6 +143,7 @@ class Run {
                         *device_, threads_});
     costs_ = costs_of(deck, mesh_, profile);
     measured_ = profile.has_value();
+    rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
   }
@@ -181,8 +183,20 @@ class Run {
     }
   }
 
+  // Of the rank that has the longest. The same on all ranks but for the times.
+  void find_floor() {
+    if (rates_) {
+      floor_ =
+          step_floor(program_, world_.rank(), *rates_, element_type(decks_.deck.model.precision));
+    }
+    if (floor_) {
+      floor_->seconds = std::ranges::max(all_gather_value(world_, floor_->seconds));
+    }
+  }
+
   // What a step is going to take.
   void tell_plan() {
+    find_floor();
     if (costs_ && world_.rank() == 0) {
       prediction_ = simulate(program_, CostModel(*costs_));
       annotate(loaded_.strategy, program_, plan_, *prediction_);
@@ -201,6 +215,7 @@ class Run {
     header_ = timing_header({options_.deck, options_.command_line, decks_, data_, *graph_, loaded_,
                              program_, plan_, *device_, communication_, prediction_},
                             mpi_);
+    header_.strategy.floor_s = floor_ ? floor_->seconds : 0.0;
     if (files_.checkpoint) {
       header_.run.continued_from = files_.checkpoint->state().timing_file;
       header_.run.continued_at_step = files_.steps_done();
@@ -245,7 +260,7 @@ class Run {
     const StopReason stopped = run(trainer);
     guide_.reset();  // it reads what goes now
     if (first) {
-      report.summary(plan_, prediction_, files_.out, checkpoints.last_file());
+      report.summary(plan_, prediction_, floor_, files_.out, checkpoints.last_file());
     }
     if (stopped != StopReason::none && trainer.current_step() < deck.train.steps) {
       log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
@@ -343,11 +358,13 @@ class Run {
   std::optional<Graph> graph_;
   std::optional<InitialModel> initial_;
   std::optional<Profile> costs_;
+  std::optional<DeviceRates> rates_;
   bool measured_ = false;  // and not rates of the cluster deck
   LoadedStrategy loaded_;
   Program program_;
   MemoryPlan plan_;
   std::optional<Prediction> prediction_;  // on rank 0
+  std::optional<StepFloor> floor_;
   std::atomic<const Trainer*> guided_trainer_ = nullptr;
   std::atomic<const Executor*> guided_executor_ = nullptr;
   std::optional<Heartbeat::Guide> guide_;

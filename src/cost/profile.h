@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,19 @@ struct CollectiveTimes {
   std::vector<MessageTime> table;  // by bytes, rising
 };
 
+// What a rank does at best while all ranks are busy: what floors rest on (floor.h).
+struct DeviceRates {
+  std::map<DType, double> products;  // flop/s of a large product, by the type of its elements
+  double copy = 0.0;                 // bytes/s of a large copy, read and written
+};
+
 struct Profile {
   ProfileKey key;
   std::string model;      // whose operations were timed
   double launch_s = 0.0;  // between two instructions of a stream
   double signal_s = 0.0;  // from the end of an instruction to what waits for it in the other stream
-  double overhead_s = 0.0;  // of a step outside the program: input, exchange of timings
+  double overhead_s = 0.0;           // of a step outside the program: input, exchange of timings
+  std::optional<DeviceRates> rates;  // older profiles have none
   std::vector<OperationTime> operations;
   std::vector<CollectiveTimes> collectives;
   // Of products that another algorithm did faster than the one that the library proposes first: its

@@ -55,6 +55,15 @@ std::string implausible_message(const CollectiveTimes& times, const Mesh& mesh) 
   return "";
 }
 
+std::string implausible_rate(const DeviceRates& rates) {
+  for (const auto& [dtype, rate] : rates.products) {
+    if (rate > kMostFlops) {
+      return fmt::format("products of {} at {:.3g} flop/s", name_of(dtype), rate);
+    }
+  }
+  return rates.copy > kMostBytes ? fmt::format("copies at {:.3g} B/s", rates.copy) : "";
+}
+
 const CollectiveTimes* all_reduce_along(const Profile& profile, size_t axis) {
   const auto found = std::ranges::find_if(profile.collectives, [&](const CollectiveTimes& times) {
     return times.opcode == Opcode::all_reduce && times.axis == axis;
@@ -83,6 +92,11 @@ std::string implausible_number(const Profile& profile) {
         std::pair("overhead_s", profile.overhead_s)}) {
     if (!possible_time(std::abs(seconds))) {  // clocks of two streams may differ a little
       return fmt::format("{} of {:.3g} s", name, seconds);
+    }
+  }
+  if (profile.rates) {
+    if (std::string found = implausible_rate(*profile.rates); !found.empty()) {
+      return found;
     }
   }
   for (const OperationTime& time : profile.operations) {

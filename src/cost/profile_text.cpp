@@ -20,6 +20,7 @@ struct Bounds {
 constexpr Bounds kSeconds{1e-12, 1e6};
 constexpr Bounds kWork{1e-3, 1e30};  // flops or bytes
 constexpr Bounds kBandwidth{1e-6, 1e30};
+constexpr Bounds kRate{1.0, 1e30};  // flop/s or bytes/s
 constexpr Bounds kSlowdown{1.0, 1e6};
 constexpr double kRise = 1.01;  // of the bytes in a table: their logarithms must differ
 constexpr size_t kMostSizes = 16;
@@ -46,7 +47,7 @@ class ProfileReader {
         fields_of(root,
                   {"format_version", "build", "device", "libraries", "mesh", "hosts", "model",
                    "launch_s", "signal_s", "overhead_s", "operations", "collectives"},
-                  {"algorithms"}, problems_);
+                  {"rates", "algorithms"}, problems_);
     problems_.throw_if_any();
     if (fields.at("format_version").text != "1") {
       report(fields.at("format_version"), "format_version: expected 1");
@@ -56,6 +57,7 @@ class ProfileReader {
     profile_.launch_s = number(fields.at("launch_s"), "launch_s", kSeconds);
     profile_.signal_s = number(fields.at("signal_s"), "signal_s", kSeconds);
     profile_.overhead_s = number(fields.at("overhead_s"), "overhead_s", kSeconds);
+    read_rates(fields.at("rates"));
     for (const YamlNode& node : items(fields.at("operations"), "operations")) {
       read_operation(node);
     }
@@ -227,6 +229,32 @@ class ProfileReader {
     profile_.collectives.push_back(std::move(times));
   }
 
+  double rate(const YamlNode& node, std::string_view key) {
+    const double value = number(node, key, kRate);
+    if (value == 0.0 && problems_.empty()) {
+      report(node, fmt::format("{}: expected a number above 0", key));
+    }
+    return value;
+  }
+
+  // Profiles of older versions have none.
+  void read_rates(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::null) {
+      return;
+    }
+    const YamlFields fields = fields_of(node, {"products", "copy"}, {}, problems_);
+    const YamlFields products =
+        fields_of(fields.at("products"), {"f32"}, {"bf16", "f16"}, problems_);
+    DeviceRates& rates = profile_.rates.emplace();
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const YamlNode& product = products.at(std::string(name_of(dtype)));
+      if (product.kind != YamlNode::Kind::null) {
+        rates.products[dtype] = rate(product, name_of(dtype));
+      }
+    }
+    rates.copy = rate(fields.at("copy"), "copy");
+  }
+
   // There are none where all products are done by the library's first proposal.
   void read_algorithms(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::null) {
@@ -253,6 +281,25 @@ class ProfileReader {
 
 }  // namespace
 
+namespace {
+
+// Empty where there are none.
+std::string print_rates(const std::optional<DeviceRates>& rates) {
+  if (!rates) {
+    return "";
+  }
+  std::vector<std::string> products;
+  for (const auto& [dtype, rate] : rates->products) {
+    products.push_back(fmt::format("{}: {:.4g}", name_of(dtype), rate));
+  }
+  return fmt::format(
+      "rates:  # of a rank: a large product's flop/s, and a copy's bytes/s, read and written\n"
+      "  products: {{{}}}\n  copy: {:.4g}\n",
+      fmt::join(products, ", "), rates->copy);
+}
+
+}  // namespace
+
 std::string print_profile(const Profile& profile) {
   std::string text;
   const auto print = [&text](fmt::string_view format, auto&&... values) {
@@ -273,6 +320,7 @@ std::string print_profile(const Profile& profile) {
   print("launch_s: {:.4g}  # between two instructions of a stream\n", profile.launch_s);
   print("signal_s: {:.4g}  # from a stream to the other\n", profile.signal_s);
   print("overhead_s: {:.4g}  # of a step, outside its instructions\n", profile.overhead_s);
+  text += print_rates(profile.rates);
   print(
       "operations:  # alone; a product's speed counts its flops, that of the others their bytes\n");
   for (const OperationTime& time : profile.operations) {

@@ -5,7 +5,8 @@
 // "s", "bytes", "flop", "tokens", "nat", "1" for other numbers, "" for text.
 //
 //   /input/{model_deck,cluster_deck,resolved}, /strategy/text, /program/text   scalar text
-//   /strategy attributes: name, hash, search_s, and where there is a prediction
+//   /strategy attributes: name, hash, search_s, where the profile has rates floor_s (the least
+//     time of what a rank computes in a step), and where there is a prediction
 //   predicted_iteration_s,
 //     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
 //   /iterations/{step,wall_s,loss,tokens,lr,grad_norm,skipped}                 [n]
@@ -81,6 +82,7 @@ struct StrategyInfo {
   std::string hash;
   std::string text;       // the strategy file
   double search_s = 0.0;  // 0: it was not searched for
+  double floor_s = 0.0;   // the least time of a step's computation; 0: not known
 };
 
 // One instruction; the words are those of the program's text.

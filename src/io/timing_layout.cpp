@@ -80,6 +80,9 @@ void TimingLayout::write_header(const TimingHeader& header) {
   file_.set_attribute(strategy.get(), "name", header.strategy.name);
   file_.set_attribute(strategy.get(), "hash", header.strategy.hash);
   file_.set_attribute(strategy.get(), "search_s", header.strategy.search_s);
+  if (header.strategy.floor_s > 0.0) {
+    file_.set_attribute(strategy.get(), "floor_s", header.strategy.floor_s);
+  }
   write_program(header.program);
   if (header.prediction) {
     write_prediction(*header.prediction);

@@ -38,6 +38,13 @@ std::string describe(const Prediction& prediction) {
       format_seconds(prediction.busy.comm_s), format_seconds(prediction.busy.exposed_comm_s));
 }
 
+std::string describe(const StepFloor& floor) {
+  return fmt::format(
+      "the floor of {} (products at {:.4g} {}flop/s, memory at {:.4g} GB/s on a rank, as profiled)",
+      format_seconds(floor.seconds), (floor.product < 1e13 ? 1e-9 : 1e-12) * floor.product,
+      floor.product < 1e13 ? "G" : "T", 1e-9 * floor.copy);
+}
+
 Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops)
     : steps_(steps), size_(size), unigram_entropy_(unigram_entropy), flops_(flops) {}
 
@@ -110,7 +117,8 @@ void Report::show() {
 }
 
 void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-                     const std::string& file, const std::string& checkpoint) const {
+                     const std::optional<StepFloor>& floor, const std::string& file,
+                     const std::string& checkpoint) const {
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   results::print("\n");
@@ -157,6 +165,9 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);
     results::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
+  }
+  if (floor && floor->seconds > 0.0) {
+    results::print("        {:.2f} x {}\n", wall / floor->seconds, describe(*floor));
   }
   results::print("memory  {}\n", describe(plan));
   results::print("file    {}\n", file);

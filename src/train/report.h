@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cost/floor.h"
 #include "cost/simulate.h"
 #include "program/memory.h"
 
@@ -15,6 +16,9 @@ namespace hidup {
 
 // "24.1 ms per step: compute 22.5 ms, communication 3.6 ms, of it exposed 1.1 ms"
 std::string describe(const Prediction& prediction);
+
+// "the floor of 0.71 s (products at 312 Gflop/s, memory at 41 GB/s on a rank, as profiled)"
+std::string describe(const StepFloor& floor);
 
 // What the model flops utilization rests on.
 struct FlopRates {
@@ -57,9 +61,10 @@ class Report {
   // After a measurement on the validation data.
   void validation(int64_t step, const Scores& scores);
 
-  // `checkpoint`: the last one's file; empty: none.
+  // `floor`: of the rank that has the longest. `checkpoint`: the last one's file; empty: none.
   void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
-               const std::string& file, const std::string& checkpoint) const;
+               const std::optional<StepFloor>& floor, const std::string& file,
+               const std::string& checkpoint) const;
 
  private:
   // Shows what was printed. A failure is said once and does not end the run.

@@ -28,18 +28,18 @@
 #include "app/planning.h"
 #include "core/check.h"
 #include "core/units.h"
-#include "core/with_type.h"
+#include "cost/floor.h"
 #include "deck/deck.h"
 #include "device/annotate.h"
 #include "device/device.h"
 #include "kernels/library.h"
-#include "kernels/matmul.h"
 #include "kernels/step_state.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/work.h"
 #include "runtime/bind.h"
 #include "runtime/profiler.h"
+#include "runtime/rates.h"
 #include "search/named/named_strategies.h"
 #include "timed_device.h"
 #include "train/inputs.h"
@@ -58,46 +58,16 @@ struct Options {
   int64_t flush = 0;         // megabytes written between instructions; 0: by the device's cache
 };
 
-struct Rates {
-  std::map<DType, double> flops;  // flop/s, of products of each type
-  double bytes = 0.0;             // bytes/s, read and written
-};
-
-double product_rate(TimedDevice& bench, int64_t n, DType dtype) {
-  const std::unique_ptr<Buffer> a = bench.random(n * n, dtype);
-  const std::unique_ptr<Buffer> b = bench.random(n * n, dtype);
-  const std::unique_ptr<Buffer> c = bench.device().allocate(n * n * size_of(dtype));
-  double seconds = 0.0;
-  with_floating_type(dtype, [&](auto zero) {
-    using Element = decltype(zero);
-    const auto elements = [](Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); };
-    seconds = median(bench.time(9, [&](Stream& stream) {
-      kernels::matmul<Element, Element>(stream, elements(*a), elements(*b), elements(*c),
-                                        {.m = n, .n = n, .k = n}, false);
-    }));
-  });
-  const auto length = static_cast<double>(n);
-  return 2.0 * length * length * length / std::max(seconds, 1e-9);
-}
-
-double copy_rate(TimedDevice& bench, int64_t bytes) {
-  const std::unique_ptr<Buffer> from = bench.random(bytes / size_of(DType::f32), DType::f32);
-  const std::unique_ptr<Buffer> to = bench.device().allocate(bytes);
-  const double seconds =
-      median(bench.time(9, [&](Stream& stream) { stream.copy(to->data(), from->data(), bytes); }));
-  return 2.0 * static_cast<double>(bytes) / std::max(seconds, 1e-9);
-}
-
 // Prints each as soon as it is known.
-Rates measure_rates(TimedDevice& bench, const Options& options, const std::set<DType>& types) {
-  Rates rates;
+DeviceRates print_rates(TimedDevice& bench, const Options& options, const std::set<DType>& types) {
+  DeviceRates rates;
   for (const DType dtype : types) {
-    rates.flops[dtype] = product_rate(bench, options.product, dtype);
+    rates.products[dtype] = product_rate(bench.device(), bench.stream(), options.product, dtype);
     fmt::print("A product of {0} x {0} x {0} in {1}: {2:.4g} Tflop/s.\n", options.product,
-               name_of(dtype), 1e-12 * rates.flops[dtype]);
+               name_of(dtype), 1e-12 * rates.products[dtype]);
   }
-  rates.bytes = copy_rate(bench, options.megabytes << 20);
-  fmt::print("A copy of {} MiB: {:.4g} GB/s.\n", options.megabytes, 1e-9 * rates.bytes);
+  rates.copy = copy_rate(bench.device(), bench.stream(), options.megabytes << 20);
+  fmt::print("A copy of {} MiB: {:.4g} GB/s.\n", options.megabytes, 1e-9 * rates.copy);
   return rates;
 }
 
@@ -211,8 +181,8 @@ class Steps {
     for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
       const Value& value = program_.value(id);
       if (value.role == Value::Role::parameter || value.master_of >= 0) {
-        bench_.fill(at(id), plan_.sizes[static_cast<size_t>(id)] / size_of(value.dtype),
-                    value.dtype, values);
+        fill(bench_.stream(), at(id), plan_.sizes[static_cast<size_t>(id)] / size_of(value.dtype),
+             value.dtype, values);
       }
     }
   }
@@ -231,17 +201,6 @@ class Steps {
   std::vector<std::unique_ptr<Event>> end_;
 };
 
-struct Floor {
-  double seconds;
-  const char* bound;  // by what
-};
-
-Floor floor_of(Opcode opcode, const Work& work, const Rates& rates) {
-  const double bytes_s = work.bytes / rates.bytes;
-  const double flops_s = is_product(opcode) ? work.flops / rates.flops.at(work.dtype) : 0.0;
-  return flops_s > bytes_s ? Floor{flops_s, "flops"} : Floor{bytes_s, "bytes"};
-}
-
 struct Line {
   Opcode opcode;
   double step_s;   // of all alike in a step
@@ -249,20 +208,21 @@ struct Line {
   std::string text;
 };
 
-Line line_of(const Rows::value_type& entry, const Rates& rates) {
+Line line_of(const Rows::value_type& entry, const DeviceRates& rates) {
   const auto& [opcode, dtype, sizes] = entry.first;
   const Row& row = entry.second;
   const double seconds = median(row.seconds);
   const Floor floor = floor_of(opcode, row.work, rates);
   const auto count = static_cast<double>(row.per_step);
-  return {.opcode = opcode,
-          .step_s = count * seconds,
-          .floor_s = count * floor.seconds,
-          .text = fmt::format(
-              "| {} | {} | {} | {} | {:.4g} | {:.4g} | {:.2f} | {:.2f} | {} | {:.2f}",
-              name_of(opcode), name_of(dtype), fmt::join(sizes, " x "), row.per_step,
-              1e-9 * row.work.flops, 1e-6 * row.work.bytes, 1e6 * seconds, 1e6 * floor.seconds,
-              floor.bound, floor.seconds > 0.0 ? seconds / floor.seconds : 0.0)};
+  return {
+      .opcode = opcode,
+      .step_s = count * seconds,
+      .floor_s = count * floor.seconds,
+      .text = fmt::format("| {} | {} | {} | {} | {:.4g} | {:.4g} | {:.2f} | {:.2f} | {} | {:.2f}",
+                          name_of(opcode), name_of(dtype), fmt::join(sizes, " x "), row.per_step,
+                          1e-9 * row.work.flops, 1e-6 * row.work.bytes, 1e6 * seconds,
+                          1e6 * floor.seconds, floor.by_flops ? "flops" : "bytes",
+                          floor.seconds > 0.0 ? seconds / floor.seconds : 0.0)};
 }
 
 // The operations of which a step has most to gain: those with the longest time above their floors.
@@ -282,7 +242,7 @@ void print_worst(const std::vector<Line>& lines) {
 }
 
 // The kernels that take most of a step first.
-void print(const Rows& rows, const Rates& rates) {
+void print(const Rows& rows, const DeviceRates& rates) {
   std::vector<Line> lines;
   double all_s = 0.0;
   double floors_s = 0.0;
@@ -327,7 +287,7 @@ void run(const Options& options) {
   TimedDevice bench(options.threads, options.flush << 20);
   Steps steps(bench, deck);
   print_head(bench, options, deck, steps.arena_bytes());
-  const Rates rates = measure_rates(bench, options, steps.product_types());
+  const DeviceRates rates = print_rates(bench, options, steps.product_types());
   Rows warm_up;
   steps.run(1, warm_up);
   Rows rows;

@@ -5,24 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/random.h"
-#include "core/with_type.h"
 #include "device/device.h"
 #include "kernels/copy_strided.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
-
-// Normal random numbers times `scale`, to be repeated.
-inline std::vector<float> normal_numbers(int64_t count, float scale) {
-  const RandomStream numbers = random_stream(1, "bench");
-  std::vector<float> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] = scale * numbers.normal(i);
-  }
-  return values;
-}
 
 class TimedDevice {
  public:
@@ -41,31 +28,6 @@ class TimedDevice {
 
   // Work given later finds nothing in the caches.
   void flush() { kernels::fill_zero(*stream_, flush_->data(), flush_->bytes()); }
-
-  // Repeats the values, rounded, over that many elements.
-  void fill(std::byte* to, int64_t elements, DType dtype, const std::vector<float>& values) {
-    with_floating_type(dtype, [&](auto zero) {
-      using Element = decltype(zero);
-      std::vector<Element> rounded;
-      rounded.reserve(values.size());
-      for (const float value : values) {
-        rounded.push_back(Element(value));
-      }
-      constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
-      const auto period = static_cast<int64_t>(rounded.size());
-      for (int64_t at = 0; at < elements; at += period) {
-        stream_->copy(to + at * kBytes, rounded.data(), std::min(period, elements - at) * kBytes);
-      }
-      stream_->synchronize();
-    });
-  }
-
-  std::unique_ptr<Buffer> random(int64_t elements, DType dtype) {
-    std::unique_ptr<Buffer> buffer = device_->allocate(elements * size_of(dtype));
-    fill(buffer->data(), elements, dtype,
-         normal_numbers(std::min<int64_t>(elements, 1 << 20), 1.0F));
-    return buffer;
-  }
 
   // Seconds of each of `repetitions`, after two more that warm up.
   template <typename Issue>

@@ -74,7 +74,7 @@ class Facts(FolderTest):
                     "overlap": 0.0, "wall_over_larger": 4 / 3, "first_loss": 4.0,
                     "validation_loss": 2.5, "validated_step": 10, "peak_bytes": 3 << 20,
                     "prediction_error": 0.25, "predicted_comm_s": 0.02, "expert_imbalance": 2.0,
-                    "dropped_share": 0.125, "unigram_entropy": None}
+                    "dropped_share": 0.125, "unigram_entropy": None, "floor_s": 0.035}
         for name, value in expected.items():
             if isinstance(value, float):
                 self.assertAlmostEqual(run[name], value, places=12, msg=name)

@@ -42,6 +42,7 @@ def write_run(path, steps=10, name="tiny", layers=2):
         file["input/model_deck"] = "model: {}\n"
         predicted = {"iteration_s": 0.05, "compute_s": 0.03, "comm_s": 0.02, "exposed_comm_s": 0.01,
                      "peak_bytes": 3 << 20}
+        file["strategy"].attrs["floor_s"] = 0.035
         file["strategy"].attrs.update({f"predicted_{key}": v for key, v in predicted.items()})
         file["program/predicted_start_s"] = SECOND * numpy.arange(6)
         file["program/predicted_s"] = numpy.full(6, SECOND)

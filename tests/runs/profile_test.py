@@ -29,6 +29,7 @@ class ProfileTest(harness.RunTest):
     def test_a_profile_and_its_prediction(self):
         self.assert_done(self.measure(2))
         text = self.profile.read_text()
+        self.assertRegex(text, r"\nrates: .*\n  products: {f32: [0-9.e+]+}\n  copy: [0-9.e+]+\n")
         for part in ("op: matmul_backward_weight", "op: matmul,", "op: matmul_bias,", "op: bias,", "op: adam", "op: attention", "op: all_to_all",
                      "slowdown:", "hosts: [0, 0]"):
             self.assertIn(part, text)
@@ -54,6 +55,27 @@ class ProfileTest(harness.RunTest):
         for name in ("compute", "comm"):
             ends = (start + length)[stream == name]
             self.assertTrue((start[stream == name][1:] >= ends[:-1] - 1e-9).all())
+
+    def test_how_far_a_step_is_from_its_floor(self):
+        line = (r"\n        ([0-9.]+) x the floor of [0-9.]+ m?u?s \(products at [0-9.]+ [GT]flop/s, "
+                r"memory at [0-9.]+ GB/s on a rank, as profiled\)\nmemory ")
+        self.assert_done(self.measure(2, "--set", "model.precision=bf16"))
+        text = self.profile.read_text()
+        self.assertRegex(text, r"\n  products: {f32: [0-9.e+]+, bf16: [0-9.e+]+}\n")
+        result = self.train_with(2, self.profile)
+        self.assert_done(result)
+        found = re.search(line, result.stdout)
+        self.assertIsNotNone(found, result.stdout)
+        with h5py.File(self.folder / "run.h5") as file:
+            floor, wall = file["strategy"].attrs["floor_s"], file["iterations/wall_s"][:].mean()
+        self.assertAlmostEqual(float(found[1]) / (wall / floor), 1, delta=0.01 + 0.01 * floor / wall)
+        # One of an older version has no rates.
+        self.profile.write_text(re.sub(r"\nrates: .*\n  products: .*\n  copy: .*\n", "\n", text))
+        result = self.train_with(2, self.profile)
+        self.assert_done(result)
+        self.assertNotIn("floor", result.stdout)
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertNotIn("floor_s", file["strategy"].attrs)
 
     def test_measured_times_beside_predicted_ones_and_in_the_profile(self):
         self.assert_done(self.measure(2))
@@ -205,6 +227,7 @@ class ProfileTest(harness.RunTest):
         result = self.train_with(2, "none")
         self.assert_done(result)
         self.assertNotIn("predicted", result.stdout + result.stderr)
+        self.assertNotIn("floor", result.stdout)
         with h5py.File(self.folder / "run.h5") as file:
             self.assertFalse(set(ATTRIBUTES) & set(file["strategy"].attrs))
             self.assertNotIn("predicted_s", file["program"])

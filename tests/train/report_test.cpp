@@ -38,13 +38,29 @@ TEST(Report, WhatIsBesideTheLoss) {
               }),
               StartsWith("step 1/2  loss 2.0000  balance loss 1.2500  "));
   report.step(2, {.loss = 1.0}, 0.01, {}, {{"balance loss", 1.5}});
-  EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, "run.h5", ""); }),
+  EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); }),
               HasSubstr("        balance loss 1.3750 over the last 2 steps\n"));
+}
+
+TEST(Report, HowFarAStepIsFromItsFloor) {
+  Report report(2, {.count = 64}, -1.0, {});
+  report.step(1, {.loss = 2.0}, 0.5, {});
+  report.step(2, {.loss = 2.0}, 1.0, {});
+  const auto summary = [&](const std::optional<StepFloor>& floor) {
+    return printed([&] { report.summary({}, std::nullopt, floor, "run.h5", ""); });
+  };
+  EXPECT_THAT(
+      summary(StepFloor{.seconds = 0.5, .product = 312e9, .copy = 41e9}),
+      HasSubstr("\n        1.50 x the floor of 500.00 ms (products at 312 Gflop/s, memory at "
+                "41 GB/s on a rank, as profiled)\nmemory  "));
+  EXPECT_THAT(summary(StepFloor{.seconds = 0.5, .product = 712.5e12, .copy = 2.4e12}),
+              HasSubstr("(products at 712.5 Tflop/s, memory at 2400 GB/s on a rank, as profiled)"));
+  EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("floor")));
 }
 
 TEST(Report, Validation) {
   Report report(1000, {.count = 64}, -1.0, {});
-  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
+  const auto summary = [&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); };
   EXPECT_THAT(printed(summary), Not(HasSubstr("validation")));
   EXPECT_EQ(printed([&] { report.validation(500, {.loss = 1.75}); }),
             "valid  500/1000  loss 1.7500\n");
@@ -56,7 +72,7 @@ TEST(Report, Validation) {
 
 TEST(Report, OfImages) {
   Report report(1000, {.count = 64, .images = true}, -1.0, {});
-  const auto summary = [&] { report.summary({}, std::nullopt, "run.h5", ""); };
+  const auto summary = [&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); };
   EXPECT_THAT(printed([&] { report.step(1, {.loss = 2.0, .accuracy = 0.125}, 0.01, {}); }),
               StartsWith("step    1/1000  loss 2.0000  accuracy 12.5 %    6,400 images/s  "));
   report.step(2, {.loss = 2.0, .accuracy = 0.375}, 0.01, {});

@@ -1,0 +1,155 @@
+#include "runtime/rates.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+
+#include "comm/collective.h"
+#include "core/random.h"
+#include "core/with_type.h"
+#include "kernels/copy_strided.h"
+#include "kernels/matmul.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+// Of products: rows, columns and summed elements.
+constexpr int64_t kSmallestSide = 1024;
+constexpr int64_t kLargestSide = 8192;
+constexpr double kLong = 5e-3;  // seconds; of products that take as long no larger ones are timed
+// Several times the largest cache of a GPU. Of CPUs with as large a cache it holds half of what is
+// read and written at most; copies that are certain to find nothing there would take a second.
+constexpr int64_t kCopied = int64_t{256} << 20;  // bytes
+
+// The median of several, behind one that warms up. Fewer of what takes long.
+double seconds_of(Device& device, Stream& stream, const std::function<void()>& issue) {
+  constexpr int kRepetitions = 5;
+  constexpr double kEnough = 0.06;  // seconds, of all together
+  const std::unique_ptr<Event> start = device.create_event();
+  const std::unique_ptr<Event> end = device.create_event();
+  std::vector<double> seconds;
+  double all_s = 0.0;
+  for (int i = 0; i <= kRepetitions && (i < 2 || all_s < kEnough); ++i) {
+    stream.record(*start);
+    issue();
+    stream.record(*end);
+    stream.synchronize();
+    const double took = end->seconds() - start->seconds();
+    if (i > 0) {
+      all_s += took;
+      seconds.push_back(took);
+    }
+  }
+  return std::max(median(seconds), 1e-9);
+}
+
+std::unique_ptr<Buffer> random_buffer(Device& device, Stream& stream, int64_t elements,
+                                      DType dtype) {
+  std::unique_ptr<Buffer> buffer = device.allocate(elements * size_of(dtype));
+  fill(stream, buffer->data(), elements, dtype,
+       normal_numbers(std::min<int64_t>(elements, 1 << 16), 1.0F));
+  return buffer;
+}
+
+double flops_of(int64_t n) {
+  const auto length = static_cast<double>(n);
+  return 2.0 * length * length * length;
+}
+
+// Whether three matrices take no more than a part of the memory that the rank may use.
+bool fits(const Device& device, int64_t n) {
+  return 3 * n * n * size_of(DType::f32) <= device.memory() / 4;
+}
+
+double large_product_rate(Device& device, Stream& stream, DType dtype) {
+  int64_t n = kSmallestSide;
+  while (n > 1 && !fits(device, n)) {
+    n /= 2;
+  }
+  while (true) {
+    const double rate = product_rate(device, stream, n, dtype);
+    if (2 * n > kLargestSide || flops_of(n) >= kLong * rate || !fits(device, 2 * n)) {
+      return rate;
+    }
+    n *= 2;
+  }
+}
+
+}  // namespace
+
+std::vector<float> normal_numbers(int64_t count, float scale) {
+  const RandomStream numbers = random_stream(1, "rates");
+  std::vector<float> values(static_cast<size_t>(count));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = scale * numbers.normal(i);
+  }
+  return values;
+}
+
+void fill(Stream& stream, std::byte* to, int64_t elements, DType dtype,
+          const std::vector<float>& values) {
+  with_floating_type(dtype, [&](auto zero) {
+    using Element = decltype(zero);
+    std::vector<Element> rounded;
+    rounded.reserve(values.size());
+    for (const float value : values) {
+      rounded.push_back(Element(value));
+    }
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(Element));
+    const auto period = static_cast<int64_t>(rounded.size());
+    for (int64_t at = 0; at < elements; at += period) {
+      stream.copy(to + at * kBytes, rounded.data(), std::min(period, elements - at) * kBytes);
+    }
+    stream.synchronize();
+  });
+}
+
+double product_rate(Device& device, Stream& stream, int64_t n, DType dtype) {
+  const std::unique_ptr<Buffer> a = random_buffer(device, stream, n * n, dtype);
+  const std::unique_ptr<Buffer> b = random_buffer(device, stream, n * n, dtype);
+  const std::unique_ptr<Buffer> c = device.allocate(n * n * size_of(dtype));
+  double seconds = 0.0;
+  with_floating_type(dtype, [&](auto zero) {
+    using Element = decltype(zero);
+    const auto elements = [](Buffer& buffer) { return reinterpret_cast<Element*>(buffer.data()); };
+    seconds = seconds_of(device, stream, [&] {
+      kernels::matmul<Element, Element>(stream, elements(*a), elements(*b), elements(*c),
+                                        {.m = n, .n = n, .k = n}, false);
+    });
+  });
+  return flops_of(n) / seconds;
+}
+
+double copy_rate(Device& device, Stream& stream, int64_t bytes) {
+  const int64_t elements = bytes / size_of(DType::f32);
+  const std::unique_ptr<Buffer> from = random_buffer(device, stream, elements, DType::f32);
+  const std::unique_ptr<Buffer> to = device.allocate(bytes);
+  const double by_stream =
+      seconds_of(device, stream, [&] { stream.copy(to->data(), from->data(), bytes); });
+  const kernels::StridedCopy all{
+      .dims = 1, .extent = {elements}, .from_stride = {1}, .to_stride = {1}};
+  const double by_kernel = seconds_of(
+      device, stream, [&] { kernels::copy_strided(stream, from->data(), to->data(), all); });
+  return 2.0 * static_cast<double>(bytes) / std::min(by_stream, by_kernel);
+}
+
+DeviceRates measure_rates(Device& device, Communicator& world, int threads,
+                          const std::set<DType>& types) {
+  std::unique_ptr<Stream> stream;
+  collectively(world, [&] { stream = device.create_stream("compute", threads); });
+  const auto slowest = [&](const std::function<double()>& measure) {
+    double mine = 0.0;
+    collectively(world, [&] { mine = measure(); });
+    return std::ranges::min(all_gather_value(world, mine));
+  };
+  DeviceRates rates;
+  for (const DType dtype : types) {
+    rates.products[dtype] = slowest([&] { return large_product_rate(device, *stream, dtype); });
+  }
+  const int64_t bytes = std::min(kCopied, device.memory() / 8 / kAlignment * kAlignment);
+  rates.copy = slowest([&] { return copy_rate(device, *stream, bytes); });
+  return rates;
+}
+
+}  // namespace hidup
