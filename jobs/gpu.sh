@@ -190,7 +190,7 @@ part_ncu() {
       ncu --nvtx --nvtx-include "hidup@$operation/" --launch-count 4 --section SpeedOfLight \
       --section Occupancy --section LaunchStats --section WarpStateStats \
       "$bench" "${gpt2[@]}" --set train.batch=16 --set model.layers=1 \
-      --steps 2 --product 1024 --copy 64
+      --steps 2 --product 1024 --memory 64
   done
 }
 

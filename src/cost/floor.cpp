@@ -5,7 +5,7 @@
 namespace hidup {
 
 Floor floor_of(Opcode opcode, const Work& work, const DeviceRates& rates) {
-  const double bytes_s = work.bytes / rates.copy;
+  const double bytes_s = work.bytes / rates.memory;
   const double flops_s = is_product(opcode) ? work.flops / rates.products.at(work.dtype) : 0.0;
   return flops_s > bytes_s ? Floor{flops_s, true} : Floor{bytes_s, false};
 }
@@ -30,7 +30,7 @@ std::optional<StepFloor> step_floor(const Program& program, int64_t rank, const 
     }
     floors.push_back(floor_of(instruction.opcode, work, rates).seconds);
   }
-  StepFloor floor{.product = rates.products.at(dtype), .copy = rates.copy};
+  StepFloor floor{.product = rates.products.at(dtype), .memory = rates.memory};
   for (const int number : alike.number) {
     floor.seconds += floors[static_cast<size_t>(number)];
   }

@@ -15,7 +15,7 @@ struct Floor {
   bool by_flops = false;  // otherwise by bytes
 };
 
-// The longer of the work's bytes at the rate of a copy and, of a product, its flops at the rate of
+// The longer of the work's bytes at the rate of memory and, of a product, its flops at the rate of
 // a large product of its type, which the rates have.
 Floor floor_of(Opcode opcode, const Work& work, const DeviceRates& rates);
 
@@ -23,7 +23,7 @@ Floor floor_of(Opcode opcode, const Work& work, const DeviceRates& rates);
 struct StepFloor {
   double seconds = 0.0;
   double product = 0.0;  // flop/s that it rests on, of products of the model's type
-  double copy = 0.0;     // likewise, bytes/s
+  double memory = 0.0;   // likewise, bytes/s
 };
 
 // The sum over what the rank computes and copies in a step, one after the other; messages are not

@@ -49,7 +49,7 @@ struct CollectiveTimes {
 // What a rank does at best while all ranks are busy: what floors rest on (floor.h).
 struct DeviceRates {
   std::map<DType, double> products;  // flop/s of a large product, by the type of its elements
-  double copy = 0.0;                 // bytes/s of a large copy, read and written
+  double memory = 0.0;               // bytes/s, read and written, of what no cache holds
 };
 
 struct Profile {

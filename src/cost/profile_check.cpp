@@ -61,7 +61,7 @@ std::string implausible_rate(const DeviceRates& rates) {
       return fmt::format("products of {} at {:.3g} flop/s", name_of(dtype), rate);
     }
   }
-  return rates.copy > kMostBytes ? fmt::format("copies at {:.3g} B/s", rates.copy) : "";
+  return rates.memory > kMostBytes ? fmt::format("memory at {:.3g} B/s", rates.memory) : "";
 }
 
 const CollectiveTimes* all_reduce_along(const Profile& profile, size_t axis) {

@@ -242,7 +242,7 @@ class ProfileReader {
     if (node.kind == YamlNode::Kind::null) {
       return;
     }
-    const YamlFields fields = fields_of(node, {"products", "copy"}, {}, problems_);
+    const YamlFields fields = fields_of(node, {"products", "memory"}, {}, problems_);
     const YamlFields products =
         fields_of(fields.at("products"), {"f32"}, {"bf16", "f16"}, problems_);
     DeviceRates& rates = profile_.rates.emplace();
@@ -252,7 +252,7 @@ class ProfileReader {
         rates.products[dtype] = rate(product, name_of(dtype));
       }
     }
-    rates.copy = rate(fields.at("copy"), "copy");
+    rates.memory = rate(fields.at("memory"), "memory");
   }
 
   // There are none where all products are done by the library's first proposal.
@@ -294,8 +294,8 @@ std::string print_rates(const std::optional<DeviceRates>& rates) {
   }
   return fmt::format(
       "rates:  # of a rank: a large product's flop/s, and a copy's bytes/s, read and written\n"
-      "  products: {{{}}}\n  copy: {:.4g}\n",
-      fmt::join(products, ", "), rates->copy);
+      "  products: {{{}}}\n  memory: {:.4g}\n",
+      fmt::join(products, ", "), rates->memory);
 }
 
 }  // namespace

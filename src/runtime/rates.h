@@ -1,4 +1,4 @@
-// How fast a device multiplies and copies at best.
+// How fast a device multiplies and moves bytes at best.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,9 @@ void fill(Stream& stream, std::byte* to, int64_t elements, DType dtype,
 // one.
 double product_rate(Device& device, Stream& stream, int64_t n, DType dtype);
 
-// bytes/s, read and written, of the faster of two copies: the stream's and that of a kernel, which
-// on CPUs all threads of the stream do.
-double copy_rate(Device& device, Stream& stream, int64_t bytes);
+// bytes/s, read and written, of the faster of two: the stream's copy, and a sum in place, for which
+// a CPU reads no lines only to overwrite them. `bytes`: of each operand.
+double memory_rate(Device& device, Stream& stream, int64_t bytes);
 
 // Collective. Those of the slowest rank while all ranks measure the same, because they may share
 // memory and power. Products are as large as the device needs to be busy for some milliseconds.

@@ -42,7 +42,7 @@ std::string describe(const StepFloor& floor) {
   return fmt::format(
       "the floor of {} (products at {:.4g} {}flop/s, memory at {:.4g} GB/s on a rank, as profiled)",
       format_seconds(floor.seconds), (floor.product < 1e13 ? 1e-9 : 1e-12) * floor.product,
-      floor.product < 1e13 ? "G" : "T", 1e-9 * floor.copy);
+      floor.product < 1e13 ? "G" : "T", 1e-9 * floor.memory);
 }
 
 Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops)

@@ -38,7 +38,7 @@ def hidup_times(args, batch, sequence, heads):
     settings = {"model.layers": 1, "model.hidden": WIDTH, "model.heads": heads, "model.vocab": 1000,
                 "model.sequence": sequence, "model.precision": "bf16", "train.batch": batch}
     command = [args.program, SOURCE / "inputs" / "models" / "gpt2-124m.yaml", "--flush", FLUSH,
-               "--product", 1024, "--copy", 64, "--steps", 1 + args.repetitions,
+               "--product", 1024, "--memory", 64, "--steps", 1 + args.repetitions,
                "--threads", torch.get_num_threads()]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

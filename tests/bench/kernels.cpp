@@ -6,7 +6,7 @@
 // Steps run instruction by instruction. Before each the cache is overwritten; the time is that
 // between two events, less that between two events with nothing between them; medians over all
 // instructions of an operation, type and size. The floor of an instruction is the longer of its
-// bytes at the rate of a copy (bytes read and written) and, of products, its flops at the rate of a
+// bytes at the rate of memory (read and written) and, of products, its flops at the rate of a
 // large product of its type; the rates are measured first. What an instruction computes and moves
 // is what the cost model counts (program/work.h). Profilers see every instruction as a range of the
 // domain hidup, with the operation's name. Built by the target bench_kernels.
@@ -54,7 +54,7 @@ struct Options {
   int threads = 1;           // of a CPU
   int steps = 4;             // the first warms up
   int64_t product = 8192;    // rows, columns and summed elements of the large product
-  int64_t megabytes = 1024;  // of the copy
+  int64_t megabytes = 1024;  // of each tensor that tells memory's rate
   int64_t flush = 0;         // megabytes written between instructions; 0: by the device's cache
 };
 
@@ -66,8 +66,9 @@ DeviceRates print_rates(TimedDevice& bench, const Options& options, const std::s
     fmt::print("A product of {0} x {0} x {0} in {1}: {2:.4g} Tflop/s.\n", options.product,
                name_of(dtype), 1e-12 * rates.products[dtype]);
   }
-  rates.copy = copy_rate(bench.device(), bench.stream(), options.megabytes << 20);
-  fmt::print("A copy of {} MiB: {:.4g} GB/s.\n", options.megabytes, 1e-9 * rates.copy);
+  rates.memory = memory_rate(bench.device(), bench.stream(), options.megabytes << 20);
+  fmt::print("Memory, by tensors of {} MiB: {:.4g} GB/s.\n", options.megabytes,
+             1e-9 * rates.memory);
   return rates;
 }
 
@@ -313,7 +314,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.steps, "The first warms up")->check(CLI::Range(2, 1000));
   app.add_option("--product", options.product, "Size of the large product")
       ->check(CLI::PositiveNumber);
-  app.add_option("--copy", options.megabytes, "MiB of the copy")->check(CLI::PositiveNumber);
+  app.add_option("--memory", options.megabytes, "MiB of the tensors that tell memory's rate")
+      ->check(CLI::PositiveNumber);
   app.add_option(
          "--flush", options.flush,
          "MiB written between instructions; by default twice the device's cache, at least 256")

@@ -7,7 +7,7 @@ namespace hidup {
 namespace {
 
 constexpr double kProduct = 1e9;
-constexpr double kCopy = 1e6;
+constexpr double kMemory = 1e6;
 
 // Of one rank or of two, which have halves of the rows: 3 of 5 and 2 of 5.
 class Step {
@@ -38,7 +38,7 @@ class Step {
   Program program_;
 };
 
-const DeviceRates kDevice = {.products = {{DType::f32, kProduct}}, .copy = kCopy};
+const DeviceRates kDevice = {.products = {{DType::f32, kProduct}}, .memory = kMemory};
 
 // Products by the longer of both, all others by bytes; messages do not count.
 TEST(Floor, IsTheSumOfWhatARankComputesAndCopies) {
@@ -51,15 +51,15 @@ TEST(Floor, IsTheSumOfWhatARankComputesAndCopies) {
   step.add(Opcode::relu, {y}, y);
   step.add(Opcode::all_reduce, {w}, w);
   for (const auto& [rank, rows] : {std::pair(0, 3.0), std::pair(1, 2.0)}) {
-    const double product = 4.0 * (rows * 400 + 400 * 300 + rows * 300) / kCopy;
-    const double relu = 4.0 * 2 * rows * 300 / kCopy;
+    const double product = 4.0 * (rows * 400 + 400 * 300 + rows * 300) / kMemory;
+    const double relu = 4.0 * 2 * rows * 300 / kMemory;
     const std::optional<StepFloor> floor = step.floor(kDevice, rank);
     ASSERT_TRUE(floor);
     EXPECT_NEAR(floor->seconds, product + 2 * relu, 1e-9);
     EXPECT_EQ(floor->product, kProduct);
-    EXPECT_EQ(floor->copy, kCopy);
+    EXPECT_EQ(floor->memory, kMemory);
     const std::optional<StepFloor> slow =
-        step.floor({.products = {{DType::f32, 1e3}}, .copy = kCopy}, rank);
+        step.floor({.products = {{DType::f32, 1e3}}, .memory = kMemory}, rank);
     ASSERT_TRUE(slow);
     EXPECT_NEAR(slow->seconds, 2 * rows * 400 * 300 / 1e3 + 2 * relu, 1e-6);
   }
@@ -72,7 +72,7 @@ TEST(Floor, LocalCopiesCountByTheirBytes) {
   step.add(Opcode::slice, {whole}, part);
   const std::optional<StepFloor> floor = step.floor(kDevice);
   ASSERT_TRUE(floor);
-  EXPECT_NEAR(floor->seconds, 4.0 * (400 + 200) / kCopy, 1e-9);
+  EXPECT_NEAR(floor->seconds, 4.0 * (400 + 200) / kMemory, 1e-9);
 }
 
 TEST(Floor, OfProductsOfATypeWithoutARateIsNone) {
@@ -84,15 +84,15 @@ TEST(Floor, OfProductsOfATypeWithoutARateIsNone) {
   step.add(Opcode::matmul, {x, x}, x);
   EXPECT_FALSE(step.floor(kDevice));
   const DeviceRates both = {.products = {{DType::f32, kProduct}, {DType::bf16, 2.0}},
-                            .copy = kCopy};
+                            .memory = kMemory};
   const std::optional<StepFloor> floor = step.floor(both, 0, DType::bf16);
   ASSERT_TRUE(floor);
-  EXPECT_NEAR(floor->seconds, 2.0 * 8 * 8 * 8 / 2.0 + 2.0 * 2 * 64 / kCopy, 1e-3);
+  EXPECT_NEAR(floor->seconds, 2.0 * 8 * 8 * 8 / 2.0 + 2.0 * 2 * 64 / kMemory, 1e-3);
   EXPECT_EQ(floor->product, 2.0);
 }
 
 TEST(Floor, SaysWhatBoundsAnInstruction) {
-  const Work work{.flops = 4.0 * kProduct, .bytes = 3.0 * kCopy};
+  const Work work{.flops = 4.0 * kProduct, .bytes = 3.0 * kMemory};
   EXPECT_TRUE(floor_of(Opcode::attention, work, kDevice).by_flops);
   EXPECT_DOUBLE_EQ(floor_of(Opcode::attention, work, kDevice).seconds, 4.0);
   EXPECT_FALSE(floor_of(Opcode::layer_norm, work, kDevice).by_flops);

@@ -135,13 +135,13 @@ TEST(ProfileCheck, NumbersThatNoMachineHas) {
   EXPECT_EQ(found([](Profile& p) { p.operations[0].seconds = std::nan(""); }), "matmul in nan s");
   EXPECT_EQ(found([](Profile& p) { p.overhead_s = 1e9; }), "overhead_s of 1e+09 s");
   EXPECT_EQ(found([](Profile& p) {
-              p.rates = {.products = {{DType::f32, 1e18}}, .copy = 1e10};
+              p.rates = {.products = {{DType::f32, 1e18}}, .memory = 1e10};
             }),
             "products of f32 at 1e+18 flop/s");
   EXPECT_EQ(found([](Profile& p) {
-              p.rates = {.products = {{DType::f32, 1e12}}, .copy = 1e16};
+              p.rates = {.products = {{DType::f32, 1e12}}, .memory = 1e16};
             }),
-            "copies at 1e+16 B/s");
+            "memory at 1e+16 B/s");
   EXPECT_EQ(found([](Profile& p) { p.collectives[1].table[0].alone_s = 1e-16; }),
             "all_reduce of 64 bytes along core in 1e-16 s");
   EXPECT_EQ(found([](Profile& p) { p.collectives[1].table[0].beside_s = kInfinity; }),

@@ -107,12 +107,12 @@ TEST(Profile, KnowsTheRatesOfARank) {
   EXPECT_EQ(print_profile(sample_profile()).find("rates:"), std::string::npos);
   EXPECT_FALSE(parse_profile(print_profile(sample_profile()), "p.yaml").rates);
   Profile profile = sample_profile();
-  profile.rates = {.products = {{DType::f32, 3.125e11}, {DType::bf16, 6e11}}, .copy = 4.1e10};
+  profile.rates = {.products = {{DType::f32, 3.125e11}, {DType::bf16, 6e11}}, .memory = 4.1e10};
   const std::string text = print_profile(profile);
   const Profile read = parse_profile(text, "p.yaml");
   ASSERT_TRUE(read.rates);
   EXPECT_EQ(read.rates->products, profile.rates->products);
-  EXPECT_EQ(read.rates->copy, 4.1e10);
+  EXPECT_EQ(read.rates->memory, 4.1e10);
   EXPECT_EQ(print_profile(read), text);
   const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
     ASSERT_NE(text.find(from), std::string::npos) << from;
@@ -126,9 +126,9 @@ TEST(Profile, KnowsTheRatesOfARank) {
   told("f32: 3.125e+11", "f32: 0.5", "f32: expected 0 or a number from 1 to 1e+30, found 0.5");
   told("f32: 3.125e+11", "f64: 3.125e+11", "unknown key f64");
   told("f32: 3.125e+11, ", "", "f32 is missing");
-  told("copy: 4.1e+10", "copy: -1", "copy: expected a number");
-  told("copy: 4.1e+10", "copy: 1e31", "copy: expected 0 or a number from 1 to 1e+30");
-  told("copy: 4.1e+10", "copies: 4.1e+10", "unknown key copies; known: products, copy");
+  told("memory: 4.1e+10", "memory: -1", "memory: expected a number");
+  told("memory: 4.1e+10", "memory: 1e31", "memory: expected 0 or a number from 1 to 1e+30");
+  told("memory: 4.1e+10", "memories: 4.1e+10", "unknown key memories; known: products, memory");
 }
 
 TEST(Profile, MistakesAreToldWithTheirPlace) {

@@ -29,7 +29,7 @@ class ProfileTest(harness.RunTest):
     def test_a_profile_and_its_prediction(self):
         self.assert_done(self.measure(2))
         text = self.profile.read_text()
-        self.assertRegex(text, r"\nrates: .*\n  products: {f32: [0-9.e+]+}\n  copy: [0-9.e+]+\n")
+        self.assertRegex(text, r"\nrates: .*\n  products: {f32: [0-9.e+]+}\n  memory: [0-9.e+]+\n")
         for part in ("op: matmul_backward_weight", "op: matmul,", "op: matmul_bias,", "op: bias,", "op: adam", "op: attention", "op: all_to_all",
                      "slowdown:", "hosts: [0, 0]"):
             self.assertIn(part, text)
@@ -70,7 +70,7 @@ class ProfileTest(harness.RunTest):
             floor, wall = file["strategy"].attrs["floor_s"], file["iterations/wall_s"][:].mean()
         self.assertAlmostEqual(float(found[1]) / (wall / floor), 1, delta=0.01 + 0.01 * floor / wall)
         # One of an older version has no rates.
-        self.profile.write_text(re.sub(r"\nrates: .*\n  products: .*\n  copy: .*\n", "\n", text))
+        self.profile.write_text(re.sub(r"\nrates: .*\n  products: .*\n  memory: .*\n", "\n", text))
         result = self.train_with(2, self.profile)
         self.assert_done(result)
         self.assertNotIn("floor", result.stdout)

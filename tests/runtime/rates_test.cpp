@@ -16,7 +16,7 @@ TEST(Rates, AreMeasuredInLittleMemory) {
   for (const auto& [dtype, rate] : rates.products) {
     EXPECT_GT(rate, 1e3) << name_of(dtype);
   }
-  EXPECT_GT(rates.copy, 1e3);
+  EXPECT_GT(rates.memory, 1e3);
   EXPECT_EQ(device->allocated(), 0);
 }
 

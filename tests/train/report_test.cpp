@@ -50,10 +50,10 @@ TEST(Report, HowFarAStepIsFromItsFloor) {
     return printed([&] { report.summary({}, std::nullopt, floor, "run.h5", ""); });
   };
   EXPECT_THAT(
-      summary(StepFloor{.seconds = 0.5, .product = 312e9, .copy = 41e9}),
+      summary(StepFloor{.seconds = 0.5, .product = 312e9, .memory = 41e9}),
       HasSubstr("\n        1.50 x the floor of 500.00 ms (products at 312 Gflop/s, memory at "
                 "41 GB/s on a rank, as profiled)\nmemory  "));
-  EXPECT_THAT(summary(StepFloor{.seconds = 0.5, .product = 712.5e12, .copy = 2.4e12}),
+  EXPECT_THAT(summary(StepFloor{.seconds = 0.5, .product = 712.5e12, .memory = 2.4e12}),
               HasSubstr("(products at 712.5 Tflop/s, memory at 2400 GB/s on a rank, as profiled)"));
   EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("floor")));
 }
