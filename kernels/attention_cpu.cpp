@@ -1,132 +1,26 @@
 #include "kernels/attention.h"
 
-#include <cmath>
+#include <type_traits>
 #include <vector>
 
-#include "kernels/attention_head.h"
-#include "kernels/cpu_gemm.h"
-#include "kernels/cpu_math.h"
+#include "kernels/arithmetic.h"
+#include "kernels/cpu_attention.h"
 #include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kQueries = 64;  // queries whose scores are held at a time
-
 using Head = AttentionHead;
-using Inputs = AttentionTensors<const float>;
-
-// Queries first .. first+rows-1, and the keys that any of them sees.
-struct QueryBlock {
-  QueryBlock(const Head& at, int64_t index, bool is_causal)
-      : first(index * kQueries),
-        rows(std::min(kQueries, at.sequence - first)),
-        keys(is_causal ? first + rows : at.sequence),
-        causal(is_causal) {}
-
-  int64_t first;
-  int64_t rows;
-  int64_t keys;
-  bool causal;
-
-  int64_t visible(int64_t row) const { return causal ? first + row + 1 : keys; }
-};
-
-ConstMatrix<float> queries(const Head& at, const QueryBlock& block, const Inputs& in) {
-  return {.data = in.q + at.q + block.first * at.q_stride, .stride = at.q_stride};
-}
-
-// products[rows, keys] = q k^T, without the scale
-void query_key_products(const Head& at, const QueryBlock& block, const Inputs& in,
-                        float* products) {
-  gemm(block.rows, block.keys, at.size, queries(at, block, in),
-       {.data = in.k + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, products,
-       block.keys);
-}
-
-// Turns the first `visible` of row's products into exp(scale * product - shift), the
-// others, up to `keys`, into 0, and returns their sum.
-float exponentials(float* row, int64_t visible, int64_t keys, float scale, float shift) {
-  const float sum =
-      sum_of(visible, [=](int64_t j) { return row[j] = fast_exp(row[j] * scale - shift); });
-  std::fill(row + visible, row + keys, 0.0F);
-  return sum;
-}
-
-void forward_block(const Head& at, const QueryBlock& block, const Inputs& in, float* y,
-                   float* lse) {
-  thread_local std::vector<float> memory;
-  float* p = scratch(memory, kQueries * at.sequence);
-  query_key_products(at, block, in, p);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(at.size));
-  float sums[kQueries];
-  for (int64_t i = 0; i < block.rows; ++i) {
-    float* row = p + i * block.keys;
-    const int64_t visible = block.visible(i);
-    const float shift = scale * max_of(row, visible);
-    sums[i] = exponentials(row, visible, block.keys, scale, shift);
-    lse[at.lse + block.first + i] = shift + std::log(sums[i]);
-  }
-  float* out = y + at.y + block.first * at.y_stride;
-  gemm(block.rows, at.size, block.keys, {.data = p, .stride = block.keys},
-       {.data = in.v + at.kv, .stride = at.kv_stride}, 0.0F, out, at.y_stride);
-  for (int64_t i = 0; i < block.rows; ++i) {
-    const float factor = 1.0F / sums[i];
-#pragma omp simd
-    for (int64_t j = 0; j < at.size; ++j) {
-      out[i * at.y_stride + j] *= factor;
-    }
-  }
-}
-
-// Writes the block's dq, and adds its share to dk and dv.
-void backward_block(const Head& at, const QueryBlock& block, const AttentionBackward<float>& args) {
-  thread_local std::vector<float> memory;
-  float* p = scratch(memory, 2 * kQueries * at.sequence);
-  float* ds = p + kQueries * at.sequence;
-  const Inputs& in = args.in;
-  const float scale = 1.0F / std::sqrt(static_cast<float>(at.size));
-  const float* y_block = args.y + at.y + block.first * at.y_stride;
-  const float* dy_block = args.dy + at.y + block.first * at.y_stride;
-
-  query_key_products(at, block, in, p);
-  gemm(block.rows, block.keys, at.size, {.data = dy_block, .stride = at.y_stride},
-       {.data = in.v + at.kv, .stride = at.kv_stride, .transposed = true}, 0.0F, ds, block.keys);
-  for (int64_t i = 0; i < block.rows; ++i) {
-    float* p_row = p + i * block.keys;
-    float* ds_row = ds + i * block.keys;
-    const int64_t offset = i * at.y_stride;
-    const float d =
-        sum_of(at.size, [=](int64_t j) { return dy_block[offset + j] * y_block[offset + j]; });
-    exponentials(p_row, block.visible(i), block.keys, scale, args.lse[at.lse + block.first + i]);
-#pragma omp simd
-    for (int64_t j = 0; j < block.keys; ++j) {
-      ds_row[j] = p_row[j] * (ds_row[j] - d) * scale;
-    }
-  }
-  const ConstMatrix<float> k = {.data = in.k + at.kv, .stride = at.kv_stride};
-  const ConstMatrix<float> p_transposed = {.data = p, .stride = block.keys, .transposed = true};
-  const ConstMatrix<float> ds_transposed = {.data = ds, .stride = block.keys, .transposed = true};
-  gemm(block.rows, at.size, block.keys, {.data = ds, .stride = block.keys}, k, 0.0F,
-       args.grad.q + at.q + block.first * at.q_stride, at.q_stride);
-  gemm(block.keys, at.size, block.rows, ds_transposed, queries(at, block, in), 1.0F,
-       args.grad.k + at.kv, at.kv_stride);
-  gemm(block.keys, at.size, block.rows, p_transposed, {.data = dy_block, .stride = at.y_stride},
-       1.0F, args.grad.v + at.kv, at.kv_stride);
-}
-
-void backward_head(const Head& at, const AttentionBackward<float>& args) {
-  for (int64_t block = 0; block < ceil_div(at.sequence, kQueries); ++block) {
-    backward_block(at, QueryBlock(at, block, args.causal), args);
-  }
-}
 
 // `size` elements of every position.
 struct Strip {
   int64_t positions;
   int64_t size;
+
+  int64_t elements() const { return positions * size; }
 };
+// Dense, as floats.
 template <typename Element>
 void gather(const Strip& strip, const Element* from, int64_t stride, float* to) {
   for (int64_t i = 0; i < strip.positions; ++i) {
@@ -139,16 +33,23 @@ void scatter(const Strip& strip, const float* from, Element* to, int64_t stride)
     narrow(from + i * strip.size, strip.size, to + i * stride);
   }
 }
-template <typename Element>
-void zero(const Strip& strip, Element* to, int64_t stride) {
+void zero(const Strip& strip, float* to, int64_t stride) {
   for (int64_t i = 0; i < strip.positions; ++i) {
-    std::fill_n(to + i * stride, strip.size, Element(0.0F));
+    std::fill_n(to + i * stride, strip.size, 0.0F);
   }
 }
 
-// A head that is alone in its tensors.
-AttentionSize alone(const AttentionSize& size) {
-  return {.batch = 1, .sequence = size.sequence, .heads = 1, .kv_heads = 1, .head = size.head};
+// The head in tensors of its own, but for lse.
+Head alone(const Head& head) {
+  Head dense({.batch = 1, .sequence = head.sequence, .heads = 1, .kv_heads = 1, .head = head.size},
+             head.size, head.size, 0);
+  dense.lse = head.lse;
+  return dense;
+}
+
+// Where the keys and values of a group lie: `index` counts the groups of all sequences.
+int64_t start_of_group(const AttentionSize& size, int64_t kv_stride, int64_t index) {
+  return index / size.kv_heads * size.sequence * kv_stride + index % size.kv_heads * size.head;
 }
 
 void forward(const AttentionForward<float>& args) {
@@ -156,13 +57,9 @@ void forward(const AttentionForward<float>& args) {
   const int64_t blocks = ceil_div(size.sequence, kQueries);
   for_each(size.batch * size.heads * blocks, [&](int64_t task) {
     const Head at(size, args.in.q_stride, args.in.kv_stride, task / blocks);
-    forward_block(at, QueryBlock(at, task % blocks, args.causal), args.in, args.y, args.lse);
+    forward_block<float>(at, at, QueryBlock(at, task % blocks, args.causal),
+                         {args.in, args.y, args.lse, args.causal});
   });
-}
-
-// Where the keys and values of a group lie: `index` counts the groups of all sequences.
-int64_t start_of_group(const AttentionSize& size, int64_t kv_stride, int64_t index) {
-  return index / size.kv_heads * size.sequence * kv_stride + index % size.kv_heads * size.head;
 }
 
 void backward(const AttentionBackward<float>& args) {
@@ -174,75 +71,116 @@ void backward(const AttentionBackward<float>& args) {
     zero(strip, args.grad.v + kv, args.in.kv_stride);
     const int64_t group = size.heads / size.kv_heads;
     for (int64_t head = index * group; head < (index + 1) * group; ++head) {
-      backward_head(Head(size, args.in.q_stride, args.in.kv_stride, head), args);
+      const Head at(size, args.in.q_stride, args.in.kv_stride, head);
+      backward_head<float>(at, at, {args.in, args.y, args.lse, args.dy, args.grad, args.causal});
     }
   });
 }
 
-// Other elements are computed by way of floats, a head at a time.
-template <typename Element>
-void forward(const AttentionForward<Element>& args) {
+// Of other elements: compute(at, dense, y) writes the head's y as floats.
+template <typename Element, typename Compute>
+void forward_by_heads(const AttentionForward<Element>& args, const Compute& compute) {
   const AttentionSize& size = args.size;
-  const AttentionSize one = alone(size);
   const Strip strip{size.sequence, size.head};
-  const int64_t n = size.sequence * size.head;
   for_each(size.batch * size.heads, [&](int64_t index) {
     thread_local std::vector<float> memory;
     const Head at(size, args.in.q_stride, args.in.kv_stride, index);
-    float* const q = scratch(memory, 4 * n);
-    float* const k = q + n;
-    float* const v = k + n;
-    float* const y = v + n;
-    gather(strip, args.in.q + at.q, at.q_stride, q);
-    gather(strip, args.in.k + at.kv, at.kv_stride, k);
-    gather(strip, args.in.v + at.kv, at.kv_stride, v);
-    const Head dense(one, size.head, size.head, 0);
-    for (int64_t block = 0; block < ceil_div(size.sequence, kQueries); ++block) {
-      forward_block(dense, QueryBlock(dense, block, args.causal), apart<const float>(q, k, v, one),
-                    y, args.lse + at.lse);
-    }
+    float* const y = scratch(memory, strip.elements());
+    compute(at, alone(at), y);
     scatter(strip, y, args.y + at.y, at.y_stride);
   });
 }
 
-template <typename Element>
-void backward(const AttentionBackward<Element>& args) {
+// Likewise: compute(at, dense, grad) writes the head's dq, and adds its dk and dv.
+template <typename Element, typename Compute>
+void backward_by_heads(const AttentionBackward<Element>& args, const Compute& compute) {
   const AttentionSize& size = args.size;
-  const AttentionSize one = alone(size);
   const Strip strip{size.sequence, size.head};
-  const int64_t n = size.sequence * size.head;
+  const int64_t n = strip.elements();
   for_each(size.batch * size.kv_heads, [&](int64_t index) {
     thread_local std::vector<float> memory;
-    float* const q = scratch(memory, 8 * n);
-    float* const k = q + n;
-    float* const v = k + n;
-    float* const y = v + n;
-    float* const dy = y + n;
-    float* const dq = dy + n;
+    float* const dq = scratch(memory, 3 * n);
     float* const dk = dq + n;
     float* const dv = dk + n;
-    const int64_t kv = start_of_group(size, args.in.kv_stride, index);
-    gather(strip, args.in.k + kv, args.in.kv_stride, k);
-    gather(strip, args.in.v + kv, args.in.kv_stride, v);
     std::fill_n(dk, 2 * n, 0.0F);
     const int64_t group = size.heads / size.kv_heads;
     for (int64_t head = index * group; head < (index + 1) * group; ++head) {
       const Head at(size, args.in.q_stride, args.in.kv_stride, head);
-      gather(strip, args.in.q + at.q, at.q_stride, q);
-      gather(strip, args.y + at.y, at.y_stride, y);
-      gather(strip, args.dy + at.y, at.y_stride, dy);
-      backward_head(Head(one, size.head, size.head, 0), {.in = apart<const float>(q, k, v, one),
-                                                         .y = y,
-                                                         .lse = args.lse + at.lse,
-                                                         .dy = dy,
-                                                         .grad = apart(dq, dk, dv, one),
-                                                         .size = one,
-                                                         .causal = args.causal});
+      compute(at, alone(at), AttentionTensors<float>{dq, dk, dv, size.head, size.head});
       scatter(strip, dq, args.grad.q + at.q, at.q_stride);
     }
+    const int64_t kv = start_of_group(size, args.in.kv_stride, index);
     scatter(strip, dk, args.grad.k + kv, args.in.kv_stride);
     scatter(strip, dv, args.grad.v + kv, args.in.kv_stride);
   });
+}
+
+// From operands as they are.
+template <typename Element>
+void forward_natively(const AttentionForward<Element>& args) {
+  forward_by_heads(args, [&](const Head& at, const Head& dense, float* y) {
+    forward_head<Element>(at, dense, {args.in, y, args.lse, args.causal});
+  });
+}
+template <typename Element>
+void backward_natively(const AttentionBackward<Element>& args) {
+  backward_by_heads(args, [&](const Head& at, const Head& dense, AttentionTensors<float> grad) {
+    backward_head<Element>(at, dense, {args.in, args.y, args.lse, args.dy, grad, args.causal});
+  });
+}
+
+// A head's q, k and v as floats.
+template <typename Element>
+AttentionTensors<const float> gather(const AttentionTensors<const Element>& in, const Head& at,
+                                     float* to) {
+  const Strip strip{at.sequence, at.size};
+  float* const k = to + strip.elements();
+  float* const v = k + strip.elements();
+  gather(strip, in.q + at.q, at.q_stride, to);
+  gather(strip, in.k + at.kv, at.kv_stride, k);
+  gather(strip, in.v + at.kv, at.kv_stride, v);
+  return {to, k, v, at.size, at.size};
+}
+
+template <typename Element>
+void forward_as_floats(const AttentionForward<Element>& args) {
+  forward_by_heads(args, [&](const Head& at, const Head& dense, float* y) {
+    thread_local std::vector<float> memory;
+    float* const floats = scratch(memory, 3 * at.sequence * at.size);
+    forward_head<float>(dense, dense, {gather(args.in, at, floats), y, args.lse, args.causal});
+  });
+}
+template <typename Element>
+void backward_as_floats(const AttentionBackward<Element>& args) {
+  backward_by_heads(args, [&](const Head& at, const Head& dense, AttentionTensors<float> grad) {
+    thread_local std::vector<float> memory;
+    const Strip strip{at.sequence, at.size};
+    float* const y = scratch(memory, 5 * strip.elements());
+    float* const dy = y + strip.elements();
+    gather(strip, args.y + at.y, at.y_stride, y);
+    gather(strip, args.dy + at.y, at.y_stride, dy);
+    const AttentionTensors<const float> in = gather(args.in, at, dy + strip.elements());
+    backward_head<float>(dense, dense, {in, y, args.lse, dy, grad, args.causal});
+  });
+}
+
+template <typename Element>
+void forward(const AttentionForward<Element>& args) {
+  if constexpr (std::is_same_v<Element, BFloat16>) {
+    if (bf16_is_native()) {
+      return forward_natively(args);
+    }
+  }
+  forward_as_floats(args);
+}
+template <typename Element>
+void backward(const AttentionBackward<Element>& args) {
+  if constexpr (std::is_same_v<Element, BFloat16>) {
+    if (bf16_is_native()) {
+      return backward_natively(args);
+    }
+  }
+  backward_as_floats(args);
 }
 
 }  // namespace

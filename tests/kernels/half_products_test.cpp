@@ -3,38 +3,14 @@
 #include "kernels/arithmetic.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/matmul.h"
-#include "two_types.h"
+#include "ways_of_halves.h"
 
 namespace hidup::kernels::testing {
 namespace {
 
-struct Native {
-  using Element = BFloat16;
-  static constexpr bool kNative = true;
-};
-struct AsFloats {
-  using Element = BFloat16;
-  static constexpr bool kNative = false;
-};
-struct OfHalves {
-  using Element = Float16;
-  static constexpr bool kNative = false;
-};
-
 template <typename Way>
-class HalfProducts : public ::testing::Test {
- protected:
-  void SetUp() override {
-    multiply_bf16_natively(Way::kNative);
-    if (Way::kNative && !bf16_is_native()) {
-      GTEST_SKIP() << "the CPU has no instructions for bf16";
-    }
-  }
-  void TearDown() override { multiply_bf16_natively(false); }
-};
-
-using WaysOfHalves = ::testing::Types<Native, AsFloats, OfHalves>;
-TYPED_TEST_SUITE(HalfProducts, WaysOfHalves);
+class HalfProducts : public OnWay<Way> {};
+TYPED_TEST_SUITE(HalfProducts, WaysOfHalves, );
 
 // Several tiles and odd edges; tiles by rows and by columns; long sums; rows below any copy.
 constexpr MatmulShape kTiledSizes[] = {{300, 260, 129}, {700, 40, 300},  {40, 700, 300},

@@ -1,5 +1,6 @@
 // Kernels of 16-bit elements that read them by vectors or multiply them by tiles, beside those of
 // floats and on the same values, for the sizes that decide how.
+#include <array>
 #include <numeric>
 
 #include "kernel_test.h"
@@ -10,7 +11,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 #include "kernels/swiglu.h"
-#include "two_types.h"
+#include "ways_of_halves.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -275,7 +276,12 @@ TYPED_TEST(Half, SwigluAndRotary) {
   expect_rounded(back, "turned back");
 }
 
-TYPED_TEST(Half, Attention) {
+template <typename Way>
+class HalfAttention : public OnWay<Way> {};
+TYPED_TEST_SUITE(HalfAttention, WaysOfHalves, );
+
+TYPED_TEST(HalfAttention, AgreesWithThatOfFloats) {
+  using HalfElement = typename TypeParam::Element;
   for (const AttentionSize size : {AttentionSize{2, 5, 3, 3, 4},
                                    {1, 1, 1, 1, 1},
                                    {1, 64, 1, 1, 64},
@@ -291,10 +297,10 @@ TYPED_TEST(Half, Attention) {
       SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.heads
                                         << " " << size.head << " causal " << causal);
       const int64_t n = size.batch * size.sequence * size.heads * size.head;
-      const Numbers<TypeParam> qkv(random_floats("qkv", 3 * n));
-      Results<TypeParam> y(n);
-      const Numbers<TypeParam> dy(random_floats("dy", n));
-      Results<TypeParam> dqkv(3 * n);
+      const Numbers<HalfElement> qkv(random_floats("qkv", 3 * n));
+      Results<HalfElement> y(n);
+      const Numbers<HalfElement> dy(random_floats("dy", n));
+      Results<HalfElement> dqkv(3 * n);
       Results<float> lse(size.batch * size.heads * size.sequence);
       run_both([&](Stream& s, auto of) {
         using Element = Pointee<decltype(of(qkv))>;
@@ -307,7 +313,7 @@ TYPED_TEST(Half, Attention) {
       const Sizes sizes = sizes_of_sums(qkv.wide, dy.wide, size, causal);
       expect_rounded(lse, "lse", 64.0);
       expect_close(y, sizes.y, 64.0, "y");
-      const Numbers<TypeParam> read(y.narrow.values());
+      const Numbers<HalfElement> read(y.narrow.values());
       run_both([&](Stream& s, auto of) {
         using Element = Pointee<decltype(of(qkv))>;
         attention_backward<Element>(s, {.in = packed<const Element>(of(qkv), size),
@@ -319,6 +325,69 @@ TYPED_TEST(Half, Attention) {
                                         .causal = causal});
       });
       expect_close(dqkv, sizes.dqkv, 128.0, "dqkv");
+    }
+  }
+}
+
+// Beside heads with keys and values of their own, the gradients of which are added up.
+TYPED_TEST(HalfAttention, HeadsShareKeysAndValues) {
+  using HalfElement = typename TypeParam::Element;
+  const AttentionSize shared = {.batch = 2, .sequence = 70, .heads = 4, .kv_heads = 2, .head = 9};
+  AttentionSize own = shared;
+  own.kv_heads = own.heads;
+  const int64_t positions = shared.batch * shared.sequence;
+  const int64_t n = positions * shared.heads * shared.head;
+  const Numbers<HalfElement> q(random_floats("q", n));
+  const Numbers<HalfElement> dy(random_floats("dy", n));
+  const Floats few = random_floats("kv", positions * shared.kv_heads * shared.head);
+  Floats many;
+  // Element i of tensors with a head's own keys is that element of those that are shared.
+  const auto in_shared = [&](int64_t i) {
+    const int64_t head = i / shared.head % shared.heads / 2;
+    return (i / shared.head / shared.heads * shared.kv_heads + head) * shared.head +
+           i % shared.head;
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    many.push_back(few[static_cast<size_t>(in_shared(i))]);
+  }
+  const auto computed = [&](const Floats& keys, const AttentionSize& size) {
+    const Numbers<HalfElement> kv(keys);
+    const auto all = static_cast<int64_t>(keys.size());
+    GuardedOutput<HalfElement> y(n);
+    GuardedOutput<HalfElement> dq(n);
+    GuardedOutput<HalfElement> dk(all);
+    GuardedOutput<HalfElement> dv(all);
+    Output lse(size.batch * size.heads * size.sequence);
+    run([&](Stream& s) {
+      const auto in =
+          apart<const HalfElement>(q.narrow.data(), kv.narrow.data(), kv.narrow.data(), size);
+      attention_forward<HalfElement>(
+          s, {.in = in, .y = y.data(), .lse = lse.data(), .size = size, .causal = true});
+      attention_backward<HalfElement>(s, {.in = in,
+                                          .y = y.data(),
+                                          .lse = lse.data(),
+                                          .dy = dy.narrow.data(),
+                                          .grad = apart(dq.data(), dk.data(), dv.data(), size),
+                                          .size = size,
+                                          .causal = true});
+    });
+    return std::array{y.values(), dq.values(), dk.values(), dv.values()};
+  };
+  const auto found = computed(few, shared);
+  const auto apart_found = computed(many, own);
+  for (const size_t which : {0, 1, 2, 3}) {
+    Doubles sums(found[which].size(), 0.0);
+    Doubles sizes(found[which].size(), 0.0);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto to = static_cast<size_t>(which < 2 ? i : in_shared(i));
+      const double value = static_cast<double>(float{apart_found[which][static_cast<size_t>(i)]});
+      sums[to] += value;
+      sizes[to] += std::abs(value);
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      ASSERT_NEAR(static_cast<double>(float{found[which][i]}), sums[i],
+                  2.0 * kRelative<HalfElement> * (sizes[i] + kEpsilon))
+          << "of y, dq, dk, dv the " << which << "th, at " << i;
     }
   }
 }
