@@ -165,13 +165,13 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
   if (const std::optional<int> wanted = wanted_microbatches(deck, graph)) {
     options.microbatches = {*wanted};
   }
-  return search_strategy(graph, mesh, costs, options);
+  return search_strategy(graph, options.hints.empty() ? mesh : options.hints.mesh, costs, options);
 }
 
 Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
                   const CostModel& costs) {
   Forecast step{.program = lower(graph, strategy, lowering_options(deck))};
-  step.plan = plan_memory(step.program, 0);
+  step.plan = largest_plan(step.program);
   step.prediction = simulate(step.program, costs);
   return step;
 }

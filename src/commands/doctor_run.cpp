@@ -206,7 +206,7 @@ class Inspection {
     const bool fits = alone("", [&] {
       check_strategy_choice(options_.strategy);
       const Strategy strategy = choose_strategy(options_.strategy, decks_.deck, graph, *mesh_);
-      plan = plan_memory(lower(graph, strategy, lowering_options(decks_.deck)), 0);
+      plan = largest_plan(lower(graph, strategy, lowering_options(decks_.deck)));
       if (memory_ && plan.bytes > *memory_) {
         fail(ExitCode::out_of_memory, "the plan of strategy {} needs {}, the device has {}",
              options_.strategy, format_bytes(plan.bytes), format_bytes(*memory_));

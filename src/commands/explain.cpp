@@ -23,7 +23,7 @@ namespace {
 std::string rules_of_op(const OpStrategy& op) {
   std::vector<std::string> names;
   for (const Rule& rule : op.rules) {
-    names.push_back(rule.name);
+    names.push_back(to_string(rule));
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

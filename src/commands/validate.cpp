@@ -31,8 +31,10 @@ int validate(const ValidateOptions& options) {
                   options.overwrite);
   const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
   const Program program = lower(graph, strategy, lowering_options(deck));
-  const MemoryPlan plan = plan_memory(program, 0);
-  verify(program, plan);
+  for (const int64_t rank : distinct_ranks(program)) {
+    verify(program, plan_memory(program, rank));
+  }
+  const MemoryPlan plan = largest_plan(program);
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(graph, strategy), options.overwrite);
   }

@@ -61,10 +61,12 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
 class Simulation {
  public:
   Simulation(const Program& program, const CostModel& costs) : program_(program), costs_(costs) {
-    const int64_t last = ranks_of(program.mesh) - 1;
-    ranks_.push_back(make_rank(0));
-    if (!same_parts(program, 0, last)) {
-      ranks_.push_back(make_rank(last));
+    std::vector<int64_t> unlike;
+    for (const int64_t rank : distinct_ranks(program)) {
+      if (std::ranges::none_of(unlike, [&](int64_t of) { return same_parts(program, of, rank); })) {
+        unlike.push_back(rank);
+        ranks_.push_back(make_rank(rank));
+      }
     }
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];

@@ -16,9 +16,9 @@ struct Prediction {
 };
 
 // Both streams in order, waits as events, collectives on all ranks together; while both streams of
-// a rank are busy, each runs at the pace that was measured for that. Simulated are the first rank
-// and the last, which have the largest and the smallest parts (one of them where they have the
-// same); times are those of the rank that is busier with computation.
+// a rank are busy, each runs at the pace that was measured for that. Simulated are the program's
+// distinct ranks (one of those that have the same parts); times are those of the rank that is
+// busiest with computation.
 Prediction simulate(const Program& program, const CostModel& costs);
 
 }  // namespace hidup

@@ -6,7 +6,7 @@ namespace {
 // Axes along which the rule cuts the classes of a cross-entropy.
 bool cuts_classes(const Graph& graph, OpId op, const Rule& rule) {
   const auto classes = graph.tensor(graph.op(op).inputs[0]).shape.size() - 1;
-  return rule.inputs[0] == Placement::shard(static_cast<int>(classes));
+  return rule.inputs[0].is_shard() && rule.inputs[0].dim == static_cast<int>(classes);
 }
 
 }  // namespace

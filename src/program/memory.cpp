@@ -199,6 +199,19 @@ MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues&
   return planner.run();
 }
 
+MemoryPlan largest_plan(const Program& program) {
+  MemoryPlan largest = plan_memory(program, 0);
+  if (has_unequal_parts(program)) {
+    for (const int64_t rank : distinct_ranks(program)) {
+      MemoryPlan plan = plan_memory(program, rank);
+      if (plan.bytes > largest.bytes) {
+        largest = std::move(plan);
+      }
+    }
+  }
+  return largest;
+}
+
 StoredValues stored_values(const Program& program, const MemoryPlan& plan) {
   StoredValues stored{.bytes = plan.bytes - plan.activation_bytes};
   for (size_t v = 0; v < program.values.size(); ++v) {

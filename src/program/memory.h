@@ -47,6 +47,10 @@ MemoryPlan plan_memory(const Program& program, int64_t rank);
 // another type or layout.
 MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues& stored);
 
+// Of the first rank, which has the largest parts; where parts are unequal, of the rank that needs
+// most.
+MemoryPlan largest_plan(const Program& program);
+
 // "15.84 MiB per rank: parameters 1.76 MiB, ..."
 std::string describe(const MemoryPlan& plan);
 

@@ -1,6 +1,10 @@
 #include "program/program.h"
 
+#include <algorithm>
 #include <array>
+#include <map>
+#include <set>
+#include <utility>
 
 namespace hidup {
 
@@ -44,6 +48,69 @@ int64_t Program::local_bytes(ValueId id, int64_t rank) const {
 int64_t Program::row_stride(ValueId id, int64_t rank) const {
   const int64_t row = local_shape(id, rank).back();
   return value(id).padded_rows ? (row + kRowMultiple - 1) / kRowMultiple * kRowMultiple : row;
+}
+
+namespace {
+
+// Coordinates on the axis that stand for all.
+std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& alone) {
+  std::map<std::vector<int64_t>, std::pair<int64_t, int64_t>> alike;  // first and last, by weights
+  std::set<int64_t> distinct = alone;
+  for (int64_t at = 0; at < of.size; ++at) {
+    if (alone.contains(at)) {
+      continue;
+    }
+    std::vector<int64_t> weights;
+    for (const Share& share : of.shares) {
+      weights.push_back(share[static_cast<size_t>(at)]);
+    }
+    alike.try_emplace(std::move(weights), at, at).first->second.second = at;
+  }
+  for (const auto& [weights, ends] : alike) {
+    distinct.insert({ends.first, ends.second});
+  }
+  return distinct;
+}
+
+// Per axis: the coordinates of ranks that have all of something.
+std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
+  std::vector<std::set<int64_t>> alone(program.mesh.size());
+  for (const Value& value : program.values) {
+    for (size_t axis = 0; axis < value.layout.size(); ++axis) {
+      if (value.layout[axis].share.is_one_rank()) {
+        alone[axis].insert(value.layout[axis].share.rank());
+      }
+    }
+  }
+  return alone;
+}
+
+}  // namespace
+
+bool has_unequal_parts(const Program& program) {
+  return std::ranges::any_of(program.values, [](const Value& value) {
+    return std::ranges::any_of(value.layout, [](const Placement& placement) {
+      return !placement.share.is_equal() && placement.share != ShareNumber::only(0);
+    });
+  });
+}
+
+std::vector<int64_t> distinct_ranks(const Program& program) {
+  if (!has_unequal_parts(program)) {
+    return {0, ranks_of(program.mesh) - 1};
+  }
+  const std::vector<std::set<int64_t>> alone = coordinates_alone(program);
+  std::vector<int64_t> ranks = {0};
+  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+    std::vector<int64_t> longer;
+    for (const int64_t outer : ranks) {
+      for (const int64_t at : distinct_coordinates(program.mesh[axis], alone[axis])) {
+        longer.push_back(outer * program.mesh[axis].size + at);
+      }
+    }
+    ranks = std::move(longer);
+  }
+  return ranks;
 }
 
 DType element_dtype(const Program& program, const Instruction& instruction) {

@@ -116,6 +116,13 @@ struct Program {
   int64_t row_stride(ValueId id, int64_t rank) const;
 };
 
+// Whether shares other than equal ones and those of the first ranks are in use.
+bool has_unequal_parts(const Program& program);
+// Ranks that stand for all, because every other rank has the parts of one of them, or one element
+// more or less: the first and the last rank. Where parts are unequal, the ranks of which the
+// coordinate on each axis is the first or the last of those with the same weights.
+std::vector<int64_t> distinct_ranks(const Program& program);
+
 // The floating type T of an instruction: that of its operands of 16 bits, f32 where it has none.
 DType element_dtype(const Program& program, const Instruction& instruction);
 

@@ -12,7 +12,7 @@ namespace {
 
 // Whether the ranks' parts of a tensor lie in it one behind the other.
 bool parts_are_pieces(const Shape& shape, const Placement& cut) {
-  return !cut.is_shard() || cut.first ||
+  return !cut.is_shard() || cut.share.is_one_rank() ||
          std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
 }
 

@@ -72,7 +72,7 @@ int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowerin
   double bytes = 0.0;
   for (const StrategyParts::Part& part : parts.parts) {
     const Program program = lower(*part.graph, part.strategy, lowering);
-    bytes += part.weight * static_cast<double>(plan_memory(program, 0).bytes);
+    bytes += part.weight * static_cast<double>(largest_plan(program).bytes);
   }
   return std::llround(bytes);
 }

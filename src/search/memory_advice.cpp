@@ -246,7 +246,7 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
       options.hints.empty() ? "" : " that keeps the hints", format_bytes(options.memory_limit),
       least.strategy.name, microbatches, microbatches == 1 ? "" : "es", format_bytes(least.bytes),
       format_bytes(least.bytes - options.memory_limit),
-      largest_values(program, plan_memory(program, 0), kTensors));
+      largest_values(program, largest_plan(program), kTensors));
   if (!options.advice) {
     throw Error(ExitCode::infeasible, text);
   }

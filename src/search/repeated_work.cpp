@@ -45,6 +45,7 @@ RepeatedAxis repeated_along(const Graph& graph, const Strategy& strategy, size_t
 // The strategy with one rank along the axis.
 Strategy without(const Graph& graph, Strategy strategy, size_t axis) {
   strategy.mesh[axis].size = 1;
+  strategy.mesh[axis].shares.clear();
   for (size_t op = 0; op < strategy.ops.size(); ++op) {
     strategy.ops[op].rules[axis] = find_rule(graph, static_cast<OpId>(op), "replicate");
   }
@@ -63,7 +64,7 @@ struct Step {
 Step step_of(const Graph& graph, const Strategy& strategy, const CostModel& costs,
              const LoweringOptions& lowering) {
   const Program program = lower(graph, strategy, lowering);
-  return {simulate(program, costs).iteration_s, plan_memory(program, 0).bytes};
+  return {simulate(program, costs).iteration_s, largest_plan(program).bytes};
 }
 
 std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, const Mesh& mesh,

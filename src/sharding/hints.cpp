@@ -22,7 +22,7 @@ class HintsReader : private StrategyFields {
     const YamlFields fields =
         fields_of(root, {},
                   {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
-                   "operations", "parameters", "stages", "predicted"});
+                   "operations", "parameters", "shares", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {
@@ -48,6 +48,8 @@ class HintsReader : private StrategyFields {
     if (is_given(fields.at("mesh"))) {
       check_mesh(fields.at("mesh"));
     }
+    read_shares(fields.at("shares"));
+    hints_.mesh = mesh();
     const YamlNode& microbatches = fields.at("microbatches");
     if (is_given(microbatches)) {
       hints_.microbatches = read_microbatches(microbatches);
@@ -111,7 +113,7 @@ class HintsReader : private StrategyFields {
       if (!is_given(rules.values[axis])) {
         continue;
       }
-      const std::optional<Rule> rule = read_rule(rules.values[axis], op);
+      const std::optional<Rule> rule = read_rule(rules.values[axis], op, axis);
       if (!rule) {
         return false;
       }
@@ -174,10 +176,10 @@ std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& 
   for (size_t op = 0; op < hints.ops.size(); ++op) {
     for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
       const std::optional<Rule>& hint = hints.ops[op][axis];
-      const std::string& rule = strategy.ops.at(op).rules.at(axis).name;
-      if (hint && hint->name != rule) {
+      const Rule& rule = strategy.ops.at(op).rules.at(axis);
+      if (hint && to_string(*hint) != to_string(rule)) {
         return fmt::format("the hints ask for {} by {}, not {}",
-                           graph.op_name(static_cast<OpId>(op)), hint->name, rule);
+                           graph.op_name(static_cast<OpId>(op)), to_string(*hint), to_string(rule));
       }
     }
   }

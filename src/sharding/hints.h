@@ -18,6 +18,7 @@ struct ParameterHint {
 };
 
 struct Hints {
+  Mesh mesh;  // that of the search, with shares that the rules and layouts below may name
   std::optional<int> microbatches;
   std::optional<bool> defer_gradients;
   std::vector<OperationHint> ops;         // in graph order, or none at all

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/check.h"
 
@@ -22,6 +23,22 @@ Part balanced_part(int64_t extent, int64_t parts, int64_t first, int64_t part) {
                          std::clamp<int64_t>(begin + larger - parts, 0, part);
   const int64_t turn = (part - begin + parts) % parts;
   return {part * least + before, least + (turn < larger ? 1 : 0)};
+}
+
+// The part of the rank with that coordinate, of a range that begins at `start`.
+Part part_of(const Axis& axis, ShareNumber share, int64_t extent, int64_t start,
+             int64_t coordinate) {
+  if (share.is_equal()) {
+    return balanced_part(extent, axis.size, start, coordinate);
+  }
+  check(has_share(axis, share), "axis {} has no share {}", axis.name, to_string(share));
+  if (share.is_one_rank()) {
+    return {coordinate <= share.rank() ? 0 : extent, coordinate == share.rank() ? extent : 0};
+  }
+  const std::vector<int64_t> offsets =
+      offsets_of(axis.shares[static_cast<size_t>(share.number()) - 1], extent, start);
+  const auto at = static_cast<size_t>(coordinate);
+  return {offsets[at], offsets[at + 1] - offsets[at]};
 }
 
 }  // namespace
@@ -56,10 +73,36 @@ std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis) {
   return ranks;
 }
 
+std::string to_string(ShareNumber share) {
+  if (share.is_equal()) {
+    return "";
+  }
+  return share.is_one_rank() ? fmt::format("@{}", share.rank())
+                             : fmt::format("%{}", share.number());
+}
+
+std::optional<ShareNumber> parse_share_number(std::string_view text) {
+  int64_t number = 0;
+  const std::string_view digits = text.empty() ? text : text.substr(1);
+  std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  for (const ShareNumber share :
+       {ShareNumber(), ShareNumber::of(number), ShareNumber::only(number)}) {
+    if (number >= 0 && text == to_string(share)) {
+      return share;
+    }
+  }
+  return std::nullopt;
+}
+
+bool has_share(const Axis& axis, ShareNumber share) {
+  return share.is_one_rank() ? share.rank() < axis.size
+                             : share.number() <= static_cast<int64_t>(axis.shares.size());
+}
+
 std::string to_string(const Placement& placement) {
   switch (placement.kind) {
     case Placement::Kind::shard:
-      return fmt::format("S({}){}", placement.dim, placement.first ? "@0" : "");
+      return fmt::format("S({}){}", placement.dim, to_string(placement.share));
     case Placement::Kind::partial:
       return "P";
     case Placement::Kind::replicate:
@@ -77,13 +120,16 @@ std::string to_string(const Layout& layout) {
 }
 
 std::optional<Placement> parse_placement(std::string_view text) {
+  for (const Placement& whole : {Placement::replicate(), Placement::partial()}) {
+    if (text == to_string(whole)) {
+      return whole;
+    }
+  }
   for (int dim = 0; dim < kMaxDims; ++dim) {
-    for (const Placement& placement :
-         {Placement::replicate(), Placement::partial(), Placement::shard(dim),
-          Placement{Placement::Kind::shard, dim, true}}) {
-      if (text == to_string(placement)) {
-        return placement;
-      }
+    const std::string shard = to_string(Placement::shard(dim));
+    if (text.starts_with(shard)) {
+      const std::optional<ShareNumber> share = parse_share_number(text.substr(shard.size()));
+      return share ? std::optional(Placement::shard(dim, *share)) : std::nullopt;
     }
   }
   return std::nullopt;
@@ -126,10 +172,8 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
            region.dims);
     }
     const int64_t coordinate = rank / inner % mesh[a].size;
-    Part part = balanced_part(region.extent[d], mesh[a].size, region.start[d], coordinate);
-    if (layout[a].first) {
-      part = coordinate == 0 ? Part{0, region.extent[d]} : Part{region.extent[d], 0};
-    }
+    const Part part =
+        part_of(mesh[a], layout[a].share, region.extent[d], region.start[d], coordinate);
     region.start[d] += part.start;
     region.extent[d] = part.extent;
   }

@@ -9,6 +9,7 @@
 
 #include "core/region.h"
 #include "core/shape.h"
+#include "sharding/share.h"
 
 namespace hidup {
 
@@ -16,6 +17,7 @@ namespace hidup {
 struct Axis {
   std::string name;
   int64_t size = 1;
+  std::vector<Share> shares = {};  // that placements may name, by numbers from 1 on
 };
 using Mesh = std::vector<Axis>;
 
@@ -25,17 +27,44 @@ std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
 // The ranks that differ from this one in their coordinate on the axis only, in its order.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);
 
+// How a shard's parts relate: equal, like an axis's share, or all on one rank.
+class ShareNumber {
+ public:
+  constexpr ShareNumber() = default;  // equal
+  // Of Axis::shares, from 1 on.
+  static constexpr ShareNumber of(int64_t number) { return ShareNumber(number); }
+  static constexpr ShareNumber only(int64_t rank) { return ShareNumber(-1 - rank); }
+
+  constexpr bool is_equal() const { return code_ == 0; }
+  constexpr bool is_one_rank() const { return code_ < 0; }
+  constexpr int64_t number() const { return code_; }     // of one of the axis's shares
+  constexpr int64_t rank() const { return -1 - code_; }  // that has all
+  constexpr bool operator==(const ShareNumber&) const = default;
+
+ private:
+  constexpr explicit ShareNumber(int64_t code) : code_(code) {}
+
+  int64_t code_ = 0;
+};
+
+// "", "%2" (the axis's second share), "@0" (all on its first rank); and the inverse, none where the
+// text is not such a number.
+std::string to_string(ShareNumber share);
+std::optional<ShareNumber> parse_share_number(std::string_view text);
+// Whether the axis has that share, or that rank.
+bool has_share(const Axis& axis, ShareNumber share);
+
 // Of one tensor on one axis: every rank has all of it, a part of dimension `dim`,
 // or a summand of it.
 struct Placement {
   enum class Kind { replicate, shard, partial };
   Kind kind = Kind::replicate;
-  int dim = 0;         // shard only
-  bool first = false;  // shard only: uneven to the utmost, all of it on the axis's first rank
+  int dim = 0;             // shard only
+  ShareNumber share = {};  // shard only
 
   static Placement replicate() { return {}; }
-  static Placement shard(int dim) { return {Kind::shard, dim}; }
-  static Placement on_first_rank() { return {Kind::shard, 0, true}; }
+  static Placement shard(int dim, ShareNumber share = {}) { return {Kind::shard, dim, share}; }
+  static Placement on_first_rank() { return shard(0, ShareNumber::only(0)); }
   static Placement partial() { return {Kind::partial, 0}; }
   bool is_replicate() const { return kind == Kind::replicate; }
   bool is_shard() const { return kind == Kind::shard; }
@@ -46,7 +75,7 @@ struct Placement {
 // One placement per axis of the mesh.
 using Layout = std::vector<Placement>;
 
-std::string to_string(const Placement& placement);  // "R", "S(0)", "S(0)@0" (first rank), "P"
+std::string to_string(const Placement& placement);  // "R", "S(0)", "S(0)%2", "S(0)@0", "P"
 std::string to_string(const Layout& layout);        // "S(0) R"
 // The inverse of to_string(Placement); none where the text is not a placement.
 std::optional<Placement> parse_placement(std::string_view text);
@@ -67,8 +96,8 @@ struct BatchPart {
 
 // The part of a tensor that a rank holds; starts and global extents are those of the larger
 // tensor. Where several axes shard one dimension, the outer axis cuts first. A range that begins
-// at s gives its larger parts to the ranks from s on, so that the microbatches of a batch, one
-// behind the other, burden all ranks alike.
+// at s has the seats from s on (share.h), so that the microbatches of a batch, one behind the
+// other, burden the ranks like the whole batch.
 Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank,
                  const BatchPart& batch = {});
 Shape shape_of(const Region& region);

@@ -25,7 +25,7 @@ class StrategyReader : private StrategyFields {
     const YamlFields fields = fields_of(root,
                                         {"format_version", "graph_hash", "mesh", "name",
                                          "microbatches", "gradients", "operations", "parameters"},
-                                        {"stages", "predicted"});
+                                        {"shares", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     read_operations(fields.at("operations"));
@@ -45,6 +45,7 @@ class StrategyReader : private StrategyFields {
     check_graph(fields.at("graph_hash"));
     strategy_.microbatches = read_microbatches(fields.at("microbatches"));
     check_mesh(fields.at("mesh"));
+    read_shares(fields.at("shares"));
     strategy_.mesh = mesh();
     const YamlNode& name = fields.at("name");
     strategy_.name = name.text;
@@ -79,8 +80,8 @@ class StrategyReader : private StrategyFields {
       return;
     }
     OpStrategy op;
-    for (const YamlNode& rule : rules.values) {
-      if (const std::optional<Rule> legal = read_rule(rule, id)) {
+    for (size_t axis = 0; axis < mesh().size(); ++axis) {
+      if (const std::optional<Rule> legal = read_rule(rules.values[axis], id, axis)) {
         op.rules.push_back(*legal);
       }
     }

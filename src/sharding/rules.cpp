@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "core/check.h"
 #include "graph/operation.h"
 
 namespace hidup {
@@ -275,6 +278,29 @@ Layout gradient_of(const Layout& layout) {
 
 std::vector<Rule> rules_of(const Graph& graph, OpId op) {
   return RuleMaker(graph, op).run();
+}
+
+std::string to_string(const Rule& rule) {
+  return rule.name + to_string(rule.share);
+}
+
+bool takes_shares(const Rule& rule) {
+  return rule.output.is_shard() || std::ranges::any_of(rule.inputs, &Placement::is_shard);
+}
+
+Rule with_share(Rule rule, ShareNumber share) {
+  check(share.is_equal() || takes_shares(rule), "{} has no parts", rule.name);
+  rule.share = share;
+  const auto stamp = [share](Placement& placement) {
+    if (placement.is_shard()) {
+      placement.share = share;
+    }
+  };
+  std::ranges::for_each(rule.inputs, stamp);
+  std::ranges::for_each(rule.input_gradients, stamp);
+  stamp(rule.output);
+  stamp(rule.saved);
+  return rule;
 }
 
 Rule replicate_rule(const Graph& graph, OpId op) {

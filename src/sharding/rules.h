@@ -19,6 +19,7 @@ struct Rule {
   Placement output;
   std::vector<Placement> input_gradients;  // of integer inputs: without meaning
   Placement saved;                         // of what the forward pass keeps (OperationSpec::saved)
+  ShareNumber share = {};                  // of all its shards
 
   bool operator==(const Rule&) const = default;
 };
@@ -33,6 +34,13 @@ Layout gradient_of(const Layout& layout);
 // output; row: a dimension that a product sums over; vocabulary: the classes of an embedding or
 // a cross-entropy. `partial`: a linear operation on summands.
 std::vector<Rule> rules_of(const Graph& graph, OpId op);
+
+// "batch", "batch%1"
+std::string to_string(const Rule& rule);
+// Whether it cuts anything that parts could be unequal of.
+bool takes_shares(const Rule& rule);
+// The rule with all its shards in parts of that share.
+Rule with_share(Rule rule, ShareNumber share);
 
 // The first of them.
 Rule replicate_rule(const Graph& graph, OpId op);

@@ -1,6 +1,7 @@
 #include "sharding/strategy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -57,6 +58,24 @@ Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
   fail(ExitCode::usage, "{} has no rule {}; legal: {}", graph.op_name(op), name, legal);
 }
 
+bool has_shares(const Strategy& strategy) {
+  const auto is_new = [](const Placement& placement) {
+    return !placement.share.is_equal() && placement.share != ShareNumber::only(0);
+  };
+  return std::ranges::any_of(strategy.mesh,
+                             [](const Axis& axis) { return !axis.shares.empty(); }) ||
+         std::ranges::any_of(strategy.ops,
+                             [](const OpStrategy& op) {
+                               return std::ranges::any_of(op.rules, [](const Rule& rule) {
+                                 return !rule.share.is_equal();
+                               });
+                             }) ||
+         std::ranges::any_of(strategy.parameters, [&](const ParameterStrategy& parameter) {
+           return std::ranges::any_of(parameter.storage, is_new) ||
+                  std::ranges::any_of(parameter.optimizer_state, is_new);
+         });
+}
+
 std::string print_layout(const Layout& layout) {
   std::string text;
   for (const Placement& placement : layout) {
@@ -66,6 +85,17 @@ std::string print_layout(const Layout& layout) {
 }
 
 namespace {
+
+// "shares: {gpu: [[2, 1, 1], [1, 0, 0]]}", of axes that have some.
+std::string print_shares(const Mesh& mesh) {
+  std::string text;
+  for (const Axis& axis : mesh) {
+    if (!axis.shares.empty()) {
+      text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", yaml_word(axis.name), axis.shares);
+    }
+  }
+  return text.empty() ? "" : fmt::format("shares: {{{}}}\n", text);
+}
 
 std::string print_notes(const Graph& graph, const Strategy& strategy) {
   std::string text;
@@ -88,11 +118,12 @@ std::string print_notes(const Graph& graph, const Strategy& strategy) {
 }  // namespace
 
 std::string print_strategy(const Graph& graph, const Strategy& strategy) {
-  std::string text =
-      fmt::format("format_version: 1\ngraph_hash: {:016x}\nmesh:\n", graph_hash(graph));
+  std::string text = fmt::format("format_version: {}\ngraph_hash: {:016x}\nmesh:\n",
+                                 has_shares(strategy) ? 2 : 1, graph_hash(graph));
   for (const Axis& axis : strategy.mesh) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }
+  text += print_shares(strategy.mesh);
   text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n",
                       yaml_word(strategy.name), strategy.microbatches,
                       strategy.defer_gradients ? "deferred" : "overlapped");
@@ -100,7 +131,7 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;
     for (const Rule& rule : op.rules) {
-      rules += fmt::format("{}{}", rules.empty() ? "" : ", ", rule.name);
+      rules += fmt::format("{}{}", rules.empty() ? "" : ", ", to_string(rule));
     }
     std::string inputs;
     for (size_t k = 0; k < graph.ops()[i].inputs.size(); ++k) {

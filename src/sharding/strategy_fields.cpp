@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 #include <vector>
 
 #include "core/limits.h"
@@ -26,6 +27,61 @@ void StrategyFields::expect_text(const YamlNode& node, std::string_view key,
     report(node, fmt::format("{}: expected {}, found {}{}", key, wanted,
                              node.kind == Kind::scalar ? shown(node.text) : "something else", why));
   }
+}
+
+void StrategyFields::check_version(const YamlNode& node) {
+  if (node.text != "1" && node.text != "2") {
+    report(node, fmt::format("format_version: expected 1 or 2, found {}", found(node)));
+  }
+}
+
+void StrategyFields::read_shares(const YamlNode& node) {
+  if (node.kind == Kind::null) {
+    return;
+  }
+  if (node.kind != Kind::map) {
+    report(node, "shares: expected a map of axes to lists of shares");
+    return;
+  }
+  for (size_t i = 0; i < node.keys.size(); ++i) {
+    const auto axis = std::ranges::find(mesh_, node.keys[i].text, &Axis::name);
+    if (axis == mesh_.end()) {
+      report(node.keys[i], fmt::format("shares: the mesh has no axis {}", found(node.keys[i])));
+    } else {
+      read_shares(node.values[i], *axis);
+    }
+  }
+}
+
+void StrategyFields::read_shares(const YamlNode& node, Axis& axis) {
+  for (const YamlNode& item : node.values) {
+    Share share;
+    for (const YamlNode& weight : item.values) {
+      share.push_back(whole_of(weight, "shares", problems_));
+    }
+    const bool in_range = std::ranges::all_of(
+        share, [](int64_t weight) { return weight >= 0 && weight <= kMostWeight; });
+    if (static_cast<int64_t>(share.size()) != axis.size || !in_range ||
+        std::ranges::count(share, 0) == axis.size) {
+      report(item, fmt::format("shares: {}: expected {} whole numbers from 0 to {}, not all of "
+                               "them 0",
+                               axis.name, axis.size, kMostWeight));
+      share.assign(static_cast<size_t>(axis.size), 1);
+    }
+    axis.shares.push_back(std::move(share));
+  }
+  if (node.kind != Kind::list || axis.shares.empty()) {
+    report(node, fmt::format("shares: {}: expected a list of shares", axis.name));
+  }
+}
+
+bool StrategyFields::check_share(const YamlNode& node, size_t axis, ShareNumber share) {
+  if (has_share(mesh_[axis], share)) {
+    return true;
+  }
+  report(node, fmt::format("{}: the axis {} has {} share(s) and {} rank(s)", found(node),
+                           mesh_[axis].name, mesh_[axis].shares.size(), mesh_[axis].size));
+  return false;
 }
 
 void StrategyFields::check_graph(const YamlNode& node) {
@@ -89,11 +145,15 @@ bool StrategyFields::check_rules(const YamlNode& node, std::string_view op) {
   return false;
 }
 
-std::optional<Rule> StrategyFields::read_rule(const YamlNode& node, OpId id) {
+std::optional<Rule> StrategyFields::read_rule(const YamlNode& node, OpId id, size_t axis) {
+  const std::string_view text = node.text;
+  const std::string_view name = text.substr(0, text.find_first_of("%@"));
+  const std::optional<ShareNumber> share = parse_share_number(text.substr(name.size()));
   std::vector<std::string> names;
   for (const Rule& rule : rules_of(graph_, id)) {
-    if (rule.name == node.text) {
-      return rule;
+    if (rule.name == name && share && (share->is_equal() || takes_shares(rule))) {
+      return check_share(node, axis, *share) ? std::optional(with_share(rule, *share))
+                                             : std::nullopt;
     }
     names.push_back(rule.name);
   }
@@ -132,7 +192,7 @@ void StrategyFields::compare(const YamlNode& node, std::string_view key, OpId id
   }
   std::vector<std::string> rules;
   for (const Rule& rule : op.rules) {
-    rules.push_back(rule.name);
+    rules.push_back(to_string(rule));
   }
   report(node,
          fmt::format("{}: the rule {} has the {} [{}]; change the rule, and leave inputs "
@@ -146,6 +206,8 @@ Layout StrategyFields::read_layout(const YamlNode& node, const std::string& what
     const std::optional<Placement> placement = parse_placement(item.text);
     if (!placement) {
       report(item, fmt::format("{}: expected R, S(dimension) or P, found {}", what, found(item)));
+    } else if (layout.size() < mesh_.size()) {
+      check_share(item, layout.size(), placement->share);
     }
     layout.push_back(placement.value_or(Placement::replicate()));
   }

@@ -33,14 +33,18 @@ class StrategyFields {
     return hidup::fields_of(map, known, optional, problems_);
   }
 
-  void check_version(const YamlNode& node) { expect_text(node, "format_version", "1", ""); }
+  // 1, or 2, which has shares.
+  void check_version(const YamlNode& node);
+  // Of the axes, which mesh() has from then on.
+  void read_shares(const YamlNode& node);
   void check_graph(const YamlNode& node);
   void check_mesh(const YamlNode& node);
   int read_microbatches(const YamlNode& node);  // 1 where it reports a problem
   bool read_deferred(const YamlNode& node);
   // Whether it is a list of that many rules, one per axis.
   bool check_rules(const YamlNode& node, std::string_view op);
-  std::optional<Rule> read_rule(const YamlNode& node, OpId id);
+  // "batch", "batch%1"
+  std::optional<Rule> read_rule(const YamlNode& node, OpId id, size_t axis);
   // `inputs` and `outputs`, where they are there, must be the rules'.
   void check_placements(const YamlFields& fields, OpId id, const OpStrategy& op);
   Layout read_storage(const YamlNode& node, const Tensor& tensor, std::string_view key);
@@ -51,9 +55,12 @@ class StrategyFields {
   void compare(const YamlNode& node, std::string_view key, OpId id, const OpStrategy& op,
                const std::vector<Layout>& wanted);
   Layout read_layout(const YamlNode& node, const std::string& what);
+  void read_shares(const YamlNode& node, Axis& axis);
+  // Reports one that the axis lacks.
+  bool check_share(const YamlNode& node, size_t axis, ShareNumber share);
 
   const Graph& graph_;
-  const Mesh& mesh_;
+  Mesh mesh_;
   Problems problems_;
 };
 

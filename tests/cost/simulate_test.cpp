@@ -122,6 +122,17 @@ TEST(Simulate, ACollectiveWaitsForTheSlowestRank) {
   EXPECT_DOUBLE_EQ(prediction.busy.compute_s, 2.0);
 }
 
+// Neither the first nor the last rank.
+TEST(Simulate, ACollectiveWaitsForTheRankThatHasAll) {
+  Script script(4);
+  const int first = script.compute();
+  script.program().values[0].layout = {Placement::shard(0, ShareNumber::only(2))};
+  script.send({first});
+  const Prediction prediction = predict(script, plain_profile());
+  EXPECT_DOUBLE_EQ(prediction.iteration_s, 5.0);
+  EXPECT_DOUBLE_EQ(prediction.busy.compute_s, 2.0);
+}
+
 TEST(Simulate, MessagesThatArePackedTakeLonger) {
   Script script;
   script.send();

@@ -198,9 +198,48 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"microbatches: two",
             "1:15: microbatches: expected a whole number from 1 to 256, found two"},
         Bad{"gradients: late", "1:12: gradients: expected overlapped or deferred"},
-        Bad{"format_version: 2", "1:17: format_version: expected 1, found 2"},
+        Bad{"format_version: 3", "1:17: format_version: expected 1 or 2, found 3"},
+        Bad{"operations: [{op: x, rule: [batch%1]}]",
+            "1:29: batch%1: the axis ranks has 0 share(s) and 2 rank(s)"},
+        Bad{"operations: [{op: x, rule: [batch@2]}]",
+            "1:29: batch@2: the axis ranks has 0 share(s) and 2 rank(s)"},
+        Bad{"operations: [{op: x, rule: [replicate@0]}]",
+            "1:29: x cannot be sharded by replicate@0: did you mean replicate?; legal rules: "
+            "replicate, batch, sequence, "
+            "column, vocabulary"},
+        Bad{"parameters: [{name: up.0, storage: [S(0)%1]}]",
+            "1:37: S(0)%1: the axis ranks has 0 share(s) and 2 rank(s)"},
+        Bad{"shares: [[1, 2]]", "1:9: shares: expected a map of axes to lists of shares"},
+        Bad{"shares: {rank: [[1, 2]]}", "1:10: shares: the mesh has no axis rank"},
+        Bad{"shares: {ranks: [[1, 2, 3]]}",
+            "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
+        Bad{"shares: {ranks: [[0, 0]]}",
+            "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
+        Bad{"shares: {ranks: [[1, 2000000]]}",
+            "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
+        Bad{"shares: {ranks: 3}", "1:17: shares: ranks: expected a list of shares"},
         Bad{"mesh: [{name: ranks, size: 4}]",
             "1:7: mesh: expected ranks=2 of the cluster and its ranks, found ranks=4"}));
+
+TEST(Hints, PinShares) {
+  const Graph graph = hinted_graph();
+  const Hints hints = read_hints(graph, kOneAxis,
+                                 "shares: {ranks: [[2, 1]]}\n"
+                                 "operations: [{op: 'y.*', rule: [batch%1]}]\n"
+                                 "parameters: [{name: up.0, storage: [S(0)@1]}]",
+                                 "h.yaml");
+  EXPECT_EQ(hints.mesh[0].shares, (std::vector<Share>{{2, 1}}));
+  Strategy strategy = named_strategy("dp", graph, hints.mesh);
+  EXPECT_EQ(broken_hint(graph, hints, strategy), "the hints ask for y.0 by batch%1, not batch");
+  for (const OpId op : {1, 2}) {
+    strategy.ops[static_cast<size_t>(op)].rules[0] =
+        with_share(find_rule(graph, op, "batch"), ShareNumber::of(1));
+  }
+  EXPECT_EQ(broken_hint(graph, hints, strategy),
+            "the hints ask for the storage [S(0)@1] of up.0, not [R]");
+  strategy.parameters[1].storage = {Placement::shard(0, ShareNumber::only(1))};
+  EXPECT_EQ(broken_hint(graph, hints, strategy), "");
+}
 
 TEST(Hints, SayWhichOfThemAStrategyBreaks) {
   const Graph graph = hinted_graph();

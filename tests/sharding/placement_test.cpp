@@ -85,9 +85,34 @@ TEST(RegionOf, OnTheFirstRankOfAnAxis) {
   for (const int64_t rank : {1, 2, 4, 5}) {
     EXPECT_EQ(shape_of(region_of({5, 7}, layout, mesh, rank)), (Shape{0, 7})) << rank;
   }
-  const Placement column = {Placement::Kind::shard, 1, true};
+  const Placement column = Placement::shard(1, ShareNumber::only(0));
   EXPECT_EQ(shape_of(region_of({5, 7}, {column, Placement::replicate()}, mesh, 2)), (Shape{5, 7}));
   EXPECT_EQ(shape_of(region_of({5, 7}, {column, Placement::replicate()}, mesh, 3)), (Shape{5, 0}));
+}
+
+TEST(RegionOf, PartsOfShares) {
+  const Mesh mesh = {{.name = "node", .size = 2, .shares = {{1, 3}}},
+                     {.name = "gpu", .size = 3, .shares = {{0, 1, 1}, {5, 3, 0}}}};
+  const auto columns = [&](const Layout& layout) {
+    std::vector<std::pair<int64_t, int64_t>> parts;
+    for (int64_t rank = 0; rank < ranks_of(mesh); ++rank) {
+      const Region region = region_of({8, 2}, layout, mesh, rank);
+      parts.emplace_back(region.start[0], region.extent[0]);
+    }
+    return parts;
+  };
+  using Parts = std::vector<std::pair<int64_t, int64_t>>;
+  const Placement none = Placement::replicate();
+  const auto share = [](int64_t number) { return Placement::shard(0, ShareNumber::of(number)); };
+  EXPECT_EQ(columns({share(1), none}), (Parts{{0, 2}, {0, 2}, {0, 2}, {2, 6}, {2, 6}, {2, 6}}));
+  EXPECT_EQ(columns({none, share(1)}), (Parts{{0, 0}, {0, 4}, {4, 4}, {0, 0}, {0, 4}, {4, 4}}));
+  EXPECT_EQ(columns({none, share(2)}), (Parts{{0, 5}, {5, 3}, {8, 0}, {0, 5}, {5, 3}, {8, 0}}));
+  // The outer axis cuts first; the inner one has the seats from there on.
+  EXPECT_EQ(columns({share(1), share(2)}), (Parts{{0, 1}, {1, 1}, {2, 0}, {2, 4}, {6, 2}, {8, 0}}));
+  const Placement last = Placement::shard(0, ShareNumber::only(2));
+  EXPECT_EQ(columns({none, last}), (Parts{{0, 0}, {0, 0}, {0, 8}, {0, 0}, {0, 0}, {0, 8}}));
+  EXPECT_THROW(columns({share(2), none}), Error);
+  EXPECT_THROW(columns({Placement::shard(0, ShareNumber::only(2)), none}), Error);
 }
 
 TEST(Placements, PrintAndParse) {
@@ -95,10 +120,12 @@ TEST(Placements, PrintAndParse) {
   EXPECT_EQ(to_string(Placement::partial()), "P");
   EXPECT_EQ(to_string(Placement::shard(3)), "S(3)");
   EXPECT_EQ(to_string(Placement::on_first_rank()), "S(0)@0");
+  EXPECT_EQ(to_string(Placement::shard(2, ShareNumber::of(3))), "S(2)%3");
   EXPECT_EQ(to_string(Layout{Placement::shard(1), Placement::replicate()}), "S(1) R");
   for (int dim = 0; dim < kMaxDims; ++dim) {
-    for (const bool first : {false, true}) {
-      const Placement placement = {Placement::Kind::shard, dim, first};
+    for (const ShareNumber share : {ShareNumber(), ShareNumber::of(1), ShareNumber::of(12),
+                                    ShareNumber::only(0), ShareNumber::only(31)}) {
+      const Placement placement = Placement::shard(dim, share);
       EXPECT_EQ(parse_placement(to_string(placement)), placement);
     }
   }
@@ -107,8 +134,10 @@ TEST(Placements, PrintAndParse) {
 }
 
 TEST(Placements, OtherTextIsNone) {
-  for (const char* text : {"", "r", "R ", "S", "S()", "S(-1)", "S(6)", "S(0", "S(0)@", "S(0)@1",
-                           "S(0)@0@0", "P@0", "R@0", "S(00)", "S( 0)", "Replicate"}) {
+  for (const char* text :
+       {"",      "r",       "R ",      "S",     "S()",    "S(-1)",    "S(6)",     "S(0",
+        "S(0)@", "S(0)@-1", "S(0)@00", "S(0)%", "S(0)%0", "S(0)%-1",  "S(0)%1@0", "S(0)@0@0",
+        "%1",    "P@0",     "R@0",     "S(00)", "S( 0)",  "Replicate"}) {
     EXPECT_FALSE(parse_placement(text).has_value()) << text;
   }
 }

@@ -136,6 +136,28 @@ TEST(ReadStrategy, TakesOtherRulesAndStorage) {
   EXPECT_TRUE(strategy.defer_gradients);
 }
 
+// Shares are of format 2; files of format 1 have none.
+TEST(ReadStrategy, TakesShares) {
+  const Graph graph = small_graph();
+  std::string text = edited("[batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: y",
+                            "[batch%1], inputs: [[S(0)%1], [R]], outputs: [[S(0)%1]]}\n  - {op: y");
+  text.replace(text.find("format_version: 1"), 17, "format_version: 2");
+  text.insert(text.find("name: dp"), "shares: {ranks: [[2, 1], [0, 3]]}\n");
+  text.replace(text.find("storage: [R]"), 12, "storage: [S(1)%2]");
+  text.replace(text.find("optimizer_state: [R]"), 20, "optimizer_state: [S(0)@1]");
+  const Strategy strategy = parse_strategy(graph, kMesh, text, "s.yaml");
+  EXPECT_EQ(strategy.mesh[0].shares, (std::vector<Share>{{2, 1}, {0, 3}}));
+  EXPECT_EQ(to_string(strategy.ops[0].rules[0]), "batch%1");
+  EXPECT_EQ(to_string(gradient_layout(strategy.ops[1], 0)), "S(0)");
+  EXPECT_EQ(to_string(strategy.parameters[0].storage), "S(1)%2");
+  EXPECT_EQ(print_strategy(graph, strategy), text);
+  // A rank alone needs no share, but the format.
+  text = edited("rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: loss",
+                "rule: [batch@1], inputs: [[S(0)@1], [R]], outputs: [[S(0)@1]]}\n  - {op: loss");
+  text.replace(text.find("format_version: 1"), 17, "format_version: 2");
+  EXPECT_EQ(reprinted(graph, kMesh, text), text);
+}
+
 // Where the forward pass's stages begin, and what was predicted, change nothing; not the hash
 // either.
 TEST(ReadStrategy, KeepsNotes) {
@@ -177,7 +199,8 @@ TEST_P(IllegalEdit, IsRefusedWithItsPlaceAndTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     Head, IllegalEdit,
     testing::Values(
-        Edit{"format_version: 1", "format_version: 2", "1:17: format_version: expected 1, found 2"},
+        Edit{"format_version: 1", "format_version: 3",
+             "1:17: format_version: expected 1 or 2, found 3"},
         Edit{"graph_hash: ", "graph_hash: 0", "2:13: graph_hash: expected "},
         Edit{"size: 2", "size: 4",
              "4:3: mesh: expected ranks=2 of the cluster and its ranks, found ranks=4"},

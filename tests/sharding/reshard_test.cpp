@@ -87,7 +87,8 @@ ReshardKind kind_of(const Placement& from, const Placement& to) {
       {{"@", "@"}, ReshardKind::all_to_all},     {{"R", "P"}, ReshardKind::place},
       {{"S", "P"}, ReshardKind::place},          {{"@", "P"}, ReshardKind::place}};
   const auto letter = [](const Placement& placement) {
-    return placement.first ? std::string("@") : to_string(placement).substr(0, 1);
+    return placement.share == ShareNumber::only(0) ? std::string("@")
+                                                   : to_string(placement).substr(0, 1);
   };
   return kinds.at({letter(from), letter(to)});
 }

@@ -41,7 +41,7 @@ std::vector<Graph> every_model() {
 }
 
 void expect_fits(const Placement& placement, const Tensor& tensor, const std::string& what) {
-  EXPECT_FALSE(placement.first) << what;
+  EXPECT_TRUE(placement.share.is_equal()) << what;
   if (placement.is_shard()) {
     EXPECT_GE(placement.dim, 0) << what;
     EXPECT_LT(placement.dim, static_cast<int>(tensor.shape.size())) << what;

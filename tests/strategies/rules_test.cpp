@@ -164,6 +164,35 @@ TEST_P(EveryRule, EqualsTheWholeOperation) {
   }
 }
 
+// Every rule in parts of other sizes, also such that ranks have nothing.
+TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
+  const int64_t ranks = GetParam();
+  Share rising;
+  Share middle(static_cast<size_t>(ranks), 0);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    rising.push_back(rank + 1);
+  }
+  middle[static_cast<size_t>(ranks / 2)] = 1;
+  const Mesh mesh = {{.name = "ranks", .size = ranks, .shares = {rising, middle}}};
+  for (const auto& [name, operations] : cases()) {
+    const Graph graph = graph_of(operations);
+    const ShortRun expected = run_alone(graph, 2, 6);
+    const OpId op = find_op(graph, name);
+    for (const Rule& equal : rules_of(graph, op)) {
+      if (!takes_shares(equal)) {
+        continue;
+      }
+      for (const ShareNumber share :
+           {ShareNumber::of(1), ShareNumber::of(2), ShareNumber::only(ranks - 1)}) {
+        const Rule rule = with_share(equal, share);
+        Strategy strategy = replicated_strategy(graph, mesh);
+        strategy.ops[static_cast<size_t>(op)].rules[0] = rule;
+        expect_equal(graph, strategy, expected, to_string(rule) + " of " + operations);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryRule, testing::Values(2, 3, 4),
                          [](const auto& test) { return std::to_string(test.param) + "ranks"; });
 

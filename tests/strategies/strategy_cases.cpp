@@ -19,33 +19,63 @@ class Draw {
   uint64_t next_ = 0;
 };
 
+// Two shares of every axis, with ranks that have nothing.
+Mesh with_random_shares(Mesh mesh, Draw& draw) {
+  for (Axis& axis : mesh) {
+    for (int number = 0; number < 2; ++number) {
+      Share share;
+      for (int64_t rank = 0; rank < axis.size; ++rank) {
+        share.push_back(static_cast<int64_t>(draw.below(4)));
+      }
+      share[draw.below(share.size())] += 1;
+      axis.shares.push_back(share);
+    }
+  }
+  return mesh;
+}
+
+// Equal, one of the axis's, or all on a rank; equal where the axis has none.
+ShareNumber random_share(const Axis& axis, Draw& draw) {
+  if (axis.shares.empty()) {
+    return {};
+  }
+  const size_t choice = draw.below(axis.shares.size() + 2);
+  return choice <= axis.shares.size()
+             ? ShareNumber::of(static_cast<int64_t>(choice))
+             : ShareNumber::only(static_cast<int64_t>(draw.below(static_cast<size_t>(axis.size))));
+}
+
 // Whole, a part of some dimension, or all of it on the first rank.
-Placement random_storage(const Tensor& tensor, Draw& draw) {
+Placement random_storage(const Tensor& tensor, const Axis& axis, Draw& draw) {
   const size_t dims = tensor.shape.size();
   const size_t choice = draw.below(2 * dims + 1);
   if (choice == 2 * dims) {
     return Placement::on_first_rank();
   }
-  return choice < dims ? Placement::shard(static_cast<int>(choice)) : Placement::replicate();
+  return choice < dims ? Placement::shard(static_cast<int>(choice), random_share(axis, draw))
+                       : Placement::replicate();
 }
 
-Strategy random_strategy(const Graph& graph, const Mesh& mesh, uint64_t seed) {
-  Draw draw(seed);
+Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
   Strategy strategy = replicated_strategy(graph, mesh);
   strategy.name = "random";
   strategy.defer_gradients = draw.below(4) == 0;
   strategy.microbatches = static_cast<int>(1 + draw.below(4));
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const std::vector<Rule> rules = rules_of(graph, op);
-    for (Rule& rule : strategy.ops[static_cast<size_t>(op)].rules) {
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      Rule& rule = strategy.ops[static_cast<size_t>(op)].rules[axis];
       rule = rules[draw.below(rules.size())];
+      if (takes_shares(rule)) {
+        rule = with_share(rule, random_share(mesh[axis], draw));
+      }
     }
   }
   for (ParameterStrategy& parameter : strategy.parameters) {
     const Tensor& tensor = graph.tensor(parameter.tensor);
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
-      parameter.storage[axis] = random_storage(tensor, draw);
-      parameter.optimizer_state[axis] = random_storage(tensor, draw);
+      parameter.storage[axis] = random_storage(tensor, mesh[axis], draw);
+      parameter.optimizer_state[axis] = random_storage(tensor, mesh[axis], draw);
     }
   }
   return strategy;
@@ -110,8 +140,11 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
                                           int strategies) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
   for (uint64_t seed = 0; seed < static_cast<uint64_t>(strategies); ++seed) {
-    expect_equal(graph, random_strategy(graph, strategy_mesh(ranks.size, seed), seed), expected,
-                 ranks, "random strategy " + std::to_string(seed));
+    Draw draw(seed);
+    const Mesh equal = strategy_mesh(ranks.size, seed / 2);
+    const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
+    expect_equal(graph, random_strategy(graph, mesh, draw), expected, ranks,
+                 "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
       return;  // one is enough to read
     }

@@ -42,7 +42,8 @@ MoeDeck two_with_gshard();
 Mesh strategy_mesh(int64_t ranks, uint64_t number);
 
 // A random strategy draws a rule for every operation and a storage for every parameter and its
-// optimizer state, each axis for itself, and a number of microbatches. These are GoogleTest's
+// optimizer state, each axis for itself, and a number of microbatches; every second one the shares
+// of their parts, too. These are GoogleTest's
 // checks; the first failure ends them.
 void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
                                           int strategies);

@@ -151,7 +151,7 @@ class Builder {
   void add_hints(OpId op, Key& key) const {
     if (const OperationHint* hint = hints_.of_operation(op)) {
       for (const std::optional<Rule>& rule : *hint) {
-        key.add(rule ? rule->name : "");
+        key.add(rule ? to_string(*rule) : "");
       }
     }
     for (const TensorId input : graph_.op(op).inputs) {

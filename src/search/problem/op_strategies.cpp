@@ -64,8 +64,8 @@ std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& me
     for (const auto& [parts, shorter] : divisions) {
       for (const Rule& rule : allowed[axis]) {
         std::vector<int64_t> more = parts;
-        more[static_cast<size_t>(std::ranges::find(rules, rule) - rules.begin())] *=
-            mesh[axis].size;
+        const auto of_its_name = std::ranges::find(rules, rule.name, &Rule::name);
+        more[static_cast<size_t>(of_its_name - rules.begin())] *= mesh[axis].size;
         const auto [at, is_new] = longer.try_emplace(std::move(more), shorter);
         if (is_new) {
           at->second.rules.push_back(rule);

@@ -12,7 +12,9 @@
 namespace hidup {
 namespace {
 
-constexpr int64_t kRank = 0;  // the parts of the first rank are the largest
+// The parts of the first rank are the largest, but where hints ask for other shares: there costs are
+// a guess, and the simulation decides.
+constexpr int64_t kRank = 0;
 
 }  // namespace
 

@@ -1,0 +1,81 @@
+// Programs whose ranks have parts of different sizes: which ranks stand for all, and what they need.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "program/memory.h"
+#include "program/verify.h"
+#include "sample.h"
+
+namespace hidup {
+namespace {
+
+// Data parallel, the batch in parts of that share.
+Program program_with(const Mesh& mesh, ShareNumber share) {
+  const Graph graph = build_model(sample_deck(), 31);
+  Strategy strategy = named_strategy("dp", graph, mesh);
+  for (OpStrategy& op : strategy.ops) {
+    for (Rule& rule : op.rules) {
+      rule = takes_shares(rule) ? with_share(rule, share) : rule;
+    }
+  }
+  return lower(graph, strategy, sample_options(2048));
+}
+
+Mesh axis_of(const Share& share) {
+  return {{.name = "ranks", .size = static_cast<int64_t>(share.size()), .shares = {share}}};
+}
+
+using Ranks = std::vector<int64_t>;
+
+TEST(DistinctRanks, AreTheEndsOfThoseAlike) {
+  const Mesh mesh = axis_of({2, 2, 2, 1, 1, 0});
+  EXPECT_EQ(distinct_ranks(program_with(mesh, {})), (Ranks{0, 5}));
+  EXPECT_FALSE(has_unequal_parts(program_with(mesh, {})));
+  EXPECT_EQ(distinct_ranks(program_with(mesh, ShareNumber::of(1))), (Ranks{0, 2, 3, 4, 5}));
+  EXPECT_EQ(distinct_ranks(program_with({{"ranks", 6}}, ShareNumber::only(2))), (Ranks{0, 2, 5}));
+  EXPECT_EQ(distinct_ranks(program_with({{"ranks", 6}}, ShareNumber::only(0))), (Ranks{0, 5}));
+  const Mesh two = {{.name = "node", .size = 2, .shares = {{3, 1}}},
+                    {.name = "core", .size = 3, .shares = {{1, 1, 1}}}};
+  EXPECT_EQ(distinct_ranks(program_with(two, ShareNumber::of(1))), (Ranks{0, 2, 3, 5}));
+}
+
+// Every other rank has the parts of one of them, or one element more or less in a dimension.
+TEST(DistinctRanks, StandForAll) {
+  const Program program = program_with(axis_of({3, 1, 1, 1, 3, 3}), ShareNumber::of(1));
+  const std::vector<int64_t> distinct = distinct_ranks(program);
+  EXPECT_EQ(distinct, (Ranks{0, 1, 3, 5}));
+  const auto alike = [&](int64_t a, int64_t b) {
+    for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+      if (program.value(id).holds.empty()) {
+        const Shape of_a = program.local_shape(id, a);
+        const Shape of_b = program.local_shape(id, b);
+        for (size_t d = 0; d < of_a.size(); ++d) {
+          if (std::abs(of_a[d] - of_b[d]) > 1) {
+            return false;
+          }
+        }
+      }
+    }
+    return true;
+  };
+  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
+    EXPECT_TRUE(std::ranges::any_of(distinct, [&](int64_t of) { return alike(of, rank); })) << rank;
+  }
+}
+
+TEST(LargestPlan, IsOfTheRankThatNeedsMost) {
+  for (const Share& share : {Share{1, 3, 1}, Share{0, 0, 1}, Share{2, 1, 0}}) {
+    const Program program = program_with(axis_of(share), ShareNumber::of(1));
+    int64_t most = 0;
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      const MemoryPlan plan = plan_memory(program, rank);
+      EXPECT_NO_THROW(verify(program, plan));
+      most = std::max(most, plan.bytes);
+    }
+    EXPECT_EQ(largest_plan(program).bytes, most);
+  }
+}
+
+}  // namespace
+}  // namespace hidup
