@@ -1,5 +1,6 @@
 #include "app/pretrained.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,7 +129,8 @@ TEST(LanguageModel, HasTheLogitsOfTheLoss) {
 }
 
 // What an earlier, longer text left behind the prefix is there, and changes nothing; with experts
-// neither, though in training they have less slots than tokens.
+// neither, though in training they have less slots than tokens. How many tokens an expert gets may
+// change the order of its sums.
 TEST(LanguageModel, DoesNotDependOnWhatIsBehindTheText) {
   for (const char* more :
        {"", ", moe: {experts: 3, every: 1, router: top2, capacity_factor: 0.5}"}) {
@@ -141,7 +143,10 @@ TEST(LanguageModel, DoesNotDependOnWhatIsBehindTheText) {
       logits.push_back(model.next(std::span(text).first(seen)));
     }
     for (size_t seen = 1; seen <= kSequence; ++seen) {
-      EXPECT_EQ(model.next(std::span(text).first(seen)), logits[seen - 1]) << seen << more;
+      EXPECT_THAT(model.next(std::span(text).first(seen)),
+                  ::testing::Pointwise(::testing::FloatNear(*more == '\0' ? 0.0F : 1e-6F),
+                                       logits[seen - 1]))
+          << seen << more;
     }
     EXPECT_NE(logits[2], logits[3]);
   }
