@@ -20,7 +20,7 @@ constexpr int64_t kLargestSide = 8192;
 constexpr double kLong = 5e-3;  // seconds; of products that take as long no larger ones are timed
 // Several times the largest cache of a GPU. Of CPUs with as large a cache it holds half of what is
 // read and written at most; tensors that are certain to find nothing there would take a second.
-constexpr int64_t kMoved = int64_t{256} << 20;  // bytes
+constexpr int64_t kMeasured = int64_t{256} << 20;  // bytes
 
 // The least of several, behind one that warms up. Fewer of what takes long.
 double seconds_of(Device& device, Stream& stream, const std::function<void()>& issue) {
@@ -147,7 +147,7 @@ DeviceRates measure_rates(Device& device, Communicator& world, int threads,
   for (const DType dtype : types) {
     rates.products[dtype] = slowest([&] { return large_product_rate(device, *stream, dtype); });
   }
-  const int64_t bytes = std::min(kMoved, device.memory() / 8 / kAlignment * kAlignment);
+  const int64_t bytes = std::min(kMeasured, device.memory() / 8 / kAlignment * kAlignment);
   rates.memory = slowest([&] { return memory_rate(device, *stream, bytes); });
   return rates;
 }
