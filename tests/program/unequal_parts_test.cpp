@@ -1,4 +1,5 @@
-// Programs whose ranks have parts of different sizes: which ranks stand for all, and what they need.
+// Programs whose ranks have parts of different sizes: which ranks stand for all, and what they
+// need.
 #include <gtest/gtest.h>
 
 #include <algorithm>

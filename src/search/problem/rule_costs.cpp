@@ -12,8 +12,8 @@
 namespace hidup {
 namespace {
 
-// The parts of the first rank are the largest, but where hints ask for other shares: there costs are
-// a guess, and the simulation decides.
+// The parts of the first rank are the largest, but where hints ask for other shares: there costs
+// are a guess, and the simulation decides.
 constexpr int64_t kRank = 0;
 
 }  // namespace
