@@ -51,8 +51,8 @@ class Communicator {
   virtual void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                           void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
                           const std::string& name) = 0;
-  // data: [count], replaced by rank 0's.
-  virtual void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+  // data: [count], replaced by that of the rank `root`.
+  virtual void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                          const std::string& name) = 0;
 
   // Makes memory known that device collectives will use, until the result ends; all ranks of the

@@ -182,13 +182,14 @@ void MpiCollectives::receive_chunks(int64_t count, const std::string& doing,
   }
 }
 
-void MpiCollectives::broadcast(void* data, int64_t count, DType dtype, const std::string& doing) {
+void MpiCollectives::broadcast(void* data, int64_t count, int root, DType dtype,
+                               const std::string& doing) {
   const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
-    check_mpi(
-        MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved(bytes), 0, group_),
-        doing);
+    check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved(bytes), root,
+                        group_),
+              doing);
   }
 }
 

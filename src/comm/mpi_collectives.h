@@ -43,7 +43,7 @@ class MpiCollectives {
   void all_to_all(const void* send, const std::vector<int64_t>& send_counts, void* receive,
                   const std::vector<int64_t>& receive_counts, DType dtype,
                   const std::string& doing);
-  void broadcast(void* data, int64_t count, DType dtype, const std::string& doing);
+  void broadcast(void* data, int64_t count, int root, DType dtype, const std::string& doing);
 
  private:
   // MPI's name for the elements of a sum, and how it adds them.

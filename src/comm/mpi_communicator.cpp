@@ -121,14 +121,14 @@ class MpiCommunicator final : public Communicator {
         });
   }
 
-  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+  void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                  const std::string& name) override {
     if (size_ == 1) {
       return;
     }
-    pass_in_place(stream, data, count, dtype, rank_ == 0, rank_ != 0,
-                  [this, count, dtype, doing = "broadcast of " + name](void* values) {
-                    collectives_.broadcast(values, count, dtype, doing);
+    pass_in_place(stream, data, count, dtype, rank_ == root, rank_ != root,
+                  [this, count, root, dtype, doing = "broadcast of " + name](void* values) {
+                    collectives_.broadcast(values, count, root, dtype, doing);
                   });
   }
 

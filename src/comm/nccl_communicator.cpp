@@ -163,13 +163,14 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     });
   }
 
-  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+  void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                  const std::string& name) override {
     if (does_without() || count == 0) {
       return;
     }
     issue(stream, "broadcast", name, [&](cudaStream_t on) {
-      return ncclBroadcast(data, data, static_cast<size_t>(count), nccl_type(dtype), 0, comm_, on);
+      return ncclBroadcast(data, data, static_cast<size_t>(count), nccl_type(dtype), root, comm_,
+                           on);
     });
   }
 

@@ -37,7 +37,7 @@ class SelfCommunicator final : public Communicator {
     copy_elements(stream, receive, send, send_counts[0], dtype);
   }
 
-  void broadcast(Stream&, void*, int64_t, DType, const std::string&) override {}
+  void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
 
   void barrier() override {}
   std::string broadcast(const std::string& text) override { return text; }

@@ -90,7 +90,7 @@ class Messages {
 
   size_t axis() const { return static_cast<size_t>(at_.instruction().axis); }
   size_t peers() const { return peers_.size(); }
-  bool first() const { return peers_[0] == at_.binding().rank; }
+  bool is(size_t peer) const { return peers_[peer] == at_.binding().rank; }
 
   // What this rank has of what the peer wants, and the reverse.
   Region to_peer(size_t value, size_t peer) const {
@@ -170,20 +170,23 @@ Launch all_reduce(const Operands& at) {
   };
 }
 
-// Of the first rank's values, which is the only one that has any.
+// Of the values of the only rank that has any.
 Launch broadcast(const Operands& at) {
   Communicator& group = group_along(at);
   const Messages messages(at);
-  const size_t values = at.instruction().inputs.size();
+  const std::vector<ValueId>& inputs = at.instruction().inputs;
+  const size_t values = inputs.size();
+  const ShareNumber share = at.binding().program.value(inputs[0]).layout[messages.axis()].share;
+  const auto root = static_cast<size_t>(share.rank());
   const bool buffered = at.attributes<ReshardAttributes>().unpacks;
   std::byte* data = output(at, buffered ? values : 0);
   const std::vector<int64_t> counts = messages.receive_counts();
-  const std::vector<Copy> pack = messages.first() ? messages.pack(data, 1) : std::vector<Copy>{};
+  const std::vector<Copy> pack = messages.is(root) ? messages.pack(data, 1) : std::vector<Copy>{};
   const std::vector<Copy> unpack =
       buffered ? messages.unpack(data, messages.peers()) : std::vector<Copy>{};
   return [=, &group, dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
-    group.broadcast(stream, data, counts[0], dtype, name);
+    group.broadcast(stream, data, counts[root], static_cast<int>(root), dtype, name);
     issue(unpack, stream);
   };
 }

@@ -140,7 +140,7 @@ class LoneMessages {
         case Opcode::all_to_all:
           return group.all_to_all(stream, send, parts, receive, mine, DType::f32, name);
         case Opcode::broadcast:
-          return group.broadcast(stream, receive, count, DType::f32, name);
+          return group.broadcast(stream, receive, count, 0, DType::f32, name);
         default:
           return kernels::copy_strided(stream, send, receive, rows);
       }

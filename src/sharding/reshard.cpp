@@ -19,7 +19,7 @@ ReshardKind kind_of(const Placement& from, const Placement& to) {
   if (to.is_shard()) {
     return ReshardKind::all_to_all;
   }
-  return from.share == ShareNumber::only(0) ? ReshardKind::broadcast : ReshardKind::all_gather;
+  return from.share.is_one_rank() ? ReshardKind::broadcast : ReshardKind::all_gather;
 }
 
 bool cuts(const Placement& placement, const Placement& dim_of) {

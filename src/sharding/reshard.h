@@ -11,7 +11,7 @@ namespace hidup {
 // One change on one axis, from what to what:
 enum class ReshardKind {
   all_gather,      // S(d) -> R
-  broadcast,       // S(d)@0 -> R
+  broadcast,       // S(d)@c -> R, from the axis's rank c
   all_reduce,      // P -> R
   reduce_scatter,  // P -> S(d)
   all_to_all,      // S(i) -> S(j)

@@ -114,7 +114,7 @@ std::vector<Call> device_calls(float* from, float* to) {
        [=](auto& group, auto& on) { group.all_to_all(on, from, ones, to, ones, kType, "x"); },
        true},
       {"broadcast of device data", 1,
-       [=](auto& group, auto& on) { group.broadcast(on, to, 1, kType, "x"); }, true},
+       [=](auto& group, auto& on) { group.broadcast(on, to, 1, 0, kType, "x"); }, true},
   };
 }
 

@@ -144,18 +144,20 @@ void all_to_all_may_be_empty(Communicator& world) {
   EXPECT_EQ(receive.values(), guarded(0));
 }
 
-void device_broadcast_is_rank_zeros(Communicator& world) {
+void device_broadcast_is_the_roots(Communicator& world) {
   OwnStream stream;
-  for (const int64_t count : {0, 1, 1000, 2131, 300001}) {
-    std::vector<int32_t> data = guarded(count);
-    std::vector<int32_t> wanted = guarded(count);
-    for (int64_t i = 0; i < count; ++i) {
-      data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
-      wanted[static_cast<size_t>(i)] = element(0, 0, i);
+  for (const int root : {0, world.size() / 2, world.size() - 1}) {
+    for (const int64_t count : {0, 1, 1000, 2131, 300001}) {
+      std::vector<int32_t> data = guarded(count);
+      std::vector<int32_t> wanted = guarded(count);
+      for (int64_t i = 0; i < count; ++i) {
+        data[static_cast<size_t>(i)] = element(world.rank(), 0, i);
+        wanted[static_cast<size_t>(i)] = element(root, 0, i);
+      }
+      Array<int32_t> on_device(stream, data);
+      world.broadcast(*stream, on_device.data(), count, root, DType::f32, "data");
+      expect_equal(on_device.values(), wanted);
     }
-    Array<int32_t> on_device(stream, data);
-    world.broadcast(*stream, on_device.data(), count, DType::f32, "data");
-    expect_equal(on_device.values(), wanted);
   }
 }
 
@@ -272,9 +274,9 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
     std::string text = world.rank() == 0 ? "text" : "";
     if (world.rank() == 0) {
       text = world.broadcast(text);
-      world.broadcast(*stream, number.data(), 1, DType::f32, "number");
+      world.broadcast(*stream, number.data(), 1, 0, DType::f32, "number");
     } else {
-      world.broadcast(*stream, number.data(), 1, DType::f32, "number");
+      world.broadcast(*stream, number.data(), 1, 0, DType::f32, "number");
       text = world.broadcast(text);
     }
     EXPECT_EQ(number.values(), std::vector<int32_t>{round});
@@ -371,7 +373,7 @@ void groups_of_a_split_have_all_collectives(Communicator& world) {
     all_gather_puts_parts_in_rank_order(*group);
     reduce_scatter_sums_each_part(*group);
     all_to_all_exchanges_pieces(*group);
-    device_broadcast_is_rank_zeros(*group);
+    device_broadcast_is_the_roots(*group);
   }
 }
 
@@ -395,7 +397,7 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"TwoBytesAreMoved", two_bytes_are_moved},
       {"AllToAllExchangesPieces", all_to_all_exchanges_pieces},
       {"AllToAllMayBeEmpty", all_to_all_may_be_empty},
-      {"DeviceBroadcastIsRankZeros", device_broadcast_is_rank_zeros},
+      {"DeviceBroadcastIsTheRoots", device_broadcast_is_the_roots},
       {"BuffersAreFreeAfterEachCollective", buffers_are_free_after_each_collective},
       {"ARecordingRepeatsThem", a_recording_repeats_them},
       {"DeviceAndHostCollectivesDoNotMix", device_and_host_collectives_do_not_mix},

@@ -99,9 +99,13 @@ void all_to_all_now(Calls& calls) {
   }
 }
 
+// counts: of the elements, and the root.
 void broadcast_now(Calls& calls) {
-  for (size_t r = 1; r < calls.size(); ++r) {
-    copy_now(calls[r].receive, calls[0].send, calls[0].counts[0], calls[0].dtype);
+  const auto root = static_cast<size_t>(calls[0].counts[1]);
+  for (size_t r = 0; r < calls.size(); ++r) {
+    if (r != root) {
+      copy_now(calls[r].receive, calls[root].send, calls[root].counts[0], calls[root].dtype);
+    }
   }
 }
 
@@ -161,10 +165,10 @@ class FakeCommunicator final : public Communicator {
             starts_of(send_counts).back(), starts_of(receive_counts).back(), all_to_all_now);
   }
 
-  void broadcast(Stream& stream, void* data, int64_t count, DType dtype,
+  void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                  const std::string& name) override {
-    enqueue(stream, {"broadcast of " + name, {count}, {}, data, data, dtype}, count,
-            rank_ == 0 ? 0 : count, broadcast_now);
+    enqueue(stream, {"broadcast of " + name, {count, root}, {}, data, data, dtype}, count,
+            rank_ == root ? 0 : count, broadcast_now);
   }
 
   void barrier() override {

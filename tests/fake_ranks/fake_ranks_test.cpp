@@ -75,14 +75,14 @@ TEST(FakeRanks, RefuseDifferentCollectives) {
     if (world.rank() == 0) {
       world.all_reduce(stream, &x, 1, DType::f32, "x");
     } else {
-      world.broadcast(stream, &x, 1, DType::f32, "x");
+      world.broadcast(stream, &x, 1, 0, DType::f32, "x");
     }
     stream.synchronize();
   });
   for (const std::string& error : errors) {
     EXPECT_EQ(error,
               "rank 0 came to all_reduce of x (counts 1), but rank 1 came to broadcast of x "
-              "(counts 1)");
+              "(counts 1, 0)");
   }
 }
 

@@ -99,7 +99,7 @@ void two_bytes_are_moved(Communicator& world) {
     std::vector<int16_t> mine = world.rank() == 0 ? wanted : std::vector<int16_t>(wanted.size(), 1);
     mine.back() = kGuarded;
     Array<int16_t> first(stream, mine);
-    world.broadcast(*stream, first.data(), static_cast<int64_t>(mine.size()) - 1, DType::bf16,
+    world.broadcast(*stream, first.data(), static_cast<int64_t>(mine.size()) - 1, 0, DType::bf16,
                     "first");
     const std::vector<int16_t> copies = returned.values();
     EXPECT_EQ(copies.back(), kGuarded);

@@ -87,8 +87,7 @@ ReshardKind kind_of(const Placement& from, const Placement& to) {
       {{"@", "@"}, ReshardKind::all_to_all},     {{"R", "P"}, ReshardKind::place},
       {{"S", "P"}, ReshardKind::place},          {{"@", "P"}, ReshardKind::place}};
   const auto letter = [](const Placement& placement) {
-    return placement.share == ShareNumber::only(0) ? std::string("@")
-                                                   : to_string(placement).substr(0, 1);
+    return placement.share.is_one_rank() ? std::string("@") : to_string(placement).substr(0, 1);
   };
   return kinds.at({letter(from), letter(to)});
 }
@@ -125,7 +124,8 @@ void expect_possible(const Layout& from, const ReshardStep& step, const Mesh& me
 }
 
 std::vector<Layout> all_layouts() {
-  std::vector<Placement> placements = {kR, kP, kFirst};
+  std::vector<Placement> placements = {kR, kP, kFirst, Placement::shard(1, ShareNumber::only(1)),
+                                       Placement::shard(0, ShareNumber::of(1))};
   for (int dim = 0; dim < 3; ++dim) {
     placements.push_back(cut(dim));
   }
@@ -139,7 +139,8 @@ std::vector<Layout> all_layouts() {
 }
 
 TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
-  const Mesh mesh = {{"node", 2}, {"core", 3}};
+  const Mesh mesh = {{.name = "node", .size = 2, .shares = {{3, 1}}},
+                     {.name = "core", .size = 3, .shares = {{2, 0, 1}}}};
   const std::vector<Layout> layouts = all_layouts();
   for (const Layout& from : layouts) {
     for (const Layout& to : layouts) {
@@ -158,7 +159,9 @@ TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
 
 // Three axes that cut one dimension: the loop ends, and where it should.
 TEST(ReshardSteps, OnThreeAxes) {
-  const Mesh mesh = {{"rack", 2}, {"node", 2}, {"core", 2}};
+  const Mesh mesh = {{"rack", 2},
+                     {.name = "node", .size = 2, .shares = {{0, 1}}},
+                     {.name = "core", .size = 2, .shares = {{1, 3}}}};
   const std::vector<Layout> pairs = all_layouts();
   for (const Placement& outer : {kR, kP, cut(0)}) {
     for (const Layout& from : pairs) {
