@@ -62,6 +62,11 @@ bool OperandList::takes(size_t count) const {
   return count > fixed && (count - fixed) % repeated_ == 0;
 }
 
+int OperandList::repetition(size_t i, size_t count) const {
+  const size_t fixed = list_.size() - repeated_;
+  return i + fixed < count ? static_cast<int>(i / repeated_) : -1;
+}
+
 const Operand& OperandList::at(size_t i, size_t count) const {
   const size_t fixed = list_.size() - repeated_;
   return i + fixed < count ? list_.at(i % std::max<size_t>(repeated_, 1))

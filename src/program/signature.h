@@ -35,6 +35,8 @@ class OperandList {
   bool takes(size_t count) const;
   // Operand i of so many.
   const Operand& at(size_t i, size_t count) const;
+  // In which repetition of the group operand i of so many is; -1: in none.
+  int repetition(size_t i, size_t count) const;
   // The index of that name; -1 where there is none.
   int find(std::string_view name) const;
   const std::vector<Operand>& list() const { return list_; }

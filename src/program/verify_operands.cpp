@@ -1,6 +1,7 @@
 #include "program/verify_operands.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,7 @@ class OperandCheck {
     }
     check(sums || !i.accumulate, "{} {} cannot accumulate", spec_.name, i.name);
     check_padding();
+    check_shares(written);
     if (spec_.reshard) {
       check_reshard();
     } else if (i.opcode == Opcode::convert) {
@@ -95,6 +97,32 @@ class OperandCheck {
             "{} {} takes one row stride, and the rows of {} are {}padded", spec_.name,
             instruction_.name, program_.value(id).name, padded ? "not " : "");
     }
+  }
+
+  // Of operands that repeat, each repetition for itself. Class statistics have a part per rank,
+  // however the classes are cut.
+  void check_shares(size_t written) const {
+    if (spec_.reshard || instruction_.opcode == Opcode::cross_entropy_stats) {
+      return;
+    }
+    std::map<std::pair<size_t, int>, ShareNumber> shares;  // by axis and repetition
+    const auto check_all = [&](const std::vector<ValueId>& values, size_t count,
+                               const OperandList& operands) {
+      for (size_t k = 0; k < count; ++k) {
+        const Value& value = program_.value(values[k]);
+        for (size_t axis = 0; axis < value.layout.size(); ++axis) {
+          if (value.layout[axis].is_shard()) {
+            const ShareNumber share = value.layout[axis].share;
+            const auto [first, is_new] =
+                shares.try_emplace({axis, operands.repetition(k, count)}, share);
+            check(first->second == share, "{} {} takes parts of one share, but {} is {}",
+                  spec_.name, instruction_.name, value.name, to_string(value.layout));
+          }
+        }
+      }
+    };
+    check_all(instruction_.inputs, instruction_.inputs.size(), spec_.signature.inputs);
+    check_all(instruction_.outputs, written, spec_.signature.outputs);
   }
 
   // All operands have one type, which sums can be made of.

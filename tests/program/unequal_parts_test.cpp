@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "core/check.h"
 
 #include "program/memory.h"
 #include "program/verify.h"
@@ -76,6 +79,46 @@ TEST(LargestPlan, IsOfTheRankThatNeedsMost) {
     }
     EXPECT_EQ(largest_plan(program).bytes, most);
   }
+}
+
+// Whether some rank refuses it, by the memory that the ranks had planned before.
+bool is_refused(const Program& program, const std::vector<MemoryPlan>& plans) {
+  try {
+    for (const MemoryPlan& plan : plans) {
+      verify(program, plan);
+    }
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
+// Every value in other parts than the instructions around it have.
+TEST(UnequalParts, OfOneValueAloneAreRefused) {
+  Program program = program_with({{.name = "ranks", .size = 3, .shares = {{1, 2, 2}, {2, 1, 2}}}},
+                                 ShareNumber::of(1));
+  std::vector<MemoryPlan> plans;
+  for (const int64_t rank : distinct_ranks(program)) {
+    plans.push_back(plan_memory(program, rank));
+  }
+  ASSERT_FALSE(is_refused(program, plans));
+  int mutations = 0;
+  std::string accepted;
+  for (Value& value : program.values) {
+    for (Placement& placement : value.layout) {
+      for (const ShareNumber share :
+           {ShareNumber(), ShareNumber::of(2), ShareNumber::only(0), ShareNumber::only(2)}) {
+        if (placement.is_shard()) {
+          const ShareNumber before = std::exchange(placement.share, share);
+          ++mutations;
+          accepted += is_refused(program, plans) ? "" : value.name + to_string(share) + " ";
+          placement.share = before;
+        }
+      }
+    }
+  }
+  EXPECT_GT(mutations, 100);
+  EXPECT_EQ(accepted, "");
 }
 
 }  // namespace
