@@ -89,9 +89,7 @@ std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
 
 bool has_unequal_parts(const Program& program) {
   return std::ranges::any_of(program.values, [](const Value& value) {
-    return std::ranges::any_of(value.layout, [](const Placement& placement) {
-      return !placement.share.is_equal() && placement.share != ShareNumber::only(0);
-    });
+    return !std::ranges::all_of(value.layout, &ShareNumber::is_plain, &Placement::share);
   });
 }
 

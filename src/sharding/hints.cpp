@@ -48,7 +48,7 @@ class HintsReader : private StrategyFields {
     if (is_given(fields.at("mesh"))) {
       check_mesh(fields.at("mesh"));
     }
-    read_shares(fields.at("shares"));
+    read_shares(fields.at("shares"), fields.at("format_version"));
     hints_.mesh = mesh();
     const YamlNode& microbatches = fields.at("microbatches");
     if (is_given(microbatches)) {

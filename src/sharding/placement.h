@@ -37,6 +37,8 @@ class ShareNumber {
 
   constexpr bool is_equal() const { return code_ == 0; }
   constexpr bool is_one_rank() const { return code_ < 0; }
+  // Equal, or all on the first rank: what strategy files of format 1 have.
+  constexpr bool is_plain() const { return code_ == 0 || code_ == -1; }
   constexpr int64_t number() const { return code_; }     // of one of the axis's shares
   constexpr int64_t rank() const { return -1 - code_; }  // that has all
   constexpr bool operator==(const ShareNumber&) const = default;

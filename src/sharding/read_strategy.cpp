@@ -45,7 +45,7 @@ class StrategyReader : private StrategyFields {
     check_graph(fields.at("graph_hash"));
     strategy_.microbatches = read_microbatches(fields.at("microbatches"));
     check_mesh(fields.at("mesh"));
-    read_shares(fields.at("shares"));
+    read_shares(fields.at("shares"), fields.at("format_version"));
     strategy_.mesh = mesh();
     const YamlNode& name = fields.at("name");
     strategy_.name = name.text;

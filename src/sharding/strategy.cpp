@@ -58,24 +58,6 @@ Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
   fail(ExitCode::usage, "{} has no rule {}; legal: {}", graph.op_name(op), name, legal);
 }
 
-bool has_shares(const Strategy& strategy) {
-  const auto is_new = [](const Placement& placement) {
-    return !placement.share.is_equal() && placement.share != ShareNumber::only(0);
-  };
-  return std::ranges::any_of(strategy.mesh,
-                             [](const Axis& axis) { return !axis.shares.empty(); }) ||
-         std::ranges::any_of(strategy.ops,
-                             [](const OpStrategy& op) {
-                               return std::ranges::any_of(op.rules, [](const Rule& rule) {
-                                 return !rule.share.is_equal();
-                               });
-                             }) ||
-         std::ranges::any_of(strategy.parameters, [&](const ParameterStrategy& parameter) {
-           return std::ranges::any_of(parameter.storage, is_new) ||
-                  std::ranges::any_of(parameter.optimizer_state, is_new);
-         });
-}
-
 std::string print_layout(const Layout& layout) {
   std::string text;
   for (const Placement& placement : layout) {
@@ -85,6 +67,20 @@ std::string print_layout(const Layout& layout) {
 }
 
 namespace {
+
+// Whether only format 2 can say it: shares, and rules on one rank.
+bool needs_format_2(const Strategy& strategy) {
+  const auto plain = [](const Layout& layout) {
+    return std::ranges::all_of(layout, &ShareNumber::is_plain, &Placement::share);
+  };
+  const auto equal = [](const OpStrategy& op) {
+    return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
+  };
+  return !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
+         !std::ranges::all_of(strategy.ops, equal) ||
+         !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
+         !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::optimizer_state);
+}
 
 // "shares: {gpu: [[2, 1, 1], [1, 0, 0]]}", of axes that have some.
 std::string print_shares(const Mesh& mesh) {
@@ -119,7 +115,7 @@ std::string print_notes(const Graph& graph, const Strategy& strategy) {
 
 std::string print_strategy(const Graph& graph, const Strategy& strategy) {
   std::string text = fmt::format("format_version: {}\ngraph_hash: {:016x}\nmesh:\n",
-                                 has_shares(strategy) ? 2 : 1, graph_hash(graph));
+                                 needs_format_2(strategy) ? 2 : 1, graph_hash(graph));
   for (const Axis& axis : strategy.mesh) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }

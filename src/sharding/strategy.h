@@ -59,10 +59,6 @@ Layout gradient_layout(const OpStrategy& op, size_t input);
 // Layout of what the operation keeps for its backward pass.
 Layout saved_layout(const OpStrategy& op);
 
-// Whether only format 2 of strategy files can say it: shares, and rules on one rank. Format 1 has
-// storage on the first rank of an axis.
-bool has_shares(const Strategy& strategy);
-
 // The rule of that name; Error(usage) naming the operation and its legal rules if
 // there is none.
 Rule find_rule(const Graph& graph, OpId op, std::string_view name);

@@ -35,9 +35,12 @@ void StrategyFields::check_version(const YamlNode& node) {
   }
 }
 
-void StrategyFields::read_shares(const YamlNode& node) {
+void StrategyFields::read_shares(const YamlNode& node, const YamlNode& version) {
   if (node.kind == Kind::null) {
     return;
+  }
+  if (version.text == "1") {
+    report(node, "shares: files of format_version 1 have none; expected format_version: 2");
   }
   if (node.kind != Kind::map) {
     report(node, "shares: expected a map of axes to lists of shares");

@@ -36,7 +36,7 @@ class StrategyFields {
   // 1, or 2, which has shares.
   void check_version(const YamlNode& node);
   // Of the axes, which mesh() has from then on.
-  void read_shares(const YamlNode& node);
+  void read_shares(const YamlNode& node, const YamlNode& version);
   void check_graph(const YamlNode& node);
   void check_mesh(const YamlNode& node);
   int read_microbatches(const YamlNode& node);  // 1 where it reports a problem

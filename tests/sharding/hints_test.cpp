@@ -217,6 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
             "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
         Bad{"shares: {ranks: [[1, 2000000]]}",
             "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
+        Bad{"format_version: 1\nshares: {ranks: [[1, 2]]}",
+            "2:9: shares: files of format_version 1 have none; expected format_version: 2"},
         Bad{"shares: {ranks: 3}", "1:17: shares: ranks: expected a list of shares"},
         Bad{"mesh: [{name: ranks, size: 4}]",
             "1:7: mesh: expected ranks=2 of the cluster and its ranks, found ranks=4"}));
