@@ -111,6 +111,11 @@ std::vector<int64_t> distinct_ranks(const Program& program) {
   return ranks;
 }
 
+std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
+                                      int64_t rank) {
+  return group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
+}
+
 DType element_dtype(const Program& program, const Instruction& instruction) {
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const ValueId operand : *operands) {

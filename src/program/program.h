@@ -123,6 +123,11 @@ bool has_unequal_parts(const Program& program);
 // coordinate on each axis is the first or the last of those with the same weights.
 std::vector<int64_t> distinct_ranks(const Program& program);
 
+// The ranks that take part in a collective together with this one, itself among them, in the order
+// of the collective's axis.
+std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
+                                      int64_t rank);
+
 // The floating type T of an instruction: that of its operands of 16 bits, f32 where it has none.
 DType element_dtype(const Program& program, const Instruction& instruction);
 
