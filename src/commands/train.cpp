@@ -163,6 +163,10 @@ class Run {
   }
 
   void allocate() {
+    communication_.groups->add_groups_of(program_);
+    if (validation_) {
+      communication_.groups->add_groups_of(validation_->planned().program);
+    }
     collectively(world_, [&] {
       std::vector<PlannedProgram> programs = {{program_, plan_}};
       if (validation_) {
