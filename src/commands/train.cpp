@@ -142,6 +142,13 @@ class Run {
         obtain_profile({deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(), communication_,
                         *device_, threads_});
     costs_ = costs_of(deck, mesh_, profile);
+    if (deck.cluster.emulate == "on" && !costs_) {
+      collectively(world_, [&] {
+        fail_for_missing_rate(deck, mesh_,
+                              "cluster.emulate rests on it, or on cluster.profile "
+                              "with a file of `hidup profile`");
+      });
+    }
     measured_ = profile.has_value();
     rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
@@ -198,7 +205,7 @@ class Run {
   void tell_plan() {
     find_floor();
     if (costs_ && world_.rank() == 0) {
-      prediction_ = simulate(program_, CostModel(*costs_));
+      prediction_ = simulate(program_, rank_costs(decks_.deck, mesh_, *costs_));
       annotate(loaded_.strategy, program_, plan_, *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
