@@ -116,8 +116,9 @@ Nanoseconds Emulator::largest(Nanoseconds mine) {
 
 // What the host has taken since the last step beyond the time that it has. The first step makes
 // what is made at first use: what that takes is a pause, too.
-Nanoseconds Emulator::pause(Nanoseconds now) const {
-  return now - (steps_ == 1 ? due(step_.next) : std::max(due(step_.next), ended_));
+Nanoseconds Emulator::pause() const {
+  const Nanoseconds next = due(step_.next);
+  return clock_now() - (steps_ == 1 ? next : std::max(next, ended_));
 }
 
 void Emulator::begin_step() {
@@ -125,13 +126,13 @@ void Emulator::begin_step() {
   if (steps_ == 0) {
     const auto start = static_cast<Nanoseconds>(options_.clock_start * 1e9);
     epoch_ = largest(clock_now() - start) + start;
+    ended_ = epoch_;
   } else {
-    const Nanoseconds longest = largest(pause(clock_now()));
+    const Nanoseconds longest = largest(pause());
     moved = longest > kShortestPause ? longest : 0;
   }
   epoch_ += moved;
-  step_ = {.start = step_.next,
-           .moved = std::llround(static_cast<double>(moved) / options_.dilation)};
+  step_ = {.start = step_.next, .moved = moved};
   for (StreamState& stream : streams_) {
     stream.end = step_.start;
     stream.began = false;
@@ -146,7 +147,8 @@ void Emulator::end_step() {
     step_.late += stream.late;
   }
   step_.next = largest(last) + times_.overhead;
-  ended_ = clock_now();
+  const Nanoseconds before = std::exchange(ended_, clock_now());
+  step_.wall = ended_ - before - step_.moved;
   ++steps_;
 }
 

@@ -36,11 +36,12 @@ struct EmulatorOptions {
   std::function<bool()> failed;  // whether this rank's work failed: it must not wait then
 };
 
-// A step that ended.
+// A step that ended. Times of this machine are marked so.
 struct EmulatedStep {
   Nanoseconds start = 0;
   Nanoseconds next = 0;   // start of the next one, the same on all ranks
-  Nanoseconds moved = 0;  // by so much the clock was put off before the step, undilated: a pause
+  Nanoseconds moved = 0;  // this machine's: by so much it was put off before, because of a pause
+  Nanoseconds wall = 0;   // this machine's: since the step before was done, less `moved`
   int64_t late = 0;       // instructions of this rank that were done after their emulated end
 };
 
@@ -85,7 +86,7 @@ class Emulator {
   // This machine's clock at that emulated time.
   Nanoseconds due(Nanoseconds emulated) const;
   Nanoseconds largest(Nanoseconds mine);
-  Nanoseconds pause(Nanoseconds now) const;
+  Nanoseconds pause() const;
 
   const Program& program_;
   int64_t rank_;
