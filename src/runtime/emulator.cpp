@@ -132,6 +132,7 @@ void Emulator::begin_step() {
     moved = longest > kShortestPause ? longest : 0;
   }
   epoch_ += moved;
+  began_ = moved > 0 ? clock_now() : ended_;
   step_ = {.start = step_.next, .moved = moved};
   for (StreamState& stream : streams_) {
     stream.end = step_.start;
@@ -147,8 +148,8 @@ void Emulator::end_step() {
     step_.late += stream.late;
   }
   step_.next = largest(last) + times_.overhead;
-  const Nanoseconds before = std::exchange(ended_, clock_now());
-  step_.wall = ended_ - before - step_.moved;
+  ended_ = clock_now();
+  step_.wall = ended_ - began_;
   ++steps_;
 }
 

@@ -14,12 +14,11 @@
 #include <vector>
 
 #include "comm/board.h"
+#include "cost/bandwidth_trace.h"
 #include "cost/busy.h"
 #include "program/program.h"
 
 namespace hidup {
-
-using Nanoseconds = int64_t;
 
 // What things take there. It never says when they start: that follows from the waits.
 struct EmulatedTimes {
@@ -41,7 +40,7 @@ struct EmulatedStep {
   Nanoseconds start = 0;
   Nanoseconds next = 0;   // start of the next one, the same on all ranks
   Nanoseconds moved = 0;  // this machine's: by so much it was put off before, because of a pause
-  Nanoseconds wall = 0;   // this machine's: since the step before was done, less `moved`
+  Nanoseconds wall = 0;   // this machine's: since the step before was done, or the pause behind it
   int64_t late = 0;       // instructions of this rank that were done after their emulated end
 };
 
@@ -101,6 +100,7 @@ class Emulator {
   std::vector<Nanoseconds> ends_;
   Nanoseconds epoch_ = 0;  // this machine's clock at emulated time 0
   Nanoseconds ended_ = 0;  // likewise, when the last step was done
+  Nanoseconds began_ = 0;  // likewise, when the running one began to count
   int64_t steps_ = 0;
   EmulatedStep step_;
 };

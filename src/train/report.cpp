@@ -134,7 +134,7 @@ std::string Report::describe_emulation() const {
       emulation_->predicted_s
           ? fmt::format("predicted {}, ", format_seconds(*emulation_->predicted_s))
           : "";
-  return fmt::format("({}here {} x {:.4g}, {:.2g} % late)", predicted,
+  return fmt::format("({}here {} x {:.4g}, {:.3g} % late)", predicted,
                      format_seconds(undilated_wall()), emulation_->dilation,
                      100.0 * late_fraction());
 }
@@ -155,12 +155,12 @@ void Report::print_emulation() const {
   const double advised = advised_dilation();
   if (advised > emulation_->dilation) {
     log::warning(
-        "{:.2g} % of the instructions were done after their emulated end: with "
+        "{:.3g} % of the instructions were done after their emulated end: with "
         "cluster.emulate_dilation {:.2g} this machine would do them in time",
         100.0 * late_fraction(), advised);
   } else {
     log::warning(
-        "{:.2g} % of the instructions were done after their emulated end, though the work "
+        "{:.3g} % of the instructions were done after their emulated end, though the work "
         "would leave this machine time: it does something else, too, or they are too short "
         "for it; try cluster.emulate_dilation {:.2g}",
         100.0 * late_fraction(), 2.0 * emulation_->dilation);
