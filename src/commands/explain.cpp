@@ -238,19 +238,20 @@ int explain(const ExplainOptions& options) {
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
+  const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const SearchOutcome found =
       search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
   Strategy strategy = options.strategy == kSearch
                           ? found.strategy
                           : choose_strategy(options.strategy, input.deck, input.graph, input.mesh);
-  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
   annotate(strategy, step.program, step.plan, step.prediction);
 
   const RepeatedWork repeated =
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, strategy, step);
-  const std::vector<Candidate> candidates = best_of_each_name(found, input, costs);
+  const std::vector<Candidate> candidates = best_of_each_name(found, input, all_costs);
   if (options.json) {
     Json json = plan_json(input, strategy, repeated);
     json["memory"] = memory_json(step.plan);

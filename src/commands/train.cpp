@@ -140,32 +140,24 @@ class Run {
     threads_ = compute_threads(deck, world_, mpi_.host());
     device_ = open_device(deck, mpi_);
     open_communication(deck, mesh_, mpi_, *device_, communication_);
-    if (emulates(deck)) {
-      take_costs_to_emulate();
-    } else {
-      take_profile();
-    }
-  }
-
-  void take_profile() {
     const std::optional<Profile> profile =
-        obtain_profile({decks_.deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(),
-                        communication_, *device_, threads_});
-    costs_ = costs_of(decks_.deck, mesh_, profile);
+        obtain_profile({deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(), communication_,
+                        *device_, threads_});
+    costs_ = costs_of(deck, mesh_, profile);
+    if (emulates(deck) && !costs_) {
+      collectively(world_, [&] {
+        fail_for_missing_rate(deck, mesh_,
+                              "cluster.emulate rests on it, or on cluster.profile "
+                              "with a file of `hidup profile`");
+      });
+    }
     measured_ = profile.has_value();
     rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
-  }
-
-  // The plan has the emulated device's memory; what it takes has to fit here, too.
-  void take_costs_to_emulate() {
-    costs_ = emulated_costs(decks_.deck, mesh_, world_);
-    const std::string& profile = decks_.deck.cluster.profile;
-    measured_ = !profile.empty() && profile != "auto";
-    rates_ = costs_->rates;
-    memory_ = decks_.deck.cluster.device_memory.value_or(
-        std::ranges::min(all_gather_value(world_, device_->memory())));
+    if (emulates(deck)) {  // what the plan takes has to fit here, too
+      memory_ = deck.cluster.device_memory.value_or(memory_);
+    }
   }
 
   // Strategy, program and memory.
@@ -185,7 +177,8 @@ class Run {
   void allocate() {
     start_ = run_start(world_, mpi_.host());
     if (emulates(decks_.deck)) {
-      durations_.emplace(program_, RankCosts(CostModel(*costs_)));
+      durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),
+                         links_in_time(decks_.deck));
       emulator_.emplace(program_, world_, emulated_times(*durations_, world_.rank()),
                         EmulatorOptions{.dilation = decks_.deck.cluster.emulate_dilation,
                                         .clock_start = start_,
@@ -228,7 +221,7 @@ class Run {
     find_floor();
     if (costs_ && world_.rank() == 0) {
       prediction_ = durations_ ? predict_emulated(program_, *durations_)
-                               : simulate(program_, CostModel(*costs_));
+                               : simulate(program_, rank_costs(decks_.deck, mesh_, *costs_));
       annotate(loaded_.strategy, program_, plan_, *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",

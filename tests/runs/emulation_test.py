@@ -127,7 +127,7 @@ class EmulationTest(EmulatedRun):
     def test_what_is_refused(self):
         self.write_cluster(flops="")
         self.assert_one_error(self.run_train(2, "run.h5", code=USAGE), USAGE,
-                              "cluster.device.flops is missing", "emulated times")
+                              "cluster.device.flops is missing", "cluster.emulate rests on it")
         self.write_cluster(bandwidth="")
         self.assert_one_error(self.run_train(2, "run.h5", code=USAGE), USAGE,
                               "bandwidth is missing")
