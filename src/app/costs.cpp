@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/file.h"
 #include "cost/roofline.h"
 
@@ -10,7 +13,7 @@ namespace {
 
 // The first key that predictions without a profile lack; empty: there is all of it.
 std::string missing_rate(const Deck& deck, const Mesh& mesh) {
-  if (!deck.cluster.device_flops) {
+  if (!deck.cluster.device_flops && deck.cluster.devices.empty()) {
     return "cluster.device.flops";
   }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
@@ -21,21 +24,48 @@ std::string missing_rate(const Deck& deck, const Mesh& mesh) {
   return "";
 }
 
-MachineRates rates_of(const Deck& deck, const Mesh& mesh) {
+// What a rank computes at.
+struct Pace {
+  double flops;
+  double memory_bandwidth;
+
+  bool operator==(const Pace&) const = default;
+};
+
+Pace pace_of(double flops, const std::optional<double>& memory_bandwidth) {
   constexpr double kFlopsPerByte = 16.0;
-  const double flops = *deck.cluster.device_flops;
-  MachineRates rates{
-      .flops = flops,
-      .memory_bandwidth = deck.cluster.memory_bandwidth.value_or(flops / kFlopsPerByte)};
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    const MeshAxis& link = deck.cluster.mesh[axis];
-    rates.links.push_back({link.bandwidth.value_or(0.0), link.latency.value_or(0.0)});
+  return {flops, memory_bandwidth.value_or(flops / kFlopsPerByte)};
+}
+
+// Of cluster.device, or the least of cluster.devices.
+Pace slowest_pace(const ClusterDeck& cluster) {
+  if (cluster.devices.empty()) {
+    return pace_of(*cluster.device_flops, cluster.memory_bandwidth);
   }
-  return rates;
+  Pace slowest = pace_of(cluster.devices[0].flops, cluster.devices[0].memory_bandwidth);
+  for (const DeviceClass& device : cluster.devices) {
+    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
+    slowest = {std::min(slowest.flops, pace.flops),
+               std::min(slowest.memory_bandwidth, pace.memory_bandwidth)};
+  }
+  return slowest;
 }
 
 bool published(const Deck& deck) {
   return deck.cluster.cost_model == "published";
+}
+
+// With the noise that the deck asks for, the same for every pace.
+Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
+  MachineRates rates{.flops = pace.flops, .memory_bandwidth = pace.memory_bandwidth};
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    const MeshAxis& link = deck.cluster.mesh[axis];
+    rates.links.push_back({link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
+                           link.latency.value_or(0.0)});
+  }
+  Profile costs = published(deck) ? published_profile(mesh, rates) : roofline_profile(mesh, rates);
+  perturb(costs, deck.cluster.profile_noise, deck.train.seed);
+  return costs;
 }
 
 }  // namespace
@@ -46,29 +76,75 @@ std::string read_profile_file(const std::string& path) {
 
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured) {
-  const bool from_rates = published(deck) || !measured;
-  if (from_rates && !missing_rate(deck, mesh).empty()) {
+  if (!published(deck) && measured) {
+    Profile costs = *measured;
+    perturb(costs, deck.cluster.profile_noise, deck.train.seed);
+    return costs;
+  }
+  if (!missing_rate(deck, mesh).empty()) {
     return std::nullopt;
   }
-  Profile costs = published(deck) ? published_profile(mesh, rates_of(deck, mesh))
-                  : measured      ? *measured
-                                  : roofline_profile(mesh, rates_of(deck, mesh));
-  perturb(costs, deck.cluster.profile_noise, deck.train.seed);
-  return costs;
+  return profile_of_rates(deck, mesh, slowest_pace(deck.cluster));
+}
+
+RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
+  const bool measured = !costs.key.build.empty();
+  if (deck.cluster.devices.empty() || measured) {
+    return CostModel(costs);
+  }
+  std::vector<Pace> paces;
+  std::vector<size_t> class_of_rank;
+  for (const DeviceClass& device : deck.cluster.devices) {
+    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
+    const auto known = std::ranges::find(paces, pace);
+    const auto number = static_cast<size_t>(known - paces.begin());
+    if (known == paces.end()) {
+      paces.push_back(pace);
+    }
+    class_of_rank.insert(class_of_rank.end(), static_cast<size_t>(device.count), number);
+  }
+  if (paces.size() == 1) {
+    return CostModel(costs);
+  }
+  std::vector<CostModel> classes;
+  for (const Pace& pace : paces) {
+    classes.emplace_back(profile_of_rates(deck, mesh, pace));
+  }
+  return {std::move(classes), std::move(class_of_rank)};
+}
+
+std::vector<BandwidthTrace> links_in_time(const Deck& deck) {
+  std::vector<BandwidthTrace> links;
+  bool varies = false;
+  for (const MeshAxis& axis : deck.cluster.mesh) {
+    std::vector<BandwidthTrace::Phase> phases;
+    for (const LinkPhase& phase : axis.bandwidth_trace) {
+      phases.push_back({phase.for_s, phase.bandwidth});
+    }
+    varies = varies || !phases.empty();
+    links.push_back(phases.empty() ? BandwidthTrace() : BandwidthTrace(*axis.bandwidth, phases));
+  }
+  return varies ? links : std::vector<BandwidthTrace>();
+}
+
+Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std::string& text) {
+  const std::string& file = deck.cluster.profile;
+  Profile measured = parse_profile(text, file);
+  ProfileKey wanted = measured.key;
+  wanted.mesh = mesh;
+  const std::string mismatch = profile_mismatch(measured.key, wanted);
+  if (!mismatch.empty()) {
+    fail_at(deck, "cluster.profile",
+            fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
+  }
+  return measured;
 }
 
 Profile costs_without_ranks(const Deck& deck, const Mesh& mesh) {
   const std::string& file = deck.cluster.profile;
   std::optional<Profile> measured;
   if (!published(deck) && !file.empty() && file != "auto") {
-    measured = parse_profile(read_profile_file(file), file);
-    ProfileKey wanted = measured->key;
-    wanted.mesh = mesh;
-    const std::string mismatch = profile_mismatch(measured->key, wanted);
-    if (!mismatch.empty()) {
-      fail_at(deck, "cluster.profile",
-              fmt::format("cluster.profile: {} does not fit: {}", file, mismatch));
-    }
+    measured = profile_of_another_machine(deck, mesh, read_profile_file(file));
   }
   std::optional<Profile> costs = costs_of(deck, mesh, measured);
   if (!costs) {

@@ -3,8 +3,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cost/bandwidth_trace.h"
 #include "cost/profile.h"
+#include "cost/rank_costs.h"
 #include "deck/deck.h"
 
 namespace hidup {
@@ -13,11 +16,24 @@ namespace hidup {
 std::string read_profile_file(const std::string& path);
 
 // Nothing where `measured` is none and the cluster deck has no rates. `measured`: what
-// obtain_profile() found, or a file's; cluster.cost.model and profile_noise are applied.
+// obtain_profile() found, or a file's; cluster.cost.model and profile_noise are applied. Of rates
+// those of cluster.device, or the least of cluster.devices; the search rests on them.
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
-// The same for commands that need no ranks, with the deck's profile where that is a file.
+// The costs of every rank, where `costs` is what costs_of() gave: where they are made of rates,
+// each of cluster.devices has its own.
+RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
+
+// Per axis of the mesh, the link in time; empty where none varies. `shared` divides the nominal
+// bandwidth and those of the trace alike, so it does not count here.
+std::vector<BandwidthTrace> links_in_time(const Deck& deck);
+
+// The profile that cluster.profile names, of this text, measured anywhere on such a mesh. Throws
+// Error(usage).
+Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std::string& text);
+
+// costs_of() for commands that need no ranks, with the deck's profile where that is a file.
 // Throws Error(file); Error(usage) as below, and where the file is of another mesh.
 Profile costs_without_ranks(const Deck& deck, const Mesh& mesh);
 

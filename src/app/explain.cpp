@@ -89,14 +89,25 @@ std::string why_slower(const Candidate& loser, const Candidate& best) {
 }
 
 std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
-                                         const CostModel& costs) {
+                                         const RankCosts& costs) {
   std::vector<Candidate> best;
   const auto known = [&](std::string_view name) {
     return std::ranges::any_of(best, [&](const Candidate& c) { return c.strategy.name == name; });
   };
+  const auto predict = [&](Candidate& candidate) {
+    const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
+    candidate.seconds = step.prediction.iteration_s;
+    candidate.busy = step.prediction.busy;
+    candidate.memory_bytes = step.plan.bytes;
+  };
   for (const Candidate& candidate : found.candidates) {  // fastest first
-    if (!known(candidate.strategy.name)) {
-      best.push_back(candidate);
+    if (known(candidate.strategy.name)) {
+      continue;
+    }
+    best.push_back(candidate);
+    const bool whole = !candidate.strategy.ops.empty();
+    if (!costs.all_alike() && whole && candidate.seconds > 0.0) {
+      predict(best.back());
     }
   }
   for (const NamedStrategy& named : named_strategies()) {
@@ -105,10 +116,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
     }
     Candidate candidate{.strategy = named_strategy(named.name, input.graph, input.mesh)};
     candidate.strategy.microbatches = found.strategy.microbatches;
-    const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
-    candidate.seconds = step.prediction.iteration_s;
-    candidate.busy = step.prediction.busy;
-    candidate.memory_bytes = step.plan.bytes;
+    predict(candidate);
     best.push_back(std::move(candidate));
   }
   std::ranges::stable_sort(best, {}, [](const Candidate& candidate) {

@@ -44,9 +44,10 @@ struct Explanation {
 Explanation explain_step(const Graph& graph, const Forecast& step);
 
 // The fastest candidate of every named strategy, and of the search's own, fastest first and those
-// that do not fit last; names that the search left out are predicted here.
+// that do not fit last; names that the search left out are predicted here, and all where devices
+// differ, because the search rests on the slowest.
 std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
-                                         const CostModel& costs);
+                                         const RankCosts& costs);
 
 // In a few words, what makes a step of `loser` longer than one of `best`.
 std::string why_slower(const Candidate& loser, const Candidate& best);

@@ -64,9 +64,18 @@ DeviceOptions own_device(MpiSession& mpi) {
   return options;
 }
 
+namespace {
+
+// What the deck says of the device is what is emulated, and CPUs compute.
+std::string kind_that_computes(const Deck& deck) {
+  return emulates(deck) ? "cpu" : deck.cluster.device_kind;
+}
+
+}  // namespace
+
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
-  options.kind = deck.cluster.device_kind;
+  options.kind = kind_that_computes(deck);
   options.memory = deck.cluster.device_memory.value_or(0);
   return options;
 }
@@ -74,7 +83,7 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
 std::string choose_arithmetic(const Deck& deck, Communicator& world) {
   constexpr double kWorthIt = 1.25;  // for a clear choice, which is the same the next time
   const std::string& wish = deck.cluster.bf16;
-  const bool measures = deck.cluster.device_kind == "cpu" && wish != "f32";
+  const bool measures = kind_that_computes(deck) == "cpu" && wish != "f32";
   const kernels::Bf16Rates rates = measures ? kernels::measure_bf16_rates() : kernels::Bf16Rates{};
   collectively(world, [&] {
     if (measures && wish == "native" && rates.native == 0.0) {
@@ -96,6 +105,14 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   const DeviceOptions options = device_options(deck, mpi);
   std::unique_ptr<Device> device;
   collectively(mpi.world(), [&] {
+    if (emulates(deck) && device_kind() != "cpu") {
+      fail_at(
+          deck, "cluster.emulate",
+          fmt::format("cluster.emulate is on, but this binary was built for {} ranks: emulation "
+                      "needs a build for CPU ranks",
+                      device_kind()),
+          ExitCode::unavailable);
+    }
     device = make_device(options);
     kernels::reserve_multiprocessors(static_cast<int>(deck.cluster.reserved_multiprocessors));
   });
@@ -123,6 +140,10 @@ std::string shared_gpu(const std::vector<std::string>& gpus) {
 }  // namespace
 
 std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
+  if (emulates(deck)) {
+    log::info("collectives: mpi, in emulated time");
+    return "mpi";
+  }
   Communicator& world = mpi.world();
   const std::string& wanted = deck.cluster.comm_backend;
   if (wanted == "nccl" && !has_nccl()) {

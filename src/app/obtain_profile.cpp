@@ -183,11 +183,33 @@ std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKe
   return profile;
 }
 
+// Collective. What an emulated cluster's times rest on beside rates, on all ranks: nothing is
+// measured here, because this is another machine. Throws CollectiveError(file) or
+// CollectiveError(usage).
+std::optional<Profile> profile_to_emulate(const ProfilingInput& input) {
+  const std::string& file = input.deck.cluster.profile;
+  if (file == "auto") {
+    return std::nullopt;
+  }
+  std::string text;
+  collectively(input.world, [&] {
+    if (input.world.rank() == 0) {
+      text = read_profile_file(file);
+      profile_of_another_machine(input.deck, input.mesh, text);
+    }
+  });
+  log::info("profile: {}", file);
+  return parse_profile(input.world.broadcast(text), file);
+}
+
 // Collective. See obtain_profile().
 std::optional<Profile> find_profile(const ProfilingInput& input) {
   const std::string& choice = input.deck.cluster.profile;
   if (choice.empty()) {
     return std::nullopt;
+  }
+  if (input.deck.cluster.emulate == "on") {
+    return profile_to_emulate(input);
   }
   const ProfileKey key = profile_key(input);
   if (choice != "auto") {

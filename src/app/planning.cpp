@@ -169,7 +169,7 @@ SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
 }
 
 Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                  const CostModel& costs) {
+                  const RankCosts& costs) {
   Forecast step{.program = lower(graph, strategy, lowering_options(deck))};
   step.plan = largest_plan(step.program);
   step.prediction = simulate(step.program, costs);

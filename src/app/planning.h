@@ -76,7 +76,7 @@ struct Forecast {
   Prediction prediction;
 };
 Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                  const CostModel& costs);
+                  const RankCosts& costs);
 
 // Notes the stages and the prediction in the strategy.
 void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,

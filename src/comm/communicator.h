@@ -82,7 +82,14 @@ class Communicator {
   // have here. All its ranks must end it, before MPI ends and in the same order
   // relative to other groups.
   virtual std::unique_ptr<Communicator> split(int64_t color) = 0;
+  // Memory, zeroed, aligned to 64 bytes, that the ranks of this group have in common which run on
+  // one host. All ask together for the same number of bytes, and all end it, as split()'s groups.
+  // By default nobody else sees a rank's.
+  virtual std::shared_ptr<std::byte> share_memory(int64_t bytes);
 };
+
+// Memory of this process, zeroed, aligned to 64 bytes.
+std::shared_ptr<std::byte> zeroed_memory(int64_t bytes);
 
 // One plain value of every rank, in the order of ranks, on every rank.
 template <typename T>

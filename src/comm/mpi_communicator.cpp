@@ -7,6 +7,7 @@
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_collectives.h"
+#include "comm/mpi_shared_memory.h"
 #include "comm/patient_yield.h"
 #include "comm/staging.h"
 #include "core/check.h"
@@ -209,6 +210,10 @@ class MpiCommunicator final : public Communicator {
     auto group = std::make_unique<MpiCommunicator>(part, max_piece_);
     check_mpi(MPI_Comm_free(&part), "split");
     return group;
+  }
+
+  std::shared_ptr<std::byte> share_memory(int64_t bytes) override {
+    return share_host_memory(host_, bytes);
   }
 
  private:

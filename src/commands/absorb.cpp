@@ -51,6 +51,11 @@ Program program_of(const TimingRecord& record, const PlanningInput& input) {
 
 int absorb_run(const ProfileOptions& options) {
   const TimingRecord record = read_timing_file(options.absorb);
+  if (record.header.emulation) {
+    fail(ExitCode::file,
+         "{}: its times are emulated, so that they say nothing that the run's costs did not say",
+         record.path);
+  }
   const PlanningInput input = read_planning_input(options.deck, options.cluster, options.overrides,
                                                   record.header.run.world_size);
   std::vector<NamedFile> inputs = files_read(options.deck, options.cluster, input.deck);

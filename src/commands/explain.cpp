@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/costs.h"
+#include "app/emulation.h"
 #include "app/explain.h"
 #include "app/measured.h"
 #include "app/plan_report.h"
@@ -238,21 +239,28 @@ int explain(const ExplainOptions& options) {
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
+  const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const SearchOutcome found =
       search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
   Strategy strategy = options.strategy == kSearch
                           ? found.strategy
                           : choose_strategy(options.strategy, input.deck, input.graph, input.mesh);
-  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
   annotate(strategy, step.program, step.plan, step.prediction);
 
   const RepeatedWork repeated =
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, strategy, step);
-  const std::vector<Candidate> candidates = best_of_each_name(found, input, costs);
+  const std::vector<Candidate> candidates = best_of_each_name(found, input, all_costs);
+  const std::optional<EmulatedForecast> emulated =
+      forecast_emulated(input.deck, step.program, all_costs);
   if (options.json) {
     Json json = plan_json(input, strategy, repeated);
+    if (emulated) {
+      json["emulated"] = {{"step_s", 1e-9 * static_cast<double>(emulated->step)},
+                          {"dependency_floor_s", 1e-9 * static_cast<double>(emulated->floor)}};
+    }
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
     json.update(report.json());
@@ -262,6 +270,11 @@ int explain(const ExplainOptions& options) {
   const bool chosen = options.strategy == kSearch && options.hints.empty();
   print_plan(input, strategy, profile, describe(repeated, input.mesh, chosen));
   results::print("          {}\n", describe(step.plan));
+  if (emulated) {
+    results::print("emulated  {}; in any order of the instructions at least {}\n",
+                   format_seconds(1e-9 * static_cast<double>(emulated->step)),
+                   format_seconds(1e-9 * static_cast<double>(emulated->floor)));
+  }
   report.print();
   results::print("\ncandidates\n");
   print_candidates(candidates);

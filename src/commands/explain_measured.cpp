@@ -111,9 +111,9 @@ int explain_measured(const ExplainOptions& options) {
     results::print("{}\n", json_of(record, run).dump(2));
     return 0;
   }
-  results::print("{} on {} rank(s), strategy {}; medians of {} step(s)\n\n",
+  results::print("{} on {} rank(s), strategy {}; medians of {} {}step(s)\n\n",
                  record.header.run.model, record.header.run.world_size, record.header.strategy.name,
-                 run.steps.size());
+                 run.steps.size(), record.header.emulation ? "emulated " : "");
   print_rows(run.rows);
   print_step(run);
   return 0;

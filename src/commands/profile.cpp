@@ -41,6 +41,10 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     Mesh mesh;
     collectively(world, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world.size()));
+      if (emulates(deck)) {
+        fail_at(deck, "cluster.emulate",
+                "cluster.emulate is on: an emulated cluster cannot be measured");
+      }
       if (world.rank() == 0) {
         Deck read = deck;
         read.cluster.profile = "";  // is measured, not read

@@ -33,6 +33,7 @@ int search(const SearchCommandOptions& options) {
                   options.overwrite);
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
+  const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   SearchOutcome found =
       search_for(input.deck, input.graph, input.mesh, costs, options.hints, options.baselines);
   const double seconds = monotonic_seconds() - began;
@@ -41,14 +42,16 @@ int search(const SearchCommandOptions& options) {
   const Candidate& best = found.candidates[0];
   strategy.predicted = {best.seconds, best.busy.compute_s, best.busy.comm_s,
                         best.busy.exposed_comm_s, best.memory_bytes};
-  if (!options.strategy_out.empty()) {
-    const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  if (!options.strategy_out.empty() || !all_costs.all_alike()) {
+    const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
     annotate(strategy, step.program, step.plan, step.prediction);
+  }
+  if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
   }
   std::vector<Candidate> baselines;
   if (options.baselines) {
-    baselines = best_of_each_name(found, input, costs);
+    baselines = best_of_each_name(found, input, all_costs);
   }
   const RepeatedWork repeated =
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "app/costs.h"
+#include "app/emulation.h"
 #include "app/initial.h"
 #include "app/job.h"
 #include "app/planning.h"
@@ -142,10 +144,20 @@ class Run {
         obtain_profile({deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(), communication_,
                         *device_, threads_});
     costs_ = costs_of(deck, mesh_, profile);
+    if (emulates(deck) && !costs_) {
+      collectively(world_, [&] {
+        fail_for_missing_rate(deck, mesh_,
+                              "cluster.emulate rests on it, or on cluster.profile "
+                              "with a file of `hidup profile`");
+      });
+    }
     measured_ = profile.has_value();
     rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
+    if (emulates(deck)) {  // what the plan takes has to fit here, too
+      memory_ = deck.cluster.device_memory.value_or(memory_);
+    }
   }
 
   // Strategy, program and memory.
@@ -167,13 +179,23 @@ class Run {
     if (validation_) {
       communication_.groups->add_groups_of(validation_->planned().program);
     }
+    start_ = run_start(world_, mpi_.host());
+    if (emulates(decks_.deck)) {
+      durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),
+                         links_in_time(decks_.deck));
+      emulator_.emplace(program_, world_, emulated_times(*durations_, world_.rank()),
+                        EmulatorOptions{.dilation = decks_.deck.cluster.emulate_dilation,
+                                        .clock_start = start_,
+                                        .failed = [this] { return device_->failed(); }});
+    }
     collectively(world_, [&] {
       std::vector<PlannedProgram> programs = {{program_, plan_}};
       if (validation_) {
         programs.push_back(validation_->planned());
       }
       store_.emplace(programs, *device_, *communication_.groups, threads_);
-      executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train.seed);
+      executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train.seed,
+                        emulator_ ? &*emulator_ : nullptr);
       if (validation_) {
         validation_->prepare(*store_, data_);
       }
@@ -202,7 +224,8 @@ class Run {
   void tell_plan() {
     find_floor();
     if (costs_ && world_.rank() == 0) {
-      prediction_ = simulate(program_, CostModel(*costs_));
+      prediction_ = durations_ ? predict_emulated(program_, *durations_)
+                               : simulate(program_, rank_costs(decks_.deck, mesh_, *costs_));
       annotate(loaded_.strategy, program_, plan_, *prediction_);
     }
     log::info("model: {}, {} parameters; strategy {}; {} rank(s) with {} thread(s) each, {} a rank",
@@ -220,6 +243,9 @@ class Run {
                              program_, plan_, *device_, communication_, prediction_},
                             mpi_);
     header_.strategy.floor_s = floor_ ? floor_->seconds : 0.0;
+    if (emulator_) {
+      header_.emulation = {.dilation = decks_.deck.cluster.emulate_dilation};
+    }
     if (files_.checkpoint) {
       header_.run.continued_from = files_.checkpoint->state().timing_file;
       header_.run.continued_at_step = files_.steps_done();
@@ -243,12 +269,12 @@ class Run {
     Report report(
         deck.train.steps,
         {.count = deck.train.batch * (images ? 1 : deck.model.sequence), .images = images},
-        data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak});
+        data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak}, emulation_scale());
     StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});
     const bool first = world_.rank() == 0;
-    Trainer trainer(deck, *data_.batches, *executor_, world_, run_start(world_, mpi_.host()),
+    Trainer trainer(deck, *data_.batches, *executor_, world_, start_,
                     {.timings = first ? &*timings_ : nullptr,
                      .report = first ? &report : nullptr,
                      .stop_watch = first ? &watch : nullptr,
@@ -272,6 +298,21 @@ class Run {
       return ExitCode::stopped;
     }
     return ExitCode::done;
+  }
+
+  // Collective.
+  std::optional<EmulationScale> emulation_scale() {
+    if (!emulator_) {
+      return std::nullopt;
+    }
+    const std::vector<double> cores = all_gather_value(world_, share_of_cores(world_, mpi_.host()));
+    EmulationScale scale{.dilation = decks_.deck.cluster.emulate_dilation,
+                         .cores = std::accumulate(cores.begin(), cores.end(), 0.0),
+                         .instructions = world_.size() * std::ssize(program_.instructions)};
+    if (prediction_) {
+      scale.predicted_s = prediction_->iteration_s;
+    }
+    return scale;
   }
 
   void check_checkpoint() const {
@@ -372,12 +413,15 @@ class Run {
   std::atomic<const Trainer*> guided_trainer_ = nullptr;
   std::atomic<const Executor*> guided_executor_ = nullptr;
   std::optional<Heartbeat::Guide> guide_;
+  double start_ = 0.0;  // run_start()
   int threads_ = 1;
   int64_t memory_ = 0;  // bytes, the least of all ranks
   // Each uses those before it.
   Communication communication_;
   std::unique_ptr<Device> device_;
   std::optional<Store> store_;
+  std::optional<Durations> durations_;  // where times are emulated
+  std::optional<Emulator> emulator_;    // likewise
   std::optional<Executor> executor_;
   std::optional<Validation> validation_;
   TimingHeader header_;

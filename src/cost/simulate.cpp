@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "cost/duration.h"
 
 namespace hidup {
 namespace {
@@ -22,48 +23,37 @@ bool same_parts(const Program& program, int64_t a, int64_t b) {
   return true;
 }
 
-// What an instruction takes on a rank: alone, beside the other stream, and how much it slows that.
-struct Duration {
-  double alone_s = 0.0;
-  double beside_s = 0.0;
-  double slowdown = 1.0;
-};
-
-Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
-                     int64_t rank) {
-  if (collective_of(instruction.opcode).empty()) {
-    const double seconds = costs.operation(instruction.opcode, work_of(program, instruction, rank));
-    return {seconds, seconds, 1.0};
+// Ranks of which those that are alike are left out.
+std::vector<int64_t> candidates(const Program& program, const RankCosts& costs) {
+  constexpr int64_t kAll = 64;
+  std::vector<int64_t> ranks = distinct_ranks(program);
+  if (costs.all_alike()) {
+    return ranks;
   }
-  const auto axis = static_cast<size_t>(instruction.axis);
-  const MessageTime message =
-      costs.collective(instruction.opcode, axis, paced_bytes(program, instruction, rank));
-  Duration total{message.alone_s, message.beside_s, message.slowdown};
-  // Messages are packed and unpacked in buffers, the operands without data of their own.
-  double packed = 0.0;
-  for (const ValueId id : instruction.outputs) {
-    if (!program.value(id).holds.empty()) {
-      packed += static_cast<double>(program.local_bytes(id, rank));
+  // Of every class the first and the last; of few ranks all, because parts and classes may not go
+  // together.
+  const int64_t count = ranks_of(program.mesh);
+  for (int64_t rank = 0; rank < count; ++rank) {
+    const size_t one = costs.class_of(rank);
+    if (count <= kAll || rank == 0 || rank == count - 1 || one != costs.class_of(rank - 1) ||
+        one != costs.class_of(rank + 1)) {
+      ranks.push_back(rank);
     }
   }
-  if (packed > 0.0) {
-    const MessageTime copy = costs.collective(Opcode::slice, axis, packed);
-    total.alone_s += copy.alone_s;
-    total.beside_s += copy.beside_s;
-    if (total.beside_s > 0.0) {
-      total.slowdown =
-          (message.slowdown * message.beside_s + copy.slowdown * copy.beside_s) / total.beside_s;
-    }
-  }
-  return total;
+  std::ranges::sort(ranks);
+  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  return ranks;
 }
 
 class Simulation {
  public:
-  Simulation(const Program& program, const CostModel& costs) : program_(program), costs_(costs) {
+  Simulation(const Program& program, const RankCosts& costs) : program_(program), costs_(costs) {
     std::vector<int64_t> unlike;
-    for (const int64_t rank : distinct_ranks(program)) {
-      if (std::ranges::none_of(unlike, [&](int64_t of) { return same_parts(program, of, rank); })) {
+    for (const int64_t rank : candidates(program, costs)) {
+      const auto is_like = [&](int64_t of) {
+        return costs.class_of(of) == costs.class_of(rank) && same_parts(program, of, rank);
+      };
+      if (std::ranges::none_of(unlike, is_like)) {
         unlike.push_back(rank);
         ranks_.push_back(make_rank(rank));
       }
@@ -133,7 +123,7 @@ class Simulation {
     rank.durations.reserve(alike.first.size());
     for (const int first : alike.first) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(first)];
-      rank.durations.push_back(duration_of(program_, costs_, instruction, id));
+      rank.durations.push_back(duration_of(program_, costs_.of(id), instruction, id));
     }
     rank.times.resize(count);
     rank.done.assign(count, false);
@@ -262,7 +252,7 @@ class Simulation {
   }
 
   const Program& program_;
-  const CostModel& costs_;
+  const RankCosts& costs_;
   std::array<std::vector<int>, kStreams> order_;
   std::vector<bool> communicates_;  // per instruction
   std::vector<Rank> ranks_;
@@ -272,7 +262,7 @@ class Simulation {
 
 }  // namespace
 
-Prediction simulate(const Program& program, const CostModel& costs) {
+Prediction simulate(const Program& program, const RankCosts& costs) {
   return Simulation(program, costs).run();
 }
 

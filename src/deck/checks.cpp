@@ -300,6 +300,90 @@ void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& check
   }
 }
 
+// What does not fit to this many ranks along each axis.
+struct Misfit {
+  std::string key;
+  std::string message;
+};
+
+std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_t>& sizes) {
+  std::vector<Misfit> found;
+  int64_t ranks = 1;  // on the inner axes
+  for (size_t i = sizes.size(); i-- > 0; ranks *= sizes[i]) {
+    const int64_t shared = cluster.mesh[i].shared;
+    if (ranks % shared != 0) {
+      const std::string key = fmt::format("cluster.mesh[{}].shared", i);
+      found.push_back({key, fmt::format("{} {}, but the inner axes have {} rank(s): take a divisor "
+                                        "of {}",
+                                        key, shared, ranks, ranks)});
+    }
+  }
+  int64_t devices = 0;
+  std::vector<int64_t> counts;
+  for (const DeviceClass& device : cluster.devices) {
+    counts.push_back(device.count);
+    devices += device.count;
+  }
+  if (!counts.empty() && devices != ranks) {
+    found.push_back({"cluster.devices",
+                     fmt::format("cluster.devices: {} = {} device(s), but there are {} rank(s)",
+                                 fmt::join(counts, " + "), devices, ranks)});
+  }
+  return found;
+}
+
+void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
+  std::vector<int64_t> sizes;
+  double ranks = 1.0;
+  for (size_t i = 0; i < cluster.mesh.size(); ++i) {
+    if (!cluster.mesh[i].size || !checks.usable(fmt::format("cluster.mesh[{}].size", i))) {
+      return;
+    }
+    sizes.push_back(*cluster.mesh[i].size);
+    ranks *= static_cast<double>(sizes.back());
+  }
+  if (ranks > static_cast<double>(kMaxRanks)) {
+    return;
+  }
+  for (const Misfit& misfit : misfits(cluster, sizes)) {
+    if (checks.usable(misfit.key)) {
+      checks.report(misfit.key, misfit.message);
+    }
+  }
+}
+
+// Links that vary in time.
+void check_traces(const ClusterDeck& cluster, const DeckChecks& checks) {
+  for (size_t i = 0; i < cluster.mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].bandwidth_trace", i);
+    if (cluster.mesh[i].bandwidth_trace.empty() || !checks.usable(key)) {
+      continue;
+    }
+    if (checks.usable("cluster.emulate") && cluster.emulate == "off") {
+      checks.report(key, fmt::format("{} has no use with cluster.emulate off", key));
+    }
+    const std::string bandwidth = fmt::format("cluster.mesh[{}].bandwidth", i);
+    if (checks.usable(bandwidth) && !cluster.mesh[i].bandwidth) {
+      checks.report(key, fmt::format("{} needs a number as {}: predictions rest on that, and "
+                                     "messages are faster or slower in proportion to it",
+                                     key, bandwidth));
+    }
+  }
+}
+
+void check_emulation(const ClusterDeck& cluster, const DeckChecks& checks) {
+  if (!usable(checks, "cluster.emulate") || cluster.emulate == "off") {
+    return;
+  }
+  const bool has_file = cluster.profile != "auto" && !cluster.profile.empty();
+  if (usable(checks, "cluster.devices", "cluster.profile") && !cluster.devices.empty() &&
+      has_file) {
+    checks.report("cluster.devices",
+                  "cluster.devices has no use beside the file of cluster.profile, whose times are "
+                  "those of all ranks: remove one of them");
+  }
+}
+
 void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   if (!usable(checks, "cluster.mesh")) {
     return;
@@ -311,6 +395,8 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   }
   check_axis_names(cluster.mesh, checks);
   check_axis_sizes(cluster.mesh, checks);
+  check_ranks_of_mesh(cluster, checks);
+  check_traces(cluster, checks);
 }
 
 }  // namespace
@@ -324,6 +410,7 @@ void check_relations(const Deck& deck, const DeckChecks& checks) {
   check_microbatches(deck.train, checks);
   check_sizes(deck, checks);
   check_mesh(deck.cluster, checks);
+  check_emulation(deck.cluster, checks);
 }
 
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
@@ -349,6 +436,9 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
   std::vector<int64_t> sizes(axes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     sizes[i] = axes[i].size.value_or(ranks / known);
+  }
+  for (const Misfit& misfit : misfits(deck.cluster, sizes)) {
+    fail_at(deck, misfit.key, misfit.message);
   }
   return sizes;
 }

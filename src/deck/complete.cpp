@@ -31,7 +31,7 @@ class Completion {
     }
     for (const Key& key : keys()) {
       if (key.derived != nullptr && !places_.is_given(key.name)) {
-        *std::get<int64_t*>(key.slot(deck_, 0)) = key.derived(deck_);
+        *std::get<int64_t*>(key.slot(deck_, {})) = key.derived(deck_);
       }
     }
     if (deck_.data.kind == "images") {
@@ -95,7 +95,7 @@ class Completion {
   void multiply_by_ranks(const PerRank& per_rank, std::optional<int64_t> ranks) {
     for (const auto& [name, text] : per_rank) {
       const Key& key = *find_key(name);
-      int64_t& value = *std::get<int64_t*>(key.slot(deck_, 0));
+      int64_t& value = *std::get<int64_t*>(key.slot(deck_, {}));
       if (places_.is_refused(name) || (!ranks && places_.is_refused("cluster.mesh"))) {
         places_.refuse(name);
       } else if (!ranks) {

@@ -108,11 +108,26 @@ struct TrainDeck {
   CheckpointDeck checkpoint;
 };
 
+// A while in which a link has this bandwidth.
+struct LinkPhase {
+  double for_s = 0.0;
+  double bandwidth = 0.0;  // bytes/s
+};
+
 struct MeshAxis {
   std::string name;
-  std::optional<int64_t> size;      // none: auto, what the number of ranks leaves
-  std::optional<double> bandwidth;  // bytes/s
-  std::optional<double> latency;    // s
+  std::optional<int64_t> size;             // none: auto, what the number of ranks leaves
+  std::optional<double> bandwidth;         // bytes/s
+  std::optional<double> latency;           // s
+  int64_t shared = 1;                      // ranks of the inner axes that divide the bandwidth
+  std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
+};
+
+// Ranks that compute at the same rates.
+struct DeviceClass {
+  int64_t count = 1;                       // ranks
+  double flops = 0.0;                      // flop/s
+  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
 };
 
 struct ClusterDeck {
@@ -135,6 +150,9 @@ struct ClusterDeck {
   std::string profile;                     // auto, or a file: absolute; empty: none
   double profile_noise = 0.0;              // relative
   std::string cost_model;                  // measured, published
+  std::string emulate;                     // on, off
+  double emulate_dilation = 1.0;           // wall time over emulated time
+  std::vector<DeviceClass> devices;        // in the order of ranks; empty: all are as the device
 };
 
 enum class DeckFile { model, cluster };
@@ -182,7 +200,8 @@ Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
                  std::optional<int64_t> ranks = std::nullopt);
 
 // The sizes of the mesh's axes for this many ranks, outermost first.
-// Throws Error(usage) with the mesh's place where no size of the auto axis makes them fit.
+// Throws Error(usage) with the place where no size of the auto axis makes them fit, where
+// cluster.devices are not as many, and where an axis is shared by what the inner axes do not have.
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 
 // All keys of one deck file that have a place in this deck, with their values: a deck

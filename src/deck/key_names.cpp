@@ -11,6 +11,11 @@
 #include "deck/keys.h"
 
 namespace hidup {
+namespace {
+
+constexpr std::string_view kMesh = "cluster.mesh.";
+
+}  // namespace
 
 std::string record_name(std::string_view name) {
   std::string record;
@@ -90,10 +95,14 @@ std::string explain_unknown(std::string_view name) {
   }
   for (const Key& key : keys()) {
     if (key.name != name && belongs_to(name, key.name) && is_group(key.name + "[]")) {
-      return fmt::format(
-          "{} is a list: set all of it, as in {}={}, or a key of one of its items, "
-          "as in {}.ranks.size=4",
-          key.name, key.name, key.fallback, key.name);
+      // Only axes have names.
+      return key.name + "." == kMesh
+                 ? fmt::format(
+                       "{} is a list: set all of it, as in {}={}, or a key of one of its "
+                       "items, as in {}.ranks.size=4",
+                       key.name, key.name, key.fallback, key.name)
+                 : fmt::format("{} is a list: set all of it, as a list of {{{}}}", key.name,
+                               fmt::join(children_of(key.name + "[]"), ", "));
     }
   }
   const std::string meant = similar_name(name);
@@ -102,8 +111,6 @@ std::string explain_unknown(std::string_view name) {
 }
 
 namespace {
-
-constexpr std::string_view kMesh = "cluster.mesh.";
 
 // ": did you mean gpu? There are node, gpu"
 std::string meant_of(const std::string& word, const std::vector<std::string>& known) {

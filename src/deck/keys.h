@@ -20,11 +20,18 @@ namespace hidup {
 inline constexpr double kHour = 3600.0;  // seconds
 
 // Where a value goes; the type says what the key takes. An optional takes "auto" for none, or
-// the key's only choice. A list of strings holds paths, an optional one patterns of names, a list
-// of axes maps.
-using Slot = std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*,
-                          std::optional<double>*, std::string*, std::vector<std::string>*,
-                          std::optional<Patterns>*, ValidationData*, std::vector<MeshAxis>*>;
+// the key's only choice. A list of strings holds paths, an optional one patterns of names, the
+// other lists maps.
+using Slot =
+    std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
+                 std::string*, std::vector<std::string>*, std::optional<Patterns>*, ValidationData*,
+                 std::vector<MeshAxis>*, std::vector<DeviceClass>*, std::vector<LinkPhase>*>;
+
+// Which item of a list of maps: its index there, and in the list that is a key of that item.
+struct Item {
+  size_t outer = 0;
+  size_t inner = 0;
+};
 
 // Limits of a number, in base units.
 struct Range {
@@ -44,7 +51,8 @@ struct Condition {
 };
 
 struct Key {
-  // "section.key"; "section.list[].key" for a key of every item of a list of maps.
+  // "section.key"; "section.list[].key" for a key of every item of a list of maps, which may be a
+  // list again.
   std::string name;
   std::string doc;
   // As a deck would write it. Empty: the key is required.
@@ -59,8 +67,8 @@ struct Key {
   // leaves it empty. Empty: no path.
   std::string_view path_of;
   std::vector<Condition> conditions;
-  // The member; `item` is the index in the list where the name has a "[]".
-  Slot (*slot)(Deck& deck, size_t item);
+  // The member; `item` says of which item where the name has a "[]".
+  Slot (*slot)(Deck& deck, Item item);
 };
 
 struct Section {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include "core/check.h"
@@ -23,6 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of lists of maps whose length nothing else limits.
+constexpr size_t kMaxListItems = 4096;
+
 // Reads one source after the other, and collects what is wrong with them.
 class DeckReader {
  public:
@@ -30,7 +34,7 @@ class DeckReader {
     source_ = problems_.add_source("defaults");
     for (const Key& key : keys()) {
       if (!is_of_item(key.name)) {
-        read_default(key, key.name, 0);
+        read_default(key, key.name, {});
       }
     }
     check(problems_.empty(), "a default of the decks is not a legal value of its key");
@@ -45,7 +49,7 @@ class DeckReader {
     if (root.kind == YamlNode::Kind::refused) {
       refuse_sections(file);
     } else if (root.kind == YamlNode::Kind::map) {
-      read_map(root, "", 0, file);
+      read_map(root, "", {}, file);
     } else {
       const std::vector<std::string> names = section_names(file);
       report(position_of(root),
@@ -80,7 +84,7 @@ class DeckReader {
     places_.start_override(file_of(section_of(name)).value(), here());
     const YamlNode value = parse(assignment.substr(equals + 1));
     if (value.kind != YamlNode::Kind::refused) {
-      read_value(*find_key(record_name(name)), name, value, at.item, here());
+      read_value(*find_key(record_name(name)), name, value, {.outer = at.item}, here());
     } else {
       places_.refuse(name);
     }
@@ -139,7 +143,7 @@ class DeckReader {
   }
 
   // Reads the keys under `group` ("" for the sections, which must be those of `file`).
-  void read_map(const YamlNode& map, const std::string& group, size_t item,
+  void read_map(const YamlNode& map, const std::string& group, Item item,
                 std::optional<DeckFile> file = std::nullopt) {
     std::map<std::string, int> lines;  // where a key stood first
     for (size_t i = 0; i < map.keys.size(); ++i) {
@@ -167,8 +171,7 @@ class DeckReader {
     }
   }
 
-  void read_entry(const std::string& name, const YamlNode& word, const YamlNode& value,
-                  size_t item) {
+  void read_entry(const std::string& name, const YamlNode& word, const YamlNode& value, Item item) {
     const bool empty = value.kind == YamlNode::Kind::null;
     const Position position = position_of(empty ? word : value);
     const std::string record = record_name(name);
@@ -190,7 +193,7 @@ class DeckReader {
   }
 
   // Reads the value of a key. `name` is the key's with the index of the item.
-  void read_value(const Key& key, const std::string& name, const YamlNode& value, size_t item,
+  void read_value(const Key& key, const std::string& name, const YamlNode& value, Item item,
                   const Position& position) {
     places_.forget(name);
     places_.give(name, position);
@@ -206,7 +209,14 @@ class DeckReader {
     } else if (auto* const* paths = std::get_if<std::vector<std::string>*>(&slot)) {
       read_paths(key, name, value, **paths);
     } else if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
-      read_axes(key, name, value, **axes, position);
+      const auto at = [](size_t i) { return Item{.outer = i}; };
+      read_items(key, name, value, **axes, {"axes", kMaxAxes, at}, position);
+    } else if (auto* const* devices = std::get_if<std::vector<DeviceClass>*>(&slot)) {
+      const auto at = [](size_t i) { return Item{.outer = i}; };
+      read_items(key, name, value, **devices, {"devices", kMaxListItems, at}, position);
+    } else if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
+      const auto at = [item](size_t i) { return Item{.outer = item.outer, .inner = i}; };
+      read_items(key, name, value, **phases, {"bandwidths", kMaxListItems, at}, position);
     } else {
       read_scalar_at(key, name, value, slot, position);
     }
@@ -277,46 +287,54 @@ class DeckReader {
     }
   }
 
-  void read_axes(const Key& key, const std::string& name, const YamlNode& value,
-                 std::vector<MeshAxis>& axes, const Position& position) {
-    axes.clear();
+  // A list of maps: what its items are called, how many there may be, and which one is which.
+  struct ListKind {
+    std::string_view items;
+    size_t most;
+    std::function<Item(size_t index)> at;
+  };
+
+  template <typename Element>
+  void read_items(const Key& key, const std::string& name, const YamlNode& value,
+                  std::vector<Element>& items, const ListKind& kind, const Position& position) {
+    items.clear();
     if (value.kind != YamlNode::Kind::list) {
       return refuse(
           name, position,
           fmt::format("{}: expected {}, found {}", name, allowed_values(key), describe(value)));
     }
-    if (value.values.size() > kMaxAxes) {
+    if (value.values.size() > kind.most) {
       return refuse(name, position,
-                    fmt::format("{}: expected at most {} axes, found {}", name, kMaxAxes,
+                    fmt::format("{}: expected at most {} {}, found {}", name, kind.most, kind.items,
                                 value.values.size()));
     }
-    axes.resize(value.values.size());
-    for (size_t i = 0; i < axes.size(); ++i) {
-      read_axis(fmt::format("{}[{}]", name, i), value.values[i], i);
+    items.resize(value.values.size());
+    for (size_t i = 0; i < items.size(); ++i) {
+      read_item(fmt::format("{}[{}]", name, i), value.values[i], kind.at(i));
     }
   }
 
-  void read_axis(const std::string& name, const YamlNode& axis, size_t item) {
-    const std::string record = record_name(name) + ".";
+  void read_item(const std::string& name, const YamlNode& node, Item item) {
+    const std::string record = record_name(name);
     for (const Key& key : keys()) {
-      if (key.name.starts_with(record)) {
-        read_default(key, name + "." + key.name.substr(record.size()), item);
+      if (parent_of(key.name) == record) {
+        read_default(key, fmt::format("{}.{}", name, last_part(key.name)), item);
       }
     }
-    places_.give(name, position_of(axis));
-    if (axis.kind == YamlNode::Kind::map) {
-      read_map(axis, name, item);
+    places_.give(name, position_of(node));
+    if (node.kind == YamlNode::Kind::map) {
+      read_map(node, name, item);
       report_missing_in_item(name);
-    } else if (axis.kind != YamlNode::Kind::refused) {
-      refuse(name, position_of(axis),
+    } else if (node.kind != YamlNode::Kind::refused) {
+      refuse(name, position_of(node),
              fmt::format("{}: expected the keys {}, found {}", name,
-                         fmt::join(children_of(record_name(name)), ", "), describe(axis)));
+                         fmt::join(children_of(record), ", "), describe(node)));
     } else {
       places_.refuse(name);
     }
   }
 
-  void read_default(const Key& key, const std::string& name, size_t item) {
+  void read_default(const Key& key, const std::string& name, Item item) {
     if (key.fallback.empty() || key.derived != nullptr) {
       return;
     }
@@ -344,10 +362,10 @@ class DeckReader {
   }
 
   void report_missing_in_item(const std::string& item) {
-    const std::string record = record_name(item) + ".";
+    const std::string record = record_name(item);
     for (const Key& key : keys()) {
       const std::string name = item + "." + std::string(last_part(key.name));
-      if (key.name.starts_with(record) && key.fallback.empty() && !places_.is_given(name) &&
+      if (parent_of(key.name) == record && key.fallback.empty() && !places_.is_given(name) &&
           !places_.is_refused(name)) {
         report(places_.where(name), missing_key(key, name));
       }

@@ -230,9 +230,17 @@ bool in_range(double value, const Range& range) {
 std::string allowed_values(const Key& key) {
   Deck deck;
   deck.cluster.mesh.resize(1);
-  const Slot slot = key.slot(deck, 0);
+  deck.cluster.mesh.front().bandwidth_trace.resize(1);
+  deck.cluster.devices.resize(1);
+  const Slot slot = key.slot(deck, {});
   if (std::holds_alternative<std::vector<MeshAxis>*>(slot)) {
     return "a list of axes";
+  }
+  if (std::holds_alternative<std::vector<DeviceClass>*>(slot)) {
+    return "a list of devices";
+  }
+  if (std::holds_alternative<std::vector<LinkPhase>*>(slot)) {
+    return "a list of times with bandwidths";
   }
   if (std::holds_alternative<std::vector<std::string>*>(slot)) {
     return "a file, a glob or a list of them";
@@ -342,7 +350,7 @@ std::string format_value(const Key& key, const Slot& slot) {
                    : value->path.empty() ? number(value->fraction)
                                          : format_list(value->path);
           },
-          [&](std::vector<MeshAxis>*) -> std::string {
+          [&](auto*) -> std::string {
             fail(ExitCode::internal, "{} is a list of keys, not a value", key.name);
           },
       },

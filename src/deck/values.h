@@ -27,7 +27,7 @@ YamlNode without_ranks(const Key& key, const YamlNode& node);
 // was expected and what was found.
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot);
 
-// The slot's value (not a list of axes) as YAML that read_scalar() takes: on one line,
+// The slot's value (not a list of maps) as YAML that read_scalar() takes: on one line,
 // and the same value again.
 std::string format_value(const Key& key, const Slot& slot);
 

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "deck/deck.h"
 #include "deck/key_names.h"
@@ -18,18 +21,61 @@ size_t depth_of(std::string_view name) {
   return static_cast<size_t>(std::count(name.begin(), name.end(), '.'));
 }
 
-// The axes of the mesh, one item each.
-std::string axes_yaml(Deck& deck, const Key& list, size_t count) {
+// The number of maps in the slot; none where it is no list of them.
+std::optional<size_t> items_in(const Slot& slot) {
+  if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
+    return (*axes)->size();
+  }
+  if (auto* const* devices = std::get_if<std::vector<DeviceClass>*>(&slot)) {
+    return (*devices)->size();
+  }
+  if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
+    return (*phases)->size();
+  }
+  return std::nullopt;
+}
+
+std::vector<const Key*> keys_of_items(const Key& list) {
+  std::vector<const Key*> found;
+  for (const Key& key : keys()) {
+    if (parent_of(key.name) == list.name + "[]") {
+      found.push_back(&key);
+    }
+  }
+  return found;
+}
+
+// A list within an item, on one line: "[{for: 10ms, bandwidth: 1GB/s}]".
+std::string inner_list_yaml(Deck& deck, const Key& list, Item item, size_t count) {
+  std::vector<std::string> maps;
+  for (item.inner = 0; item.inner < count; ++item.inner) {
+    std::vector<std::string> values;
+    for (const Key* key : keys_of_items(list)) {
+      values.push_back(
+          fmt::format("{}: {}", last_part(key->name), format_value(*key, key->slot(deck, item))));
+    }
+    maps.push_back(fmt::format("{{{}}}", fmt::join(values, ", ")));
+  }
+  return fmt::format("[{}]", fmt::join(maps, ", "));
+}
+
+// A list of maps, a key on each line.
+std::string list_yaml(Deck& deck, const Key& list, size_t count) {
   const size_t depth = depth_of(list.name);
+  if (count == 0) {
+    return line(depth, fmt::format("{}: []", last_part(list.name)));
+  }
   std::string text = line(depth, fmt::format("{}:", last_part(list.name)));
-  for (size_t item = 0; item < count; ++item) {
+  for (size_t i = 0; i < count; ++i) {
     std::string_view bullet = "- ";
-    for (const Key& key : keys()) {
-      if (key.name.starts_with(list.name + "[].")) {
-        text += line(depth + 1, fmt::format("{}{}: {}", bullet, last_part(key.name),
-                                            format_value(key, key.slot(deck, item))));
-        bullet = "  ";
-      }
+    for (const Key* key : keys_of_items(list)) {
+      const Item item{.outer = i};
+      const Slot slot = key->slot(deck, item);
+      const std::optional<size_t> inner = items_in(slot);
+      text += line(depth + 1, fmt::format("{}{}: {}", bullet, last_part(key->name),
+                                          inner ? inner_list_yaml(deck, *key, item, *inner)
+                                                : format_value(*key, slot)));
+      bullet = "  ";
     }
   }
   return text;
@@ -103,9 +149,9 @@ std::string resolved_yaml(const Deck& deck, DeckFile file) {
       at = end + 1;
     }
     open = group;
-    const Slot slot = key.slot(copy, 0);
-    if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
-      text += axes_yaml(copy, key, (*axes)->size());
+    const Slot slot = key.slot(copy, {});
+    if (const std::optional<size_t> items = items_in(slot)) {
+      text += list_yaml(copy, key, *items);
     } else {
       text += line(depth_of(key.name),
                    fmt::format("{}: {}", last_part(key.name), format_value(key, slot)));

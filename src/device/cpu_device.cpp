@@ -286,6 +286,8 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
 
+  bool failed() const override { return shared_->failed; }
+
   // To give a worker thread a task costs next to nothing.
   std::unique_ptr<Recording> record(std::span<Stream* const>, bool,
                                     const std::function<void()>&) override {

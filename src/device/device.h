@@ -108,6 +108,9 @@ class Device {
   // `threads`: size of the OpenMP team that work on this stream may use.
   virtual std::unique_ptr<Stream> create_stream(const std::string& name, int threads) = 0;
   virtual std::unique_ptr<Event> create_event() = 0;
+  // Whether work of a stream is known to have failed, so that nothing more is done; from any
+  // thread. For work that waits for more than events.
+  virtual bool failed() const { return false; }
   // Records what `issue` gives to the streams, instead of doing it; null, and `issue` is not
   // called, where the back end cannot. `issue` runs on this thread; it gives work to these streams
   // only, waits for events that it recorded itself, and neither synchronizes nor needs memory that

@@ -31,7 +31,7 @@ class TimingFile::Writer {
 
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                         std::span<const double> comm_s, std::span<const double> exposed_comm_s,
-                        const ExpertLoads& loads);
+                        const ExpertLoads& loads, const EmulatedIteration& emulated);
   void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
   void flush();
@@ -47,6 +47,7 @@ class TimingFile::Writer {
   const int64_t world_size_;
   const ExpertLayers experts_;
   const bool validation_;
+  const bool emulation_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards what follows
   std::condition_variable_any appended_;
@@ -61,7 +62,10 @@ class TimingFile::Writer {
 };
 
 TimingFile::Writer::Writer(const std::string& path, bool overwrite, const TimingHeader& header)
-    : world_size_(header.run.world_size), experts_(header.experts), validation_(header.validation) {
+    : world_size_(header.run.world_size),
+      experts_(header.experts),
+      validation_(header.validation),
+      emulation_(header.emulation.has_value()) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
@@ -100,7 +104,8 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
                                           std::span<const double> compute_s,
                                           std::span<const double> comm_s,
                                           std::span<const double> exposed_comm_s,
-                                          const ExpertLoads& loads) {
+                                          const ExpertLoads& loads,
+                                          const EmulatedIteration& emulated) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(compute_s.size() == ranks && comm_s.size() == ranks && exposed_comm_s.size() == ranks,
         "times of {}, {} and {} ranks were given, expected {}", compute_s.size(), comm_s.size(),
@@ -109,6 +114,9 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
   check(loads.tokens.size() == experts && loads.dropped.size() == experts,
         "the tokens of {} and {} experts were given, expected {} x {}", loads.tokens.size(),
         loads.dropped.size(), experts_.layers, experts_.experts);
+  check(emulated.late.size() == (emulation_ ? ranks : 0),
+        "the late instructions of {} ranks were given, of {} and {}", emulated.late.size(), ranks,
+        emulation_ ? "an emulation" : "none");
   const std::scoped_lock lock(rows_mutex_);
   check_writable();
   check(iteration.step > last_step_, "step {} was appended after step {}", iteration.step,
@@ -122,6 +130,12 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
   rows_.expert_tokens.insert(rows_.expert_tokens.end(), loads.tokens.begin(), loads.tokens.end());
   rows_.expert_dropped.insert(rows_.expert_dropped.end(), loads.dropped.begin(),
                               loads.dropped.end());
+  if (emulation_) {
+    rows_.emulation_wall_s.push_back(emulated.wall_s);
+    rows_.emulation_moved_s.push_back(emulated.moved_s);
+    rows_.late_instructions.insert(rows_.late_instructions.end(), emulated.late.begin(),
+                                   emulated.late.end());
+  }
   appended_.notify_one();
 }
 
@@ -220,9 +234,9 @@ TimingFile::~TimingFile() = default;
 
 void TimingFile::append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                                   std::span<const double> comm_s,
-                                  std::span<const double> exposed_comm_s,
-                                  const ExpertLoads& loads) {
-  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads);
+                                  std::span<const double> exposed_comm_s, const ExpertLoads& loads,
+                                  const EmulatedIteration& emulated) {
+  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads, emulated);
 }
 
 void TimingFile::append_validation(const ValidationRow& row) {

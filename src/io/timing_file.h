@@ -19,6 +19,9 @@
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
 //   /experts/{tokens,dropped}                          [n, layers with experts, experts]
 //   /experts attribute: layers, their number
+//   /emulation/late_instructions                                               [n, world]
+//   /emulation/{wall_s,moved_s}                                                [n]
+//   /emulation attribute: dilation, wall time over emulated time
 //
 // skipped is 1 where the gradients were not finite and the update did nothing, else 0.
 // balance_loss and z_loss are there only where they have a weight: the routers' own losses in the
@@ -35,6 +38,12 @@
 //
 // /experts is there only if the model has experts. tokens counts the choices of an expert
 // in the step's batch, on all ranks; dropped those of them that found no slot.
+//
+// /emulation is there only where the ranks emulated the cluster of the deck. All other times are
+// emulated ones then, /timeline since the emulated start of the run. late_instructions are those
+// whose work was done after their emulated end; wall_s is what the step took here, and moved_s by
+// how much emulated time was put off before it because of a pause, both in seconds of
+// this machine.
 //
 // Numbers are int64 or float64, text is UTF-8. All arrays are chunked and can grow.
 #pragma once
@@ -134,6 +143,11 @@ struct ExpertLoads {
   std::span<const int64_t> dropped;  // of these
 };
 
+// Where times are emulated.
+struct EmulationInfo {
+  double dilation = 1.0;  // wall time over emulated time
+};
+
 // All that is known before the first step.
 struct TimingHeader {
   RunAttributes run;
@@ -145,6 +159,7 @@ struct TimingHeader {
   ExpertLayers experts;
   bool validation = false;  // there is something to validate on
   bool images = false;      // the data are images
+  std::optional<EmulationInfo> emulation;
 };
 
 struct Iteration {
@@ -158,6 +173,13 @@ struct Iteration {
   bool skipped = false;     // the update did nothing
   double balance_loss = 0;  // of the routers, without its weight; where ExpertLayers says so
   double z_loss = 0;        // likewise
+};
+
+// What a step was on this machine, where its times are emulated.
+struct EmulatedIteration {
+  double wall_s = 0.0;            // from its start to that of the next
+  double moved_s = 0.0;           // by so much it was put off because of a pause
+  std::span<const int64_t> late;  // [world] instructions that were done after their emulated end
 };
 
 struct ValidationRow {
@@ -192,10 +214,11 @@ class TimingFile {
   ~TimingFile();
 
   // Steps in ascending order. The spans hold one value per rank: the busy times
-  // of the two streams, and the time in which only communication ran.
+  // of the two streams, and the time in which only communication ran. `emulated`: where the header
+  // has an emulation.
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                         std::span<const double> comm_s, std::span<const double> exposed_comm_s,
-                        const ExpertLoads& loads);
+                        const ExpertLoads& loads, const EmulatedIteration& emulated = {});
 
   // The loss after that step, in ascending order. Only where the header says that there is
   // something to validate on.

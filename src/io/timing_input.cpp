@@ -111,6 +111,10 @@ class TimingReader {
     record_.header.strategy.text = text("strategy/text");
     const hdf5::Handle strategy = file_.open_group("strategy");
     file_.get_attribute(strategy.get(), "name", record_.header.strategy.name);
+    if (file_.has("emulation")) {
+      const hdf5::Handle emulation = file_.open_group("emulation");
+      file_.get_attribute(emulation.get(), "dilation", record_.header.emulation.emplace().dilation);
+    }
   }
 
   void read_program() {

@@ -58,6 +58,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     if (header.images) {
       add_accuracy_columns(header.validation);
     }
+    if (header.emulation) {
+      add_emulation_columns(*header.emulation, static_cast<hsize_t>(header.run.world_size));
+    }
     file_.start_swmr();
     place_.take_name(overwrite);  // now that readers can open it
   } catch (...) {
@@ -201,6 +204,16 @@ void TimingLayout::add_accuracy_columns(bool validation) {
   }
 }
 
+void TimingLayout::add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size) {
+  file_.create_group("emulation");
+  const hdf5::Handle group(
+      file_.checked(H5Oopen(file_.id(), "/emulation", H5P_DEFAULT), "open /emulation"));
+  file_.set_attribute(group.get(), "dilation", emulation.dilation);
+  add_column<int64_t>("/emulation/late_instructions", "1", {world_size});
+  add_column<double>("/emulation/wall_s", "s");
+  add_column<double>("/emulation/moved_s", "s");
+}
+
 void TimingLayout::write(const TimingRows& rows) {
   append("/iterations/step", gather(rows.iterations, &Iteration::step));
   append("/iterations/wall_s", gather(rows.iterations, &Iteration::wall_s));
@@ -227,6 +240,9 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/ranks/exposed_comm_s", rows.exposed_comm_s);
   append("/experts/tokens", rows.expert_tokens);
   append("/experts/dropped", rows.expert_dropped);
+  append("/emulation/late_instructions", rows.late_instructions);
+  append("/emulation/wall_s", rows.emulation_wall_s);
+  append("/emulation/moved_s", rows.emulation_moved_s);
   append("/timeline/step", gather(rows.timeline, &TimelineRow::step));
   append("/timeline/rank", gather(rows.timeline, &TimelineRow::rank));
   append("/timeline/instruction", gather(rows.timeline, &TimelineRow::instruction));

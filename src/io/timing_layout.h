@@ -26,6 +26,9 @@ struct TimingRows {
   std::vector<double> exposed_comm_s;
   std::vector<int64_t> expert_tokens;  // [iterations, layers, experts], as the next one
   std::vector<int64_t> expert_dropped;
+  std::vector<double> emulation_wall_s;  // [iterations], as the next one; empty without emulation
+  std::vector<double> emulation_moved_s;
+  std::vector<int64_t> late_instructions;  // [iterations, world]
   std::vector<ValidationRow> validation;
   std::vector<TimelineRow> timeline;
 
@@ -55,6 +58,7 @@ class TimingLayout {
   void add_expert_columns(const ExpertLayers& experts);
   void add_validation_columns();
   void add_accuracy_columns(bool validation);
+  void add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size);
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {
     file_.set_attribute(dataset.get(), "unit", unit);

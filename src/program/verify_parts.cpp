@@ -101,7 +101,7 @@ class PartsCheck {
       for (const ValueId id : instruction.outputs) {
         check_present(i, id, rank);
       }
-      if (instruction.opcode != Opcode::place) {
+      if (spec_of(instruction.opcode).reshard != ReshardKind::place) {
         for (const ValueId id : instruction.inputs) {
           check_present(i, id, rank);
         }

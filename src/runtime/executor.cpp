@@ -25,8 +25,13 @@ struct Executor::Bound {
 };
 
 Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank,
-                   uint64_t seed)
-    : program_(program), store_(store), rank_(rank), seed_(seed), plan_(std::move(plan)) {
+                   uint64_t seed, Emulator* emulator)
+    : program_(program),
+      store_(store),
+      rank_(rank),
+      seed_(seed),
+      emulator_(emulator),
+      plan_(std::move(plan)) {
   check(plan_.bytes <= store.bytes(), "a program of {} bytes in a store of {}", plan_.bytes,
         store.bytes());
   state_ = store.device().allocate(sizeof(kernels::StepState));
@@ -40,7 +45,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
     memories_.emplace_back(program_, plan_, store.device(), store.data(), device_state());
   }
   set_state({});
-  recordable_ = !store.groups().through_host();
+  recordable_ = !store.groups().through_host() && emulator == nullptr;
 }
 
 Executor::~Executor() {
@@ -92,6 +97,9 @@ void Executor::set_state(const kernels::StepState& state) {
 void Executor::start(int64_t step, double learning_rate, const StepInputs& inputs, Order order) {
   check(started_ == ended_ || takes_next(), "step {} starts while others run", step);
   const NamedRange range(fmt::format("step {}", step));
+  if (emulator_ != nullptr) {
+    emulator_->begin_step();
+  }
   StepMemory& memory = this->memory(started_);
   memory.send(compute(), step, learning_rate, inputs);
   const bool recorded = order != Order::overlapped && order != Order::in_turn;
@@ -127,10 +135,15 @@ void Executor::issue(Order order) {
     for (const int wait : instruction.waits) {
       stream.wait(*bound_[static_cast<size_t>(wait)].end);
     }
-    if (in_turn && i > 0) {
+    const int behind = in_turn ? static_cast<int>(i) - 1 : -1;
+    if (behind >= 0) {
       stream.wait(*bound_[i - 1].end);
     }
-    issue_one(i);
+    if (emulator_ == nullptr) {
+      issue_one(i);
+    } else {
+      issue_emulated(static_cast<int>(i), behind);
+    }
   }
   // Results may come by a message, and are fetched behind all that this stream has waited for.
   const auto& list = program_.instructions;
@@ -147,6 +160,18 @@ void Executor::issue_one(size_t i) {
   stream.record(*bound_[i].start);
   bound_[i].issue(stream);
   stream.record(*bound_[i].end);
+}
+
+// The end is known before the event says that the data are there.
+void Executor::issue_emulated(int i, int behind) {
+  Stream& stream = store_.stream(program_.instructions[static_cast<size_t>(i)].stream);
+  Bound& bound = bound_[static_cast<size_t>(i)];
+  stream.enqueue([this, i, behind] { emulator_->begin(i, behind); });
+  stream.record(*bound.start);
+  bound.issue(stream);
+  stream.enqueue([this, i] { emulator_->finish(i); });
+  stream.record(*bound.end);
+  stream.enqueue([this, i] { emulator_->pace(i); });
 }
 
 int64_t Executor::find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs) {
@@ -201,7 +226,10 @@ void Executor::wait() {
     store_.stream(kind).synchronize();
   }
   ended_ = started_;
-  if (timed_) {
+  if (emulator_ != nullptr) {
+    emulator_->end_step();
+    times_ = emulator_->intervals();
+  } else if (timed_) {
     std::ranges::transform(bound_, std::back_inserter(times_), [](const Bound& bound) {
       return Interval{bound.start->seconds(), bound.end->seconds()};
     });

@@ -14,6 +14,7 @@
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "runtime/emulator.h"
 #include "runtime/step_memory.h"
 #include "runtime/store.h"
 
@@ -22,8 +23,10 @@ namespace hidup {
 class Executor {
  public:
   // `plan`: this rank's, verified, and one of those that the store was made for; program and store
-  // outlive the executor. `seed`: of random numbers.
-  Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank, uint64_t seed);
+  // outlive the executor. `seed`: of random numbers. `emulator`: of this program and rank, where
+  // steps take its times; it outlives the executor, and the device is a CPU.
+  Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank, uint64_t seed,
+           Emulator* emulator = nullptr);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -50,11 +53,13 @@ class Executor {
   void initialize_parameters();
 
   // Of the step that wait() ended, until the next one starts: when every instruction ran, on
-  // monotonic_seconds()'s clock (empty after a recording without times); what the host looks at
+  // monotonic_seconds()'s clock, or in the emulator's time (empty after a recording without times);
+  // what the host looks at
   // (StepMemory::result()); and what it left for the next step.
   std::span<const Interval> times() const { return times_; }
   std::span<const float> result(ValueId value) const { return ended().result(value); }
   const kernels::StepState& state() const { return ended().state(); }
+  const Emulator* emulator() const { return emulator_; }
   // What the next step finds instead, where no step is under way.
   void set_state(const kernels::StepState& state);
 
@@ -92,6 +97,8 @@ class Executor {
   }
   void issue(Order order);
   void issue_one(size_t i);
+  // `behind`: an instruction that it waits for beside its waits, or -1.
+  void issue_emulated(int i, int behind);
   bool is_finite(ValueId value);
   // False where the step cannot be recorded.
   bool replay(Order order);
@@ -100,6 +107,7 @@ class Executor {
   Store& store_;
   int64_t rank_;
   uint64_t seed_;
+  Emulator* emulator_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> state_;
   std::vector<StepMemory> memories_;  // the steps' in turn

@@ -45,8 +45,13 @@ std::string describe(const StepFloor& floor) {
       floor.product < 1e13 ? "G" : "T", 1e-9 * floor.memory);
 }
 
-Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops)
-    : steps_(steps), size_(size), unigram_entropy_(unigram_entropy), flops_(flops) {}
+Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
+               const std::optional<EmulationScale>& emulation)
+    : steps_(steps),
+      size_(size),
+      unigram_entropy_(unigram_entropy),
+      flops_(flops),
+      emulation_(emulation) {}
 
 double Report::recent_loss() const {
   return mean(losses_);
@@ -93,11 +98,72 @@ void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyT
   if (done_ == 1 || step == steps_ || total_wall_ - printed_at_ >= 1.0) {
     printed_at_ = total_wall_;
     const int width = static_cast<int>(std::to_string(steps_).size());
-    results::print("step {:>{}}/{}  loss {:.4f}{}  {:>16}  {:>9}/step  {:>9} exposed  {} left\n",
+    const double here = emulation_ ? emulation_->dilation * undilated_wall() : mean_wall();
+    results::print("step {:>{}}/{}  loss {:.4f}{}  {:>16}  {:>9}/step  {:>9} exposed  {} left{}\n",
                    step, width, steps_, scores.loss, text, speed(mean_wall()),
                    format_seconds(mean_wall()), format_seconds(mean(exposed_)),
-                   format_duration(mean_wall() * static_cast<double>(steps_ - step)));
+                   format_duration(here * static_cast<double>(steps_ - step)),
+                   emulation_ ? "  " + describe_emulation() : "");
     show();
+  }
+}
+
+void Report::emulated(const EmulatedWork& work) {
+  if (worked_ == 1 && std::exchange(first_counts_, false)) {
+    work_ = {};
+    worked_ = 0;
+  }
+  ++worked_;
+  work_.wall_s += work.wall_s;
+  work_.cpu_s += work.cpu_s;
+  work_.late += work.late;
+}
+
+double Report::late_fraction() const {
+  const auto all = static_cast<double>(std::max<int64_t>(worked_ * emulation_->instructions, 1));
+  return static_cast<double>(work_.late) / all;
+}
+
+double Report::undilated_wall() const {
+  const auto steps = static_cast<double>(std::max<int64_t>(worked_, 1));
+  return work_.wall_s / (steps * emulation_->dilation);
+}
+
+std::string Report::describe_emulation() const {
+  const std::string predicted =
+      emulation_->predicted_s
+          ? fmt::format("predicted {}, ", format_seconds(*emulation_->predicted_s))
+          : "";
+  return fmt::format("({}here {} x {:.4g}, {:.3g} % late)", predicted,
+                     format_seconds(undilated_wall()), emulation_->dilation,
+                     100.0 * late_fraction());
+}
+
+// Where streams have at most 40 % of the cores' time to compute, seldom one is late.
+double Report::advised_dilation() const {
+  constexpr double kLoad = 0.4;
+  const double load = work_.cpu_s / std::max(work_.wall_s, 1e-9);
+  return emulation_->dilation * load / (kLoad * emulation_->cores);
+}
+
+void Report::print_emulation() const {
+  constexpr double kLate = 0.01;
+  results::print("        emulated {}\n", describe_emulation());
+  if (late_fraction() <= kLate) {
+    return;
+  }
+  const double advised = advised_dilation();
+  if (advised > emulation_->dilation) {
+    log::warning(
+        "{:.3g} % of the instructions were done after their emulated end: with "
+        "cluster.emulate_dilation {:.2g} this machine would do them in time",
+        100.0 * late_fraction(), advised);
+  } else {
+    log::warning(
+        "{:.3g} % of the instructions were done after their emulated end, though the work "
+        "would leave this machine time: it does something else, too, or they are too short "
+        "for it; try cluster.emulate_dilation {:.2g}",
+        100.0 * late_fraction(), 2.0 * emulation_->dilation);
   }
 }
 
@@ -122,8 +188,8 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   const auto steps = static_cast<double>(std::max<int64_t>(done_, 1));
   const double wall = std::max(total_wall_ / steps, 1e-9);
   results::print("\n");
-  results::print("steps   {} in {} ({} per step, {})\n", done_, format_duration(total_wall_),
-                 format_seconds(wall), speed(wall));
+  results::print("steps   {} in {}{} ({} per step, {})\n", done_, format_duration(total_wall_),
+                 emulation_ ? " of emulated time" : "", format_seconds(wall), speed(wall));
   if (flops_.peak > 0.0) {
     results::print(
         "        model flops utilization {:.1f} % ({:.4g} Gflop a step, {:.4g} Gflop/s at most)\n",
@@ -165,6 +231,9 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);
     results::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
+  }
+  if (emulation_) {
+    print_emulation();
   }
   if (floor && floor->seconds > 0.0) {
     results::print("        {:.2f} x {}\n", wall / floor->seconds, describe(*floor));

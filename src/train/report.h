@@ -45,12 +45,29 @@ struct NamedNumber {
   double value;
 };
 
+// What emulated steps are compared with.
+struct EmulationScale {
+  double dilation = 1.0;
+  double cores = 1.0;                 // of this machine, for all ranks together
+  int64_t instructions = 0;           // of a step, on all ranks
+  std::optional<double> predicted_s;  // of a step
+};
+
+// What an emulated step was on this machine, of all ranks together.
+struct EmulatedWork {
+  double wall_s = 0.0;
+  double cpu_s = 0.0;
+  int64_t late = 0;  // instructions that were done after their emulated end
+};
+
 // Used on rank 0. Prints the first step of the run, the last one, and otherwise a line a
 // second; and every validation.
 class Report {
  public:
   // unigram_entropy: of the data, in nats; negative where it is not known.
-  Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops);
+  // emulation: where all times of steps are emulated.
+  Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
+         const std::optional<EmulationScale>& emulation = std::nullopt);
 
   // After a step: its scores, the time since the previous call's step began (without
   // validation), the slowest rank's busy times, NaN where they are not known, and what is shown
@@ -58,10 +75,14 @@ class Report {
   void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
             const std::vector<NamedNumber>& beside = {});
 
+  // Before each step(), where times are emulated.
+  void emulated(const EmulatedWork& work);
+
   // After a measurement on the validation data.
   void validation(int64_t step, const Scores& scores);
 
   // `floor`: of the rank that has the longest. `checkpoint`: the last one's file; empty: none.
+  // Warns where more than 1 % of the instructions were late.
   void summary(const MemoryPlan& plan, const std::optional<Prediction>& prediction,
                const std::optional<StepFloor>& floor, const std::string& file,
                const std::string& checkpoint) const;
@@ -75,11 +96,23 @@ class Report {
   std::string speed(double wall_s) const;
   // "  accuracy 51.2 %"; empty where it is not told.
   std::string describe_accuracy(double accuracy) const;
+  // Of the steps whose work counts: how many of the instructions were late, and this machine's time
+  // for a step, undilated.
+  double late_fraction() const;
+  double undilated_wall() const;
+  std::string describe_emulation() const;
+  void print_emulation() const;
+  // The dilation with which the work would be done in time.
+  double advised_dilation() const;
 
   int64_t steps_;
   StepSize size_;
   double unigram_entropy_;
   FlopRates flops_;
+  std::optional<EmulationScale> emulation_;
+  EmulatedWork work_;         // sums over the steps that count: not the first, which prepares much
+  int64_t worked_ = 0;        // so many
+  bool first_counts_ = true;  // as long as it is the only one
   int64_t done_ = 0;
   double first_loss_ = 0.0;
   double first_accuracy_ = 0.0;

@@ -235,6 +235,10 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .weight_decay = train.weight_decay}};
 }
 
+bool emulates(const Deck& deck) {
+  return deck.cluster.emulate == "on";
+}
+
 Executor::Order execution_order(const Deck& deck, bool timed) {
   if (deck.train.overlap == "off") {
     return Executor::Order::in_turn;
@@ -245,7 +249,7 @@ Executor::Order execution_order(const Deck& deck, bool timed) {
   return timed ? Executor::Order::recorded : Executor::Order::recorded_untimed;
 }
 
-int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
+double share_of_cores(Communicator& world, const std::string& host) {
   struct Place {
     uint64_t host;
     cpu_set_t cores;
@@ -256,13 +260,23 @@ int compute_threads(const Deck& deck, Communicator& world, const std::string& ho
   const auto sharing = std::ranges::count_if(places, [&](const Place& place) {
     return place.host == mine.host && CPU_EQUAL(&place.cores, &mine.cores);
   });
-  const int share = std::max(1, CPU_COUNT(&mine.cores) / static_cast<int>(sharing));
+  return CPU_COUNT(&mine.cores) / static_cast<double>(sharing);
+}
+
+int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
+  const int share = std::max(1, static_cast<int>(share_of_cores(world, host)));
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   int threads = share;
   if (deck.cluster.device_threads) {
     threads = static_cast<int>(*deck.cluster.device_threads);
   } else if (wanted != nullptr && std::atoi(wanted) > 0) {
     threads = std::atoi(wanted);
+  }
+  if (emulates(deck)) {
+    // The deck's number is that of the emulated device. Who communicates has met the others
+    // already, so that messages come soon.
+    wait_beside_computation(false);
+    return std::min(threads, share);
   }
   wait_beside_computation(threads >= share);
   return threads;

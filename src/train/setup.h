@@ -46,9 +46,16 @@ LoweringOptions lowering_options(const Deck& deck);
 // How the instructions of a step follow each other, where their times are wanted and where not.
 Executor::Order execution_order(const Deck& deck, bool timed = true);
 
+// Whether times are those of the deck's cluster, on CPU ranks that need not be like its own.
+bool emulates(const Deck& deck);
+
+// The cores that this rank may run on, divided by the ranks of its host that are bound to the same
+// ones. Collective.
+double share_of_cores(Communicator& world, const std::string& host);
+
 // The deck's number of threads; or, for auto, OMP_NUM_THREADS; or else this rank's
-// share of the cores it may run on: ranks of one host that are bound to the same
-// cores divide them. Where that leaves no core for communication, messages are waited for
+// share_of_cores(), at least 1. Where times are emulated, not more than that: the deck's number is
+// that of the emulated device. Where that leaves no core for communication, messages are waited for
 // accordingly (comm/patient_yield.h). Collective.
 int compute_threads(const Deck& deck, Communicator& world, const std::string& host);
 

@@ -1,8 +1,11 @@
 #include "train/trainer.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -27,6 +30,15 @@ DType parameter_dtype(const Program& program) {
   return found == program.values.end() ? DType::f32 : found->dtype;
 }
 
+double cpu_seconds() {
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  rusage used{};
+  check(getrusage(RUSAGE_SELF, &used) == 0, "the time of this process cannot be read");
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 }  // namespace
 
 Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
@@ -35,7 +47,7 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       batches_(batches),
       executor_(executor),
       world_(world),
-      start_(start),
+      start_(executor.emulator() == nullptr ? start : 0.0),
       outputs_(outputs) {
   state_.stops = deck.train.on_nan == "stop";
   state_.adapts = parameter_dtype(executor.program()) == DType::f16;
@@ -52,6 +64,7 @@ StopReason Trainer::run() {
   executor_.set_state(state_);
   started_ = done_;
   fill(done_ + 1);
+  cpu_s_ = cpu_seconds();
   double began = monotonic_seconds();
   for (int64_t step = done_ + 1;
        step <= deck_.train.steps && (stop_ == StopReason::none || step <= started_); ++step) {
@@ -152,12 +165,17 @@ void Trainer::finish_step(int64_t step) {
   }
 }
 
-Trainer::Status Trainer::status() const {
+Trainer::Status Trainer::status() {
   const bool overflow = !std::isfinite(iteration_.grad_norm) && !state_.can_fall();
   Status mine{.busy = executor_.times().empty()
                           ? kUnknownTimes
                           : busy_times(executor_.program(), executor_.times()),
               .diverged = overflow || !std::isfinite(iteration_.loss)};
+  if (executor_.emulator() != nullptr) {
+    mine.late = executor_.emulator()->step().late;
+    const double before = std::exchange(cpu_s_, cpu_seconds());
+    mine.cpu_s = cpu_s_ - before;
+  }
   if (caught_signal() != 0) {
     mine.stop = StopReason::signal;
   } else if (outputs_.stop_watch != nullptr) {
@@ -171,11 +189,17 @@ Trainer::Status Trainer::status() const {
 
 void Trainer::exchange(const Status& mine) {
   busy_.clear();
+  late_.clear();
+  all_cpu_s_ = 0.0;
   for (const Status& status : all_gather_value(world_, mine)) {
     stop_ = stop_ == StopReason::none ? status.stop : stop_;
     diverged_ = diverged_ || status.diverged;
     save_ = busy_.empty() ? status.save : save_;  // rank 0's
     busy_.push_back(status.busy);
+    all_cpu_s_ += status.cpu_s;
+    if (executor_.emulator() != nullptr) {
+      late_.push_back(status.late);
+    }
   }
 }
 
@@ -255,9 +279,20 @@ void Trainer::record_timeline(int64_t step) {
 }
 
 void Trainer::write_step(double wall_s) {
-  iteration_.wall_s = wall_s;
   if (iteration_.step > done_ + 1) {  // which prepares much
     longest_s_ = std::max(longest_s_, wall_s);
+  }
+  const double validation_s = std::exchange(validation_s_, 0.0);
+  double reported_s = wall_s - validation_s;
+  iteration_.wall_s = wall_s;
+  EmulatedIteration emulated;
+  if (const Emulator* emulator = executor_.emulator()) {
+    const EmulatedStep& step = emulator->step();
+    reported_s = 1e-9 * static_cast<double>(step.next - step.start);
+    iteration_.wall_s = reported_s;
+    emulated = {.wall_s = 1e-9 * static_cast<double>(step.wall),
+                .moved_s = 1e-9 * static_cast<double>(step.moved),
+                .late = late_};
   }
   const auto column = [this](double BusyTimes::*member) {
     std::vector<double> values;
@@ -271,15 +306,20 @@ void Trainer::write_step(double wall_s) {
   const std::vector<double> exposed = column(&BusyTimes::exposed_comm_s);
   if (outputs_.timings != nullptr) {
     outputs_.timings->append_iteration(iteration_, compute, comm, exposed,
-                                       {expert_tokens_, expert_dropped_});
+                                       {expert_tokens_, expert_dropped_}, emulated);
   }
-  if (outputs_.report != nullptr) {
-    outputs_.report->step(
-        iteration_.step, {iteration_.loss, iteration_.accuracy},
-        wall_s - std::exchange(validation_s_, 0.0),
-        {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)},
-        beside_the_loss());
+  if (outputs_.report == nullptr) {
+    return;
   }
+  if (executor_.emulator() != nullptr) {
+    outputs_.report->emulated({.wall_s = emulated.wall_s,
+                               .cpu_s = all_cpu_s_,
+                               .late = std::accumulate(late_.begin(), late_.end(), int64_t{0})});
+  }
+  outputs_.report->step(
+      iteration_.step, {iteration_.loss, iteration_.accuracy}, reported_s,
+      {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)},
+      beside_the_loss());
 }
 
 std::vector<NamedNumber> Trainer::beside_the_loss() const {

@@ -54,6 +54,8 @@ class Trainer {
   // What ranks tell each other after a step.
   struct Status {
     BusyTimes busy;
+    int64_t late = 0;    // instructions, where times are emulated
+    double cpu_s = 0.0;  // of this process in the step, likewise
     StopReason stop = StopReason::none;
     bool save = false;      // a checkpoint is due by time; rank 0's counts
     bool diverged = false;  // loss or gradients are not finite, and a smaller scale does not help
@@ -67,12 +69,13 @@ class Trainer {
   void fill(int64_t step);  // inputs_
   void start_next();
   void finish_step(int64_t step);
-  Status status() const;
+  Status status();
   void exchange(const Status& mine);
   // Collective: says which operation it was that did not give finite numbers, and throws.
   [[noreturn]] void fail_not_finite(int64_t step);
   void between_steps(int64_t step);
   void record_timeline(int64_t step);
+  // `wall_s`: here, whatever is emulated.
   void write_step(double wall_s);
   std::vector<NamedNumber> beside_the_loss() const;
   void read_expert_loads();
@@ -97,10 +100,13 @@ class Trainer {
   bool diverged_ = false;
   double longest_s_ = 0.0;     // step of this run, but for the first
   double validation_s_ = 0.0;  // after the last step
+  double cpu_s_ = 0.0;         // of this process until the last step
 
   // Of the last finished step; on rank 0.
   Iteration iteration_;
   std::vector<BusyTimes> busy_;          // by rank
+  std::vector<int64_t> late_;            // by rank; empty where nothing is emulated
+  double all_cpu_s_ = 0.0;               // of all ranks, likewise
   std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
   std::vector<int64_t> expert_dropped_;  // likewise
   bool warned_ = false;

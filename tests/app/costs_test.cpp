@@ -87,6 +87,75 @@ TEST(Costs, NoiseIsDrawnFromTheSeed) {
   EXPECT_NE(print_profile(costs_of(deck, kMesh, std::nullopt).value()), one);
 }
 
+TEST(Costs, OfASharedLinkAreOfARanksPart) {
+  Deck deck = deck_with_rates();
+  deck.cluster.mesh[0].shared = 4;
+  MachineRates divided = kRates;
+  divided.links[0].bandwidth /= 4.0;
+  EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
+            print_profile(roofline_profile(kMesh, divided)));
+}
+
+Deck deck_with_devices() {
+  Deck deck = deck_with_rates();
+  deck.cluster.device_flops.reset();
+  deck.cluster.devices = {{.count = 5, .flops = 1.6e12},
+                          {.count = 2, .flops = 3.2e11, .memory_bandwidth = 2e11},
+                          {.count = 1, .flops = 1.6e12, .memory_bandwidth = 1e11}};
+  return deck;
+}
+
+TEST(Costs, TheSearchRestsOnTheLeastRates) {
+  MachineRates least = kRates;
+  least.flops = 3.2e11;
+  least.memory_bandwidth = 1e11;
+  EXPECT_EQ(print_profile(costs_of(deck_with_devices(), kMesh, std::nullopt).value()),
+            print_profile(roofline_profile(kMesh, least)));
+}
+
+// Seconds of a product of 1.6 Tflop, and of moving 100 GB.
+std::pair<double, double> pace_of_rank(const RankCosts& costs, int64_t rank) {
+  return {costs.of(rank).operation(Opcode::matmul, {.flops = 1.6e12}),
+          costs.of(rank).operation(Opcode::add, {.bytes = 1e11})};
+}
+
+TEST(RankCosts, AreThoseOfEachDevice) {
+  const Deck deck = deck_with_devices();
+  const RankCosts costs = rank_costs(deck, kMesh, costs_of(deck, kMesh, std::nullopt).value());
+  EXPECT_FALSE(costs.all_alike());
+  for (const int64_t rank : {0, 4, 7}) {
+    EXPECT_THAT(pace_of_rank(costs, rank),
+                Pair(::testing::DoubleNear(1.0, 1e-9), ::testing::DoubleNear(1.0, 1e-9)));
+    EXPECT_EQ(costs.class_of(rank), 0U) << "with the same rates, whatever they are written as";
+  }
+  EXPECT_THAT(pace_of_rank(costs, 5),
+              Pair(::testing::DoubleNear(5.0, 1e-9), ::testing::DoubleNear(0.5, 1e-9)));
+  EXPECT_EQ(costs.class_of(6), costs.class_of(5));
+}
+
+TEST(RankCosts, AreAlikeWithoutDevicesAndWithAProfile) {
+  const Deck equal = deck_with_rates();
+  EXPECT_TRUE(rank_costs(equal, kMesh, costs_of(equal, kMesh, std::nullopt).value()).all_alike());
+  const Deck deck = deck_with_devices();
+  Profile measured = measured_profile();
+  measured.key.build = "1.0";
+  EXPECT_TRUE(rank_costs(deck, kMesh, costs_of(deck, kMesh, measured).value()).all_alike());
+  Deck same = deck;
+  same.cluster.devices = {{.count = 4, .flops = 1e12}, {.count = 4, .flops = 1e12}};
+  EXPECT_TRUE(rank_costs(same, kMesh, costs_of(same, kMesh, std::nullopt).value()).all_alike());
+}
+
+TEST(LinksInTime, AreThoseWithATrace) {
+  Deck deck = deck_with_rates();
+  EXPECT_TRUE(links_in_time(deck).empty());
+  deck.cluster.mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
+  deck.cluster.mesh[0].shared = 2;
+  const std::vector<BandwidthTrace> links = links_in_time(deck);
+  ASSERT_EQ(links.size(), 2U);
+  EXPECT_EQ(links[0].end_of(0, 1000), 2000) << "half of the nominal 1 GB/s";
+  EXPECT_EQ(links[1].end_of(0, 1000), 1000);
+}
+
 TEST(CostsWithoutRanks, OfTheDecksFileWhereItFits) {
   const SmallDecks decks;
   const Mesh ranks = {{"ranks", 4}};

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "collective_cases/board_cases.h"
 #include "collective_cases/collective_cases.h"
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
@@ -47,6 +48,10 @@ TEST(Ranks, CountsMustFitTheGroup) {
     EXPECT_THROW(g_world->all_to_all(*stream, nullptr, bad, nullptr, fit, DType::f32, "x"), Error);
     EXPECT_THROW(g_world->all_to_all(*stream, nullptr, fit, nullptr, bad, DType::f32, "x"), Error);
   }
+}
+
+TEST(Ranks, ShareMemory) {
+  memory_is_shared_by_the_ranks_of_a_host(*g_world);
 }
 
 }  // namespace

@@ -80,10 +80,15 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "      size: 2\n"
             "      bandwidth: auto\n"
             "      latency: 30us\n"
+            "      shared: 1\n"
+            "      bandwidth_trace: []\n"
             "    - name: \"gpu\"\n"
             "      size: auto\n"
             "      bandwidth: 9.71Gbps\n"
             "      latency: auto\n"
+            "      shared: 1\n"
+            "      bandwidth_trace: []\n"
+            "  devices: []\n"
             "  comm:\n"
             "    backend: auto\n"
             "    register_buffers: off\n"
@@ -93,7 +98,38 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  profile: auto\n"
             "  profile_noise: 0\n"
             "  cost:\n"
-            "    model: measured\n");
+            "    model: measured\n"
+            "  emulate: off\n"
+            "  emulate_dilation: 1\n");
+}
+
+TEST(ResolvedDeck, KeepsListsOfMaps) {
+  const Deck deck = parse(
+      kModel, kCluster,
+      {"cluster.emulate=on",
+       "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, shared: 2, bandwidth_trace: [{for: "
+       "10ms, bandwidth: 1GB/s}, {for: 1.5s, bandwidth: 250MB/s}]}, {name: gpu, size: 2}]",
+       "cluster.devices=[{flops: 1TFLOPS}, {count: 3, flops: 500GFLOPS, memory_bandwidth: "
+       "30GB/s}]"});
+  const std::string text = resolved_yaml(deck, DeckFile::cluster);
+  const std::string lists =
+      "      shared: 2\n"
+      "      bandwidth_trace: [{for: 10ms, bandwidth: 1GB/s}, {for: 1.5s, bandwidth: 2Gbps}]\n"
+      "    - name: \"gpu\"\n"
+      "      size: 2\n"
+      "      bandwidth: auto\n"
+      "      latency: auto\n"
+      "      shared: 1\n"
+      "      bandwidth_trace: []\n"
+      "  devices:\n"
+      "    - count: 1\n"
+      "      flops: 1TFLOPS\n"
+      "      memory_bandwidth: auto\n"
+      "    - count: 3\n"
+      "      flops: 0.5TFLOPS\n"
+      "      memory_bandwidth: 30GB/s\n";
+  EXPECT_NE(text.find(lists), std::string::npos) << text;
+  EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }
 
 TEST(ResolvedDeck, ParsesToTheSameValues) {

@@ -279,8 +279,11 @@ INSTANTIATE_TEST_SUITE_P(
         WrongLine{
             "UnknownKeyOfAGroup", 2, "  device: {kindd: cpu}",
             "c.yaml:2:12: unknown key cluster.device.kindd: did you mean cluster.device.kind?"},
-        WrongLine{"UnknownGroup", 2, "  devices: {kind: cpu}",
-                  "c.yaml:2:3: unknown key cluster.devices: did you mean cluster.device?"},
+        WrongLine{"UnknownGroup", 2, "  devise: {kind: cpu}",
+                  "c.yaml:2:3: unknown key cluster.devise: did you mean cluster.device?"},
+        WrongLine{"DevicesAreNoList", 2, "  devices: {flops: 1TFLOPS}",
+                  "c.yaml:2:12: cluster.devices: expected a list of devices, found keys with "
+                  "values"},
         WrongLine{"MemoryInBandwidth", 2, "  device: {memory: 32GB/s}",
                   "c.yaml:2:20: cluster.device.memory: expected an amount of memory such as 32GiB, "
                   "from 1MiB to 1024TiB, or auto, found 32GB/s"},
@@ -311,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.yaml:7:7: cluster.mesh[1].size is given twice, first in line 5"},
         WrongLine{"AxisIsAWord", 4, "    - node",
                   "c.yaml:4:7: cluster.mesh[0]: expected the keys name, size, bandwidth, latency, "
-                  "found node"},
+                  "shared, bandwidth_trace, found node"},
         WrongLine{"AxisOfSizeZero", 6, "      size: 0",
                   "c.yaml:6:13: cluster.mesh[1].size: expected an integer from 1 to 1000000, or "
                   "auto, found 0"},

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string>
 
+#include "board_cases.h"
 #include "case_data.h"
 #include "core/check.h"
 #include "sixteen_bit_cases.h"
@@ -443,6 +444,7 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"ExchangePassesUnevenPieces", exchange_passes_uneven_pieces},
       {"SplitMakesGroupsOfOneColor", split_makes_groups_of_one_color},
       {"GroupsOfASplitHaveAllCollectives", groups_of_a_split_have_all_collectives},
+      {"ABoardGivesEachRowItsLargest", a_board_gives_each_row_its_largest},
   };
   return cases;
 }

@@ -261,6 +261,17 @@ class FakeCommunicator final : public Communicator {
     return mine;
   }
 
+  std::shared_ptr<std::byte> share_memory(int64_t bytes) override {
+    std::shared_ptr<std::byte> mine;
+    group_->host.meet(rank_, {"share_memory", {bytes}, {}, nullptr, &mine}, [](Calls& calls) {
+      const std::shared_ptr<std::byte> memory = zeroed_memory(calls[0].counts[0]);
+      for (const Call& call : calls) {
+        *static_cast<std::shared_ptr<std::byte>*>(call.receive) = memory;
+      }
+    });
+    return mine;
+  }
+
  private:
   size_t self() const { return static_cast<size_t>(rank_); }
 

@@ -76,6 +76,8 @@ def inner_value(rng, key):
 def value_for(rng, key):
     if key.allowed == "a list of axes":
         return mesh_value(rng)
+    if key.allowed == "a list of devices":
+        return devices_value(rng)
     kind = rng.random()
     if kind < 0.35:
         return inner_value(rng, key)
@@ -98,8 +100,28 @@ def mesh_value(rng):
             axis += f", bandwidth: {rng.choice(('1', '10', '100', '1e308', '1e-320', '1e-9'))}GB/s"
         if rng.random() < 0.4:
             axis += f", latency: {rng.choice(('0us', '30us', '1s', '1h', '-1s', '1e-320s'))}"
+        if rng.random() < 0.2:
+            axis += f", shared: {rng.choice(('1', '2', '4', '0', '1e3'))}"
+        if rng.random() < 0.2:
+            axis += f", bandwidth_trace: {trace_value(rng)}"
         axes.append("{" + axis + "}")
     return "[" + ", ".join(axes) + "]"
+
+
+def trace_value(rng):
+    """A link's bandwidths in time."""
+    phases = [f"{{for: {rng.choice(('1us', '10ms', '1h', '0s', '1e-320s'))}, "
+              f"bandwidth: {rng.choice(('1', '10', '1e-320', '1e9'))}GB/s}}"
+              for _ in range(rng.choice((0, 1, 2, 5)))]
+    return "[" + ", ".join(phases) + "]"
+
+
+def devices_value(rng):
+    """Devices, mostly few."""
+    devices = [f"{{count: {rng.choice(('1', '1', '2', '3', '0', '1000000'))}, "
+               f"flops: {rng.choice(('1', '5', '1e-9', '1e300'))}TFLOPS}}"
+               for _ in range(rng.choice((0, 1, 2, 2, 3)))]
+    return "[" + ", ".join(devices) + "]"
 
 
 def random_settings(rng, keys):

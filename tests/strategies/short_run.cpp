@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 
 #include "core/random.h"
@@ -103,12 +104,23 @@ std::vector<double> router_losses_of(Executor& executor) {
   return losses;
 }
 
+Program lower_changed(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                      const Emulation& emulation) {
+  Program program = lower(graph, strategy, options);
+  if (emulation.change) {
+    emulation.change(program);
+  }
+  return program;
+}
+
 ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
              Communicator& world, int steps, int64_t vocab, const AfterStep& after_step,
-             int done = 0) {
-  const Program program = lower(graph, strategy, options);
+             int done = 0, const Emulation& emulation = {}) {
+  const Program program = lower_changed(graph, strategy, options, emulation);
   const MemoryPlan plan = plan_memory(program, world.rank());
-  verify(program, plan);
+  if (!emulation.change) {
+    verify(program, plan);
+  }
   const Program forward_program = lower_forward(graph, strategy, options);
   const MemoryPlan forward_plan =
       plan_memory(forward_program, world.rank(), stored_values(program, plan));
@@ -119,7 +131,13 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
   groups.add_groups_of(forward_program);
   const PlannedProgram planned[] = {{program, plan}, {forward_program, forward_plan}};
   Store store(planned, *device, groups, 1);
-  Executor executor(program, plan, store, world.rank(), kSeed);
+  std::optional<Emulator> emulator;
+  if (emulation.times) {
+    emulator.emplace(program, world, emulation.times(program, world.rank()),
+                     EmulatorOptions{.dilation = emulation.dilation,
+                                     .failed = [&device] { return device->failed(); }});
+  }
+  Executor executor(program, plan, store, world.rank(), kSeed, emulator ? &*emulator : nullptr);
   executor.initialize_parameters();
   Executor forward(forward_program, forward_plan, store, world.rank(), kSeed);
   const float loss_scale =
@@ -165,6 +183,11 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
                    int64_t vocab, const AfterStep& after_step, int done) {
   return run(graph, strategy, kOptions, world, steps, vocab, after_step, done);
+}
+
+ShortRun run_emulated(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
+                      int64_t vocab, const Emulation& emulation, const AfterStep& after_step) {
+  return run(graph, strategy, kOptions, world, steps, vocab, after_step, 0, emulation);
 }
 
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab, const AfterStep& after_step) {

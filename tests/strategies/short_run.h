@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "runtime/emulator.h"
 #include "runtime/executor.h"
 #include "sharding/strategy.h"
 
@@ -36,6 +37,18 @@ using AfterStep = std::function<void(Executor& executor, int step)>;
 // scaled by 1024. `done`: steps that are done; `after_step` gives the parameters their values then.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
                    int64_t vocab, const AfterStep& after_step = nullptr, int done = 0);
+
+// How steps are emulated, of the step's program.
+struct Emulation {
+  std::function<EmulatedTimes(const Program& program, int64_t rank)> times;
+  // What is done to the program before; it is not verified then.
+  std::function<void(Program& program)> change = nullptr;
+  double dilation = 1e-3;
+};
+
+// The same, emulated: `after_step` finds the times in Executor::emulator().
+ShortRun run_emulated(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
+                      int64_t vocab, const Emulation& emulation, const AfterStep& after_step);
 
 // The same on this rank alone, every operation by itself and all rows dense (LoweringOptions).
 ShortRun run_alone(const Graph& graph, int steps, int64_t vocab,

@@ -1,0 +1,62 @@
+#include "comm/mpi_shared_memory.h"
+
+#include <cstring>
+
+#include "comm/mpi_check.h"
+#include "comm/patient_yield.h"
+
+namespace hidup {
+namespace {
+
+constexpr size_t kLine = 64;
+
+class SharedWindow {
+ public:
+  SharedWindow(MPI_Comm group, int64_t bytes) {
+    const PatientWait wait;
+    check_mpi(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours_),
+              "MPI_Comm_split_type");
+    check_mpi(MPI_Comm_set_errhandler(neighbours_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    int rank = 0;
+    check_mpi(MPI_Comm_rank(neighbours_, &rank), "MPI_Comm_rank");
+    const MPI_Aint mine =
+        rank == 0 ? static_cast<MPI_Aint>(bytes) + static_cast<MPI_Aint>(kLine) : 0;
+    void* base = nullptr;
+    check_mpi(MPI_Win_allocate_shared(mine, 1, MPI_INFO_NULL, neighbours_, &base, &window_),
+              "MPI_Win_allocate_shared");
+    check_mpi(MPI_Win_set_errhandler(window_, MPI_ERRORS_RETURN), "MPI_Win_set_errhandler");
+    MPI_Aint size = 0;
+    int unit = 0;
+    check_mpi(MPI_Win_shared_query(window_, 0, &size, &unit, &base), "MPI_Win_shared_query");
+    size_t space = static_cast<size_t>(size);
+    data_ = static_cast<std::byte*>(std::align(kLine, static_cast<size_t>(bytes), base, space));
+    if (rank == 0) {
+      std::memset(data_, 0, static_cast<size_t>(bytes));
+    }
+    check_mpi(MPI_Barrier(neighbours_), "MPI_Barrier");
+  }
+
+  ~SharedWindow() {
+    const PatientWait wait;
+    MPI_Win_free(&window_);
+    MPI_Comm_free(&neighbours_);
+  }
+  SharedWindow(const SharedWindow&) = delete;
+  SharedWindow& operator=(const SharedWindow&) = delete;
+
+  std::byte* data() const { return data_; }
+
+ private:
+  MPI_Comm neighbours_ = MPI_COMM_NULL;
+  MPI_Win window_ = MPI_WIN_NULL;
+  std::byte* data_ = nullptr;
+};
+
+}  // namespace
+
+std::shared_ptr<std::byte> share_host_memory(MPI_Comm group, int64_t bytes) {
+  const auto window = std::make_shared<SharedWindow>(group, bytes);
+  return {window, window->data()};
+}
+
+}  // namespace hidup

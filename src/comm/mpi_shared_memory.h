@@ -1,0 +1,16 @@
+// Memory that the ranks of a host have in common. For the sources of this folder.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace hidup {
+
+// As Communicator::share_memory(), of the ranks of `group`: a shared window (MPI-3). Its end is
+// collective, too.
+std::shared_ptr<std::byte> share_host_memory(MPI_Comm group, int64_t bytes);
+
+}  // namespace hidup

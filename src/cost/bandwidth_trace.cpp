@@ -1,0 +1,80 @@
+#include "cost/bandwidth_trace.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/check.h"
+
+namespace hidup {
+namespace {
+
+// Nanoseconds times bytes per second: up to 2^63 x 1e15.
+__extension__ using Sent = __int128;
+
+Sent sent_in(Nanoseconds time, int64_t bandwidth) {
+  return Sent{time} * bandwidth;
+}
+
+Nanoseconds rounded_up(Sent sent, int64_t bandwidth) {
+  return static_cast<Nanoseconds>((sent + bandwidth - 1) / bandwidth);
+}
+
+int64_t whole(double bandwidth) {
+  check(bandwidth >= 1.0, "a link of {} bytes/s", bandwidth);
+  return std::llround(bandwidth);
+}
+
+}  // namespace
+
+Nanoseconds nanoseconds(double seconds) {
+  return std::llround(seconds * 1e9);
+}
+
+BandwidthTrace::BandwidthTrace(double nominal, const std::vector<Phase>& phases)
+    : nominal_(whole(nominal)) {
+  for (const Phase& phase : phases) {
+    pieces_.push_back({nanoseconds(phase.for_s), whole(phase.bandwidth)});
+    check(pieces_.back().length >= 1, "a bandwidth for {} s", phase.for_s);
+    period_ += pieces_.back().length;
+  }
+}
+
+Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const {
+  check(start >= 0 && nominal >= 0, "a message from {} ns that takes {} ns", start, nominal);
+  if (pieces_.empty() || nominal == 0) {
+    return start + nominal;
+  }
+  Sent per_period = 0;
+  for (const Piece& piece : pieces_) {
+    per_period += sent_in(piece.length, piece.bandwidth);
+  }
+  // Whole periods first, of which the last one is left for the loop below: it finds the end.
+  Sent left = sent_in(nominal, nominal_);
+  const auto periods = static_cast<Nanoseconds>((left - 1) / per_period);
+  left -= per_period * periods;
+  Nanoseconds now = start + periods * period_;
+  Nanoseconds into = now % period_;  // the piece
+  size_t at = 0;
+  for (; into >= pieces_[at].length; ++at) {
+    into -= pieces_[at].length;
+  }
+  for (;; at = (at + 1) % pieces_.size(), into = 0) {
+    const Piece& piece = pieces_[at];
+    const Nanoseconds rest = piece.length - into;
+    if (left <= sent_in(rest, piece.bandwidth)) {
+      return now + rounded_up(left, piece.bandwidth);
+    }
+    left -= sent_in(rest, piece.bandwidth);
+    now += rest;
+  }
+}
+
+Nanoseconds BandwidthTrace::least(Nanoseconds nominal) const {
+  if (pieces_.empty()) {
+    return nominal;
+  }
+  const int64_t fastest = std::ranges::max_element(pieces_, {}, &Piece::bandwidth)->bandwidth;
+  return rounded_up(sent_in(nominal, nominal_), fastest);
+}
+
+}  // namespace hidup

@@ -1,0 +1,54 @@
+#include "cost/duration.h"
+
+#include <algorithm>
+
+#include "program/work.h"
+
+namespace hidup {
+namespace {
+
+bool has_output(const Program& program, const Instruction& instruction, int64_t rank) {
+  return instruction.outputs.empty() || std::ranges::any_of(instruction.outputs, [&](ValueId id) {
+           return program.local_bytes(id, rank) > 0;
+         });
+}
+
+}  // namespace
+
+Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
+                     int64_t rank) {
+  if (collective_of(instruction.opcode).empty()) {
+    if (!has_output(program, instruction, rank)) {
+      return {};
+    }
+    const double seconds = costs.operation(instruction.opcode, work_of(program, instruction, rank));
+    return {.alone_s = seconds, .beside_s = seconds};
+  }
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const MessageTime message =
+      costs.collective(instruction.opcode, axis, paced_bytes(program, instruction, rank));
+  const double smallest_s = costs.collective(instruction.opcode, axis, 0.0).alone_s;
+  Duration total{.alone_s = message.alone_s,
+                 .beside_s = message.beside_s,
+                 .slowdown = message.slowdown,
+                 .sending_s = std::max(0.0, message.alone_s - smallest_s)};
+  // Messages are packed and unpacked in buffers, the operands without data of their own.
+  double packed = 0.0;
+  for (const ValueId id : instruction.outputs) {
+    if (!program.value(id).holds.empty()) {
+      packed += static_cast<double>(program.local_bytes(id, rank));
+    }
+  }
+  if (packed > 0.0) {
+    const MessageTime copy = costs.collective(Opcode::slice, axis, packed);
+    total.alone_s += copy.alone_s;
+    total.beside_s += copy.beside_s;
+    if (total.beside_s > 0.0) {
+      total.slowdown =
+          (message.slowdown * message.beside_s + copy.slowdown * copy.beside_s) / total.beside_s;
+    }
+  }
+  return total;
+}
+
+}  // namespace hidup

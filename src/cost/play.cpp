@@ -1,0 +1,156 @@
+#include "cost/play.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/check.h"
+#include "cost/duration.h"
+#include "program/work.h"
+
+namespace hidup {
+namespace {
+
+bool has_part(const Program& program, const Instruction& instruction, int64_t rank) {
+  const auto is_there = [&](ValueId id) { return program.local_bytes(id, rank) > 0; };
+  return std::ranges::any_of(instruction.inputs, is_there) ||
+         std::ranges::any_of(instruction.outputs, is_there);
+}
+
+}  // namespace
+
+Durations::Durations(const Program& program, const RankCosts& costs,
+                     const std::vector<BandwidthTrace>& links)
+    : links_(links),
+      launch_(nanoseconds(costs.launch_s())),
+      signal_(nanoseconds(costs.signal_s())),
+      overhead_(nanoseconds(costs.overhead_s())) {
+  check(links.empty() || links.size() == program.mesh.size(), "{} links for {} axes", links.size(),
+        program.mesh.size());
+  const int64_t ranks = ranks_of(program.mesh);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    alone_.push_back({rank});
+    add_rank(program, costs, rank);
+  }
+  join_groups(program);
+}
+
+void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t rank) {
+  const AlikeInstructions alike = alike_instructions(program, rank);
+  std::vector<Time> unlike;
+  unlike.reserve(alike.first.size());
+  for (const int first : alike.first) {
+    const Instruction& instruction = program.instructions[static_cast<size_t>(first)];
+    const Duration duration = duration_of(program, costs.of(rank), instruction, rank);
+    const Nanoseconds sending = nanoseconds(duration.sending_s);
+    const bool sends = !links_.empty() && !collective_of(instruction.opcode).empty();
+    unlike.push_back({.fixed = nanoseconds(duration.alone_s) - sending,
+                      .sending = sending,
+                      .link = sends ? instruction.axis : -1});
+  }
+  std::vector<Time>& times = times_.emplace_back();
+  times.reserve(program.instructions.size());
+  for (const int number : alike.number) {
+    times.push_back(unlike[static_cast<size_t>(number)]);
+  }
+}
+
+void Durations::join_groups(const Program& program) {
+  std::map<std::vector<int64_t>, int> numbers;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (collective_of(instruction.opcode).empty()) {
+      continue;
+    }
+    std::vector<bool> takes_part;
+    for (int64_t rank = 0; rank < ranks(); ++rank) {
+      takes_part.push_back(has_part(program, instruction, rank));
+    }
+    for (int64_t rank = 0; rank < ranks(); ++rank) {
+      if (!takes_part[static_cast<size_t>(rank)]) {
+        times_[static_cast<size_t>(rank)][i] = {};
+        continue;
+      }
+      std::vector<int64_t> group = collective_group(program, instruction, rank);
+      std::erase_if(group, [&](int64_t one) { return !takes_part[static_cast<size_t>(one)]; });
+      if (group.front() == rank) {  // once for each group
+        const auto number = static_cast<int>(groups_.size());
+        const auto [known, is_new] = numbers.try_emplace(group, number);
+        if (is_new) {
+          groups_.push_back(std::move(group));
+        }
+        join(i, known->second);
+      }
+    }
+  }
+}
+
+void Durations::join(size_t instruction, int number) {
+  const std::vector<int64_t>& group = groups_[static_cast<size_t>(number)];
+  Time slowest;
+  for (const int64_t rank : group) {
+    const Time& takes = times_[static_cast<size_t>(rank)][instruction];
+    if (takes.fixed + takes.sending >= slowest.fixed + slowest.sending) {
+      slowest = takes;
+    }
+  }
+  slowest.group = number;
+  for (const int64_t rank : group) {
+    times_[static_cast<size_t>(rank)][instruction] = slowest;
+  }
+}
+
+Nanoseconds Durations::end_of(int instruction, int64_t rank, Nanoseconds start) const {
+  const Time& takes = time(instruction, rank);
+  return takes.link < 0
+             ? start + takes.fixed + takes.sending
+             : links_[static_cast<size_t>(takes.link)].end_of(start + takes.fixed, takes.sending);
+}
+
+Nanoseconds Durations::least(int instruction, int64_t rank) const {
+  const Time& takes = time(instruction, rank);
+  return takes.fixed + (takes.link < 0
+                            ? takes.sending
+                            : links_[static_cast<size_t>(takes.link)].least(takes.sending));
+}
+
+const std::vector<int64_t>& Durations::group(int instruction, int64_t rank) const {
+  const int number = time(instruction, rank).group;
+  return number < 0 ? alone_[static_cast<size_t>(rank)] : groups_[static_cast<size_t>(number)];
+}
+
+PlayedStep play(const Program& program, const Durations& durations, Nanoseconds start) {
+  const size_t ranks = static_cast<size_t>(durations.ranks());
+  const size_t count = program.instructions.size();
+  PlayedStep step{.ranks = std::vector(ranks, std::vector<PlayedInstruction>(count)), .end = start};
+  std::vector<std::array<Nanoseconds, kStreams>> free(ranks);  // when a stream can go on
+  for (auto& streams : free) {
+    streams.fill(start);
+  }
+  std::vector<Nanoseconds> ready(ranks);
+  for (size_t i = 0; i < count; ++i) {
+    const Instruction& instruction = program.instructions[i];
+    const auto stream = static_cast<size_t>(instruction.stream);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      ready[rank] = free[rank][stream];
+      for (const int wait : instruction.waits) {
+        check(wait < static_cast<int>(i), "an instruction waits for a later one");
+        const Nanoseconds end = step.ranks[rank][static_cast<size_t>(wait)].end;
+        ready[rank] = std::max(ready[rank], end + durations.signal());
+      }
+    }
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      const int id = static_cast<int>(i);
+      PlayedInstruction& played = step.ranks[rank][i];
+      for (const int64_t other : durations.group(id, static_cast<int64_t>(rank))) {
+        played.start = std::max(played.start, ready[static_cast<size_t>(other)]);
+      }
+      played.end = durations.end_of(id, static_cast<int64_t>(rank), played.start);
+      free[rank][stream] = played.end + durations.launch();
+      step.end = std::max(step.end, played.end);
+    }
+  }
+  return step;
+}
+
+}  // namespace hidup

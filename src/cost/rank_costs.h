@@ -1,0 +1,34 @@
+// The costs of every rank, where devices differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cost/cost_model.h"
+
+namespace hidup {
+
+class RankCosts {
+ public:
+  // All ranks alike; not explicit, because most clusters are so.
+  RankCosts(CostModel all);
+  // `class_of_rank`: of every rank, its number in `classes`. Throws Error(internal) where a class
+  // is missing, or where the classes differ in launch_s, signal_s or overhead_s.
+  RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_of_rank);
+
+  bool all_alike() const { return class_of_rank_.empty(); }
+  size_t class_of(int64_t rank) const;
+  const CostModel& of(int64_t rank) const { return classes_[class_of(rank)]; }
+
+  // Of all ranks.
+  double launch_s() const { return classes_.front().launch_s(); }
+  double signal_s() const { return classes_.front().signal_s(); }
+  double overhead_s() const { return classes_.front().overhead_s(); }
+
+ private:
+  std::vector<CostModel> classes_;
+  std::vector<size_t> class_of_rank_;  // empty: all are of the first
+};
+
+}  // namespace hidup

@@ -1,0 +1,184 @@
+"""Runs whose times are those of another cluster, while their losses are true."""
+
+import os
+import signal
+import unittest
+
+import h5py
+import numpy
+
+import harness
+
+USAGE, MEMORY, COMMUNICATION, FILE, STOPPED = 2, 4, 5, 6, 7
+STEPS = 6
+FOR_EVER = "train.steps=1000000"
+
+
+class EmulatedRun(harness.RunTest):
+
+    def setUp(self):
+        super().setUp()
+        self.write_cluster()
+
+    def write_cluster(self, flops="flops: 500MFLOPS", bandwidth="bandwidth: 50MB/s", **keys):
+        lines = {"emulate": "on", "profile": "none", **keys}
+        (self.folder / "cluster.yaml").write_text(
+            "cluster:\n"
+            f"  device: {{kind: cpu, threads: 1, {flops}}}\n"
+            f"  mesh: [{{name: ranks, size: auto, latency: 50us, {bandwidth}}}]\n"
+            "  comm: {heartbeat_timeout: 3s}\n" +
+            "".join(f"  {key}: {value}\n" for key, value in lines.items()))
+
+    def run_train(self, ranks, out, *more, steps=STEPS, code=0):
+        result = harness.run(ranks, self.train_args(out, f"train.steps={steps}", *more))
+        self.assertEqual(result.code, code, result.stderr)
+        return result
+
+    def assert_predicted(self, path, ranks, dilation=1.0):
+        """Every step takes what was predicted, to the nanosecond, and so does every instruction of
+        the rank whose times the prediction has."""
+        with h5py.File(path) as file:
+            predicted = file["strategy"].attrs["predicted_iteration_s"]
+            wall = file["iterations/wall_s"][:]
+            numpy.testing.assert_array_equal(wall, predicted)
+            steps = len(wall)
+            self.assertEqual(file["emulation"].attrs["dilation"], dilation)
+            late = file["emulation/late_instructions"]
+            self.assertEqual((late.shape, late.dtype), ((steps, ranks), numpy.int64))
+            for name in ("wall_s", "moved_s"):
+                self.assertEqual(file["emulation"][name].shape, (steps,))
+            self.assertTrue((file["emulation/wall_s"][:] > 0).all())
+            self.assertEqual(file["emulation/moved_s"][0], 0)
+            begin, length = file["program/predicted_start_s"][:], file["program/predicted_s"][:]
+            timeline = file["timeline"]
+            shape = (-1, ranks, len(begin))
+            start = timeline["start_s"][:].reshape(shape)
+            end = timeline["end_s"][:].reshape(shape)
+            for step in range(len(start)):
+                base = step * predicted  # all of the first steps have a timeline
+                off = [max(numpy.abs(start[step, rank] - base - begin).max(),
+                           numpy.abs(end[step, rank] - base - begin - length).max())
+                       for rank in range(ranks)]
+                self.assertLess(min(off), 0.6e-9)
+            return predicted
+
+
+class EmulationTest(EmulatedRun):
+
+    def test_every_step_takes_what_was_predicted(self):
+        fast = None
+        for strategy, ranks, more in [("dp", 3, []), ("fsdp", 2, ["train.microbatches=2"]),
+                                      ("megatron", 4, ["train.overlap=on"])]:
+            with self.subTest(strategy=strategy):
+                out = f"{strategy}.h5"
+                result = self.run_train(ranks, out, ["--strategy", strategy], *more)
+                predicted = self.assert_predicted(self.folder / out, ranks)
+                self.assertIn("of emulated time", result.stdout)
+                self.assertRegex(result.stdout, r"emulated \(predicted [0-9.]+ ms, here [^\n]* late\)")
+                fast = fast or predicted
+        self.run_train(3, "slow.h5", "cluster.device.flops=250MFLOPS",
+                       "cluster.emulate_dilation=0.5")
+        slow = self.assert_predicted(self.folder / "slow.h5", 3, dilation=0.5)
+        self.assertGreater(slow, 1.3 * fast)
+
+    def test_losses_are_those_of_a_run_without(self):
+        plain = self.train(3, "cluster.emulate=off", steps=STEPS)
+        emulated = self.train(3, steps=STEPS)
+        numpy.testing.assert_array_equal(plain.loss, emulated.loss)
+        numpy.testing.assert_array_equal(plain.grad_norm, emulated.grad_norm)
+        with h5py.File(plain.path) as file:
+            self.assertNotIn("emulation", file)
+
+    def test_goes_on_from_a_checkpoint(self):
+        self.run_train(2, "whole.h5")
+        self.run_train(2, "run.h5", "train.checkpoint.every_steps=4", steps=4)
+        self.run_train(2, "run.h5", ["--resume", "auto"])
+        with h5py.File(self.folder / "whole.h5") as whole, \
+                h5py.File(self.folder / "run-2.h5") as rest:
+            numpy.testing.assert_array_equal(rest["iterations/step"], [5, 6])
+            numpy.testing.assert_array_equal(rest["iterations/loss"], whole["iterations/loss"][4:])
+            self.assertEqual(rest.attrs["continued_at_step"], 4)
+        self.assert_predicted(self.folder / "run-2.h5", 2)
+
+    def test_a_pause_is_recorded(self):
+        """Validation and checkpoints are none of the cluster's work."""
+        self.run_train(2, "run.h5", "data.validation=0.3", "train.validate_every=2",
+                       "train.checkpoint.every_steps=3")
+        self.assert_predicted(self.folder / "run.h5", 2)
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(len(file["validation/loss"]), 3)
+            self.assertTrue((file["emulation/moved_s"][:] >= 0).all())
+
+    def test_the_costs_of_a_file(self):
+        """It is of this mesh, and may be of any machine."""
+        profile = self.folder / "profile.yaml"
+        self.assert_done(harness.run(2, [
+            "profile", self.deck, "--cluster", self.folder / "cluster.yaml", "--set",
+            "cluster.emulate=off", "--out", profile]))
+        text = profile.read_text()
+        profile.write_text(text.replace("device: ", "device: another ", 1))
+        self.assertNotEqual(text, profile.read_text())
+        result = self.run_train(2, "run.h5", f"cluster.profile={profile}")
+        self.assertNotIn("may mislead", result.stderr)
+        self.assert_predicted(self.folder / "run.h5", 2)
+        result = self.run_train(3, "other.h5", f"cluster.profile={profile}", code=USAGE)
+        self.assert_one_error(result, USAGE, "cluster.profile", "does not fit")
+
+    def test_what_is_refused(self):
+        self.write_cluster(flops="")
+        self.assert_one_error(self.run_train(2, "run.h5", code=USAGE), USAGE,
+                              "cluster.device.flops is missing", "cluster.emulate rests on it")
+        self.write_cluster(bandwidth="")
+        self.assert_one_error(self.run_train(2, "run.h5", code=USAGE), USAGE,
+                              "bandwidth is missing")
+        self.write_cluster(flops="flops: 500MFLOPS, memory: 1MiB")
+        self.write_deck(hidden=192)
+        self.assert_one_error(self.run_train(2, "run.h5", code=MEMORY), MEMORY, "the plan needs")
+        self.write_deck()
+        self.write_cluster()
+        result = harness.run(2, ["profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                                 "--out", self.folder / "profile.yaml"])
+        self.assert_one_error(result, USAGE, "cannot be measured")
+
+    def test_emulated_times_are_not_absorbed(self):
+        self.run_train(2, "run.h5")
+        profile = self.folder / "profile.yaml"
+        profile.write_text("")
+        result = harness.run(0, ["profile", self.deck, "--cluster", self.folder / "cluster.yaml",
+                                 "--set", f"cluster.profile={profile}", "--absorb",
+                                 self.folder / "run.h5", "--out", self.folder / "new.yaml"])
+        self.assert_one_error(result, FILE, "its times are emulated")
+
+
+class Failures(EmulatedRun):
+
+    def launch(self, ranks=3):
+        launch = harness.Launch(ranks, self.train_args("run.h5", FOR_EVER))
+        self.addCleanup(launch.__exit__)
+        launch.wait_for_rows(self.folder / "run.h5", 3)
+        return launch
+
+    def test_a_lost_rank_ends_all(self):
+        launch = self.launch()
+        os.kill(launch.ranks()[1], signal.SIGKILL)
+        self.assertNotEqual(launch.wait(harness.SOON).code, 0)
+
+    def test_a_rank_that_stands_still_is_named(self):
+        launch = self.launch()
+        os.kill(launch.ranks()[1], signal.SIGSTOP)
+        result = launch.wait(harness.SOON)
+        self.assert_one_error(result, COMMUNICATION, "rank 1 gave no sign of life")
+
+    def test_a_signal_stops_it_behind_a_step(self):
+        launch = self.launch()
+        launch.signal(signal.SIGUSR1)
+        self.assertEqual(launch.wait(harness.SOON).code, STOPPED)
+        done = len(harness.losses(self.folder / "run.h5"))
+        result = harness.run(3, self.train_args("run.h5", ["--resume", "auto"],
+                                                f"train.steps={done + 2}"))
+        self.assert_done(result)
+        self.assertEqual(len(harness.losses(self.folder / "run-2.h5")), 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
