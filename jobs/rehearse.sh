@@ -10,10 +10,11 @@
 # The model has 4 layers, 4 heads and narrow ones of everything else; every axis of the mesh keeps the
 # link of a rank, and N ranks fill them from the innermost on. key=value goes to hidup's --set behind
 # that. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
-# that a step takes at least half a second here, and computation at most 40 % of the cores' time.
+# that a step takes at least half a second here and at most 40 % of the cores' time, and that a rank
+# computes in a quarter of the time of its emulated device: else its instructions are late.
 #
 #   STRATEGY  search (default), a name or a file
-#   STEPS     default 8, of which the first does not count
+#   STEPS     default 6, of which the first does not count
 #   HIDUP     the program; default: build/hidup of this repository
 #
 # Prints the step as it was simulated, as it ran in emulated time, and in wall time over dilation; the
@@ -25,7 +26,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 hidup=${HIDUP:-$root/build/hidup}
 strategy=${STRATEGY:-search}
-steps=${STEPS:-8}
+steps=${STEPS:-6}
 out=$root/out/rehearsal
 
 usage() {
@@ -48,11 +49,11 @@ deck_has() {
 # Small sizes, of the keys that the deck has a use for.
 small_model() {
   deck_has 'graph: *[^n ]' && usage "the sizes of a graph of one's own are fixed"
-  printf '%s\n' model.layers=4 model.hidden=128 model.heads=4 model.ffn=512 "train.batch=4 x ranks" \
+  printf '%s\n' model.layers=4 model.hidden=64 model.heads=4 model.ffn=256 "train.batch=4 x ranks" \
     train.warmup_steps=0 train.validate_every=0 data.validation=none \
     train.checkpoint.every_steps=0 train.checkpoint.every=none
   deck_has 'kind: *images' || echo model.sequence=32
-  deck_has 'kind: *synthetic' && echo model.vocab=512
+  deck_has 'kind: *synthetic' && echo model.vocab=256
   deck_has 'family: *llama' && echo model.kv_heads=2
   deck_has 'experts: *[1-9]' && echo "model.moe.experts=2 x ranks"
   return 0
@@ -83,15 +84,6 @@ for name, axis in reversed(list(zip(names, axes))):
 END
 }
 
-# median FILE DATASET: of the rows behind the first, a number.
-median() {
-  /usr/bin/python3 -c '
-import statistics, sys
-import h5py
-with h5py.File(sys.argv[1]) as file:
-    print(statistics.median(file[sys.argv[2]][1:]))' "$@"
-}
-
 # train STRATEGY OUT [key=value]...: with what hidup prints in OUT.log.
 train() {
   local values=("${settings[@]}") value
@@ -120,19 +112,28 @@ if [[ $strategy == search ]]; then
   "$hidup" search "$deck" "${plan[@]}" --strategy-out "$out.yaml" --overwrite >"$out.plan.log"
   strategy=$out.yaml
 fi
-read -r name simulated floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
+read -r name simulated computed floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
   /usr/bin/python3 -c '
 import json, sys
 plan = json.load(sys.stdin)
-print(plan["strategy"], plan["predicted_iteration_s"], plan["emulated"]["dependency_floor_s"])')
+print(plan["strategy"], plan["predicted_iteration_s"], plan["predicted_compute_s"],
+      plan["emulated"]["dependency_floor_s"])')
 
 # Without emulation all ranks compute as fast as the cores allow.
 train "$strategy" "$out.trial" cluster.emulate=off cluster.device.kind=cpu train.steps=4
-needed=$(median "$out.trial.h5" /iterations/wall_s)
-dilation=$(/usr/bin/python3 -c '
+read -r needed dilation < <(/usr/bin/python3 - "$out.trial.h5" "$simulated" "$computed" <<'END'
+import statistics
 import sys
-needed, simulated = map(float, sys.argv[1:])
-print(f"{max(0.5, needed / 0.4) / simulated:.3g}")' "$needed" "$simulated")
+
+import h5py
+
+simulated, computed = map(float, sys.argv[2:])
+with h5py.File(sys.argv[1]) as file:
+    needed = statistics.median(file["/iterations/wall_s"][1:])
+    computes = statistics.median(file["/ranks/compute_s"][1:].max(axis=1))
+print(needed, f"{max(0.5 / simulated, needed / 0.4 / simulated, computes / 0.25 / computed):.3g}")
+END
+)
 
 train "$strategy" "$out" cluster.emulate=on "cluster.emulate_dilation=$dilation"
 /usr/bin/python3 - "$out.h5" "$name" "$ranks" "$simulated" "$floor" "$needed" <<'END'
@@ -166,3 +167,4 @@ print(f"floor           {ms(floor)}  the wall takes {wall / floor:.3f} times as 
 print(f"late            {late} of {all_of_them} instructions, {100 * late / all_of_them:.2f} %")
 print(f"file            {sys.argv[1]}")
 END
+grep '^hidup: warning' "$out.log" || true
