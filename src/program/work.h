@@ -14,6 +14,7 @@ namespace hidup {
 // product [rows, summed, columns], with experts [experts, rows of one, summed, columns]; of an
 // attention [batch x heads, sequence, head size]; of the other operations [rows, columns] of the
 // largest operand; of an optimizer's [tensors, elements]. dtype: element_dtype().
+// Nothing of what the rank skips.
 struct Work {
   double flops = 0.0;
   double bytes = 0.0;
