@@ -147,6 +147,7 @@ void TimingLayout::write_program(const ProgramInfo& program) {
 }
 
 void TimingLayout::write_distinct(const ProgramInfo& program) {
+  file_.create_group("program/distinct");
   write_array("/program/distinct/rank", "1", gather(program.distinct, &RankWork::rank));
   const hsize_t count = program.rows.size();
   add_column<int64_t>("/program/distinct/flops", "flop", {count});
