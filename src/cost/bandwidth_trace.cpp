@@ -69,6 +69,15 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   }
 }
 
+double BandwidthTrace::slowest() const {
+  double slowest = 1.0;
+  for (const Piece& piece : pieces_) {
+    slowest =
+        std::max(slowest, static_cast<double>(nominal_) / static_cast<double>(piece.bandwidth));
+  }
+  return slowest;
+}
+
 Nanoseconds BandwidthTrace::least(Nanoseconds nominal) const {
   if (pieces_.empty()) {
     return nominal;
