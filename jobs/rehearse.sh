@@ -11,7 +11,8 @@
 # link of a rank, and N ranks fill them from the innermost on. key=value goes to hidup's --set behind
 # that. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
 # that a step takes at least half a second here and at most 40 % of the cores' time, and that a rank
-# computes in a quarter of the time of its emulated device: else its instructions are late.
+# computes in a quarter of the time of its emulated device: else its instructions are late. For
+# that alone no step takes longer than five seconds.
 #
 #   STRATEGY  search (default), a name or a file
 #   STEPS     default 6, of which the first does not count
@@ -131,7 +132,8 @@ simulated, computed = map(float, sys.argv[2:])
 with h5py.File(sys.argv[1]) as file:
     needed = statistics.median(file["/iterations/wall_s"][1:])
     computes = statistics.median(file["/ranks/compute_s"][1:].max(axis=1))
-print(needed, f"{max(0.5 / simulated, needed / 0.4 / simulated, computes / 0.25 / computed):.3g}")
+in_time = min(computes / 0.25 / computed, 5.0 / simulated)
+print(needed, f"{max(0.5 / simulated, needed / 0.4 / simulated, in_time):.3g}")
 END
 )
 

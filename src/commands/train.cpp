@@ -181,8 +181,10 @@ class Run {
     }
     start_ = run_start(world_, mpi_.host());
     if (emulates(decks_.deck)) {
-      durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),
-                         links_in_time(decks_.deck));
+      collectively(world_, [&] {
+        durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),
+                           links_in_time(decks_.deck));
+      });
       emulator_.emplace(program_, world_, emulated_times(*durations_, world_.rank()),
                         EmulatorOptions{.dilation = decks_.deck.cluster.emulate_dilation,
                                         .clock_start = start_,

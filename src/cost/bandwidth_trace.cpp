@@ -48,9 +48,9 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   for (const Piece& piece : pieces_) {
     per_period += sent_in(piece.length, piece.bandwidth);
   }
-  // Whole periods first, of which the last one is left for the loop below: it finds the end.
+  // Whole periods first.
   Sent left = sent_in(nominal, nominal_);
-  const auto periods = static_cast<Nanoseconds>((left - 1) / per_period);
+  const auto periods = static_cast<Nanoseconds>(left / per_period);
   left -= per_period * periods;
   Nanoseconds now = start + periods * period_;
   Nanoseconds into = now % period_;  // the piece
@@ -67,6 +67,15 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
     left -= sent_in(rest, piece.bandwidth);
     now += rest;
   }
+}
+
+double BandwidthTrace::slowest() const {
+  double slowest = 1.0;
+  for (const Piece& piece : pieces_) {
+    slowest =
+        std::max(slowest, static_cast<double>(nominal_) / static_cast<double>(piece.bandwidth));
+  }
+  return slowest;
 }
 
 Nanoseconds BandwidthTrace::least(Nanoseconds nominal) const {

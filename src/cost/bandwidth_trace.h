@@ -31,6 +31,9 @@ class BandwidthTrace {
   // has come to that.
   Nanoseconds end_of(Nanoseconds start, Nanoseconds nominal) const;
 
+  // The nominal bandwidth over the least; at least 1.
+  double slowest() const;
+
   // The least that end_of(start, nominal) - start can be.
   Nanoseconds least(Nanoseconds nominal) const;
 

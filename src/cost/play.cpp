@@ -9,6 +9,12 @@
 #include "program/work.h"
 
 namespace hidup {
+namespace {
+
+// Of a step: 31 years. A run has many.
+constexpr double kLongest_s = 1e9;
+
+}  // namespace
 
 Durations::Durations(const Program& program, const RankCosts& costs,
                      const std::vector<BandwidthTrace>& links)
@@ -29,20 +35,34 @@ Durations::Durations(const Program& program, const RankCosts& costs,
 void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t rank) {
   const AlikeInstructions alike = alike_instructions(program, rank);
   std::vector<Time> unlike;
+  std::vector<double> most_s;  // of each, wherever its link is slowest
   unlike.reserve(alike.first.size());
   for (const int first : alike.first) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(first)];
     const Duration duration = duration_of(program, costs.of(rank), instruction, rank);
-    const Nanoseconds sending = nanoseconds(duration.sending_s);
     const bool sends = !links_.empty() && !collective_of(instruction.opcode).empty();
+    const double slowest = sends ? links_[static_cast<size_t>(instruction.axis)].slowest() : 1.0;
+    most_s.push_back(duration.alone_s + duration.sending_s * slowest);
+    if (most_s.back() > kLongest_s) {
+      unlike.emplace_back();  // the sum is refused below
+      continue;
+    }
+    const Nanoseconds sending = nanoseconds(duration.sending_s);
     unlike.push_back({.fixed = nanoseconds(duration.alone_s) - sending,
                       .sending = sending,
                       .link = sends ? instruction.axis : -1});
   }
   std::vector<Time>& times = times_.emplace_back();
   times.reserve(program.instructions.size());
+  double step_s = 0.0;
   for (const int number : alike.number) {
     times.push_back(unlike[static_cast<size_t>(number)]);
+    step_s += most_s[static_cast<size_t>(number)];
+  }
+  if (step_s > kLongest_s) {
+    fail(ExitCode::usage,
+         "a step takes up to {:.3g} s by these costs: more than can be counted in nanoseconds",
+         step_s);
   }
 }
 

@@ -19,6 +19,7 @@ class Durations {
  public:
   // `links`: per axis of the mesh; none: no link varies in time. Durations are rounded to the
   // nearest nanosecond. Of a collective, that of the slowest rank of its group holds for all of it.
+  // Throws Error(usage) where a step takes longer than 1e9 s.
   Durations(const Program& program, const RankCosts& costs,
             const std::vector<BandwidthTrace>& links = {});
 

@@ -161,6 +161,17 @@ TEST(Play, OnlyTheBytesFollowALinkThatVaries) {
   EXPECT_THROW(Durations(script.program, CostModel(step_profile()), {links[0], links[0]}), Error);
 }
 
+TEST(Play, StepsThatNobodyCountsAreRefused) {
+  MeshScript script({{"ranks", 2}});
+  script.compute();
+  script.send(0);
+  EXPECT_NO_THROW(Durations(script.program, CostModel(step_profile(9e8))));
+  EXPECT_THROW(Durations(script.program, CostModel(step_profile(2e9))), Error);
+  EXPECT_THROW(Durations(script.program, CostModel(step_profile(1e300))), Error);
+  const BandwidthTrace slow(1e15, {{1.0, 1e15}, {1.0, 1e3}});
+  EXPECT_THROW(Durations(script.program, CostModel(step_profile()), {slow}), Error);
+}
+
 TEST(Play, WhoSkipsDoesNotWait) {
   MeshScript script({{"ranks", 3}});
   script.compute();
