@@ -3,7 +3,10 @@
 #include <utility>
 #include <vector>
 
+#include "app/costs.h"
 #include "cost/busy.h"
+#include "cost/dependency_floor.h"
+#include "train/setup.h"
 
 namespace hidup {
 
@@ -15,6 +18,17 @@ EmulatedTimes emulated_times(const Durations& durations, int64_t rank) {
           .launch = durations.launch(),
           .signal = durations.signal(),
           .overhead = durations.overhead()};
+}
+
+std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Program& program,
+                                                  const RankCosts& costs) {
+  constexpr int64_t kMost = 64;  // ranks, of which each is played
+  if (!emulates(deck) || ranks_of(program.mesh) > kMost) {
+    return std::nullopt;
+  }
+  const Durations durations(program, costs, links_in_time(deck));
+  return EmulatedForecast{.step = play(program, durations).end,
+                          .floor = dependency_floor(program, durations)};
 }
 
 Prediction predict_emulated(const Program& program, const Durations& durations) {

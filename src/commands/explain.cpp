@@ -6,6 +6,7 @@
 #include <string>
 
 #include "app/costs.h"
+#include "app/emulation.h"
 #include "app/explain.h"
 #include "app/measured.h"
 #include "app/plan_report.h"
@@ -252,8 +253,14 @@ int explain(const ExplainOptions& options) {
                     input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, strategy, step);
   const std::vector<Candidate> candidates = best_of_each_name(found, input, all_costs);
+  const std::optional<EmulatedForecast> emulated =
+      forecast_emulated(input.deck, step.program, all_costs);
   if (options.json) {
     Json json = plan_json(input, strategy, repeated);
+    if (emulated) {
+      json["emulated"] = {{"step_s", 1e-9 * static_cast<double>(emulated->step)},
+                          {"dependency_floor_s", 1e-9 * static_cast<double>(emulated->floor)}};
+    }
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
     json.update(report.json());
@@ -263,6 +270,11 @@ int explain(const ExplainOptions& options) {
   const bool chosen = options.strategy == kSearch && options.hints.empty();
   print_plan(input, strategy, profile, describe(repeated, input.mesh, chosen));
   results::print("          {}\n", describe(step.plan));
+  if (emulated) {
+    results::print("emulated  {}; in any order of the instructions at least {}\n",
+                   format_seconds(1e-9 * static_cast<double>(emulated->step)),
+                   format_seconds(1e-9 * static_cast<double>(emulated->floor)));
+  }
   report.print();
   results::print("\ncandidates\n");
   print_candidates(candidates);

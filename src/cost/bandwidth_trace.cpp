@@ -48,9 +48,9 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   for (const Piece& piece : pieces_) {
     per_period += sent_in(piece.length, piece.bandwidth);
   }
-  // Whole periods first, of which the last one is left for the loop below: it finds the end.
+  // Whole periods first.
   Sent left = sent_in(nominal, nominal_);
-  const auto periods = static_cast<Nanoseconds>((left - 1) / per_period);
+  const auto periods = static_cast<Nanoseconds>(left / per_period);
   left -= per_period * periods;
   Nanoseconds now = start + periods * period_;
   Nanoseconds into = now % period_;  // the piece

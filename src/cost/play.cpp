@@ -62,13 +62,17 @@ void Durations::join_groups(const Program& program) {
     if (collective_of(instruction.opcode).empty()) {
       continue;
     }
+    std::vector<bool> takes_part;
     for (int64_t rank = 0; rank < ranks(); ++rank) {
-      if (!has_part(program, instruction, rank)) {
+      takes_part.push_back(has_part(program, instruction, rank));
+    }
+    for (int64_t rank = 0; rank < ranks(); ++rank) {
+      if (!takes_part[static_cast<size_t>(rank)]) {
         times_[static_cast<size_t>(rank)][i] = {};
         continue;
       }
       std::vector<int64_t> group = collective_group(program, instruction, rank);
-      std::erase_if(group, [&](int64_t one) { return !has_part(program, instruction, one); });
+      std::erase_if(group, [&](int64_t one) { return !takes_part[static_cast<size_t>(one)]; });
       if (group.front() == rank) {  // once for each group
         const auto number = static_cast<int>(groups_.size());
         const auto [known, is_new] = numbers.try_emplace(group, number);

@@ -375,12 +375,6 @@ void check_emulation(const ClusterDeck& cluster, const DeckChecks& checks) {
   if (!usable(checks, "cluster.emulate") || cluster.emulate == "off") {
     return;
   }
-  if (usable(checks, "cluster.device.kind") && cluster.device_kind != "cpu") {
-    checks.report("cluster.emulate",
-                  fmt::format("cluster.emulate on is for CPU ranks, but cluster.device.kind is {}: "
-                              "take cpu",
-                              cluster.device_kind));
-  }
   const bool has_file = cluster.profile != "auto" && !cluster.profile.empty();
   if (usable(checks, "cluster.devices", "cluster.profile") && !cluster.devices.empty() &&
       has_file) {

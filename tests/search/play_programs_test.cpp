@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cost/dependency_floor.h"
 #include "cost/play.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
@@ -104,6 +105,30 @@ TEST(PlayPrograms, EqualsTheSimulationOnTwoAxes) {
                            {.bandwidth = 1e10, .latency_s = 5e-6}};
   for (const Case& one : cases()) {
     expect_equal(program_of(setting, one), setting.costs(), one.strategy);
+  }
+}
+
+// No step is shorter, and none of these takes twice as long.
+TEST(PlayPrograms, TakeAtLeastTheirDependencyFloor) {
+  const Setting setting = small_setting(8);
+  MachineRates slow = setting.machine;
+  slow.flops /= 2.0;
+  Profile late = roofline_profile(setting.mesh, setting.machine);
+  late.launch_s = 1e-6;
+  late.signal_s = 3e-6;
+  const CostModel equal = setting.costs();
+  const CostModel slower(roofline_profile(setting.mesh, slow));
+  for (const Case& one : cases()) {
+    const Program program = program_of(setting, one);
+    for (const RankCosts& costs :
+         {RankCosts(equal), RankCosts({equal, slower}, {0, 1, 0, 0}), RankCosts(CostModel(late))}) {
+      const Durations durations(program, costs);
+      const Nanoseconds end = play(program, durations).end;
+      const Nanoseconds floor = dependency_floor(program, durations);
+      EXPECT_LE(floor, end) << one.strategy;
+      EXPECT_GT(static_cast<double>(floor), 0.5 * static_cast<double>(end))
+          << one.strategy << ", " << one.microbatches;
+    }
   }
 }
 

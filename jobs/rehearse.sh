@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# Rehearses a plan for a cluster that is elsewhere: trains a small version of a model on N CPU ranks of
+# this machine, whose time is that of the cluster (cluster.emulate). Losses are true.
+#
+#   jobs/rehearse.sh DECK CLUSTER N [key=value]...
+#   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 4
+#   STRATEGY=fsdp jobs/rehearse.sh inputs/models/gpt2-350m.yaml inputs/clusters/v100-1x8.yaml 8 \
+#     train.microbatches=2 cluster.devices='[{count: 4, flops: 8TFLOPS}, {count: 4, flops: 4TFLOPS}]'
+#
+# The model has 4 layers, 4 heads and narrow ones of everything else; every axis of the mesh keeps the
+# link of a rank, and N ranks fill them from the innermost on. key=value goes to hidup's --set behind
+# that. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
+# that a step takes at least half a second here and at most 40 % of the cores' time, and that a rank
+# computes in a quarter of the time of its emulated device: else its instructions are late.
+#
+#   STRATEGY  search (default), a name or a file
+#   STEPS     default 6, of which the first does not count
+#   HIDUP     the program; default: build/hidup of this repository
+#
+# Prints the step as it was simulated, as it ran in emulated time, and in wall time over dilation; the
+# instructions that were late; and the least that the step could take in any order of its instructions.
+# Result: out/rehearsal.h5. Half a minute on two cores for 4 ranks, two minutes for 16. Needs mpirun and
+# Debian's python3-h5py (jobs/install.sh).
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+hidup=${HIDUP:-$root/build/hidup}
+strategy=${STRATEGY:-search}
+steps=${STEPS:-6}
+out=$root/out/rehearsal
+
+usage() {
+  echo "rehearse: $* (see the head of $0)" >&2
+  exit 2
+}
+
+[[ $# -ge 3 ]] || usage "DECK CLUSTER N are its arguments"
+deck=$1 cluster=$2 ranks=$3
+shift 3
+[[ $ranks =~ ^[1-9][0-9]*$ ]] || usage "the number of ranks is '$ranks'; it can be 1 or more"
+[[ $steps =~ ^([2-9]|[1-9][0-9]+)$ ]] || usage "STEPS is '$steps'; it can be 2 or more"
+[[ -r $deck && -r $cluster ]] || usage "$deck and $cluster are to be decks"
+
+# deck_has PATTERN: whether a line of the model deck has this key or value.
+deck_has() {
+  grep -qE "^[^#]*\b$1" "$deck"
+}
+
+# Small sizes, of the keys that the deck has a use for.
+small_model() {
+  deck_has 'graph: *[^n ]' && usage "the sizes of a graph of one's own are fixed"
+  printf '%s\n' model.layers=4 model.hidden=64 model.heads=4 model.ffn=256 "train.batch=4 x ranks" \
+    train.warmup_steps=0 train.validate_every=0 data.validation=none \
+    train.checkpoint.every_steps=0 train.checkpoint.every=none
+  deck_has 'kind: *images' || echo model.sequence=32
+  deck_has 'kind: *synthetic' && echo model.vocab=256
+  deck_has 'family: *llama' && echo model.kv_heads=2
+  deck_has 'experts: *[1-9]' && echo "model.moe.experts=2 x ranks"
+  return 0
+}
+
+# The axes of the cluster deck, with sizes whose product is the number of ranks. Of an axis that
+# several ranks share, each keeps its part.
+small_mesh() {
+  /usr/bin/python3 - "$cluster" "$ranks" <<'END'
+import re
+import sys
+
+text = re.sub(r"#.*", "", open(sys.argv[1], encoding="utf-8").read())
+mesh = text.partition("mesh:")[2]
+axes = [dict(re.findall(r"(\w+): *([^\s,}]+)", part)) for part in re.split(r"\bname:", mesh)[1:]]
+names = re.findall(r"\bname: *([\w-]+)", mesh)
+left = int(sys.argv[2])
+for name, axis in reversed(list(zip(names, axes))):
+    size = axis.get("size", "auto")
+    most = left if name == names[0] or size == "auto" else min(int(size), left)
+    size = max(part for part in range(1, most + 1) if left % part == 0)
+    left //= size
+    print(f"cluster.mesh.{name}.size={size}")
+    if int(axis.get("shared", 1)) > 1:
+        rate, unit = re.fullmatch(r"([\d.e+-]+)(\D.*)", axis["bandwidth"]).groups()
+        print(f"cluster.mesh.{name}.shared=1")
+        print(f"cluster.mesh.{name}.bandwidth={float(rate) / int(axis['shared'])}{unit}")
+END
+}
+
+# train STRATEGY OUT [key=value]...: with what hidup prints in OUT.log.
+train() {
+  local values=("${settings[@]}") value
+  for value in "${@:3}"; do
+    values+=(--set "$value")
+  done
+  mpirun -n "$ranks" "$hidup" train "$deck" --cluster "$cluster" --strategy "$1" --out "$2.h5" \
+    --overwrite "${values[@]}" &>"$2.log" || {
+    cat "$2.log" >&2
+    exit 1
+  }
+}
+
+mkdir -p "$root/out"
+# shellcheck source-path=SCRIPTDIR source=environment.sh
+source "$root/jobs/environment.sh"
+model=$(small_model) || exit
+mesh=$(small_mesh)
+settings=()
+while IFS= read -r value; do
+  settings+=(--set "$value")
+done < <(printf '%s\n' "$model" "$mesh" cluster.profile=none "$@" "train.steps=$steps")
+plan=(--cluster "$cluster" --ranks "$ranks" "${settings[@]}" --set cluster.emulate=on)
+
+if [[ $strategy == search ]]; then
+  "$hidup" search "$deck" "${plan[@]}" --strategy-out "$out.yaml" --overwrite >"$out.plan.log"
+  strategy=$out.yaml
+fi
+read -r name simulated computed floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
+  /usr/bin/python3 -c '
+import json, sys
+plan = json.load(sys.stdin)
+print(plan["strategy"], plan["predicted_iteration_s"], plan["predicted_compute_s"],
+      plan["emulated"]["dependency_floor_s"])')
+
+# Without emulation all ranks compute as fast as the cores allow.
+train "$strategy" "$out.trial" cluster.emulate=off cluster.device.kind=cpu train.steps=4
+read -r needed dilation < <(/usr/bin/python3 - "$out.trial.h5" "$simulated" "$computed" <<'END'
+import statistics
+import sys
+
+import h5py
+
+simulated, computed = map(float, sys.argv[2:])
+with h5py.File(sys.argv[1]) as file:
+    needed = statistics.median(file["/iterations/wall_s"][1:])
+    computes = statistics.median(file["/ranks/compute_s"][1:].max(axis=1))
+print(needed, f"{max(0.5 / simulated, needed / 0.4 / simulated, computes / 0.25 / computed):.3g}")
+END
+)
+
+train "$strategy" "$out" cluster.emulate=on "cluster.emulate_dilation=$dilation"
+/usr/bin/python3 - "$out.h5" "$name" "$ranks" "$simulated" "$floor" "$needed" <<'END'
+import statistics
+import sys
+
+import h5py
+
+simulated, floor, needed = map(float, sys.argv[4:])
+with h5py.File(sys.argv[1]) as file:
+    emulated = statistics.median(file["/iterations/wall_s"][1:])
+    dilation = file["emulation"].attrs["dilation"]
+    wall = statistics.median(file["/emulation/wall_s"][1:]) / dilation
+    late = int(file["/emulation/late_instructions"][1:].sum())
+    rows, ranks = file["/emulation/late_instructions"].shape
+    all_of_them = (rows - 1) * ranks * len(file["/program/name"])
+    losses = file["/iterations/loss"]
+    losses = losses[0], losses[-1]
+
+
+def ms(seconds):
+    return f"{1e3 * seconds:12.4f} ms"
+
+
+print(f"strategy {sys.argv[2]} on {sys.argv[3]} rank(s), dilation {dilation:g}; "
+      f"a step needs {needed:.3g} s of this machine, loss {losses[0]:.4f} to {losses[1]:.4f}")
+print(f"simulated       {ms(simulated)}")
+print(f"emulated        {ms(emulated)}  {100 * (emulated / simulated - 1):+.3f} %")
+print(f"wall / dilation {ms(wall)}  {100 * (wall / emulated - 1):+.3f} % of the emulated")
+print(f"floor           {ms(floor)}  the wall takes {wall / floor:.3f} times as long")
+print(f"late            {late} of {all_of_them} instructions, {100 * late / all_of_them:.2f} %")
+print(f"file            {sys.argv[1]}")
+END
+grep '^hidup: warning' "$out.log" || true
