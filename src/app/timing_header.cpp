@@ -11,6 +11,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/library.h"
 #include "program/print.h"
+#include "program/work.h"
 #include "train/assemble.h"
 
 namespace hidup {
@@ -18,6 +19,19 @@ namespace {
 
 std::string kind_of(Opcode opcode) {
   return !collective_of(opcode).empty() ? "collective" : is_reshard(opcode) ? "local" : "compute";
+}
+
+std::vector<RankWork> distinct_work(const Program& program) {
+  std::vector<RankWork> distinct;
+  for (const int64_t rank : distinct_ranks(program)) {
+    RankWork& works = distinct.emplace_back(RankWork{.rank = rank, .flops = {}, .bytes = {}});
+    for (const Instruction& instruction : program.instructions) {
+      const Work work = work_of(program, instruction, rank);
+      works.flops.push_back(static_cast<int64_t>(work.flops));
+      works.bytes.push_back(static_cast<int64_t>(work.bytes));
+    }
+  }
+  return distinct;
 }
 
 }  // namespace
@@ -35,7 +49,9 @@ ProgramInfo program_info(const Program& program) {
                     .flops = static_cast<int64_t>(instruction.flops),
                     .bytes = static_cast<int64_t>(instruction.bytes)});
   }
-  return {.text = print_program(program), .rows = std::move(rows)};
+  return {.text = print_program(program),
+          .rows = std::move(rows),
+          .distinct = has_unequal_parts(program) ? distinct_work(program) : std::vector<RankWork>{}};
 }
 
 PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& plan) {

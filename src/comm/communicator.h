@@ -54,6 +54,11 @@ class Communicator {
   // data: [count], replaced by that of the rank `root`.
   virtual void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                          const std::string& name) = 0;
+  // receive: [count], what the rank sources[rank] sends; sources is the same on all ranks, and a
+  // rank whose source is itself receives nothing. send: [count] of a rank that is another one's
+  // source.
+  virtual void move(Stream& stream, const void* send, void* receive, int64_t count,
+                    const std::vector<int>& sources, DType dtype, const std::string& name) = 0;
 
   // Makes memory known that device collectives will use, until the result ends; all ranks of the
   // group, each its own. Null where that makes no difference.

@@ -20,6 +20,21 @@ std::vector<int64_t> starts_of(const std::vector<int64_t>& counts) {
   return starts;
 }
 
+MovePart move_part(const std::vector<int>& sources, int rank, int ranks, const std::string& doing) {
+  check(sources.size() == static_cast<size_t>(ranks), "{}: {} sources for {} ranks", doing,
+        sources.size(), ranks);
+  MovePart part{.receives = sources[static_cast<size_t>(rank)] != rank, .sends_to = {}};
+  for (int to = 0; to < ranks; ++to) {
+    const int from = sources[static_cast<size_t>(to)];
+    check(from >= 0 && from < ranks && sources[static_cast<size_t>(from)] == from,
+          "{}: rank {} gets from rank {}, which has nothing itself", doing, to, from);
+    if (from == rank && to != rank) {
+      part.sends_to.push_back(to);
+    }
+  }
+  return part;
+}
+
 void copy_elements(Stream& stream, void* to, const void* from, int64_t count, DType dtype) {
   if (count > 0) {
     stream.copy(to, from, count * size_of(dtype));

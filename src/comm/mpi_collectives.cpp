@@ -359,4 +359,28 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
             doing);
 }
 
+void MpiCollectives::move(const void* send, void* receive, int64_t count,
+                          const std::vector<int>& sources, DType dtype, const std::string& doing) {
+  const PatientWait wait;
+  const int64_t bytes = size_of(dtype);
+  const MovePart part = move_part(sources, rank_, size_, doing);
+  std::vector<MPI_Request> requests;
+  for (int64_t done = 0; done < count; done += max_piece_) {
+    const int elements = piece(count, done, max_piece_);
+    if (part.receives) {
+      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved(bytes),
+                          sources[static_cast<size_t>(rank_)], 0, group_,
+                          &requests.emplace_back(MPI_REQUEST_NULL)),
+                doing);
+    }
+    for (const int to : part.sends_to) {
+      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved(bytes), to, 0, group_,
+                          &requests.emplace_back(MPI_REQUEST_NULL)),
+                doing);
+    }
+  }
+  check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE),
+            doing);
+}
+
 }  // namespace hidup

@@ -44,6 +44,8 @@ class MpiCollectives {
                   const std::vector<int64_t>& receive_counts, DType dtype,
                   const std::string& doing);
   void broadcast(void* data, int64_t count, int root, DType dtype, const std::string& doing);
+  void move(const void* send, void* receive, int64_t count, const std::vector<int>& sources,
+            DType dtype, const std::string& doing);
 
  private:
   // MPI's name for the elements of a sum, and how it adds them.

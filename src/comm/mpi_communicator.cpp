@@ -133,6 +133,17 @@ class MpiCommunicator final : public Communicator {
                   });
   }
 
+  void move(Stream& stream, const void* send, void* receive, int64_t count,
+            const std::vector<int>& sources, DType dtype, const std::string& name) override {
+    const std::string doing = "move of " + name;
+    const MovePart part = move_part(sources, rank_, size_, doing);
+    pass_through_host(stream, send, part.sends_to.empty() ? 0 : count, receive,
+                      part.receives ? count : 0, dtype,
+                      [this, count, sources, dtype, doing](const void* outgoing, void* incoming) {
+                        collectives_.move(outgoing, incoming, count, sources, dtype, doing);
+                      });
+  }
+
   void barrier() override {
     const PatientWait wait;
     check_mpi(MPI_Barrier(host_), "barrier");

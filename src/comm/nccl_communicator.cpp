@@ -174,6 +174,27 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     });
   }
 
+  void move(Stream& stream, const void* send, void* receive, int64_t count,
+            const std::vector<int>& sources, DType dtype, const std::string& name) override {
+    const MovePart part = move_part(sources, rank(), size(), "move of " + name);
+    if (does_without() || count == 0) {
+      return;
+    }
+    const ncclDataType_t type = nccl_type(dtype);
+    const auto elements = static_cast<size_t>(count);
+    issue(stream, "move", name, [&](cudaStream_t on) {
+      NcclGroup group;
+      for (const int to : part.sends_to) {
+        group.add(ncclSend(send, elements, type, to, comm_, on));
+      }
+      if (part.receives) {
+        const int from = sources[static_cast<size_t>(rank())];
+        group.add(ncclRecv(receive, elements, type, from, comm_, on));
+      }
+      return group.result();
+    });
+  }
+
   std::shared_ptr<void> register_memory(void* data, int64_t bytes) override {
     if (does_without() || !options_.register_buffers) {
       return nullptr;

@@ -44,6 +44,7 @@ class EvaluationRun {
     open_communication(deck, mesh, mpi_, *device, communication_);
     const Strategy strategy = choose(mesh);
     program_ = make_forward_program(*graph_, strategy, deck, world_);
+    communication_.groups->add_groups_of(program_);
     std::optional<Store> store;
     std::optional<Executor> executor;
     collectively(world_, [&] {

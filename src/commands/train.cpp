@@ -175,6 +175,10 @@ class Run {
   }
 
   void allocate() {
+    communication_.groups->add_groups_of(program_);
+    if (validation_) {
+      communication_.groups->add_groups_of(validation_->planned().program);
+    }
     start_ = run_start(world_, mpi_.host());
     if (emulates(decks_.deck)) {
       durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),

@@ -57,8 +57,10 @@ double paced_bytes(const Program& program, const Instruction& instruction, int64
   };
   const double in = bytes_of(instruction.inputs);
   const double out = bytes_of(instruction.outputs);
-  const auto ranks =
-      static_cast<double>(program.mesh.at(static_cast<size_t>(instruction.axis)).size);
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const auto ranks = static_cast<double>(instruction.group.empty()
+                                             ? program.mesh.at(axis).size
+                                             : static_cast<int64_t>(instruction.group.size()));
   if (instruction.opcode == Opcode::all_gather) {
     return std::max(out, ranks * in);
   }
@@ -131,7 +133,10 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
 }
 
 MessageTime CostModel::collective(Opcode opcode, size_t axis, double bytes) const {
-  const auto found = collectives_.find({opcode, axis});
+  auto found = collectives_.find({opcode, axis});
+  if (found == collectives_.end() && opcode == Opcode::move) {  // as one that sends as much
+    found = collectives_.find({Opcode::broadcast, axis});
+  }
   if (found == collectives_.end() || found->second.empty()) {
     return {.bytes = bytes};
   }

@@ -25,7 +25,8 @@ class CostModel {
 
   // A collective of that many paced_bytes() over the ranks of an axis;
   // slice: a copy of them on the communication stream. Between the timed sizes straight on
-  // logarithmic scales; nothing for one that was not timed.
+  // logarithmic scales; nothing for one that was not timed, but a
+  // move then takes as long as a broadcast.
   MessageTime collective(Opcode opcode, size_t axis, double bytes) const;
 
   double launch_s() const { return launch_s_; }

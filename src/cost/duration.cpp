@@ -5,22 +5,12 @@
 #include "program/work.h"
 
 namespace hidup {
-namespace {
-
-bool has_output(const Program& program, const Instruction& instruction, int64_t rank) {
-  return instruction.outputs.empty() || std::ranges::any_of(instruction.outputs, [&](ValueId id) {
-           return program.local_bytes(id, rank) > 0;
-         });
-}
-
-}  // namespace
-
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank) {
+  if (skips(program, instruction, rank)) {
+    return {};
+  }
   if (collective_of(instruction.opcode).empty()) {
-    if (!has_output(program, instruction, rank)) {
-      return {};
-    }
     const double seconds = costs.operation(instruction.opcode, work_of(program, instruction, rank));
     return {.alone_s = seconds, .beside_s = seconds};
   }

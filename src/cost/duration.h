@@ -18,8 +18,8 @@ struct Duration {
   double sending_s = 0.0;
 };
 
-// Of a collective, as if all ranks had parts like this one (paced_bytes()). Nothing for what has no
-// output on this rank and sends nothing.
+// Of a collective, as if all ranks had parts like this one (paced_bytes()). Nothing for what the
+// rank skips.
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank);
 

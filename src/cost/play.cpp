@@ -9,15 +9,6 @@
 #include "program/work.h"
 
 namespace hidup {
-namespace {
-
-bool has_part(const Program& program, const Instruction& instruction, int64_t rank) {
-  const auto is_there = [&](ValueId id) { return program.local_bytes(id, rank) > 0; };
-  return std::ranges::any_of(instruction.inputs, is_there) ||
-         std::ranges::any_of(instruction.outputs, is_there);
-}
-
-}  // namespace
 
 Durations::Durations(const Program& program, const RankCosts& costs,
                      const std::vector<BandwidthTrace>& links)
@@ -62,17 +53,11 @@ void Durations::join_groups(const Program& program) {
     if (collective_of(instruction.opcode).empty()) {
       continue;
     }
-    std::vector<bool> takes_part;
     for (int64_t rank = 0; rank < ranks(); ++rank) {
-      takes_part.push_back(has_part(program, instruction, rank));
-    }
-    for (int64_t rank = 0; rank < ranks(); ++rank) {
-      if (!takes_part[static_cast<size_t>(rank)]) {
-        times_[static_cast<size_t>(rank)][i] = {};
+      if (skips(program, instruction, rank)) {
         continue;
       }
       std::vector<int64_t> group = collective_group(program, instruction, rank);
-      std::erase_if(group, [&](int64_t one) { return !takes_part[static_cast<size_t>(one)]; });
       if (group.front() == rank) {  // once for each group
         const auto number = static_cast<int>(groups_.size());
         const auto [known, is_new] = numbers.try_emplace(group, number);

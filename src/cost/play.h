@@ -30,7 +30,7 @@ class Durations {
   Nanoseconds least(int instruction, int64_t rank) const;
 
   // The ranks that start the instruction together: this one alone if it is no collective, or if the
-  // rank has no part in it.
+  // rank skips it.
   const std::vector<int64_t>& group(int instruction, int64_t rank) const;
 
   int64_t ranks() const { return static_cast<int64_t>(times_.size()); }

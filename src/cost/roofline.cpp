@@ -10,7 +10,7 @@ namespace hidup {
 namespace {
 
 constexpr std::array kCollectives = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
-                                     Opcode::all_to_all, Opcode::broadcast};
+                                     Opcode::all_to_all, Opcode::broadcast,  Opcode::move};
 
 constexpr double kLargestMessage = 1e12;  // bytes; the time of longer ones is proportional
 
@@ -46,6 +46,8 @@ Volume volume_of(Opcode opcode, int64_t ranks) {
       return {2.0 * part, 2.0 * depth};
     case Opcode::broadcast:
       return {1.0, depth};
+    case Opcode::move:
+      return {1.0, 1.0};
     default:
       return {part, depth};
   }

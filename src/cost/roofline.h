@@ -21,8 +21,9 @@ struct MachineRates {
 
 // Products at the peak rate, everything else at that of the memory (the roofline model, Williams et
 // al. 2009). Of n ranks along an axis, a rank sends (n - 1) / n of a collective's bytes, twice that
-// for an all_reduce, all of them for a broadcast; messages follow each other log2(n) deep, twice
-// for an all_reduce (Thakur et al. 2005). Nothing slows what runs beside it.
+// for an all_reduce, all of them for a broadcast or a move; messages follow each other log2(n)
+// deep, twice for an all_reduce, once for a move (Thakur et al. 2005). Nothing slows what runs
+// beside it.
 Profile roofline_profile(const Mesh& mesh, const MachineRates& rates);
 
 // The cost model of HiDup (SoCC'22): flops over the device's rate; bytes over the bandwidth plus

@@ -61,7 +61,6 @@ class Simulation {
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& instruction = program.instructions[i];
       order_[static_cast<size_t>(instruction.stream)].push_back(static_cast<int>(i));
-      communicates_.push_back(!collective_of(instruction.opcode).empty());
     }
     events_.resize(ranks_.size());
   }
@@ -109,6 +108,7 @@ class Simulation {
     const Duration& duration(int instruction) const {
       return durations[static_cast<size_t>(alike[static_cast<size_t>(instruction)])];
     }
+    std::vector<bool> joins;  // per instruction: it is a collective that the rank takes part in
     std::vector<bool> done;
     std::array<StreamState, kStreams> streams;
   };
@@ -124,6 +124,10 @@ class Simulation {
     for (const int first : alike.first) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(first)];
       rank.durations.push_back(duration_of(program_, costs_.of(id), instruction, id));
+    }
+    for (const Instruction& instruction : program_.instructions) {
+      rank.joins.push_back(!collective_of(instruction.opcode).empty() &&
+                           !skips(program_, instruction, id));
     }
     rank.times.resize(count);
     rank.done.assign(count, false);
@@ -151,13 +155,14 @@ class Simulation {
     return begin;
   }
 
-  // Collectives begin when all ranks have come; slices of the stream of communication do not wait.
+  // Collectives begin when all ranks that take part have come; what else is on the stream of
+  // communication does not wait.
   bool all_have_come(int instruction) const {
-    return !communicates_[static_cast<size_t>(instruction)] ||
-           std::ranges::all_of(ranks_, [&](const Rank& rank) {
-             const StreamState& comm = rank.streams[kComm];
-             return comm.running && current(comm, kComm) == instruction;
-           });
+    return std::ranges::all_of(ranks_, [&](const Rank& rank) {
+      const StreamState& comm = rank.streams[kComm];
+      return !rank.joins[static_cast<size_t>(instruction)] ||
+             (comm.running && current(comm, kComm) == instruction);
+    });
   }
 
   // Seconds that the rest of what the stream does takes at the present pace.
@@ -176,7 +181,7 @@ class Simulation {
   // The same, of a collective on the slowest rank; never while it waits for a rank.
   double common_rest(const Rank& rank, size_t stream) const {
     const int i = current(rank.streams[stream], stream);
-    if (stream == kCompute || !communicates_[static_cast<size_t>(i)]) {
+    if (stream == kCompute || !rank.joins[static_cast<size_t>(i)]) {
       return rest_of(rank, stream);
     }
     if (!all_have_come(i)) {
@@ -184,7 +189,8 @@ class Simulation {
     }
     double slowest = 0.0;
     for (const Rank& each : ranks_) {
-      slowest = std::max(slowest, rest_of(each, stream));
+      slowest = each.joins[static_cast<size_t>(i)] ? std::max(slowest, rest_of(each, stream))
+                                                    : slowest;
     }
     return slowest;
   }
@@ -254,7 +260,6 @@ class Simulation {
   const Program& program_;
   const RankCosts& costs_;
   std::array<std::vector<int>, kStreams> order_;
-  std::vector<bool> communicates_;  // per instruction
   std::vector<Rank> ranks_;
   std::vector<std::array<Event, kStreams>> events_;  // per rank
   double now_ = 0.0;

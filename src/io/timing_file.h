@@ -15,6 +15,8 @@
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
+//   /program/distinct/rank                                                     [ranks]
+//   /program/distinct/{flops,bytes}                                [ranks, instructions]
 //   /program/{predicted_start_s,predicted_s}     since the step's start     [instructions]
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
 //   /experts/{tokens,dropped}                          [n, layers with experts, experts]
@@ -28,6 +30,10 @@
 // step, without the weight, summed over the layers.
 // /validation is there only if there is something to validate on: the mean loss over all of it
 // after the step's update.
+//
+// flops and bytes are the first rank's. /program/distinct is there only if ranks have parts of
+// unequal sizes: those of ranks that stand for all, because every other rank has the parts of one
+// of them, or one element more or less.
 //
 // A run that goes on from a checkpoint of another one has two more root attributes: continued_from,
 // the timing file of that run, relative to the folder of this one, and continued_at_step, the last
@@ -102,13 +108,21 @@ struct ProgramRow {
   int64_t microbatch = -1;  // -1: belongs to none
   std::string phase;        // forward, backward, update
   std::string collective;   // all_reduce, all_gather, ...; empty for other kinds
-  int64_t flops = 0;        // on one rank
+  int64_t flops = 0;        // on the first rank
   int64_t bytes = 0;
+};
+
+// What the instructions are on one rank, [instructions].
+struct RankWork {
+  int64_t rank = 0;
+  std::vector<int64_t> flops;
+  std::vector<int64_t> bytes;
 };
 
 struct ProgramInfo {
   std::string text;
   std::vector<ProgramRow> rows;
+  std::vector<RankWork> distinct;  // ranks that stand for all; empty: all are alike
 };
 
 // What a step is going to take, on the busiest rank.

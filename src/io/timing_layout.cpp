@@ -141,6 +141,21 @@ void TimingLayout::write_program(const ProgramInfo& program) {
   write_array("/program/collective", gather(rows, &ProgramRow::collective));
   write_array("/program/flops", "flop", gather(rows, &ProgramRow::flops));
   write_array("/program/bytes", "bytes", gather(rows, &ProgramRow::bytes));
+  if (!program.distinct.empty()) {
+    write_distinct(program);
+  }
+}
+
+void TimingLayout::write_distinct(const ProgramInfo& program) {
+  file_.create_group("program/distinct");
+  write_array("/program/distinct/rank", "1", gather(program.distinct, &RankWork::rank));
+  const hsize_t count = program.rows.size();
+  add_column<int64_t>("/program/distinct/flops", "flop", {count});
+  add_column<int64_t>("/program/distinct/bytes", "bytes", {count});
+  for (const RankWork& work : program.distinct) {
+    append("/program/distinct/flops", work.flops);
+    append("/program/distinct/bytes", work.bytes);
+  }
 }
 
 void TimingLayout::write_prediction(const PredictionInfo& prediction) {

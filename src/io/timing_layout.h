@@ -53,6 +53,7 @@ class TimingLayout {
   void write_run(const RunAttributes& run);
   void write_continuation(const std::string& path, const RunAttributes& run);
   void write_program(const ProgramInfo& program);
+  void write_distinct(const ProgramInfo& program);
   void write_prediction(const PredictionInfo& prediction);
   void add_columns(hsize_t world_size);
   void add_expert_columns(const ExpertLayers& experts);

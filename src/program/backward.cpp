@@ -207,6 +207,9 @@ class BackwardPass {
     }
     const OperandList& taken = spec_of(*step.opcode).signature.inputs;
     const auto at = static_cast<size_t>(taken.find(output.over[0]));
+    if (builder_.value(inputs[at]).layout != layout_of_gradient(scope)) {
+      return -1;
+    }
     if (step.operands[at].from == From::output_gradient) {
       return unshared(inputs[at]) ? inputs[at] : -1;
     }

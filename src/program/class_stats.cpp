@@ -16,9 +16,10 @@ ClassStats class_stats(const Graph& graph, OpId op, const OpStrategy& rules, con
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const Rule& rule = rules.rules[axis];
     if (cuts_classes(graph, op, rule)) {
-      stats.parts *= mesh[axis].size;
-      stats.made.push_back(Placement::shard(0));
-      stats.needed.push_back(Placement::replicate());
+      const ShareNumber share = equal_among(mesh[axis], rule.share);
+      stats.parts *= static_cast<int64_t>(ranks_with(mesh[axis], share).size());
+      stats.made.push_back(Placement::shard(0, share));
+      stats.needed.push_back(with_share(Placement::replicate(), mesh[axis], share));
     } else {
       Placement rows = rule.saved;
       rows.dim += rows.is_shard() ? 1 : 0;

@@ -102,14 +102,17 @@ class ForwardPass {
     return added;
   }
 
-  // The value of the tensor in that layout; -1 if there is none yet.
+  // The value of the tensor in that layout, or else one that has the same on every rank that has a
+  // part of that; -1 if there is none yet.
   ValueId copy_in(const Scope& scope, TensorId id, const Layout& layout) {
+    ValueId covering = -1;
     for (const ValueId copy : copies(scope, id)) {
       if (builder_.value(copy).layout == layout) {
         return copy;
       }
+      covering = covers(builder_.value(copy).layout, layout, builder_.mesh()) ? copy : covering;
     }
-    return -1;
+    return covering;
   }
 
   // The value that holds the operand scope.input as the rule wants it.
@@ -128,8 +131,9 @@ class ForwardPass {
       held.push_back(step_input(scope, id, wanted));
       return held.back();
     }
-    const auto nearby = std::ranges::find_if(
-        held, [&](ValueId v) { return reshards_locally(builder_.value(v).layout, wanted); });
+    const auto nearby = std::ranges::find_if(held, [&](ValueId v) {
+      return reshards_locally(builder_.value(v).layout, wanted, builder_.mesh());
+    });
     const ValueId from = nearby == held.end() ? held[0] : *nearby;
     const bool parameter = input_.is_parameter(id);
     Scope of_tensor = scope;
@@ -163,12 +167,11 @@ class ForwardPass {
     const Op& op = graph_.op(scope.op);
     const Layout layout = output_layout(input_.rules(scope.op));
     ValueIds& held = copies(scope, op.output);
-    if (const int over = overwritten_input(op.kind); overwrites(op, over)) {
-      const ValueId value = inputs[static_cast<size_t>(over)];
-      check(builder_.value(value).layout == layout, "{} changes its layout in place",
-            graph_.op_name(scope.op));
-      held = {value};
-    } else if (op.output == graph_.loss() && scope.microbatch > 0) {
+    const int over = overwritten_input(op.kind);
+    if (overwrites(op, over) &&
+        builder_.value(inputs[static_cast<size_t>(over)]).layout == layout) {
+      held = {inputs[static_cast<size_t>(over)]};
+    } else if (op.output == graph_.loss() && scope.microbatch > 0 && is_everywhere(layout)) {
       held = {builder_.program().loss};  // which is a sum over the microbatches
     } else {
       held = {builder_.add(
@@ -181,9 +184,12 @@ class ForwardPass {
   // classes, the largest logit of them, and the target's where they have it.
   void cross_entropy(const Scope& scope, const ValueIds& inputs, const ValueIds& outputs) {
     const std::string& name = graph_.op_name(scope.op);
-    builder_.program().loss = outputs[0];
-    builder_.value(outputs[0]).role = Value::Role::result;
     builder_.value(outputs[0]).shape = {2};
+    const bool sums_up = is_everywhere(builder_.value(outputs[0]).layout);
+    if (sums_up) {
+      builder_.program().loss = outputs[0];
+      builder_.value(outputs[0]).role = Value::Role::result;
+    }
     const ClassStats layouts =
         class_stats(graph_, scope.op, input_.rules(scope.op), builder_.mesh());
     ValueIds read = inputs;
@@ -202,7 +208,15 @@ class ForwardPass {
     }
     Instruction& instruction = builder_.emit(scope, opcode, name, read, outputs);
     instruction.attributes = input_.loss_attributes(graph_.op(scope.op));
-    instruction.accumulate = scope.microbatch > 0;
+    instruction.accumulate = scope.microbatch > 0 && sums_up;
+    if (!sums_up) {
+      builder_.program().loss = add_to_first(scope, name, outputs[0], losses_);
+    }
+  }
+
+  // Whether every rank has a part of what lies so.
+  static bool is_everywhere(const Layout& layout) {
+    return std::ranges::all_of(layout, &ShareNumber::is_equal, &Placement::share);
   }
 
   // For people: how many tokens each expert got.
@@ -211,8 +225,9 @@ class ForwardPass {
     const ValueId load = value_per_expert(scope, name, 2, routing);
     builder_.emit(scope, Opcode::expert_load, name, {routing}, {load}).attributes =
         ExpertLoadAttributes{graph_.op(scope.op).as<RouteAttributes>().capacity};
-    if (add_to_first(scope, name, load, loads_) == load) {
-      builder_.program().expert_loads.push_back(load);
+    const ValueId first = add_to_first(scope, name, load, loads_);
+    if (scope.microbatch == 0) {
+      builder_.program().expert_loads.push_back(first);
     }
   }
 
@@ -225,8 +240,8 @@ class ForwardPass {
     builder_.emit(scope, Opcode::router_sums, name, {logits, routing}, {sums}).attributes =
         RouterSumsAttributes{op.as<RouteAttributes>().capacity, losses.counted};
     const ValueId first = add_to_first(scope, name, sums, sums_);
-    if (first == sums) {
-      builder_.program().router_sums.push_back({sums, losses});
+    if (scope.microbatch == 0) {
+      builder_.program().router_sums.push_back({first, losses});
     }
     return first;
   }
@@ -235,17 +250,19 @@ class ForwardPass {
   ValueId value_per_expert(const Scope& scope, const std::string& name, int64_t rows,
                            ValueId routing) {
     const int64_t experts = graph_.tensor(graph_.op(scope.op).inputs[0]).shape.back();
-    Layout layout = builder_.value(routing).layout;
-    for (Placement& placement : layout) {
-      placement = placement.is_shard() ? Placement::partial() : placement;
-    }
+    const Layout layout = summed_parts(builder_.value(routing).layout, builder_.mesh());
     return builder_.add({.name = name, .shape = {rows, experts}, .layout = layout});
   }
 
   // The value of the operation's first microbatch, a result, to which those of the others are
-  // added.
+  // added. Every rank has a summand: zero where the operation left it out.
   ValueId add_to_first(const Scope& scope, const std::string& name, ValueId value,
                        std::map<OpId, ValueId>& firsts) {
+    Layout everywhere = builder_.value(value).layout;
+    for (Placement& placement : everywhere) {
+      placement = placement.share.is_equal() ? placement : Placement::partial();
+    }
+    value = builder_.reshard(scope, value, everywhere, name, false);
     const auto [first, added] = firsts.try_emplace(scope.op, value);
     if (added) {
       builder_.value(value).role = Value::Role::result;
@@ -260,7 +277,7 @@ class ForwardPass {
   Parameters& parameters_;
   ProgramBuilder& builder_;
   std::vector<ForwardValues> microbatches_;
-  std::map<OpId, ValueId> loads_, sums_;  // per routing: the first microbatch's
+  std::map<OpId, ValueId> loads_, sums_, losses_;  // per operation: the first microbatch's
 };
 
 }  // namespace

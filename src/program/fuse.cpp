@@ -60,7 +60,8 @@ class Fusion {
       if (activation.opcode == Opcode::relu && in_place) {
         return Chain{Opcode::matmul_bias_relu, bias, next};
       }
-      if (activation.opcode == Opcode::gelu && !in_place) {
+      if (activation.opcode == Opcode::gelu && !in_place &&
+          on_same_ranks(program_, activation.outputs[0], first.outputs[0])) {
         return Chain{Opcode::matmul_bias_gelu, bias, next};
       }
     }

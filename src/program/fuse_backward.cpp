@@ -105,7 +105,8 @@ class BackwardFusion {
       return;
     }
     const ValueId sum = list_[*bias].outputs[0];
-    if (!none_between(*bias, product, [&](const Instruction& i) { return touches(i, sum); })) {
+    if (!on_same_ranks(program_, sum, fused.outputs[0]) ||
+        !none_between(*bias, product, [&](const Instruction& i) { return touches(i, sum); })) {
       return;
     }
     fused.opcode = Opcode::matmul_backward_weight_bias;

@@ -14,11 +14,13 @@ bool is_norm(Opcode opcode) {
 
 // How many instructions from i on are [dropout,] add and a norm; 0: they are not. Dropout of a
 // branch is in place of which the sum comes, so nobody else reads what it leaves.
-size_t length_at(const Instructions& list, size_t i) {
+size_t length_at(const Program& program, size_t i) {
+  const Instructions& list = program.instructions;
   const size_t add = list[i].opcode == Opcode::dropout ? i + 1 : i;
   if (add + 1 >= list.size() || list[i].phase != Phase::forward ||
       list[add].opcode != Opcode::add || !is_norm(list[add + 1].opcode) ||
-      !takes(list[add + 1], 0, list[add])) {
+      !takes(list[add + 1], 0, list[add]) ||
+      !on_same_ranks(program, list[add].outputs[0], list[add + 1].outputs[0])) {
     return 0;
   }
   const bool drops = add > i;
@@ -49,7 +51,7 @@ void fuse_residual_norms(Program& program) {
   Instructions list;
   list.reserve(program.instructions.size());
   for (size_t i = 0; i < program.instructions.size();) {
-    const size_t length = length_at(program.instructions, i);
+    const size_t length = length_at(program, i);
     list.push_back(length > 0 ? fused(&program.instructions[i], length)
                               : std::move(program.instructions[i]));
     i += length > 0 ? length : 1;

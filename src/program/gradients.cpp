@@ -11,8 +11,8 @@ namespace hidup {
 namespace {
 
 // Sums that become totals where they are.
-bool only_sums(const Layout& from, const Layout& to) {
-  return std::ranges::all_of(reshard_steps(from, to), [](const ReshardStep& step) {
+bool only_sums(const Layout& from, const Layout& to, const Mesh& mesh) {
+  return std::ranges::all_of(reshard_steps(from, to, mesh), [](const ReshardStep& step) {
     return step.kind == ReshardKind::all_reduce;
   });
 }
@@ -69,7 +69,8 @@ void ParameterGradients::make_groups() {
 // Totals lie in memory by group, in the order in which the backward pass completes them, so that a
 // bucket is one piece.
 void ParameterGradients::add_values(const Parameters& parameters, const Group& group) {
-  const bool in_place = group.sums.size() == 1 && only_sums(group.sums[0], group.total);
+  const bool in_place =
+      group.sums.size() == 1 && only_sums(group.sums[0], group.total, builder_.mesh());
   for (const TensorId id : group.members) {
     Gradient& gradient = gradients_.at(id);
     const Value value{.name = name(id),
@@ -128,7 +129,7 @@ int64_t ParameterGradients::bytes_to_send(OpId op) const {
   int64_t sent = 0;
   for (const TensorId id : completed_by(op)) {
     const Group& group = groups_[gradients_.at(id).group];
-    sent += reshards_locally(group.sums[0], group.total) ? 0 : bytes(id);
+    sent += reshards_locally(group.sums[0], group.total, builder_.mesh()) ? 0 : bytes(id);
   }
   return sent;
 }

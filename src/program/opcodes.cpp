@@ -452,6 +452,7 @@ const std::vector<OpcodeRow>& opcode_rows() {
       reshard<ReshardKind::reduce_scatter>(reduce_scatter, "reduce_scatter"),
       reshard<ReshardKind::all_to_all>(all_to_all, "all_to_all"),
       reshard<ReshardKind::broadcast>(broadcast, "broadcast"),
+      reshard<ReshardKind::move>(move, "move"),
       {convert, "convert", "(from:A)* -> (to:A)*", none, {.sizes = tensors_and_elements}},
       {squared_norm,
        "squared_norm",

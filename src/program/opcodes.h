@@ -87,6 +87,7 @@ enum class Opcode {
   reduce_scatter,
   all_to_all,
   broadcast,
+  move,
   convert,  // to another floating type, rounded
   squared_norm,
   clip_scale,

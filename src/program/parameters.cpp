@@ -57,7 +57,8 @@ void Parameters::add_values(TensorId id) {
 
 void Parameters::plan_bucket(OpId op, TensorId id, const Layout& wanted) {
   const Layout& storage = input_.stored(id).storage;
-  if (reshards_locally(storage, wanted) || bucket_of_.contains({id, to_string(wanted)})) {
+  if (reshards_locally(storage, wanted, builder_.mesh()) ||
+      bucket_of_.contains({id, to_string(wanted)})) {
     return;
   }
   const auto open = std::find_if(buckets_.rbegin(), buckets_.rend(), [&](const Bucket& bucket) {

@@ -30,6 +30,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (instruction.axis >= 0) {
     items.push_back(fmt::format("axis={}", instruction.axis));
   }
+  if (!instruction.group.empty()) {
+    items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
+  }
   if (instruction.accumulate) {
     items.emplace_back("accumulate");
   }
@@ -88,8 +91,11 @@ std::string print_collectives(const Program& program) {
     for (const ValueId value : instruction.inputs) {
       count += elements(program.value(value).shape);
     }
-    text += fmt::format("{} {} of {} elements along axis {}\n", name_of(instruction.opcode),
+    text += fmt::format("{} {} of {} elements along axis {}", name_of(instruction.opcode),
                         instruction.name, count, instruction.axis);
+    text += instruction.group.empty()
+                ? "\n"
+                : fmt::format(" of ranks {}\n", fmt::join(instruction.group, " "));
   }
   return text;
 }

@@ -22,6 +22,10 @@ bool adds_to(const Instruction& instruction, size_t output) {
          spec_of(instruction.opcode).signature.outputs.at(output, instruction.outputs.size()).sum;
 }
 
+bool Program::lies_on(ValueId id, int64_t rank) const {
+  return hidup::lies_on(value(id).layout, mesh, rank);
+}
+
 Region Program::region(ValueId id, int64_t rank) const {
   return region_of(value(id).shape, value(id).layout, mesh, rank, value(id).batch);
 }
@@ -85,25 +89,15 @@ std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   return alone;
 }
 
-}  // namespace
-
-bool has_unequal_parts(const Program& program) {
-  return std::ranges::any_of(program.values, [](const Value& value) {
-    return !std::ranges::all_of(value.layout, &ShareNumber::is_plain, &Placement::share);
-  });
-}
-
-std::vector<int64_t> distinct_ranks(const Program& program) {
-  if (!has_unequal_parts(program)) {
-    return {0, ranks_of(program.mesh) - 1};
-  }
-  const std::vector<std::set<int64_t>> alone = coordinates_alone(program);
+// `alone`: per axis, coordinates that stand for themselves.
+std::vector<int64_t> distinct_ranks_of(const Mesh& mesh,
+                                       const std::vector<std::set<int64_t>>& alone) {
   std::vector<int64_t> ranks = {0};
-  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
     std::vector<int64_t> longer;
     for (const int64_t outer : ranks) {
-      for (const int64_t at : distinct_coordinates(program.mesh[axis], alone[axis])) {
-        longer.push_back(outer * program.mesh[axis].size + at);
+      for (const int64_t at : distinct_coordinates(mesh[axis], alone[axis])) {
+        longer.push_back(outer * mesh[axis].size + at);
       }
     }
     ranks = std::move(longer);
@@ -111,9 +105,57 @@ std::vector<int64_t> distinct_ranks(const Program& program) {
   return ranks;
 }
 
+}  // namespace
+
+bool has_unequal_parts(const Program& program) {
+  return std::ranges::any_of(program.values, [](const Value& value) {
+    return !std::ranges::all_of(value.layout, &Placement::is_plain);
+  });
+}
+
+std::vector<int64_t> distinct_ranks(const Program& program) {
+  if (!has_unequal_parts(program)) {
+    return {0, ranks_of(program.mesh) - 1};
+  }
+  return distinct_ranks_of(program.mesh, coordinates_alone(program));
+}
+
+std::vector<int64_t> distinct_ranks(const Mesh& mesh) {
+  if (std::ranges::all_of(mesh, &std::vector<Share>::empty, &Axis::shares)) {
+    return {0};
+  }
+  return distinct_ranks_of(mesh, std::vector<std::set<int64_t>>(mesh.size()));
+}
+
+bool skips(const Program& program, const Instruction& instruction, int64_t rank) {
+  if (collective_of(instruction.opcode).empty()) {
+    return std::ranges::none_of(instruction.outputs, [&](ValueId id) {
+      return program.value(id).holds.empty() && program.lies_on(id, rank);
+    });
+  }
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const std::vector<int64_t>& group = instruction.group;
+  if (!group.empty() &&
+      !std::ranges::binary_search(group, coordinates_of(program.mesh, rank)[axis])) {
+    return true;
+  }
+  Layout along_others = program.value(instruction.inputs[0]).layout;
+  along_others[axis] = Placement::replicate();
+  return !lies_on(along_others, program.mesh, rank);
+}
+
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank) {
-  return group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
+  const std::vector<int64_t> all =
+      group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
+  if (instruction.group.empty()) {
+    return all;
+  }
+  std::vector<int64_t> ranks;
+  for (const int64_t coordinate : instruction.group) {
+    ranks.push_back(all[static_cast<size_t>(coordinate)]);
+  }
+  return ranks;
 }
 
 DType element_dtype(const Program& program, const Instruction& instruction) {

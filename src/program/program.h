@@ -60,9 +60,11 @@ struct Instruction {
   int microbatch = -1;  // -1: belongs to none
   int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
-  OpId op = -1;         // of the graph; -1: belongs to none
-  int input = -1;       // of that operation: whose layout or whose gradient it makes
-  int bucket = -1;      // of parameters (forward and update) or gradients (backward): its number
+  // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
+  std::vector<int64_t> group = {};
+  OpId op = -1;     // of the graph; -1: belongs to none
+  int input = -1;   // of that operation: whose layout or whose gradient it makes
+  int bucket = -1;  // of parameters (forward and update) or gradients (backward): its number
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place
   bool accumulate = false;       // adds to its outputs instead of overwriting them; see adds_to()
@@ -106,6 +108,8 @@ struct Program {
   std::vector<RouterSums> router_sums;  // per MoE layer whose router has losses of its own
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
+  // Whether the rank has a part of the value, which may still be empty.
+  bool lies_on(ValueId id, int64_t rank) const;
   // The part of the value that the rank holds.
   Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
@@ -122,9 +126,16 @@ bool has_unequal_parts(const Program& program);
 // more or less: the first and the last rank. Where parts are unequal, the ranks of which the
 // coordinate on each axis is the first or the last of those with the same weights.
 std::vector<int64_t> distinct_ranks(const Program& program);
+// The same for all that may lie on a mesh by its shares; the first rank where it has none.
+std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 
-// The ranks that take part in a collective together with this one, itself among them, in the order
-// of the collective's axis.
+// Whether the rank leaves the instruction out: a collective if it does not concern the rank,
+// anything else if no output has a part on it. It still waits and is waited for, so the order of
+// all others is kept.
+bool skips(const Program& program, const Instruction& instruction, int64_t rank);
+
+// The ranks that take part in a collective together with this one, which does not skip it, in the
+// order of the collective's axis.
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank);
 

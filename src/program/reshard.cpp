@@ -22,7 +22,7 @@ Packing packing_of(Opcode opcode, bool several, const Shape& shape, const Placem
                    const Placement& to) {
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
-  const bool exchanges = sends_parts || gets_parts;
+  const bool exchanges = sends_parts || gets_parts || opcode == Opcode::move;
   return {.sent = (exchanges && several) || (sends_parts && !parts_are_pieces(shape, to)),
           .received = ((exchanges || opcode == Opcode::broadcast) && several) ||
                       (gets_parts && !parts_are_pieces(shape, from))};
@@ -36,7 +36,7 @@ ValueId ProgramBuilder::reshard(const Scope& scope, ValueId from, const Layout& 
 ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const Layout& to,
                                  const std::string& name, bool overwrite, const ValueIds& into) {
   ValueIds now = from;
-  const std::vector<ReshardStep> steps = reshard_steps(value(from[0]).layout, to);
+  const std::vector<ReshardStep> steps = reshard_steps(value(from[0]).layout, to, mesh());
   for (size_t s = 0; s < steps.size(); ++s) {
     const Opcode opcode = opcode_of(steps[s].kind);
     const std::string step_name = fmt::format("{}.{}", name, name_of(steps[s].kind));
@@ -83,7 +83,7 @@ void ProgramBuilder::emit_reshard(const Scope& scope, Opcode opcode, size_t axis
                                   ValueIds outputs) {
   const bool several = inputs.size() > 1;
   const Shape shape = value(inputs[0]).shape;
-  const Placement from = value(inputs[0]).layout[axis];
+  const Placement from = value(inputs[0]).layout[axis];  // of a sum in place: of the sum already
   const Placement to = value(outputs[0]).layout[axis];
   const Packing packing = packing_of(opcode, several, shape, from, to);
   const DType dtype = value(inputs[0]).dtype;
@@ -96,6 +96,9 @@ void ProgramBuilder::emit_reshard(const Scope& scope, Opcode opcode, size_t axis
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
   instruction.axis = static_cast<int>(axis);
+  if (!collective_of(opcode).empty()) {
+    instruction.group = ranks_concerned(mesh()[axis], from, to);
+  }
   instruction.attributes = ReshardAttributes{.packs = packing.sent, .unpacks = packing.received};
 }
 

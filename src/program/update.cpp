@@ -48,10 +48,7 @@ class UpdatePass {
   ValueId squared_norm() {
     std::vector<std::pair<Layout, ValueId>> sums;
     for (const ParameterGradients::Group& group : gradients_.groups()) {
-      Layout layout = group.total;
-      for (Placement& placement : layout) {
-        placement = placement.is_shard() ? Placement::partial() : Placement::replicate();
-      }
+      const Layout layout = summed_parts(group.total, builder_.mesh());
       auto sum = std::ranges::find(sums, layout, &std::pair<Layout, ValueId>::first);
       const bool accumulate = sum != sums.end();
       if (!accumulate) {

@@ -10,6 +10,7 @@
 #include "program/print.h"
 #include "program/verify_memory.h"
 #include "program/verify_operands.h"
+#include "program/verify_parts.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
@@ -21,6 +22,7 @@ class Verifier {
       : program_(program), plan_(plan), accesses_(program), before_(program) {}
 
   void run() const {
+    verify_parts(program_);
     check_waits();
     for (size_t v = 0; v < program_.values.size(); ++v) {
       check_defined(v);
@@ -113,7 +115,8 @@ class Verifier {
       bool fits = false;
       for (const Placement& before : placements(reshard.inputs[k], axis)) {
         for (const Placement& after : placements(reshard.outputs[k], axis)) {
-          const std::vector<ReshardStep> steps = reshard_steps({before}, {after});
+          const std::vector<ReshardStep> steps =
+              reshard_steps({before}, {after}, {program_.mesh[axis]});
           fits |= steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode);
         }
       }
@@ -132,7 +135,7 @@ class Verifier {
                  user.axis == static_cast<int>(axis);
         });
     return summed && placement.is_replicate()
-               ? std::vector<Placement>{placement, Placement::partial()}
+               ? std::vector<Placement>{placement, Placement::partial(placement.share)}
                : std::vector<Placement>{placement};
   }
 

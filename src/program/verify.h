@@ -23,7 +23,9 @@ namespace hidup {
 //   one piece of memory (OpcodeSpec::one_piece) has them there, and collectives are on the
 //   communication stream;
 // - the operands of every instruction are those that its opcode takes, in padded rows only where it
-//   takes such (verify_operands.h).
+//   takes such (verify_operands.h);
+// - every distinct rank has a part of all that it works on, and collectives are done by exactly the
+//   ranks that they concern (verify_parts.h).
 void verify(const Program& program, const MemoryPlan& plan);
 
 // Throws Error(internal) naming the first difference unless all ranks issue the

@@ -76,6 +76,8 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
     const Instruction& instruction = program.instructions[i];
     numbers.add(instruction.opcode);
     numbers.add(instruction.axis);
+    numbers.add(instruction.group.size());
+    numbers.add(skips(program, instruction, rank));
     for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {
       numbers.add(name);
       numbers.add(value);
@@ -95,6 +97,9 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
 }
 
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {
+  if (skips(program, instruction, rank)) {
+    return {.sizes = {}, .dtype = element_dtype(program, instruction)};
+  }
   std::vector<Shape> in;
   std::vector<Shape> out;
   // Adds the shape of the rank's part; returns its bytes.

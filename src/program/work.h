@@ -14,6 +14,7 @@ namespace hidup {
 // product [rows, summed, columns], with experts [experts, rows of one, summed, columns]; of an
 // attention [batch x heads, sequence, head size]; of the other operations [rows, columns] of the
 // largest operand; of an optimizer's [tensors, elements]. dtype: element_dtype().
+// Nothing of what the rank skips.
 struct Work {
   double flops = 0.0;
   double bytes = 0.0;
@@ -23,7 +24,7 @@ struct Work {
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 
 // Instructions that do the same on a rank: one operation with one set of attributes, along one
-// axis, on operands whose parts have the same sizes. Programs repeat themselves, so few differ.
+// axis by as many ranks, on operands whose parts have the same sizes. Programs repeat themselves, so few differ.
 struct AlikeInstructions {
   std::vector<int> number;  // per instruction
   std::vector<int> first;   // per number: the first such instruction

@@ -40,6 +40,9 @@ Span span_of(const Operands& at, const std::vector<ValueId>& values) {
 }
 
 std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
+  if (skips(binding.program, instruction, binding.rank)) {
+    return [](Stream&) {};
+  }
   return with_floating_type(element_dtype(binding.program, instruction), [&](auto zero) {
     static const LaunchTable kTable = make_table<decltype(zero)>();
     auto* const launch = kTable.at(static_cast<size_t>(instruction.opcode));

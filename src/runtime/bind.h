@@ -22,7 +22,8 @@ struct Binding {
   uint64_t seed;
 };
 
-// What issues the instruction on its stream; everything it needs is looked up once.
+// What issues the instruction on its stream, nothing where the rank skips it; everything it needs
+// is looked up once.
 std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding);
 
 }  // namespace hidup

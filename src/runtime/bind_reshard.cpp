@@ -85,7 +85,7 @@ class Messages {
  public:
   explicit Messages(const Operands& at) : at_(at) {
     const Binding& binding = at.binding();
-    peers_ = group_of(binding.program.mesh, binding.rank, axis());
+    peers_ = collective_group(binding.program, at.instruction(), binding.rank);
   }
 
   size_t axis() const { return static_cast<size_t>(at_.instruction().axis); }
@@ -153,7 +153,14 @@ class Messages {
 };
 
 Communicator& group_along(const Operands& at) {
-  return at.binding().groups.axis(static_cast<size_t>(at.instruction().axis));
+  const Instruction& instruction = at.instruction();
+  return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group);
+}
+
+// Which rank of its collective's group has that coordinate.
+int64_t place_in_group(const Instruction& instruction, int64_t coordinate) {
+  const std::vector<int64_t>& group = instruction.group;
+  return group.empty() ? coordinate : std::ranges::find(group, coordinate) - group.begin();
 }
 
 Launch all_reduce(const Operands& at) {
@@ -176,8 +183,10 @@ Launch broadcast(const Operands& at) {
   const Messages messages(at);
   const std::vector<ValueId>& inputs = at.instruction().inputs;
   const size_t values = inputs.size();
-  const ShareNumber share = at.binding().program.value(inputs[0]).layout[messages.axis()].share;
-  const auto root = static_cast<size_t>(share.rank());
+  const Program& program = at.binding().program;
+  const Placement& from = program.value(inputs[0]).layout[messages.axis()];
+  const int64_t holder = ranks_with(program.mesh[messages.axis()], from.share).front();
+  const auto root = static_cast<size_t>(place_in_group(at.instruction(), holder));
   const bool buffered = at.attributes<ReshardAttributes>().unpacks;
   std::byte* data = output(at, buffered ? values : 0);
   const std::vector<int64_t> counts = messages.receive_counts();
@@ -222,13 +231,84 @@ Launch exchange(const Operands& at) {
   };
 }
 
+// Of each rank of the group: from which one it gets a value.
+std::vector<int> sources_in_group(const Operands& at) {
+  const Binding& binding = at.binding();
+  const Instruction& instruction = at.instruction();
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const auto placement = [&](ValueId id) { return binding.program.value(id).layout[axis]; };
+  const std::vector<int64_t> all =
+      move_sources(binding.program.mesh[axis], placement(instruction.inputs[0]),
+                   placement(instruction.outputs[0]));
+  std::vector<int> sources;
+  for (size_t coordinate = 0; coordinate < all.size(); ++coordinate) {
+    if (instruction.group.empty() ||
+        std::ranges::binary_search(instruction.group, static_cast<int64_t>(coordinate))) {
+      sources.push_back(static_cast<int>(place_in_group(instruction, all[coordinate])));
+    }
+  }
+  return sources;
+}
+
+// Whole values, from ranks that have them to ranks that do not.
+Launch move(const Operands& at) {
+  Communicator& group = group_along(at);
+  const Instruction& instruction = at.instruction();
+  const size_t values = instruction.inputs.size();
+  const bool buffered = at.attributes<ReshardAttributes>().packs;
+  const std::vector<int> sources = sources_in_group(at);
+  const bool gets = sources[static_cast<size_t>(group.rank())] != group.rank();
+  std::vector<Copy> keep;  // of a rank that has them and goes on having them
+  std::vector<Copy> pack;
+  std::vector<Copy> unpack;
+  int64_t count = 0;
+  std::byte* to_send = buffered ? output(at, values) : nullptr;
+  std::byte* receive = output(at, buffered ? values + 1 : 0);
+  std::byte* packed = to_send;
+  std::byte* received = receive;
+  for (size_t v = 0; v < values; ++v) {
+    const Region in = at.in_region(v);
+    const Region out = at.out_region(v);
+    const Region& whole = gets ? out : in;
+    const Place dense(whole, whole);
+    const kernels::StridedCopy all = copy_between(dtype_of(at), whole, dense, dense);
+    const int64_t bytes = whole.elements() * size_of(dtype_of(at));
+    count += whole.elements();
+    if (!gets && out.elements() > 0) {
+      keep.push_back({input(at, v), output(at, v), all});
+    }
+    if (buffered && gets) {
+      unpack.push_back({received, output(at, v), all});
+      received += bytes;
+    } else if (buffered) {
+      pack.push_back({input(at, v), packed, all});
+      packed += bytes;
+    }
+  }
+  const std::byte* send = buffered ? to_send : input(at, 0);
+  return [=, &group, dtype = dtype_of(at), name = instruction.name](Stream& stream) {
+    issue(keep, stream);
+    issue(pack, stream);
+    group.move(stream, send, receive, count, sources, dtype, name);
+    issue(unpack, stream);
+  };
+}
+
 Launch place(const Operands& at) {
   const Copy copy = copy_common(at);
   const auto axis = static_cast<size_t>(at.instruction().axis);
   const Binding& binding = at.binding();
-  const Value& from = binding.program.value(at.instruction().inputs[0]);
-  const bool keeps =
-      from.layout[axis].is_shard() || coordinates_of(binding.program.mesh, binding.rank)[axis] == 0;
+  const Program& program = binding.program;
+  const Value& from = program.value(at.instruction().inputs[0]);
+  // Of what several ranks have, the first one keeps it that has a summand, too.
+  const std::vector<int64_t> peers = group_of(program.mesh, binding.rank, axis);
+  const int64_t keeper = *std::ranges::find_if(peers, [&](int64_t peer) {
+    return program.lies_on(at.instruction().inputs[0], peer) &&
+           program.lies_on(at.instruction().outputs[0], peer);
+  });
+  const bool keeps = from.layout[axis].is_replicate()
+                         ? binding.rank == keeper
+                         : program.lies_on(at.instruction().inputs[0], binding.rank);
   return [=, bytes = elements(at.out_shape(0)) * size_of(from.dtype)](Stream& stream) {
     kernels::fill_zero(stream, copy.to, bytes);
     if (keeps) {
@@ -252,7 +332,8 @@ std::vector<LaunchRow> reshard_launches() {
           {Opcode::all_gather, exchange},
           {Opcode::reduce_scatter, exchange},
           {Opcode::all_to_all, exchange},
-          {Opcode::broadcast, broadcast}};
+          {Opcode::broadcast, broadcast},
+          {Opcode::move, move}};
 }
 
 }  // namespace hidup

@@ -85,9 +85,11 @@ void Emulator::find_rows(Communicator& world) {
     const Instruction& instruction = program_.instructions[i];
     for (int64_t rank = 0; !collective_of(instruction.opcode).empty() && rank < world.size();
          ++rank) {
+      if (skips(program_, instruction, rank)) {
+        continue;
+      }
       BoardRow group = collective_group(program_, instruction, rank);
-      std::ranges::sort(group);
-      if (group.size() < 2 || !std::ranges::binary_search(group, rank)) {
+      if (group.size() < 2) {
         continue;
       }
       const auto [found, is_new] =

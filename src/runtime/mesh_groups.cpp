@@ -1,29 +1,65 @@
 #include "runtime/mesh_groups.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "core/check.h"
 
 namespace hidup {
 
-MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& make) {
+MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& make)
+    : rank_(world.rank()), mesh_(mesh) {
   check(ranks_of(mesh) == world.size(), "a mesh of {} ranks on {}", ranks_of(mesh), world.size());
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    auto group = world.split(group_of(mesh, world.rank(), axis)[0]);
+    auto group = world.split(group_of(mesh, rank_, axis)[0]);
     groups_.push_back(make ? make(std::move(group), mesh[axis].name) : std::move(group));
   }
 }
 
+void MeshGroups::add_groups_of(const Program& program) {
+  for (const Instruction& instruction : program.instructions) {
+    const auto axis = static_cast<size_t>(instruction.axis);
+    if (instruction.group.empty() || parts_.contains({axis, instruction.group})) {
+      continue;
+    }
+    const int64_t mine = coordinates_of(mesh_, rank_)[axis];
+    const bool takes_part = std::ranges::binary_search(instruction.group, mine);
+    auto group = groups_[axis]->split(takes_part ? 0 : 1);
+    // What is left of the axis does nothing together.
+    parts_[{axis, instruction.group}] = takes_part ? std::move(group) : nullptr;
+  }
+}
+
+Communicator& MeshGroups::group(size_t axis, const std::vector<int64_t>& coordinates) const {
+  if (coordinates.empty()) {
+    return this->axis(axis);
+  }
+  const auto found = parts_.find({axis, coordinates});
+  check(found != parts_.end() && found->second != nullptr,
+        "a collective of a group that this rank does not have");
+  return *found->second;
+}
+
+template <typename Use>
+void MeshGroups::for_each(Use use) const {
+  for (const auto& group : groups_) {
+    use(*group);
+  }
+  for (const auto& [name, group] : parts_) {
+    if (group != nullptr) {
+      use(*group);
+    }
+  }
+}
+
 bool MeshGroups::through_host() const {
-  return std::ranges::any_of(groups_, [](const auto& group) { return group->through_host(); });
+  bool any = false;
+  for_each([&](const Communicator& group) { any |= group.through_host(); });
+  return any;
 }
 
 std::vector<std::shared_ptr<void>> MeshGroups::register_memory(void* data, int64_t bytes) const {
   std::vector<std::shared_ptr<void>> registered;
-  for (const auto& group : groups_) {
-    registered.push_back(group->register_memory(data, bytes));
-  }
+  for_each([&](Communicator& group) { registered.push_back(group.register_memory(data, bytes)); });
   return registered;
 }
 

@@ -25,6 +25,15 @@ Part balanced_part(int64_t extent, int64_t parts, int64_t first, int64_t part) {
   return {part * least + before, least + (turn < larger ? 1 : 0)};
 }
 
+// A part without elements; of a scalar one with a dimension.
+void empty(Region& region) {
+  if (region.dims == 0) {
+    region.dims = 1;
+    region.global[0] = 1;
+  }
+  region.extent[0] = 0;
+}
+
 // The part of the rank with that coordinate, of a range that begins at `start`.
 Part part_of(const Axis& axis, ShareNumber share, int64_t extent, int64_t start,
              int64_t coordinate) {
@@ -99,16 +108,99 @@ bool has_share(const Axis& axis, ShareNumber share) {
                              : share.number() <= static_cast<int64_t>(axis.shares.size());
 }
 
+bool includes(const Axis& axis, ShareNumber share, int64_t coordinate) {
+  if (share.is_equal()) {
+    return true;
+  }
+  check(has_share(axis, share), "axis {} has no share {}", axis.name, to_string(share));
+  return share.is_one_rank() ? share.rank() == coordinate
+                             : axis.shares[static_cast<size_t>(share.number()) - 1]
+                                          [static_cast<size_t>(coordinate)] > 0;
+}
+
+std::vector<int64_t> ranks_with(const Axis& axis, ShareNumber share) {
+  std::vector<int64_t> ranks;
+  for (int64_t coordinate = 0; coordinate < axis.size; ++coordinate) {
+    if (includes(axis, share, coordinate)) {
+      ranks.push_back(coordinate);
+    }
+  }
+  return ranks;
+}
+
+ShareNumber support_of(const Axis& axis, ShareNumber share) {
+  if (share.is_equal()) {
+    return share;
+  }
+  const std::vector<int64_t> ranks = ranks_with(axis, share);
+  if (static_cast<int64_t>(ranks.size()) == axis.size) {
+    return {};
+  }
+  if (ranks.size() == 1) {
+    return ShareNumber::only(ranks[0]);
+  }
+  ShareNumber first = ShareNumber::of(1);
+  while (ranks_with(axis, first) != ranks) {
+    first = ShareNumber::of(first.number() + 1);
+  }
+  return first;
+}
+
+namespace {
+
+// 1 on the ranks that the share includes.
+Share included(const Axis& axis, ShareNumber share) {
+  Share equal;
+  for (int64_t coordinate = 0; coordinate < axis.size; ++coordinate) {
+    equal.push_back(includes(axis, share, coordinate) ? 1 : 0);
+  }
+  return equal;
+}
+
+}  // namespace
+
+Mesh with_equal_shares(Mesh mesh) {
+  for (Axis& axis : mesh) {
+    const auto given = static_cast<int64_t>(axis.shares.size());
+    for (int64_t number = 1; number <= given; ++number) {
+      const ShareNumber support = support_of(axis, ShareNumber::of(number));
+      const bool named = support.is_equal() || support.is_one_rank();
+      const Share equal = included(axis, support);
+      if (!named && std::ranges::find(axis.shares, equal) == axis.shares.end()) {
+        axis.shares.push_back(equal);
+      }
+    }
+  }
+  return mesh;
+}
+
+ShareNumber equal_among(const Axis& axis, ShareNumber share) {
+  const ShareNumber support = support_of(axis, share);
+  if (support.is_equal() || support.is_one_rank()) {
+    return support;
+  }
+  const auto found = std::ranges::find(axis.shares, included(axis, support));
+  check(found != axis.shares.end(), "axis {} has no equal share of the ranks of {}", axis.name,
+        to_string(share));
+  return ShareNumber::of(found - axis.shares.begin() + 1);
+}
+
+Placement with_share(Placement placement, const Axis& axis, ShareNumber share) {
+  placement.share = placement.is_shard() ? share : support_of(axis, share);
+  return placement;
+}
+
 std::string to_string(const Placement& placement) {
+  const std::string share = to_string(placement.share);
   switch (placement.kind) {
     case Placement::Kind::shard:
-      return fmt::format("S({}){}", placement.dim, to_string(placement.share));
+      return fmt::format("S({}){}", placement.dim, share);
     case Placement::Kind::partial:
-      return "P";
+      return "P" + share;
     case Placement::Kind::replicate:
       break;
   }
-  return "R";
+  return "R" + share;
 }
 
 std::string to_string(const Layout& layout) {
@@ -120,19 +212,52 @@ std::string to_string(const Layout& layout) {
 }
 
 std::optional<Placement> parse_placement(std::string_view text) {
-  for (const Placement& whole : {Placement::replicate(), Placement::partial()}) {
-    if (text == to_string(whole)) {
-      return whole;
-    }
-  }
+  std::vector<Placement> equal = {Placement::replicate(), Placement::partial()};
   for (int dim = 0; dim < kMaxDims; ++dim) {
-    const std::string shard = to_string(Placement::shard(dim));
-    if (text.starts_with(shard)) {
-      const std::optional<ShareNumber> share = parse_share_number(text.substr(shard.size()));
-      return share ? std::optional(Placement::shard(dim, *share)) : std::nullopt;
+    equal.push_back(Placement::shard(dim));
+  }
+  for (Placement placement : equal) {
+    const std::string start = to_string(placement);
+    const std::optional<ShareNumber> share =
+        text.starts_with(start) ? parse_share_number(text.substr(start.size())) : std::nullopt;
+    if (share) {
+      placement.share = *share;
+      return placement;
     }
   }
   return std::nullopt;
+}
+
+bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank) {
+  for (size_t axis = mesh.size(); axis-- > 0;) {
+    const ShareNumber share = layout[axis].share;
+    if (!share.is_equal() && !includes(mesh[axis], share, rank % mesh[axis].size)) {
+      return false;
+    }
+    rank /= mesh[axis].size;
+  }
+  return true;
+}
+
+Layout summed_parts(Layout layout, const Mesh& mesh) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (layout[axis].is_shard()) {
+      layout[axis] = Placement::partial(support_of(mesh[axis], layout[axis].share));
+    }
+  }
+  return layout;
+}
+
+bool covers(const Layout& held, const Layout& wanted, const Mesh& mesh) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    const bool whole = held[axis].is_replicate() && wanted[axis].is_replicate();
+    if (held[axis] != wanted[axis] &&
+        !(whole && std::ranges::includes(ranks_with(mesh[axis], held[axis].share),
+                                         ranks_with(mesh[axis], wanted[axis].share)))) {
+      return false;
+    }
+  }
+  return true;
 }
 
 std::vector<int64_t> balanced_offsets(int64_t extent, int64_t parts, int64_t first) {
@@ -164,6 +289,9 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
   for (size_t a = 0; a < mesh.size(); ++a) {
     inner /= mesh[a].size;
     if (!layout[a].is_shard()) {
+      if (!includes(mesh[a], layout[a].share, rank / inner % mesh[a].size)) {
+        empty(region);
+      }
       continue;
     }
     const int d = layout[a].dim;

@@ -27,7 +27,8 @@ std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
 // The ranks that differ from this one in their coordinate on the axis only, in its order.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);
 
-// How a shard's parts relate: equal, like an axis's share, or all on one rank.
+// Which ranks of an axis have a tensor, and how the parts of a shard relate: all ranks in equal
+// parts, as one of the axis's shares says, or one rank alone.
 class ShareNumber {
  public:
   constexpr ShareNumber() = default;  // equal
@@ -37,8 +38,6 @@ class ShareNumber {
 
   constexpr bool is_equal() const { return code_ == 0; }
   constexpr bool is_one_rank() const { return code_ < 0; }
-  // Equal, or all on the first rank: what strategy files of format 1 have.
-  constexpr bool is_plain() const { return code_ == 0 || code_ == -1; }
   constexpr int64_t number() const { return code_; }     // of one of the axis's shares
   constexpr int64_t rank() const { return -1 - code_; }  // that has all
   constexpr bool operator==(const ShareNumber&) const = default;
@@ -55,32 +54,59 @@ std::string to_string(ShareNumber share);
 std::optional<ShareNumber> parse_share_number(std::string_view text);
 // Whether the axis has that share, or that rank.
 bool has_share(const Axis& axis, ShareNumber share);
+// Whether the rank of that coordinate has a weight above 0: otherwise it has nothing.
+bool includes(const Axis& axis, ShareNumber share, int64_t coordinate);
+// The coordinates that it includes, rising.
+std::vector<int64_t> ranks_with(const Axis& axis, ShareNumber share);
+// One number for all shares that include the same ranks: equal where those are all, the rank where
+// it is one, otherwise the first of the axis's shares that does.
+ShareNumber support_of(const Axis& axis, ShareNumber share);
 
-// Of one tensor on one axis: every rank has all of it, a part of dimension `dim`,
-// or a summand of it.
+// The mesh with, behind the shares of each axis, those by which the ranks that some share includes
+// have equal parts: what equal_among() finds.
+Mesh with_equal_shares(Mesh mesh);
+// The number by which the ranks that this share includes have equal parts.
+ShareNumber equal_among(const Axis& axis, ShareNumber share);
+
+// Of one tensor on one axis: the ranks that the share includes have all of it, a part of dimension
+// `dim`, or a summand of it each; the others have nothing. Unless it is a shard, only which ranks
+// those are counts, so the share is a support_of().
 struct Placement {
   enum class Kind { replicate, shard, partial };
   Kind kind = Kind::replicate;
-  int dim = 0;             // shard only
-  ShareNumber share = {};  // shard only
+  int dim = 0;  // shard only
+  ShareNumber share = {};
 
-  static Placement replicate() { return {}; }
+  static Placement replicate(ShareNumber share = {}) { return {Kind::replicate, 0, share}; }
   static Placement shard(int dim, ShareNumber share = {}) { return {Kind::shard, dim, share}; }
   static Placement on_first_rank() { return shard(0, ShareNumber::only(0)); }
-  static Placement partial() { return {Kind::partial, 0}; }
+  static Placement partial(ShareNumber share = {}) { return {Kind::partial, 0, share}; }
   bool is_replicate() const { return kind == Kind::replicate; }
   bool is_shard() const { return kind == Kind::shard; }
   bool is_partial() const { return kind == Kind::partial; }
+  // Equal on all ranks, or a shard that is all on the first one: what files of format 1 have.
+  bool is_plain() const {
+    return share.is_equal() || (is_shard() && share == ShareNumber::only(0));
+  }
   bool operator==(const Placement&) const = default;
 };
+// The same in parts of that share of the axis, on the ranks that it includes.
+Placement with_share(Placement placement, const Axis& axis, ShareNumber share);
 
 // One placement per axis of the mesh.
 using Layout = std::vector<Placement>;
 
-std::string to_string(const Placement& placement);  // "R", "S(0)", "S(0)%2", "S(0)@0", "P"
-std::string to_string(const Layout& layout);        // "S(0) R"
+// "R", "R%1", "S(0)", "S(0)%2", "S(0)@0", "P", "P%1"
+std::string to_string(const Placement& placement);
+std::string to_string(const Layout& layout);  // "S(0) R"
 // The inverse of to_string(Placement); none where the text is not a placement.
 std::optional<Placement> parse_placement(std::string_view text);
+// Whether the rank has a part of what lies so, which may still be empty.
+bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank);
+// How a sum over all elements lies where every rank sums what it has: partial where it is cut.
+Layout summed_parts(Layout layout, const Mesh& mesh);
+// Whether every rank that has a part of what lies as `wanted` has the same of what lies as `held`.
+bool covers(const Layout& held, const Layout& wanted, const Mesh& mesh);
 // Where a parameter of this shape is stored in parts: in the first dimension that each of so many
 // ranks gets a part of, or else in the longest. The shape has at least one dimension.
 Placement storage_shard(const Shape& shape, int64_t ranks);
@@ -96,10 +122,10 @@ struct BatchPart {
   int64_t global = 0;
 };
 
-// The part of a tensor that a rank holds; starts and global extents are those of the larger
-// tensor. Where several axes shard one dimension, the outer axis cuts first. A range that begins
-// at s has the seats from s on (share.h), so that the microbatches of a batch, one behind the
-// other, burden the ranks like the whole batch.
+// The part of a tensor that a rank holds, nothing where it does not lie on the rank; starts and
+// global extents are those of the larger tensor. Where several axes shard one dimension, the outer
+// axis cuts first. A range that begins at s has the seats from s on (share.h), so that the
+// microbatches of a batch, one behind the other, burden the ranks like the whole batch.
 Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int64_t rank,
                  const BatchPart& batch = {});
 Shape shape_of(const Region& region);

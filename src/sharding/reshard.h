@@ -8,16 +8,18 @@
 
 namespace hidup {
 
-// One change on one axis, from what to what:
+// One change on one axis, from what to what. Each is done by the ranks that have anything of
+// either; %a and %b are shares, and "in b" says that a's ranks are among those of b.
 enum class ReshardKind {
-  all_gather,      // S(d) -> R
-  broadcast,       // S(d)@c -> R, from the axis's rank c
-  all_reduce,      // P -> R
-  reduce_scatter,  // P -> S(d)
-  all_to_all,      // S(i) -> S(j)
-  slice,           // R -> S(d), each rank keeps its part: free
-  place,           // R or S(d) -> P, a summand is zero where the rank had nothing (R: but on the
-                   // first rank): free
+  all_gather,      // S(d)%a -> R%b, a in b
+  broadcast,       // S(d)@c or R@c -> R%b, from the axis's rank c in b
+  all_reduce,      // P%a -> R%a
+  reduce_scatter,  // P%a -> S(d)%b, b in a
+  all_to_all,      // S(i)%a -> S(j)%b
+  move,            // R%a -> R%b: a rank that has nothing gets all from one that has it
+  slice,           // R%a -> S(d)%b or R%b, b in a: each rank keeps its part: free
+  place,           // S(d)%a or P%a, a in b, or R%a -> P%b: a summand is zero where the rank had
+                   // nothing (R: but on the first rank of both): free
 };
 std::string_view name_of(ReshardKind kind);
 bool is_local(ReshardKind kind);  // no communication
@@ -29,10 +31,19 @@ struct ReshardStep {
 };
 
 // The steps, one axis each, in order; none if the layouts are equal. An axis whose shard lies
-// inside that of an axis to be changed is gathered first and cut again last.
-std::vector<ReshardStep> reshard_steps(const Layout& from, const Layout& to);
+// inside that of an axis to be changed is gathered first and cut again last. What no one step does
+// between two shares is done by several.
+std::vector<ReshardStep> reshard_steps(const Layout& from, const Layout& to, const Mesh& mesh);
 
 // Whether all steps are local.
-bool reshards_locally(const Layout& from, const Layout& to);
+bool reshards_locally(const Layout& from, const Layout& to, const Mesh& mesh);
+
+// The coordinates of the ranks that a step along the axis concerns, rising: those with a part
+// before it or after it. Empty: all of the axis.
+std::vector<int64_t> ranks_concerned(const Axis& axis, const Placement& from, const Placement& to);
+
+// From which rank each rank of the axis gets a value that it moves from one share's ranks to
+// another's; itself where it has it or gets nothing. The ranks that have it take turns.
+std::vector<int64_t> move_sources(const Axis& axis, const Placement& from, const Placement& to);
 
 }  // namespace hidup

@@ -265,7 +265,7 @@ class RuleMaker {
 }  // namespace
 
 Placement gradient_of(const Placement& placement) {
-  return placement.kind == Placement::Kind::partial ? Placement::replicate() : placement;
+  return placement.is_partial() ? Placement::replicate(placement.share) : placement;
 }
 
 Layout gradient_of(const Layout& layout) {
@@ -284,18 +284,16 @@ std::string to_string(const Rule& rule) {
   return rule.name + to_string(rule.share);
 }
 
-bool takes_shares(const Rule& rule) {
-  return rule.output.is_shard() || std::ranges::any_of(rule.inputs, &Placement::is_shard);
+bool takes_share(const Rule& rule, const Axis& axis, ShareNumber share) {
+  return share.is_equal() || rule.output.is_shard() ||
+         std::ranges::any_of(rule.inputs, &Placement::is_shard) ||
+         !support_of(axis, share).is_equal();
 }
 
-Rule with_share(Rule rule, ShareNumber share) {
-  check(share.is_equal() || takes_shares(rule), "{} has no parts", rule.name);
+Rule with_share(Rule rule, const Axis& axis, ShareNumber share) {
+  check(takes_share(rule, axis, share), "{} has no parts", rule.name);
   rule.share = share;
-  const auto stamp = [share](Placement& placement) {
-    if (placement.is_shard()) {
-      placement.share = share;
-    }
-  };
+  const auto stamp = [&](Placement& placement) { placement = with_share(placement, axis, share); };
   std::ranges::for_each(rule.inputs, stamp);
   std::ranges::for_each(rule.input_gradients, stamp);
   stamp(rule.output);

@@ -19,13 +19,13 @@ struct Rule {
   Placement output;
   std::vector<Placement> input_gradients;  // of integer inputs: without meaning
   Placement saved;                         // of what the forward pass keeps (OperationSpec::saved)
-  ShareNumber share = {};                  // of all its shards
+  ShareNumber share = {};                  // of all its placements
 
   bool operator==(const Rule&) const = default;
 };
 
 // How the gradient of a tensor with this placement is held: a shard's is sharded
-// alike; that of a summand is that of the sum, on every rank.
+// alike; that of a summand is that of the sum, on every rank that has one.
 Placement gradient_of(const Placement& placement);
 Layout gradient_of(const Layout& layout);
 
@@ -35,12 +35,12 @@ Layout gradient_of(const Layout& layout);
 // a cross-entropy. `partial`: a linear operation on summands.
 std::vector<Rule> rules_of(const Graph& graph, OpId op);
 
-// "batch", "batch%1"
+// "batch", "batch%1", "replicate@0"
 std::string to_string(const Rule& rule);
-// Whether it cuts anything that parts could be unequal of.
-bool takes_shares(const Rule& rule);
-// The rule with all its shards in parts of that share.
-Rule with_share(Rule rule, ShareNumber share);
+// Whether the share means anything to it: where it cuts nothing, only one that leaves ranks out.
+bool takes_share(const Rule& rule, const Axis& axis, ShareNumber share);
+// The rule by the ranks that the share includes, all its shards in parts of it.
+Rule with_share(Rule rule, const Axis& axis, ShareNumber share);
 
 // The first of them.
 Rule replicate_rule(const Graph& graph, OpId op);

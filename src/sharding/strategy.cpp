@@ -71,7 +71,7 @@ namespace {
 // Whether only format 2 can say it: shares, and rules on one rank.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
-    return std::ranges::all_of(layout, &ShareNumber::is_plain, &Placement::share);
+    return std::ranges::all_of(layout, &Placement::is_plain);
   };
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);

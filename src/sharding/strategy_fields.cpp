@@ -154,9 +154,13 @@ std::optional<Rule> StrategyFields::read_rule(const YamlNode& node, OpId id, siz
   const std::optional<ShareNumber> share = parse_share_number(text.substr(name.size()));
   std::vector<std::string> names;
   for (const Rule& rule : rules_of(graph_, id)) {
-    if (rule.name == name && share && (share->is_equal() || takes_shares(rule))) {
-      return check_share(node, axis, *share) ? std::optional(with_share(rule, *share))
-                                             : std::nullopt;
+    if (rule.name == name && share) {
+      if (!check_share(node, axis, *share)) {
+        return std::nullopt;
+      }
+      if (takes_share(rule, mesh_[axis], *share)) {
+        return with_share(rule, mesh_[axis], *share);
+      }
     }
     names.push_back(rule.name);
   }
@@ -209,10 +213,11 @@ Layout StrategyFields::read_layout(const YamlNode& node, const std::string& what
     const std::optional<Placement> placement = parse_placement(item.text);
     if (!placement) {
       report(item, fmt::format("{}: expected R, S(dimension) or P, found {}", what, found(item)));
-    } else if (layout.size() < mesh_.size()) {
-      check_share(item, layout.size(), placement->share);
+    } else if (layout.size() < mesh_.size() && check_share(item, layout.size(), placement->share)) {
+      layout.push_back(with_share(*placement, mesh_[layout.size()], placement->share));
+      continue;
     }
-    layout.push_back(placement.value_or(Placement::replicate()));
+    layout.push_back(Placement::replicate());
   }
   if (node.kind != Kind::list || layout.size() != mesh_.size()) {
     report(node,

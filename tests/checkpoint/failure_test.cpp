@@ -39,6 +39,8 @@ class MisledRank final : public Communicator {
   void all_to_all(Stream&, const void*, const std::vector<int64_t>&, void*,
                   const std::vector<int64_t>&, DType, const std::string&) override {}
   void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
+  void move(Stream&, const void*, void*, int64_t, const std::vector<int>&, DType,
+            const std::string&) override {}
   void barrier() override { own_->barrier(); }
   std::string broadcast(const std::string& text) override {
     std::string received = own_->broadcast(text);

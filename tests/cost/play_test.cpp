@@ -161,10 +161,11 @@ TEST(Play, OnlyTheBytesFollowALinkThatVaries) {
   EXPECT_THROW(Durations(script.program, CostModel(step_profile()), {links[0], links[0]}), Error);
 }
 
-TEST(Play, WhoHasNoPartDoesNotWait) {
+TEST(Play, WhoSkipsDoesNotWait) {
   MeshScript script({{"ranks", 3}});
   script.compute();
   script.send(0, {0});
+  script.program.instructions.back().group = {0};
   for (Value& value : script.program.values) {
     value.layout = {Placement::on_first_rank()};
   }

@@ -109,6 +109,16 @@ void broadcast_now(Calls& calls) {
   }
 }
 
+// counts: of the elements, then every rank's source.
+void move_now(Calls& calls) {
+  for (size_t r = 0; r < calls.size(); ++r) {
+    const auto source = static_cast<size_t>(calls[r].counts[r + 1]);
+    if (source != r) {
+      copy_now(calls[r].receive, calls[source].send, calls[source].counts[0], calls[source].dtype);
+    }
+  }
+}
+
 // Throws Error(internal) where the two overlap: MPI need not notice.
 void check_apart(const void* send, int64_t send_count, const void* receive, int64_t receive_count,
                  DType dtype, const std::string& doing) {
@@ -169,6 +179,18 @@ class FakeCommunicator final : public Communicator {
                  const std::string& name) override {
     enqueue(stream, {"broadcast of " + name, {count, root}, {}, data, data, dtype}, count,
             rank_ == root ? 0 : count, broadcast_now);
+  }
+
+  void move(Stream& stream, const void* send, void* receive, int64_t count,
+            const std::vector<int>& sources, DType dtype, const std::string& name) override {
+    const std::string doing = "move of " + name;
+    const MovePart part = move_part(sources, rank_, size(), doing);
+    const int64_t sent = part.sends_to.empty() ? 0 : count;
+    const int64_t received = part.receives ? count : 0;
+    check_apart(send, sent, receive, received, dtype, doing);
+    std::vector<int64_t> counts = {count};
+    counts.insert(counts.end(), sources.begin(), sources.end());
+    enqueue(stream, {doing, counts, {}, send, receive, dtype}, sent, received, move_now);
   }
 
   void barrier() override {

@@ -316,6 +316,19 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   EXPECT_EQ(reader.text_attribute("/iterations/step", "unit"), Texts{"1"});
 }
 
+TEST(TimingFile, HasTheWorkOfRanksThatAreUnlike) {
+  const TemporaryFolder folder;
+  TimingHeader header = sample::header();
+  header.program.distinct = {{0, {10, 0}, {20, 30}}, {2, {11, 0}, {21, 31}}};
+  TimingFile(folder / "run.h5", false, header).close();
+  const Reader reader(folder / "run.h5");
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/rank"), (Numbers{0, 2}));
+  EXPECT_EQ(reader.shape("/program/distinct/flops"), (Extents{2, 2}));
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/flops"), (Numbers{10, 0, 11, 0}));
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/bytes"), (Numbers{20, 30, 21, 31}));
+  EXPECT_EQ(reader.text_attribute("/program/distinct/bytes", "unit"), Texts{"bytes"});
+}
+
 TEST(TimingFile, ReportsMisuse) {
   const TemporaryFolder folder;
   TimingFile file(folder / "run.h5", false, sample::header());

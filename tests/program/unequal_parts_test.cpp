@@ -20,7 +20,7 @@ Program program_with(const Mesh& mesh, ShareNumber share) {
   Strategy strategy = named_strategy("dp", graph, mesh);
   for (OpStrategy& op : strategy.ops) {
     for (Rule& rule : op.rules) {
-      rule = takes_shares(rule) ? with_share(rule, share) : rule;
+      rule = with_share(rule, mesh[0], share);
     }
   }
   return lower(graph, strategy, sample_options(2048));
@@ -38,7 +38,7 @@ TEST(DistinctRanks, AreTheEndsOfThoseAlike) {
   EXPECT_FALSE(has_unequal_parts(program_with(mesh, {})));
   EXPECT_EQ(distinct_ranks(program_with(mesh, ShareNumber::of(1))), (Ranks{0, 2, 3, 4, 5}));
   EXPECT_EQ(distinct_ranks(program_with({{"ranks", 6}}, ShareNumber::only(2))), (Ranks{0, 2, 5}));
-  EXPECT_EQ(distinct_ranks(program_with({{"ranks", 6}}, ShareNumber::only(0))), (Ranks{0, 5}));
+  EXPECT_EQ(distinct_ranks(program_with({{"ranks", 6}}, ShareNumber::only(0))), (Ranks{0, 1, 5}));
   const Mesh two = {{.name = "node", .size = 2, .shares = {{3, 1}}},
                     {.name = "core", .size = 3, .shares = {{1, 1, 1}}}};
   EXPECT_EQ(distinct_ranks(program_with(two, ShareNumber::of(1))), (Ranks{0, 2, 3, 5}));

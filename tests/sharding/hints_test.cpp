@@ -203,8 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
             "1:29: batch%1: the axis ranks has 0 share(s) and 2 rank(s)"},
         Bad{"operations: [{op: x, rule: [batch@2]}]",
             "1:29: batch@2: the axis ranks has 0 share(s) and 2 rank(s)"},
-        Bad{"operations: [{op: x, rule: [replicate@0]}]",
-            "1:29: x cannot be sharded by replicate@0: did you mean replicate?; legal rules: "
+        Bad{"shares: {ranks: [[1, 2]]}\noperations: [{op: x, rule: [replicate%1]}]",
+            "2:29: x cannot be sharded by replicate%1: did you mean replicate?; legal rules: "
             "replicate, batch, sequence, "
             "column, vocabulary"},
         Bad{"parameters: [{name: up.0, storage: [S(0)%1]}]",
@@ -235,7 +235,7 @@ TEST(Hints, PinShares) {
   EXPECT_EQ(broken_hint(graph, hints, strategy), "the hints ask for y.0 by batch%1, not batch");
   for (const OpId op : {1, 2}) {
     strategy.ops[static_cast<size_t>(op)].rules[0] =
-        with_share(find_rule(graph, op, "batch"), ShareNumber::of(1));
+        with_share(find_rule(graph, op, "batch"), hints.mesh[0], ShareNumber::of(1));
   }
   EXPECT_EQ(broken_hint(graph, hints, strategy),
             "the hints ask for the storage [S(0)@1] of up.0, not [R]");

@@ -125,8 +125,10 @@ TEST(Placements, PrintAndParse) {
   for (int dim = 0; dim < kMaxDims; ++dim) {
     for (const ShareNumber share : {ShareNumber(), ShareNumber::of(1), ShareNumber::of(12),
                                     ShareNumber::only(0), ShareNumber::only(31)}) {
-      const Placement placement = Placement::shard(dim, share);
-      EXPECT_EQ(parse_placement(to_string(placement)), placement);
+      for (const Placement& placement :
+           {Placement::shard(dim, share), Placement::replicate(share), Placement::partial(share)}) {
+        EXPECT_EQ(parse_placement(to_string(placement)), placement);
+      }
     }
   }
   EXPECT_EQ(parse_placement("R"), Placement::replicate());
@@ -137,9 +139,62 @@ TEST(Placements, OtherTextIsNone) {
   for (const char* text :
        {"",      "r",       "R ",      "S",     "S()",    "S(-1)",    "S(6)",     "S(0",
         "S(0)@", "S(0)@-1", "S(0)@00", "S(0)%", "S(0)%0", "S(0)%-1",  "S(0)%1@0", "S(0)@0@0",
-        "%1",    "P@0",     "R@0",     "S(00)", "S( 0)",  "Replicate"}) {
+        "%1",    "P@",      "R%0",     "S(00)", "S( 0)",  "Replicate"}) {
     EXPECT_FALSE(parse_placement(text).has_value()) << text;
   }
+}
+
+// %1 has all ranks, %2 and %3 the same two, %4 one.
+const Axis kFourShares = {
+    .name = "ranks", .size = 3, .shares = {{2, 1, 1}, {0, 5, 1}, {0, 1, 1}, {0, 0, 2}}};
+
+TEST(Shares, ThatIncludeTheSameRanksHaveOneNumber) {
+  const auto support = [](int number) {
+    return to_string(support_of(kFourShares, ShareNumber::of(number)));
+  };
+  EXPECT_EQ(support(1), "");
+  EXPECT_EQ(support(2), "%2");
+  EXPECT_EQ(support(3), "%2");
+  EXPECT_EQ(support(4), "@2");
+  EXPECT_EQ(to_string(with_share(Placement::replicate(), kFourShares, ShareNumber::of(3))), "R%2");
+  EXPECT_EQ(to_string(with_share(Placement::shard(1), kFourShares, ShareNumber::of(3))), "S(1)%3");
+  EXPECT_EQ(ranks_with(kFourShares, ShareNumber::of(3)), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(ranks_with(kFourShares, ShareNumber::only(1)), (std::vector<int64_t>{1}));
+}
+
+TEST(Shares, EqualAmongThoseTheyInclude) {
+  const Mesh mesh = with_equal_shares({{"node", 2}, kFourShares});
+  EXPECT_EQ(mesh[1].shares, kFourShares.shares);  // %3 is equal among the ranks of %2
+  EXPECT_EQ(to_string(equal_among(mesh[1], ShareNumber::of(2))), "%3");
+  EXPECT_EQ(to_string(equal_among(mesh[1], ShareNumber::of(1))), "");
+  EXPECT_EQ(to_string(equal_among(mesh[1], ShareNumber::of(4))), "@2");
+  const Axis uneven = {.name = "ranks", .size = 3, .shares = {{0, 5, 1}}};
+  EXPECT_EQ(with_equal_shares({uneven})[0].shares, (std::vector<Share>{{0, 5, 1}, {0, 1, 1}}));
+}
+
+TEST(Layouts, LieOnTheRanksThatTheirSharesInclude) {
+  const Mesh mesh = {{"node", 2}, kFourShares};
+  const Layout layout = {Placement::replicate(ShareNumber::only(1)),
+                         Placement::partial(ShareNumber::of(2))};
+  for (int64_t rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(lies_on(layout, mesh, rank), rank == 4 || rank == 5) << rank;
+    EXPECT_EQ(region_of({3, 2}, layout, mesh, rank).elements(), rank >= 4 ? 6 : 0);
+    EXPECT_EQ(region_of({}, layout, mesh, rank).elements(), rank >= 4 ? 1 : 0);
+  }
+}
+
+TEST(Layouts, CoverWhatIsWholeOnFewerRanks) {
+  const Mesh mesh = {kFourShares};
+  const auto covers = [&](const char* held, const char* wanted) {
+    return hidup::covers({*parse_placement(held)}, {*parse_placement(wanted)}, mesh);
+  };
+  EXPECT_TRUE(covers("R", "R%2"));
+  EXPECT_TRUE(covers("R%2", "R@2"));
+  EXPECT_TRUE(covers("P%2", "P%2"));
+  EXPECT_FALSE(covers("R%2", "R"));
+  EXPECT_FALSE(covers("R%2", "R@0"));
+  EXPECT_FALSE(covers("P", "P%2"));
+  EXPECT_FALSE(covers("R", "S(0)%2"));
 }
 
 TEST(GroupOf, DiffersAlongItsAxisOnly) {

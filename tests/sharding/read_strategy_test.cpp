@@ -153,9 +153,20 @@ TEST(ReadStrategy, TakesShares) {
   EXPECT_EQ(print_strategy(graph, strategy), text);
   // A rank alone needs no share, but the format.
   text = edited("rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: loss",
-                "rule: [batch@1], inputs: [[S(0)@1], [R]], outputs: [[S(0)@1]]}\n  - {op: loss");
+                "rule: [batch@1], inputs: [[S(0)@1], [R@1]], outputs: [[S(0)@1]]}\n  - {op: loss");
   text.replace(text.find("format_version: 1"), 17, "format_version: 2");
   EXPECT_EQ(reprinted(graph, kMesh, text), text);
+  // A rule that cuts nothing may leave ranks out; shares of the same ranks are one.
+  text = edited("rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: loss",
+                "rule: [replicate%2], inputs: [[R%2], [R@1]], outputs: [[R]]}\n  - {op: loss");
+  text.replace(text.find("format_version: 1"), 17, "format_version: 2");
+  text.insert(text.find("name: dp"), "shares: {ranks: [[1, 3], [0, 3]]}\n");
+  EXPECT_THROW(parse_strategy(graph, kMesh, text, "s.yaml"), Error);
+  text.replace(text.find("outputs: [[R]]"), 14, "outputs: [[R@1]]");
+  const Strategy left_out = parse_strategy(graph, kMesh, text, "s.yaml");
+  EXPECT_EQ(to_string(input_layout(left_out.ops[1], 0)), "R@1");
+  text.replace(text.find("replicate%2"), 11, "replicate%1");
+  EXPECT_THROW(parse_strategy(graph, kMesh, text, "s.yaml"), Error);  // of all ranks
 }
 
 // Where the forward pass's stages begin, and what was predicted, change nothing; not the hash

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
+#include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace hidup {
@@ -16,14 +17,25 @@ Placement cut(int dim) {
   return Placement::shard(dim);
 }
 
+// Without shares.
+Mesh mesh_for(const Layout& layout) {
+  return Mesh(layout.size(), Axis{.name = "axis", .size = 3});
+}
+
 // "all_gather 1: S(0) R; slice 0: ..." : kind and axis of every step, and the layout after it.
-std::string steps_of(const Layout& from, const Layout& to) {
+std::string steps_of(const Layout& from, const Layout& to, const Mesh& mesh) {
   std::string text;
-  for (const ReshardStep& step : reshard_steps(from, to)) {
+  for (const ReshardStep& step : reshard_steps(from, to, mesh)) {
     text += (text.empty() ? "" : "; ") + std::string(name_of(step.kind)) + " " +
             std::to_string(step.axis) + ": " + to_string(step.to);
   }
   return text;
+}
+std::string steps_of(const Layout& from, const Layout& to) {
+  return steps_of(from, to, mesh_for(from));
+}
+bool reshards_locally(const Layout& from, const Layout& to) {
+  return reshards_locally(from, to, mesh_for(from));
 }
 
 TEST(ReshardSteps, OfEveryKind) {
@@ -76,20 +88,82 @@ TEST(ReshardSteps, LocalOnes) {
   EXPECT_FALSE(reshards_locally({kFirst, kR}, {kR, kR}));
 }
 
-// What the change of one placement is, as the header says it.
-ReshardKind kind_of(const Placement& from, const Placement& to) {
-  const std::map<std::pair<std::string, std::string>, ReshardKind> kinds = {
-      {{"S", "R"}, ReshardKind::all_gather},     {{"@", "R"}, ReshardKind::broadcast},
-      {{"P", "R"}, ReshardKind::all_reduce},     {{"P", "S"}, ReshardKind::reduce_scatter},
-      {{"P", "@"}, ReshardKind::reduce_scatter}, {{"S", "S"}, ReshardKind::all_to_all},
-      {{"S", "@"}, ReshardKind::all_to_all},     {{"@", "S"}, ReshardKind::all_to_all},
-      {{"R", "S"}, ReshardKind::slice},          {{"R", "@"}, ReshardKind::slice},
-      {{"@", "@"}, ReshardKind::all_to_all},     {{"R", "P"}, ReshardKind::place},
-      {{"S", "P"}, ReshardKind::place},          {{"@", "P"}, ReshardKind::place}};
-  const auto letter = [](const Placement& placement) {
-    return placement.share.is_one_rank() ? std::string("@") : to_string(placement).substr(0, 1);
+// Between the ranks of shares: %1 has the ranks 0 and 1, %2 has 1 and 2, %3 has 0, 1 and 2 of four.
+TEST(ReshardSteps, BetweenShares) {
+  const Mesh mesh = {{.name = "ranks", .size = 4, .shares = {{1, 2}, {0, 1, 1}, {1, 1, 1}}}};
+  Mesh filled = mesh;
+  for (Share& share : filled[0].shares) {
+    share.resize(4, 0);
+  }
+  const auto steps = [&](const std::string& from, const std::string& to) {
+    return steps_of({*parse_placement(from)}, {*parse_placement(to)}, filled);
   };
-  return kinds.at({letter(from), letter(to)});
+  EXPECT_EQ(steps("R%1", "R"), "move 0: R");
+  EXPECT_EQ(steps("R%1", "R%2"), "move 0: R%2");
+  EXPECT_EQ(steps("R@3", "R%2"), "move 0: R%2");
+  EXPECT_EQ(steps("R@1", "R%2"), "broadcast 0: R%2");
+  EXPECT_EQ(steps("R", "R%1"), "slice 0: R%1");
+  EXPECT_EQ(steps("R@1", "S(0)%2"), "slice 0: S(0)@1; all_to_all 0: S(0)%2");
+  EXPECT_EQ(steps("R%3", "S(0)%2"), "slice 0: S(0)%2");
+  EXPECT_EQ(steps("S(0)%1", "R%3"), "all_gather 0: R%3");
+  EXPECT_EQ(steps("S(0)%1", "R%2"), "all_to_all 0: S(0)%2; all_gather 0: R%2");
+  EXPECT_EQ(steps("S(0)%1", "R@3"), "all_to_all 0: S(0)@3; slice 0: R@3");
+  EXPECT_EQ(steps("S(0)@2", "S(1)@2"), "slice 0: S(1)@2");
+  EXPECT_EQ(steps("S(0)%1", "S(0)%2"), "all_to_all 0: S(0)%2");
+  EXPECT_EQ(steps("P%1", "R%1"), "all_reduce 0: R%1");
+  EXPECT_EQ(steps("P%1", "R"), "place 0: P; all_reduce 0: R");
+  EXPECT_EQ(steps("P%1", "R%2"), "all_reduce 0: R%1; move 0: R%2");
+  EXPECT_EQ(steps("P@1", "R@1"), "slice 0: R@1");
+  EXPECT_EQ(steps("P@1", "R"), "broadcast 0: R");
+  EXPECT_EQ(steps("P%3", "S(0)%2"), "reduce_scatter 0: S(0)%2");
+  EXPECT_EQ(steps("P%1", "S(0)%2"), "place 0: P; reduce_scatter 0: S(0)%2");
+  EXPECT_EQ(steps("P%1", "P%3"), "place 0: P%3");
+  EXPECT_EQ(steps("P%1", "P%2"), "all_reduce 0: R%1; place 0: P%2");
+  EXPECT_EQ(steps("R%1", "P%2"), "place 0: P%2");
+  EXPECT_EQ(steps("R@3", "P%2"), "move 0: R%2; place 0: P%2");
+  EXPECT_EQ(steps("S(0)%1", "P%2"), "all_to_all 0: S(0)%2; place 0: P%2");
+}
+
+TEST(Moves, TakeTurnsAtTheRanksThatHaveIt) {
+  const Axis axis = {.name = "ranks", .size = 5, .shares = {{1, 0, 1, 0, 0}, {0, 0, 1, 1, 1}}};
+  const auto from = [](int number) { return Placement::replicate(ShareNumber::of(number)); };
+  EXPECT_EQ(move_sources(axis, from(1), Placement::replicate()),
+            (std::vector<int64_t>{0, 0, 2, 2, 0}));
+  EXPECT_EQ(move_sources(axis, from(1), from(2)), (std::vector<int64_t>{0, 1, 2, 0, 2}));
+  EXPECT_EQ(ranks_concerned(axis, from(1), from(2)), (std::vector<int64_t>{0, 2, 3, 4}));
+  EXPECT_EQ(ranks_concerned(axis, from(1), Placement::partial()), std::vector<int64_t>{});
+}
+
+// Whether the header says so of the change.
+bool is_legal(ReshardKind kind, const Axis& axis, const Placement& from, const Placement& to) {
+  const std::vector<int64_t> before = ranks_with(axis, from.share);
+  const std::vector<int64_t> after = ranks_with(axis, to.share);
+  const bool from_one = before.size() == 1;
+  const bool grows = std::ranges::includes(after, before);
+  const bool shrinks = std::ranges::includes(before, after);
+  const bool whole = from.is_replicate() || from_one;
+  switch (kind) {
+    case ReshardKind::all_gather:
+      return from.is_shard() && to.is_replicate() && grows;
+    case ReshardKind::broadcast:
+      return from_one && to.is_replicate() && grows;
+    case ReshardKind::all_reduce:
+      return from.is_partial() && to.is_replicate() && before == after;
+    case ReshardKind::reduce_scatter:
+      return from.is_partial() && to.is_shard() && shrinks;
+    case ReshardKind::all_to_all:
+      return from.is_shard() && to.is_shard();
+    case ReshardKind::move:
+      return whole && to.is_replicate() && !shrinks;
+    case ReshardKind::slice:
+      return whole && !to.is_partial() && shrinks;
+    case ReshardKind::place: {
+      std::vector<int64_t> both;
+      std::ranges::set_intersection(before, after, std::back_inserter(both));
+      return to.is_partial() && (from.is_replicate() ? !both.empty() : grows);
+    }
+  }
+  return false;
 }
 
 // Elements that the ranks of a group have between them.
@@ -114,7 +188,7 @@ void expect_possible(const Layout& from, const ReshardStep& step, const Mesh& me
       EXPECT_EQ(from[axis], step.to[axis]);
     }
   }
-  EXPECT_EQ(step.kind, kind_of(from[step.axis], step.to[step.axis]));
+  EXPECT_TRUE(is_legal(step.kind, mesh[step.axis], from[step.axis], step.to[step.axis]));
   for (int64_t rank = 0; rank < ranks_of(mesh); ++rank) {
     const std::vector<int64_t> group = group_of(mesh, rank, step.axis);
     if (step.kind != ReshardKind::place) {
@@ -123,15 +197,24 @@ void expect_possible(const Layout& from, const ReshardStep& step, const Mesh& me
   }
 }
 
-std::vector<Layout> all_layouts() {
-  std::vector<Placement> placements = {kR, kP, kFirst, Placement::shard(1, ShareNumber::only(1)),
-                                       Placement::shard(0, ShareNumber::of(1))};
+std::vector<Placement> placements_on(const Axis& axis) {
+  std::vector<Placement> placements = {kFirst, Placement::shard(1, ShareNumber::only(1))};
   for (int dim = 0; dim < 3; ++dim) {
     placements.push_back(cut(dim));
   }
+  for (const ShareNumber share :
+       {ShareNumber(), ShareNumber::only(1), ShareNumber::of(1), ShareNumber::of(2)}) {
+    for (const Placement& placement : {kR, kP, cut(0)}) {
+      placements.push_back(with_share(placement, axis, share));
+    }
+  }
+  return placements;
+}
+
+std::vector<Layout> all_layouts(const Axis& outer_axis, const Axis& inner_axis) {
   std::vector<Layout> layouts;
-  for (const Placement& outer : placements) {
-    for (const Placement& inner : placements) {
+  for (const Placement& outer : placements_on(outer_axis)) {
+    for (const Placement& inner : placements_on(inner_axis)) {
       layouts.push_back({outer, inner});
     }
   }
@@ -139,15 +222,16 @@ std::vector<Layout> all_layouts() {
 }
 
 TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
-  const Mesh mesh = {{.name = "node", .size = 2, .shares = {{3, 1}}},
-                     {.name = "core", .size = 3, .shares = {{2, 0, 1}}}};
-  const std::vector<Layout> layouts = all_layouts();
-  for (const Layout& from : layouts) {
+  const Mesh mesh = {{.name = "node", .size = 2, .shares = {{3, 1}, {1, 0}}},
+                     {.name = "core", .size = 4, .shares = {{2, 0, 1, 0}, {0, 1, 1, 2}}}};
+  const std::vector<Layout> layouts = all_layouts(mesh[0], mesh[1]);
+  for (size_t f = 0; f < layouts.size(); f += 5) {  // and all that it may become
     for (const Layout& to : layouts) {
-      SCOPED_TRACE(steps_of(from, to));
+      const Layout& from = layouts[f];
+      SCOPED_TRACE(to_string(from) + " to " + steps_of(from, to, mesh));
       Layout now = from;
-      const std::vector<ReshardStep> steps = reshard_steps(from, to);
-      EXPECT_LE(steps.size(), 3U);  // two axes, and the inner one once more
+      const std::vector<ReshardStep> steps = reshard_steps(from, to, mesh);
+      EXPECT_LE(steps.size(), 7U);  // three on each of two axes, and the inner one once more
       for (const ReshardStep& step : steps) {
         expect_possible(now, step, mesh);
         now = step.to;
@@ -160,15 +244,15 @@ TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
 // Three axes that cut one dimension: the loop ends, and where it should.
 TEST(ReshardSteps, OnThreeAxes) {
   const Mesh mesh = {{"rack", 2},
-                     {.name = "node", .size = 2, .shares = {{0, 1}}},
-                     {.name = "core", .size = 2, .shares = {{1, 3}}}};
-  const std::vector<Layout> pairs = all_layouts();
+                     {.name = "node", .size = 2, .shares = {{0, 1}, {1, 1}}},
+                     {.name = "core", .size = 3, .shares = {{1, 3, 0}, {0, 1, 1}}}};
+  const std::vector<Layout> pairs = all_layouts(mesh[1], mesh[2]);
   for (const Placement& outer : {kR, kP, cut(0)}) {
-    for (const Layout& from : pairs) {
+    for (size_t f = 0; f < pairs.size(); f += 23) {
       for (const Layout& to : pairs) {
-        Layout now = {outer, from[0], from[1]};
+        Layout now = {outer, pairs[f][0], pairs[f][1]};
         const Layout end = {cut(1), to[0], to[1]};
-        for (const ReshardStep& step : reshard_steps(now, end)) {
+        for (const ReshardStep& step : reshard_steps(now, end, mesh)) {
           expect_possible(now, step, mesh);
           now = step.to;
         }

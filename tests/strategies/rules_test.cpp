@@ -173,18 +173,21 @@ TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
     rising.push_back(rank + 1);
   }
   middle[static_cast<size_t>(ranks / 2)] = 1;
-  const Mesh mesh = {{.name = "ranks", .size = ranks, .shares = {rising, middle}}};
+  Share ends(static_cast<size_t>(ranks), 0);  // with several ranks, but not all
+  ends.front() = 1;
+  ends.back() = 2;
+  const Mesh mesh = {{.name = "ranks", .size = ranks, .shares = {rising, middle, ends}}};
   for (const auto& [name, operations] : cases()) {
     const Graph graph = graph_of(operations);
     const ShortRun expected = run_alone(graph, 2, 6);
     const OpId op = find_op(graph, name);
     for (const Rule& equal : rules_of(graph, op)) {
-      if (!takes_shares(equal)) {
-        continue;
-      }
-      for (const ShareNumber share :
-           {ShareNumber::of(1), ShareNumber::of(2), ShareNumber::only(ranks - 1)}) {
-        const Rule rule = with_share(equal, share);
+      for (const ShareNumber share : {ShareNumber::of(1), ShareNumber::of(2), ShareNumber::of(3),
+                                      ShareNumber::only(ranks - 1)}) {
+        if (!takes_share(equal, mesh[0], share)) {
+          continue;
+        }
+        const Rule rule = with_share(equal, mesh[0], share);
         Strategy strategy = replicated_strategy(graph, mesh);
         strategy.ops[static_cast<size_t>(op)].rules[0] = rule;
         expect_equal(graph, strategy, expected, to_string(rule) + " of " + operations);

@@ -126,7 +126,9 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
       plan_memory(forward_program, world.rank(), stored_values(program, plan));
   verify(forward_program, forward_plan);
   const std::unique_ptr<Device> device = make_device({});
-  const MeshGroups groups(world, program.mesh);
+  MeshGroups groups(world, program.mesh);
+  groups.add_groups_of(program);
+  groups.add_groups_of(forward_program);
   const PlannedProgram planned[] = {{program, plan}, {forward_program, forward_plan}};
   Store store(planned, *device, groups, 1);
   std::optional<Emulator> emulator;
@@ -203,7 +205,8 @@ ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicato
   const MemoryPlan plan = plan_memory(program, world.rank());
   verify(program, plan);
   const std::unique_ptr<Device> device = make_device({});
-  const MeshGroups groups(world, program.mesh);
+  MeshGroups groups(world, program.mesh);
+  groups.add_groups_of(program);
   const PlannedProgram planned{program, plan};
   Store store(std::span(&planned, 1), *device, groups, 1);
   Executor executor(program, plan, store, world.rank(), kSeed);

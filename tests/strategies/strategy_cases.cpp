@@ -53,7 +53,7 @@ Placement random_storage(const Tensor& tensor, const Axis& axis, Draw& draw) {
     return Placement::on_first_rank();
   }
   return choice < dims ? Placement::shard(static_cast<int>(choice), random_share(axis, draw))
-                       : Placement::replicate();
+                       : with_share(Placement::replicate(), axis, random_share(axis, draw));
 }
 
 Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
@@ -66,8 +66,9 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
       Rule& rule = strategy.ops[static_cast<size_t>(op)].rules[axis];
       rule = rules[draw.below(rules.size())];
-      if (takes_shares(rule)) {
-        rule = with_share(rule, random_share(mesh[axis], draw));
+      const ShareNumber share = random_share(mesh[axis], draw);
+      if (takes_share(rule, mesh[axis], share)) {
+        rule = with_share(rule, mesh[axis], share);
       }
     }
   }

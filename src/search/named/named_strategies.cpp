@@ -61,9 +61,7 @@ std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy)
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto id = static_cast<size_t>(inputs[i]);
       if (graph.tensors()[id].role == Tensor::Role::parameter && layouts[id].empty()) {
-        layouts[id] = input_layout(strategy.ops[op], i);
-        std::ranges::replace_if(
-            layouts[id], [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
+        layouts[id] = gradient_of(input_layout(strategy.ops[op], i));  // sums are stored whole
       }
     }
   }

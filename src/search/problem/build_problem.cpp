@@ -202,9 +202,7 @@ class Builder {
     const std::vector<TensorId>& inputs = graph_.op(op).inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (owner_[index(inputs[i])] == op) {
-        Layout layout = input_layout(op_strategy, i);
-        std::ranges::replace_if(
-            layout, [](const Placement& p) { return p.is_partial(); }, Placement::replicate());
+        const Layout layout = gradient_of(input_layout(op_strategy, i));  // sums are stored whole
         as_used.parameters.push_back({inputs[i], layout, layout});
         as_used.inputs.push_back(i);
       }
@@ -249,7 +247,7 @@ class Builder {
     for (size_t axis = 0; axis < mesh_.size(); ++axis) {
       Placement& placement = parameter.optimizer_state[axis];
       if (placement.is_replicate() && mesh_[axis].size > 1) {
-        placement = storage_shard(rest, mesh_[axis].size);
+        placement = Placement::shard(storage_shard(rest, mesh_[axis].size).dim, placement.share);
         any = true;
       }
       if (placement.is_shard()) {

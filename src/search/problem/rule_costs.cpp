@@ -10,13 +10,21 @@
 #include "program/work.h"
 
 namespace hidup {
-namespace {
 
-// The parts of the first rank are the largest, but where hints ask for other shares: there costs
-// are a guess, and the simulation decides.
-constexpr int64_t kRank = 0;
+template <typename OnRank>
+double RuleCosts::largest(OnRank on_rank) const {
+  double most = 0.0;
+  for (const int64_t rank : ranks_) {
+    most = std::max(most, static_cast<double>(on_rank(rank)));
+  }
+  return most;
+}
 
-}  // namespace
+double RuleCosts::operation_s(const Program& program, const Instruction& instruction) const {
+  return largest([&](int64_t rank) {
+    return costs_.operation(instruction.opcode, work_of(program, instruction, rank));
+  });
+}
 
 // The program of a single operation.
 class RuleCosts::Sketch {
@@ -42,8 +50,9 @@ class RuleCosts::Sketch {
       choice.backward_compute_s = backward();
     }
     for (const ValueId saved : saved_) {
-      choice.saved_bytes +=
-          rules_.microbatches_ * static_cast<double>(program_.local_bytes(saved, kRank));
+      choice.saved_bytes += rules_.microbatches_ * rules_.largest([&](int64_t rank) {
+        return program_.local_bytes(saved, rank);
+      });
     }
     choice.forward_comm_s = stats_comm_s_;
     return choice;
@@ -75,8 +84,7 @@ class RuleCosts::Sketch {
                                   .inputs = inputs,
                                   .outputs = outputs,
                                   .attributes = attributes_of(opcode, op_)};
-    return rules_.costs_.operation(opcode, work_of(program_, instruction, kRank)) +
-           rules_.costs_.launch_s();
+    return rules_.operation_s(program_, instruction) + rules_.costs_.launch_s();
   }
 
   double forward() {
@@ -154,8 +162,9 @@ Shape RuleCosts::split(Shape shape, int dim) const {
 
 double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
   const Tensor& t = graph_.tensor(tensor);
-  return static_cast<double>(elements(shape_of(region_of(t.shape, layout, mesh_, kRank))) *
-                             size_of(t.dtype));
+  return largest([&](int64_t rank) {
+    return region_of(t.shape, layout, mesh_, rank).elements() * size_of(t.dtype);
+  });
 }
 
 Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
@@ -172,15 +181,17 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
 Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
   Reshard total;
   Value now = value;
-  for (const ReshardStep& step : reshard_steps(value.layout, to)) {
+  for (const ReshardStep& step : reshard_steps(value.layout, to, mesh_)) {
     Value next = now;
     next.layout = step.to;
-    const Reshard one = message(now, next,
-                                {.opcode = opcode_of(step.kind),
-                                 .axis = static_cast<int>(step.axis),
-                                 .inputs = {0},
-                                 .outputs = {1}},
-                                several);
+    const Reshard one = message(
+        now, next,
+        {.opcode = opcode_of(step.kind),
+         .axis = static_cast<int>(step.axis),
+         .group = ranks_concerned(mesh_[step.axis], now.layout[step.axis], next.layout[step.axis]),
+         .inputs = {0},
+         .outputs = {1}},
+        several);
     total.comm_s += one.comm_s;
     total.compute_s += one.compute_s;
     now = std::move(next);
@@ -194,15 +205,17 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   const Opcode opcode = instruction.opcode;
   const auto axis = static_cast<size_t>(instruction.axis);
   if (collective_of(opcode).empty()) {
-    const Work work = work_of(program, instruction, kRank);
-    return {.compute_s = costs_.operation(opcode, work) + costs_.launch_s()};
+    return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
   }
   const Packing packing =
       packing_of(opcode, several, from.shape, from.layout[axis], to.layout[axis]);
-  double packed = packing.sent ? static_cast<double>(program.local_bytes(0, kRank)) : 0.0;
-  packed += packing.received ? static_cast<double>(program.local_bytes(1, kRank)) : 0.0;
+  const double packed = largest([&](int64_t rank) {
+    return (packing.sent ? program.local_bytes(0, rank) : 0) +
+           (packing.received ? program.local_bytes(1, rank) : 0);
+  });
   // Each of the two streams waits for the other once.
-  const double bytes = paced_bytes(program, instruction, kRank);
+  const double bytes =
+      largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
   double seconds =
       costs_.collective(opcode, axis, bytes).alone_s + costs_.launch_s() + 2.0 * costs_.signal_s();
   if (packed > 0.0) {
@@ -248,7 +261,7 @@ void RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
                            const std::vector<ValueId>& out) {
     const Instruction instruction{
         .opcode = opcode, .inputs = in, .outputs = out, .attributes = spec_of(opcode).attributes};
-    return costs_.operation(opcode, work_of(program, instruction, kRank));
+    return operation_s(program, instruction);
   };
   choice.step_s += seconds(Opcode::squared_norm, {0}, {1});
   choice.step_s += rounds ? seconds(Opcode::adam_rounded, {0, 0, 0, 0}, {0, 0, 0, 2})

@@ -27,7 +27,8 @@ class RuleCosts {
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
             int64_t bucket_bytes)
       : graph_(graph),
-        mesh_(mesh),
+        mesh_(with_equal_shares(mesh)),
+        ranks_(distinct_ranks(mesh)),
         costs_(costs),
         microbatches_(microbatches),
         bucket_bytes_(bucket_bytes) {}
@@ -40,7 +41,7 @@ class RuleCosts {
                      Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
-  // Bytes of the tensor on the first rank, of all microbatches.
+  // Bytes of the tensor on the rank that has most of it, of all microbatches.
   double bytes(TensorId tensor, const Layout& layout) const;
   // See Problem::interference.
   double interference() const;
@@ -48,6 +49,10 @@ class RuleCosts {
  private:
   class Sketch;
 
+  // The largest of what it is on the ranks.
+  template <typename OnRank>
+  double largest(OnRank on_rank) const;
+  double operation_s(const Program& program, const Instruction& instruction) const;
   // The largest microbatch's part of a shape with the batch as `dim`.
   Shape split(Shape shape, int dim) const;
   // `several`: together with other tensors, so that messages are always packed and unpacked.
@@ -58,7 +63,8 @@ class RuleCosts {
   Reshard in_bucket(const Value& value, const Layout& to) const;
 
   const Graph& graph_;
-  const Mesh& mesh_;
+  const Mesh mesh_;
+  const std::vector<int64_t> ranks_;  // of which one has the largest parts
   const CostModel& costs_;
   int microbatches_;
   int64_t bucket_bytes_;
