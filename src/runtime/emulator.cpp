@@ -19,6 +19,8 @@ constexpr Nanoseconds kSecond = 1'000'000'000;
 constexpr Nanoseconds kLongestWindow = 1'000'000;
 // Of this machine's time. Steps catch up with shorter ones.
 constexpr Nanoseconds kShortestPause = 5'000'000;
+// What the host does in every step.
+constexpr Nanoseconds kLongestLead = 20'000'000;
 constexpr Nanoseconds kLook = 100'000'000;  // between looks at whether the rank failed
 
 constexpr size_t kAllRanks = 0;  // row of the board
@@ -141,6 +143,10 @@ void Emulator::begin_step() {
     stream.began = false;
     stream.late = 0;
   }
+  const Nanoseconds lag = clock_now() - due(step_.start) + moved;
+  if (steps_ > 1 && lag < kLongestLead) {
+    lead_ = std::clamp<Nanoseconds>(lead_ + lag / 2, 0, kLongestLead);
+  }
 }
 
 void Emulator::end_step() {
@@ -183,7 +189,8 @@ void Emulator::finish(int instruction) {
 
 void Emulator::pace(int instruction) {
   const StreamState& stream = stream_of(instruction);
-  const Nanoseconds end = due(stream.end - (instruction == stream.last ? 0 : window_));
+  const Nanoseconds end =
+      instruction == stream.last ? due(stream.end) - lead_ : due(stream.end - window_);
   for (Nanoseconds at = clock_now(); at < end && !options_.failed(); at = clock_now()) {
     sleep_until(std::min(end, at + kLook));
   }

@@ -101,6 +101,7 @@ class Emulator {
   Nanoseconds epoch_ = 0;  // this machine's clock at emulated time 0
   Nanoseconds ended_ = 0;  // likewise, when the last step was done
   Nanoseconds began_ = 0;  // likewise, when the running one began to count
+  Nanoseconds lead_ = 0;   // likewise: how much earlier a step is done, so that the next is in time
   int64_t steps_ = 0;
   EmulatedStep step_;
 };

@@ -192,7 +192,16 @@ std::vector<Case> cases() {
   return all;
 }
 
-TEST(Emulator, GivesEveryInstructionItsSimulatedTime) {
+class EmulatedSteps : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_kind() != "cpu") {
+      GTEST_SKIP() << "only CPU ranks emulate";
+    }
+  }
+};
+
+TEST_F(EmulatedSteps, GivesEveryInstructionItsSimulatedTime) {
   for (const Case& tried : cases()) {
     const uint64_t seed = 17 + static_cast<uint64_t>(tried.microbatches);
     expect_simulated(emulate(tried, 3, seed), seed, tried.name());
@@ -219,7 +228,7 @@ Durations some_durations(const Program& program) {
   return {program, RankCosts(classes, class_of_rank), {program.mesh.size(), trace}};
 }
 
-TEST(Emulator, GivesEveryInstructionTheTimeOfPlay) {
+TEST_F(EmulatedSteps, GivesEveryInstructionTheTimeOfPlay) {
   for (const Case& tried : cases()) {
     if (tried.microbatches == 4) {
       continue;
@@ -254,7 +263,7 @@ TEST(Emulator, GivesEveryInstructionTheTimeOfPlay) {
   }
 }
 
-TEST(Emulator, LeavesTheNumbersAsTheyAre) {
+TEST_F(EmulatedSteps, LeavesTheNumbersAsTheyAre) {
   for (const Case& tried : cases()) {
     if (tried.ranks != 3) {
       continue;
@@ -272,7 +281,7 @@ TEST(Emulator, LeavesTheNumbersAsTheyAre) {
 
 // The emulator is given how long things take, and never when they start. The numbers of such runs
 // mean nothing.
-TEST(Emulator, MovesAsTheSimulationWhereAWaitIsMissing) {
+TEST_F(EmulatedSteps, MovesAsTheSimulationWhereAWaitIsMissing) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "without the wait, two threads use the same memory";
 #endif
@@ -299,7 +308,7 @@ TEST(Emulator, MovesAsTheSimulationWhereAWaitIsMissing) {
 }
 
 // Work that fails on one rank frees the others, which wait for it at the board.
-TEST(Emulator, AFailedStreamEndsAllRanks) {
+TEST_F(EmulatedSteps, AFailedStreamEndsAllRanks) {
   const Case tried{"gpt", "dp", 3, 1};
   const auto run = [&](Communicator& world) {
     const Emulation emulation = {.times = [&](const Program& program, int64_t rank) {

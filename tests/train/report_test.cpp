@@ -58,6 +58,32 @@ TEST(Report, HowFarAStepIsFromItsFloor) {
   EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("floor")));
 }
 
+// All 4 cores are busy, or 0.4 of one; the first step prepares much and does not count.
+TEST(Report, HowAnEmulatedRunKeepsUp) {
+  const auto end_of_run = [](double cpu_s, int64_t late) {
+    Report report(
+        3, {.count = 64}, -1.0, {},
+        EmulationScale{.dilation = 4.0, .cores = 4.0, .instructions = 100, .predicted_s = 0.5});
+    report.emulated({.wall_s = 9.0, .cpu_s = 9.0, .late = 100});
+    report.step(1, {.loss = 2.0}, 0.5, {});
+    for (const int64_t step : {2, 3}) {
+      report.emulated({.wall_s = 2.0, .cpu_s = cpu_s, .late = late});
+      report.step(step, {.loss = 2.0}, 0.5, {});
+    }
+    testing::internal::CaptureStderr();
+    const std::string text =
+        printed([&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); });
+    return text + testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(end_of_run(4.0, 1),
+              HasSubstr("        emulated (predicted 500.00 ms, here 500.00 ms x 4, 1 % late)\n"));
+  EXPECT_THAT(end_of_run(4.0, 1), HasSubstr("3 in 2 s of emulated time (500.00 ms per step"));
+  EXPECT_THAT(end_of_run(4.0, 1), Not(HasSubstr("warning")));
+  EXPECT_THAT(end_of_run(8.0, 2), HasSubstr("2 % of the instructions were done after their "
+                                            "emulated end: with cluster.emulate_dilation 10 "));
+  EXPECT_THAT(end_of_run(0.8, 2), HasSubstr("try cluster.emulate_dilation 8"));
+}
+
 TEST(Report, Validation) {
   Report report(1000, {.count = 64}, -1.0, {});
   const auto summary = [&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); };
