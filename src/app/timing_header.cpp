@@ -49,9 +49,10 @@ ProgramInfo program_info(const Program& program) {
                     .flops = static_cast<int64_t>(instruction.flops),
                     .bytes = static_cast<int64_t>(instruction.bytes)});
   }
-  return {.text = print_program(program),
-          .rows = std::move(rows),
-          .distinct = has_unequal_parts(program) ? distinct_work(program) : std::vector<RankWork>{}};
+  return {
+      .text = print_program(program),
+      .rows = std::move(rows),
+      .distinct = has_unequal_parts(program) ? distinct_work(program) : std::vector<RankWork>{}};
 }
 
 PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& plan) {

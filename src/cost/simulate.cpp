@@ -189,8 +189,8 @@ class Simulation {
     }
     double slowest = 0.0;
     for (const Rank& each : ranks_) {
-      slowest = each.joins[static_cast<size_t>(i)] ? std::max(slowest, rest_of(each, stream))
-                                                    : slowest;
+      slowest =
+          each.joins[static_cast<size_t>(i)] ? std::max(slowest, rest_of(each, stream)) : slowest;
     }
     return slowest;
   }

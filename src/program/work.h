@@ -24,7 +24,8 @@ struct Work {
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 
 // Instructions that do the same on a rank: one operation with one set of attributes, along one
-// axis by as many ranks, on operands whose parts have the same sizes. Programs repeat themselves, so few differ.
+// axis by as many ranks, on operands whose parts have the same sizes. Programs repeat themselves,
+// so few differ.
 struct AlikeInstructions {
   std::vector<int> number;  // per instruction
   std::vector<int> first;   // per number: the first such instruction
