@@ -69,7 +69,7 @@ SeenStep simulate_step(const Program& program, uint64_t seed, Nanoseconds base) 
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
       Nanoseconds start = ready[r];
-      if (!collective_of(instruction.opcode).empty()) {
+      if (!collective_of(instruction.opcode).empty() && !skips(program, instruction, rank)) {
         for (const int64_t other : collective_group(program, instruction, rank)) {
           start = std::max(start, ready[static_cast<size_t>(other)]);
         }
@@ -92,6 +92,9 @@ struct EmulatedRun {
   ShortRun run;
 };
 
+// Instead of a name: a random strategy with shares, of the number that microbatches are.
+constexpr const char* kShares = "shares";
+
 struct Case {
   std::string model;
   std::string strategy;
@@ -102,6 +105,9 @@ struct Case {
     return model == "moe" ? strategy_model("bert", "top2", 5, 0.6) : strategy_model(model);
   }
   Strategy chosen() const {
+    if (strategy == kShares) {
+      return random_strategy_with_shares(graph(), ranks, static_cast<uint64_t>(microbatches));
+    }
     Strategy found = named_strategy(strategy, graph(),
                                     strategy_mesh(ranks, static_cast<uint64_t>(microbatches)));
     found.microbatches = microbatches;
@@ -187,6 +193,8 @@ std::vector<Case> cases() {
         all.push_back({"gpt", strategy, ranks, microbatches});
       }
       all.push_back({"moe", "ep-deepspeed", ranks, microbatches});
+      all.push_back({"gpt", kShares, ranks, microbatches});
+      all.push_back({"moe", kShares, ranks, microbatches + 10});
     }
   }
   return all;

@@ -137,6 +137,12 @@ Mesh strategy_mesh(int64_t ranks, uint64_t number) {
   return ranks == 4 && number % 2 == 1 ? Mesh{{"node", 2}, {"core", 2}} : Mesh{{"ranks", ranks}};
 }
 
+Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number) {
+  Draw draw(number);
+  const Mesh mesh = with_random_shares(strategy_mesh(ranks, number), draw);
+  return random_strategy(graph, mesh, draw);
+}
+
 void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
                                           int strategies) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);

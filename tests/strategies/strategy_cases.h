@@ -41,6 +41,9 @@ MoeDeck two_with_gshard();
 // One axis; on 4 ranks every second number gives two.
 Mesh strategy_mesh(int64_t ranks, uint64_t number);
 
+// A random strategy of that number, with random shares: of rules, storage and optimizer state.
+Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number);
+
 // A random strategy draws a rule for every operation and a storage for every parameter and its
 // optimizer state, each axis for itself, and a number of microbatches; every second one the shares
 // of their parts, too. These are GoogleTest's
