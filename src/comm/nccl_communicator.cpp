@@ -21,8 +21,8 @@ namespace hidup {
 namespace {
 
 // A call takes microseconds, a start takes seconds: no core waits that long.
-constexpr double kPatience = 1e-3;  // seconds of yielding
-constexpr std::chrono::microseconds kNap(50);
+constexpr double kNcclPatience = 1e-3;  // seconds of yielding
+constexpr std::chrono::microseconds kNcclNap(50);
 
 constexpr std::chrono::milliseconds kAbortPatience(500);  // for the call that goes on
 
@@ -318,10 +318,10 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     calls_.on_host(doing);
     const double began = monotonic_seconds();
     while (result == ncclInProgress) {
-      if (monotonic_seconds() - began < kPatience) {
+      if (monotonic_seconds() - began < kNcclPatience) {
         std::this_thread::yield();
       } else {
-        std::this_thread::sleep_for(kNap);
+        std::this_thread::sleep_for(kNcclNap);
       }
       result = alone([&] { return state(); });
     }

@@ -5,6 +5,7 @@
 // shows every element of its output, and the parameters' gradients are its backward pass.
 #include <gtest/gtest.h>
 
+#include "core/random.h"
 #include "fake_ranks/fake_ranks.h"
 #include "graph/text.h"
 #include "short_run.h"
@@ -164,6 +165,39 @@ TEST_P(EveryRule, EqualsTheWholeOperation) {
   }
 }
 
+// Storage and optimizer state of every parameter at random, each for itself: whole or cut, by
+// any share of the axis or one rank.
+void store_at_random(const Graph& graph, const Axis& axis, uint64_t seed, Strategy& strategy) {
+  const RandomStream random = random_stream(seed, "storage");
+  uint64_t drawn = 0;
+  const auto below = [&](size_t n) { return static_cast<int64_t>(random.word(drawn++) % n); };
+  for (ParameterStrategy& parameter : strategy.parameters) {
+    const size_t dims = graph.tensor(parameter.tensor).shape.size();
+    for (Layout* layout : {&parameter.storage, &parameter.optimizer_state}) {
+      const int64_t share = below(axis.shares.size() + 2);  // equal, one of them, or a rank
+      const ShareNumber number = share <= static_cast<int64_t>(axis.shares.size())
+                                     ? ShareNumber::of(share)
+                                     : ShareNumber::only(below(static_cast<size_t>(axis.size)));
+      const int64_t dim = below(dims + 1);
+      const Placement placement = dim == static_cast<int64_t>(dims)
+                                      ? Placement::replicate()
+                                      : Placement::shard(static_cast<int>(dim));
+      *layout = {with_share(placement, axis, number)};
+    }
+  }
+}
+
+// A share of random weights, of which some are 0.
+Share random_weights(int64_t ranks, uint64_t seed) {
+  const RandomStream random = random_stream(seed, "weights");
+  Share share;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    share.push_back(static_cast<int64_t>(random.word(static_cast<uint64_t>(rank)) % 4));
+  }
+  share[random.word(9) % share.size()] += 1;
+  return share;
+}
+
 // Every rule in parts of other sizes, also such that ranks have nothing.
 TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
   const int64_t ranks = GetParam();
@@ -176,20 +210,26 @@ TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
   Share ends(static_cast<size_t>(ranks), 0);  // with several ranks, but not all
   ends.front() = 1;
   ends.back() = 2;
-  const Mesh mesh = {{.name = "ranks", .size = ranks, .shares = {rising, middle, ends}}};
+  auto seed = static_cast<uint64_t>(ranks);
+  uint64_t stored = 0;
   for (const auto& [name, operations] : cases()) {
     const Graph graph = graph_of(operations);
     const ShortRun expected = run_alone(graph, 2, 6);
     const OpId op = find_op(graph, name);
     for (const Rule& equal : rules_of(graph, op)) {
+      ++seed;
+      const Mesh mesh = {{.name = "ranks",
+                          .size = ranks,
+                          .shares = {rising, middle, ends, random_weights(ranks, seed)}}};
       for (const ShareNumber share : {ShareNumber::of(1), ShareNumber::of(2), ShareNumber::of(3),
-                                      ShareNumber::only(ranks - 1)}) {
+                                      ShareNumber::of(4), ShareNumber::only(ranks - 1)}) {
         if (!takes_share(equal, mesh[0], share)) {
           continue;
         }
         const Rule rule = with_share(equal, mesh[0], share);
         Strategy strategy = replicated_strategy(graph, mesh);
         strategy.ops[static_cast<size_t>(op)].rules[0] = rule;
+        store_at_random(graph, mesh[0], ++stored, strategy);
         expect_equal(graph, strategy, expected, to_string(rule) + " of " + operations);
       }
     }

@@ -71,6 +71,16 @@ TEST(NamedStrategies, Repeat) {
   }
 }
 
+TEST(RandomStrategies, WithSharesRepeat) {
+  const Graph graph = strategy_model("bert", "top2", 3, 1.25);
+  for (uint64_t number = 0; number < 6; ++number) {
+    const Strategy strategy = random_strategy_with_shares(graph, g_world->size(), number);
+    const ShortRun once = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
+    EXPECT_EQ(once, run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab))
+        << number;
+  }
+}
+
 }  // namespace
 }  // namespace hidup
 
