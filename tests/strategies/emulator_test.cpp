@@ -340,7 +340,7 @@ TEST_F(EmulatedSteps, AFailedStreamEndsAllRanks) {
       EXPECT_EQ(error.code(), wanted) << error.what();
     }
   };
-  run_ranks(3, run);
+  run_ranks(3, run, 10.0);
 }
 
 }  // namespace

@@ -76,8 +76,7 @@ TEST(RandomStrategies, WithSharesRepeat) {
   for (uint64_t number = 0; number < 6; ++number) {
     const Strategy strategy = random_strategy_with_shares(graph, g_world->size(), number);
     const ShortRun once = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
-    EXPECT_EQ(once, run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab))
-        << number;
+    EXPECT_EQ(once, run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab)) << number;
   }
 }
 
