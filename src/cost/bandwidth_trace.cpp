@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/check.h"
 
 namespace hidup {
 namespace {
+
+constexpr Nanoseconds kLatest = std::numeric_limits<Nanoseconds>::max() / 2;
 
 // Nanoseconds times bytes per second: up to 2^63 x 1e15.
 __extension__ using Sent = __int128;
@@ -50,8 +53,11 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   }
   // Whole periods first.
   Sent left = sent_in(nominal, nominal_);
-  const auto periods = static_cast<Nanoseconds>(left / per_period);
+  const Sent whole_periods = left / per_period;
+  check(whole_periods <= kLatest, "a message of more than {} ns", kLatest);
+  const auto periods = static_cast<Nanoseconds>(whole_periods);
   left -= per_period * periods;
+  check(Sent{periods} * period_ <= kLatest - start, "a message of more than {} ns", kLatest);
   Nanoseconds now = start + periods * period_;
   Nanoseconds into = now % period_;  // the piece
   size_t at = 0;

@@ -28,7 +28,7 @@ class BandwidthTrace {
 
   // When what takes `nominal` ns at the nominal bandwidth is sent, if it starts then (since the
   // run's start): the first whole nanosecond at which the integral of bandwidth / nominal bandwidth
-  // has come to that.
+  // has come to that. Throws Error(internal) where that is centuries later.
   Nanoseconds end_of(Nanoseconds start, Nanoseconds nominal) const;
 
   // The nominal bandwidth over the least; at least 1.

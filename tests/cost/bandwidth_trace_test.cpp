@@ -75,7 +75,9 @@ TEST(BandwidthTrace, EqualsASumOverNanoseconds) {
 TEST(BandwidthTrace, HoldsAtTheEndsOfItsRange) {
   const BandwidthTrace trace(1e15, {{3600.0, 1000.0}, {1e-6, 1e15}});
   const Nanoseconds hour = 3600LL * 1000000000;
-  EXPECT_EQ(trace.end_of(0, hour), trace.end_of(0, hour - 1) + 1);
+  const Nanoseconds short_one = 1000000;  // 1,000 periods
+  EXPECT_EQ(trace.end_of(0, short_one), trace.end_of(0, short_one - 1) + 1);
+  EXPECT_THROW(trace.end_of(0, hour), Error);
   EXPECT_THROW(BandwidthTrace(0.5, {}), Error);
   EXPECT_THROW(BandwidthTrace(1.0, {{1e-10, 1.0}}), Error);
 }
