@@ -146,8 +146,7 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
 
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank) {
-  const std::vector<int64_t> all =
-      group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
+  std::vector<int64_t> all = group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
   if (instruction.group.empty()) {
     return all;
   }
