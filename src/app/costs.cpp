@@ -107,6 +107,7 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
     return CostModel(costs);
   }
   std::vector<CostModel> classes;
+  classes.reserve(paces.size());
   for (const Pace& pace : paces) {
     classes.emplace_back(profile_of_rates(deck, mesh, pace));
   }

@@ -36,6 +36,7 @@ Prediction predict_emulated(const Program& program, const Durations& durations) 
   Prediction prediction{.iteration_s = 1e-9 * static_cast<double>(step.end + durations.overhead())};
   for (const std::vector<PlayedInstruction>& rank : step.ranks) {
     std::vector<Interval> intervals;
+    intervals.reserve(rank.size());
     for (const PlayedInstruction& played : rank) {
       intervals.push_back(
           {1e-9 * static_cast<double>(played.start), 1e-9 * static_cast<double>(played.end)});
