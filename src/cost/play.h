@@ -51,7 +51,7 @@ class Durations {
   }
   void add_rank(const Program& program, const RankCosts& costs, int64_t rank);
   void join_groups(const Program& program);
-  void join(size_t instruction, int group);
+  void join(size_t instruction, int number);
 
   std::vector<BandwidthTrace> links_;
   std::vector<std::vector<Time>> times_;      // [rank][instruction]

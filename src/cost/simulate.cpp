@@ -41,7 +41,7 @@ std::vector<int64_t> candidates(const Program& program, const RankCosts& costs) 
     }
   }
   std::ranges::sort(ranks);
-  ranks.erase(std::ranges::unique(ranks).begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 
