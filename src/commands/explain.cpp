@@ -258,8 +258,8 @@ int explain(const ExplainOptions& options) {
   if (options.json) {
     Json json = plan_json(input, strategy, repeated);
     if (emulated) {
-      json["emulated"] = {{"step_s", 1e-9 * static_cast<double>(emulated->step)},
-                          {"dependency_floor_s", 1e-9 * static_cast<double>(emulated->floor)}};
+      json["emulated"] = {{"step_s", to_seconds(emulated->step)},
+                          {"dependency_floor_s", to_seconds(emulated->floor)}};
     }
     json["memory"] = memory_json(step.plan);
     json["candidates"] = candidates_json(candidates);
@@ -272,8 +272,8 @@ int explain(const ExplainOptions& options) {
   results::print("          {}\n", describe(step.plan));
   if (emulated) {
     results::print("emulated  {}; in any order of the instructions at least {}\n",
-                   format_seconds(1e-9 * static_cast<double>(emulated->step)),
-                   format_seconds(1e-9 * static_cast<double>(emulated->floor)));
+                   format_seconds(to_seconds(emulated->step)),
+                   format_seconds(to_seconds(emulated->floor)));
   }
   report.print();
   results::print("\ncandidates\n");

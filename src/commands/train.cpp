@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -144,13 +143,7 @@ class Run {
         obtain_profile({deck, *graph_, *data_.batches, mesh_, world_, mpi_.host(), communication_,
                         *device_, threads_});
     costs_ = costs_of(deck, mesh_, profile);
-    if (emulates(deck) && !costs_) {
-      collectively(world_, [&] {
-        fail_for_missing_rate(deck, mesh_,
-                              "cluster.emulate rests on it, or on cluster.profile "
-                              "with a file of `hidup profile`");
-      });
-    }
+    check_emulated_costs(deck, mesh_, costs_, world_);
     measured_ = profile.has_value();
     rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
@@ -181,14 +174,8 @@ class Run {
     }
     start_ = run_start(world_, mpi_.host());
     if (emulates(decks_.deck)) {
-      collectively(world_, [&] {
-        durations_.emplace(program_, rank_costs(decks_.deck, mesh_, *costs_),
-                           links_in_time(decks_.deck));
-      });
-      emulator_.emplace(program_, world_, emulated_times(*durations_, world_.rank()),
-                        EmulatorOptions{.dilation = decks_.deck.cluster.emulate_dilation,
-                                        .clock_start = start_,
-                                        .failed = [this] { return device_->failed(); }});
+      emulation_.emplace(decks_.deck, program_, *costs_, mpi_, start_,
+                         [this] { return device_->failed(); });
     }
     collectively(world_, [&] {
       std::vector<PlannedProgram> programs = {{program_, plan_}};
@@ -197,7 +184,7 @@ class Run {
       }
       store_.emplace(programs, *device_, *communication_.groups, threads_);
       executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train.seed,
-                        emulator_ ? &*emulator_ : nullptr);
+                        emulation_ ? &emulation_->emulator() : nullptr);
       if (validation_) {
         validation_->prepare(*store_, data_);
       }
@@ -226,7 +213,7 @@ class Run {
   void tell_plan() {
     find_floor();
     if (costs_ && world_.rank() == 0) {
-      prediction_ = durations_ ? predict_emulated(program_, *durations_)
+      prediction_ = emulation_ ? emulation_->predict()
                                : simulate(program_, rank_costs(decks_.deck, mesh_, *costs_));
       annotate(loaded_.strategy, program_, plan_, *prediction_);
     }
@@ -245,7 +232,7 @@ class Run {
                              program_, plan_, *device_, communication_, prediction_},
                             mpi_);
     header_.strategy.floor_s = floor_ ? floor_->seconds : 0.0;
-    if (emulator_) {
+    if (emulation_) {
       header_.emulation = {.dilation = decks_.deck.cluster.emulate_dilation};
     }
     if (files_.checkpoint) {
@@ -271,7 +258,8 @@ class Run {
     Report report(
         deck.train.steps,
         {.count = deck.train.batch * (images ? 1 : deck.model.sequence), .images = images},
-        data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak}, emulation_scale());
+        data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak},
+        emulation_ ? std::optional(emulation_->scale(prediction_)) : std::nullopt);
     StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
                      .began = options_.began,
                      .limit_s = options_.wall_time_s});
@@ -300,21 +288,6 @@ class Run {
       return ExitCode::stopped;
     }
     return ExitCode::done;
-  }
-
-  // Collective.
-  std::optional<EmulationScale> emulation_scale() {
-    if (!emulator_) {
-      return std::nullopt;
-    }
-    const std::vector<double> cores = all_gather_value(world_, share_of_cores(world_, mpi_.host()));
-    EmulationScale scale{.dilation = decks_.deck.cluster.emulate_dilation,
-                         .cores = std::accumulate(cores.begin(), cores.end(), 0.0),
-                         .instructions = world_.size() * std::ssize(program_.instructions)};
-    if (prediction_) {
-      scale.predicted_s = prediction_->iteration_s;
-    }
-    return scale;
   }
 
   void check_checkpoint() const {
@@ -422,8 +395,7 @@ class Run {
   Communication communication_;
   std::unique_ptr<Device> device_;
   std::optional<Store> store_;
-  std::optional<Durations> durations_;  // where times are emulated
-  std::optional<Emulator> emulator_;    // likewise
+  std::optional<Emulation> emulation_;  // where times are emulated
   std::optional<Executor> executor_;
   std::optional<Validation> validation_;
   TimingHeader header_;

@@ -49,6 +49,14 @@ constexpr std::array kSuffixes = {
 
 }  // namespace
 
+Nanoseconds nanoseconds(double seconds) {
+  return std::llround(seconds * 1e9);
+}
+
+double to_seconds(Nanoseconds time) {
+  return 1e-9 * static_cast<double>(time);
+}
+
 std::string_view describe(Unit unit) {
   switch (unit) {
     case Unit::bytes:

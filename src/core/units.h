@@ -8,6 +8,11 @@
 
 namespace hidup {
 
+// Times that have to be exact.
+using Nanoseconds = int64_t;
+Nanoseconds nanoseconds(double seconds);  // to the nearest one
+double to_seconds(Nanoseconds time);
+
 enum class Unit { none, bytes, seconds, bandwidth, flops };
 
 // What the unit is called in messages and in the reference of the decks, with an example.

@@ -29,10 +29,6 @@ int64_t whole(double bandwidth) {
 
 }  // namespace
 
-Nanoseconds nanoseconds(double seconds) {
-  return std::llround(seconds * 1e9);
-}
-
 BandwidthTrace::BandwidthTrace(double nominal, const std::vector<Phase>& phases)
     : nominal_(whole(nominal)) {
   for (const Phase& phase : phases) {
@@ -54,10 +50,9 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   // Whole periods first.
   Sent left = sent_in(nominal, nominal_);
   const Sent whole_periods = left / per_period;
-  check(whole_periods <= kLatest, "a message of more than {} ns", kLatest);
+  check(whole_periods <= (kLatest - start) / period_, "a message of more than {} ns", kLatest);
   const auto periods = static_cast<Nanoseconds>(whole_periods);
   left -= per_period * periods;
-  check(Sent{periods} * period_ <= kLatest - start, "a message of more than {} ns", kLatest);
   Nanoseconds now = start + periods * period_;
   Nanoseconds into = now % period_;  // the piece
   size_t at = 0;

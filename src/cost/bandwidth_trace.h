@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/units.h"
+
 namespace hidup {
-
-using Nanoseconds = int64_t;
-
-// To the nearest one.
-Nanoseconds nanoseconds(double seconds);
 
 // Phases of given bandwidths, repeated from the run's start. Bandwidths are whole bytes per second,
 // so that the end of a message is exact.

@@ -17,6 +17,14 @@ struct DeckChecks {
   std::function<void(std::string_view name, const std::string& message)> report;
 };
 
+// Whether all of these keys can be judged.
+template <typename... Names>
+bool usable(const DeckChecks& checks, Names... names) {
+  return (checks.usable(names) && ...);
+}
+
 void check_relations(const Deck& deck, const DeckChecks& checks);
+// The part of it about the cluster's keys.
+void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks);
 
 }  // namespace hidup

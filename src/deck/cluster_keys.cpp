@@ -248,8 +248,8 @@ std::vector<Key> cluster_keys() {
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster.cost_model; }},
       {.name = "cluster.emulate",
        .doc = "on: CPU ranks compute for real, whatever the device's kind, and time is that of the "
-              "cluster which this deck "
-              "describes: every instruction takes what the cost model gives for it, by the deck's "
+              "cluster which this deck describes: every instruction takes what the cost model "
+              "gives for it, by the deck's "
               "rates or the file of `cluster.profile`; nothing is measured.",
        .fallback = "off",
        .choices = {"on", "off"},

@@ -106,6 +106,18 @@ class Fusion {
 
 }  // namespace
 
+bool on_same_ranks(const Program& program, ValueId a, ValueId b) {
+  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+    const auto ranks = [&](ValueId id) {
+      return support_of(program.mesh[axis], program.value(id).layout[axis].share);
+    };
+    if (ranks(a) != ranks(b)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void fuse_epilogues(Program& program) {
   Fusion(program).run();
 }

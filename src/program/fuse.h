@@ -22,17 +22,7 @@ void fuse_backward(Program& program);
 void fuse_residual_norms(Program& program);
 
 // Whether the same ranks have parts of both: otherwise some would skip one instruction only.
-inline bool on_same_ranks(const Program& program, ValueId a, ValueId b) {
-  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
-    const auto ranks = [&](ValueId id) {
-      return support_of(program.mesh[axis], program.value(id).layout[axis].share);
-    };
-    if (ranks(a) != ranks(b)) {
-      return false;
-    }
-  }
-  return true;
-}
+bool on_same_ranks(const Program& program, ValueId a, ValueId b);
 
 // Whether that input of `next` is what `first` wrote, in the same pass of the same microbatch.
 inline bool takes(const Instruction& next, size_t input, const Instruction& first) {

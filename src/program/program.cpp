@@ -139,9 +139,8 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
       !std::ranges::binary_search(group, coordinates_of(program.mesh, rank)[axis])) {
     return true;
   }
-  Layout along_others = program.value(instruction.inputs[0]).layout;
-  along_others[axis] = Placement::replicate();
-  return !lies_on(along_others, program.mesh, rank);
+  return !lies_on(program.value(instruction.inputs[0]).layout, program.mesh, rank,
+                  instruction.axis);
 }
 
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,

@@ -117,37 +117,48 @@ class PartsCheck {
   void check_group(int i, const Instruction& collective) const {
     const auto axis = static_cast<size_t>(collective.axis);
     check(axis < mesh_.size(), "{} works along no axis of the mesh", describe(i));
-    std::vector<bool> concerned(static_cast<size_t>(mesh_[axis].size), false);
-    Layout along_others = gradient_of(program_.value(collective.inputs.at(0)).layout);
-    along_others[axis] = Placement::replicate();
+    std::set<int64_t> concerned;
+    bool all = false;
     for (const auto* operands : {&collective.inputs, &collective.outputs}) {
       for (const ValueId id : *operands) {
-        if (!program_.value(id).holds.empty()) {
+        const Value& value = program_.value(id);
+        if (!value.holds.empty() || all) {
           continue;
         }
-        Layout layout = gradient_of(program_.value(id).layout);  // one may be summed in place later
-        for (size_t coordinate = 0; coordinate < concerned.size(); ++coordinate) {
-          concerned[coordinate] =
-              concerned[coordinate] ||
-              includes(mesh_[axis], layout[axis].share, static_cast<int64_t>(coordinate));
+        const ShareNumber share = value.layout[axis].share;
+        all = share.is_equal();
+        for (const int64_t rank : all ? std::vector<int64_t>{} : ranks_with(mesh_[axis], share)) {
+          concerned.insert(rank);
         }
-        layout[axis] = Placement::replicate();
-        check(layout == along_others, "{} takes {} as {} along other axes than its own, not {}",
-              describe(i), program_.value(id).name, to_string(layout), to_string(along_others));
       }
     }
-    std::vector<int64_t> wanted;
-    for (size_t coordinate = 0; coordinate < concerned.size(); ++coordinate) {
-      if (concerned[coordinate]) {
-        wanted.push_back(static_cast<int64_t>(coordinate));
-      }
-    }
-    if (wanted.size() == concerned.size()) {
-      wanted.clear();
-    }
+    check_along_others(i, collective, axis);
+    all = all || static_cast<int64_t>(concerned.size()) == mesh_[axis].size;
+    const std::vector<int64_t> wanted =
+        all ? std::vector<int64_t>{} : std::vector<int64_t>(concerned.begin(), concerned.end());
     check(collective.group == wanted, "{} is done by the ranks [{}] of the axis {}, not by [{}]",
           describe(i), fmt::join(collective.group, ", "), mesh_[axis].name,
           fmt::join(wanted, ", "));
+  }
+
+  void check_along_others(int i, const Instruction& collective, size_t axis) const {
+    const Layout wanted = along_others(collective.inputs.at(0), axis);
+    for (const auto* operands : {&collective.inputs, &collective.outputs}) {
+      for (const ValueId id : *operands) {
+        if (program_.value(id).holds.empty()) {
+          const Layout layout = along_others(id, axis);
+          check(layout == wanted, "{} takes {} as {} along other axes than its own, not {}",
+                describe(i), program_.value(id).name, to_string(layout), to_string(wanted));
+        }
+      }
+    }
+  }
+
+  // The layout but for the axis; a value may be summed in place along another one later.
+  Layout along_others(ValueId id, size_t axis) const {
+    Layout layout = gradient_of(program_.value(id).layout);
+    layout[axis] = Placement::replicate();
+    return layout;
   }
 
   const Program& program_;

@@ -128,7 +128,7 @@ Nanoseconds Emulator::pause() const {
 void Emulator::begin_step() {
   Nanoseconds moved = 0;
   if (steps_ == 0) {
-    const auto start = static_cast<Nanoseconds>(options_.clock_start * 1e9);
+    const auto start = nanoseconds(options_.clock_start);
     epoch_ = largest(clock_now() - start) + start;
     ended_ = epoch_;
   } else {
@@ -199,7 +199,7 @@ void Emulator::pace(int instruction) {
 std::vector<Interval> Emulator::intervals() const {
   std::vector<Interval> all;
   for (size_t i = 0; i < starts_.size(); ++i) {
-    all.push_back({1e-9 * static_cast<double>(starts_[i]), 1e-9 * static_cast<double>(ends_[i])});
+    all.push_back({to_seconds(starts_[i]), to_seconds(ends_[i])});
   }
   return all;
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "comm/board.h"
-#include "cost/bandwidth_trace.h"
+#include "core/units.h"
 #include "cost/busy.h"
 #include "program/program.h"
 

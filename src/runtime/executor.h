@@ -54,8 +54,7 @@ class Executor {
 
   // Of the step that wait() ended, until the next one starts: when every instruction ran, on
   // monotonic_seconds()'s clock, or in the emulator's time (empty after a recording without times);
-  // what the host looks at
-  // (StepMemory::result()); and what it left for the next step.
+  // what the host looks at (StepMemory::result()); and what it left for the next step.
   std::span<const Interval> times() const { return times_; }
   std::span<const float> result(ValueId value) const { return ended().result(value); }
   const kernels::StepState& state() const { return ended().state(); }

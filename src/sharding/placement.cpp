@@ -228,10 +228,10 @@ std::optional<Placement> parse_placement(std::string_view text) {
   return std::nullopt;
 }
 
-bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank) {
+bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank, int but_for) {
   for (size_t axis = mesh.size(); axis-- > 0;) {
     const ShareNumber share = layout[axis].share;
-    if (!share.is_equal() && !includes(mesh[axis], share, rank % mesh[axis].size)) {
+    if (static_cast<int>(axis) != but_for && !includes(mesh[axis], share, rank % mesh[axis].size)) {
       return false;
     }
     rank /= mesh[axis].size;

@@ -101,8 +101,9 @@ std::string to_string(const Placement& placement);
 std::string to_string(const Layout& layout);  // "S(0) R"
 // The inverse of to_string(Placement); none where the text is not a placement.
 std::optional<Placement> parse_placement(std::string_view text);
-// Whether the rank has a part of what lies so, which may still be empty.
-bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank);
+// Whether the rank has a part of what lies so, which may still be empty; but for that axis, by the
+// others alone (-1: by all).
+bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank, int but_for = -1);
 // How a sum over all elements lies where every rank sums what it has: partial where it is cut.
 Layout summed_parts(Layout layout, const Mesh& mesh);
 // Whether every rank that has a part of what lies as `wanted` has the same of what lies as `held`.

@@ -288,11 +288,9 @@ void Trainer::write_step(double wall_s) {
   EmulatedIteration emulated;
   if (const Emulator* emulator = executor_.emulator()) {
     const EmulatedStep& step = emulator->step();
-    reported_s = 1e-9 * static_cast<double>(step.next - step.start);
+    reported_s = to_seconds(step.next - step.start);
     iteration_.wall_s = reported_s;
-    emulated = {.wall_s = 1e-9 * static_cast<double>(step.wall),
-                .moved_s = 1e-9 * static_cast<double>(step.moved),
-                .late = late_};
+    emulated = {.wall_s = to_seconds(step.wall), .moved_s = to_seconds(step.moved), .late = late_};
   }
   const auto column = [this](double BusyTimes::*member) {
     std::vector<double> values;

@@ -12,6 +12,10 @@
 
 namespace hidup {
 
+using Texts = std::vector<std::string>;
+using Numbers = std::vector<int64_t>;
+using Extents = std::vector<hsize_t>;
+
 template <typename T>
 hid_t type_in_memory() {
   if constexpr (std::is_same_v<T, int64_t>) {

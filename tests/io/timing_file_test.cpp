@@ -18,10 +18,6 @@
 namespace hidup {
 namespace {
 
-using Texts = std::vector<std::string>;
-using Numbers = std::vector<int64_t>;
-using Extents = std::vector<hsize_t>;
-
 TEST(TimingFile, HoldsTheHeader) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
@@ -106,46 +102,6 @@ TEST(TimingFile, HoldsTheValidationLosses) {
   EXPECT_EQ(reader.text_attribute("/validation/loss", "unit"), Texts{"nat"});
   EXPECT_EQ(H5Lexists(reader.id(), "validation/accuracy", H5P_DEFAULT), 0);
   EXPECT_EQ(H5Lexists(reader.id(), "iterations/accuracy", H5P_DEFAULT), 0);
-}
-
-TEST(TimingFile, HoldsWhatAnEmulationTakes) {
-  const TemporaryFolder folder;
-  const std::string path = folder / "run.h5";
-  TimingHeader header = sample::header();
-  header.emulation = {.dilation = 4.0};
-  TimingFile file(path, false, header);
-  EXPECT_THROW(sample::append(file, 1), Error);
-  for (const int64_t step : {1, 2}) {
-    const std::vector<double> spans = sample::spans(step, 0);
-    const Numbers late = {step, 0, 7};
-    file.append_iteration(
-        sample::iteration(step), spans, spans, spans,
-        {.tokens = sample::loads(step, 1000), .dropped = sample::loads(step, 0)},
-        {.wall_s = 0.5 * static_cast<double>(step), .moved_s = 0.25, .late = late});
-  }
-  file.close();
-  const Reader reader(path);
-  EXPECT_EQ(reader.attribute<double>("dilation", "/emulation"), 4.0);
-  EXPECT_EQ(reader.values<int64_t>("/emulation/late_instructions"), (Numbers{1, 0, 7, 2, 0, 7}));
-  EXPECT_EQ(reader.shape("/emulation/late_instructions"), (Extents{2, 3}));
-  EXPECT_EQ(reader.values<double>("/emulation/wall_s"), (std::vector<double>{0.5, 1.0}));
-  EXPECT_EQ(reader.values<double>("/emulation/moved_s"), (std::vector<double>{0.25, 0.25}));
-  EXPECT_EQ(reader.text_attribute("/emulation/wall_s", "unit"), Texts{"s"});
-}
-
-TEST(TimingFile, LeavesOutAnEmulationThatThereIsNot) {
-  const TemporaryFolder folder;
-  TimingFile file(folder / "run.h5", false, sample::header());
-  sample::append(file, 1);
-  const std::vector<double> spans = sample::spans(2, 0);
-  const Numbers late = {1, 2, 3};
-  EXPECT_THROW(
-      file.append_iteration(sample::iteration(2), spans, spans, spans,
-                            {.tokens = sample::loads(2, 1000), .dropped = sample::loads(2, 0)},
-                            {.late = late}),
-      Error);
-  file.close();
-  EXPECT_EQ(H5Lexists(Reader(folder / "run.h5").id(), "emulation", H5P_DEFAULT), 0);
 }
 
 TEST(TimingFile, HoldsTheAccuracyOfImages) {
@@ -314,19 +270,6 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});
   EXPECT_EQ(reader.text_attribute("/program/name", "unit"), Texts{""});
   EXPECT_EQ(reader.text_attribute("/iterations/step", "unit"), Texts{"1"});
-}
-
-TEST(TimingFile, HasTheWorkOfRanksThatAreUnlike) {
-  const TemporaryFolder folder;
-  TimingHeader header = sample::header();
-  header.program.distinct = {{0, {10, 0}, {20, 30}}, {2, {11, 0}, {21, 31}}};
-  TimingFile(folder / "run.h5", false, header).close();
-  const Reader reader(folder / "run.h5");
-  EXPECT_EQ(reader.values<int64_t>("/program/distinct/rank"), (Numbers{0, 2}));
-  EXPECT_EQ(reader.shape("/program/distinct/flops"), (Extents{2, 2}));
-  EXPECT_EQ(reader.values<int64_t>("/program/distinct/flops"), (Numbers{10, 0, 11, 0}));
-  EXPECT_EQ(reader.values<int64_t>("/program/distinct/bytes"), (Numbers{20, 30, 21, 31}));
-  EXPECT_EQ(reader.text_attribute("/program/distinct/bytes", "unit"), Texts{"bytes"});
 }
 
 TEST(TimingFile, ReportsMisuse) {

@@ -1,0 +1,219 @@
+// How the keys of a cluster deck fit together, and to a number of ranks.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "core/text.h"
+#include "deck/checks.h"
+
+namespace hidup {
+namespace {
+
+bool is_identifier(std::string_view text) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  return !text.empty() && letter(text.front()) &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '-';
+         });
+}
+
+void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  constexpr size_t kLongestName = 40;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].name", i);
+    const std::string& name = mesh[i].name;
+    if (!checks.usable(key)) {
+      continue;
+    }
+    if (!is_identifier(name)) {
+      checks.report(key, fmt::format("axis name \"{}\": expected letters, digits, _ and -, first "
+                                     "a letter",
+                                     shown(name)));
+    } else if (name.size() > kLongestName) {
+      checks.report(key, fmt::format("axis name \"{}\": expected at most {} characters, found {}",
+                                     shown(name), kLongestName, name.size()));
+    }
+    const bool taken = std::any_of(mesh.begin(), mesh.begin() + static_cast<std::ptrdiff_t>(i),
+                                   [&](const MeshAxis& before) { return before.name == name; });
+    if (taken) {
+      checks.report(key, fmt::format("two axes are named {}", shown(name)));
+    }
+  }
+}
+
+// "node x gpu = 2 x auto"
+std::string describe_mesh(const std::vector<MeshAxis>& mesh) {
+  std::vector<std::string> names;
+  std::vector<std::string> sizes;
+  for (const MeshAxis& axis : mesh) {
+    names.push_back(axis.name);
+    sizes.push_back(axis.size ? fmt::format("{}", *axis.size) : "auto");
+  }
+  return fmt::format("{} = {}", fmt::join(names, " x "), fmt::join(sizes, " x "));
+}
+
+void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  const MeshAxis* auto_axis = nullptr;
+  int64_t ranks = 1;
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].size", i);
+    if (!checks.usable(key)) {
+      continue;
+    }
+    if (mesh[i].size) {
+      ranks *= *mesh[i].size;
+    } else if (auto_axis == nullptr) {
+      auto_axis = &mesh[i];
+    } else {
+      checks.report(key, fmt::format("the axes {} and {} both have the size auto: only one may",
+                                     auto_axis->name, mesh[i].name));
+    }
+    if (ranks > kMaxRanks) {
+      checks.report(key, fmt::format("cluster.mesh: {} = {} ranks, more than {}",
+                                     describe_mesh(mesh), ranks, kMaxRanks));
+      return;
+    }
+  }
+}
+
+// What does not fit to this many ranks along each axis.
+struct Misfit {
+  std::string key;
+  std::string message;
+};
+
+std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_t>& sizes) {
+  std::vector<Misfit> found;
+  int64_t ranks = 1;  // on the inner axes
+  for (size_t i = sizes.size(); i-- > 0; ranks *= sizes[i]) {
+    const int64_t shared = cluster.mesh[i].shared;
+    if (ranks % shared != 0) {
+      const std::string key = fmt::format("cluster.mesh[{}].shared", i);
+      found.push_back({key, fmt::format("{} {}, but the inner axes have {} rank(s): take a divisor "
+                                        "of {}",
+                                        key, shared, ranks, ranks)});
+    }
+  }
+  int64_t devices = 0;
+  std::vector<int64_t> counts;
+  for (const DeviceClass& device : cluster.devices) {
+    counts.push_back(device.count);
+    devices += device.count;
+  }
+  if (!counts.empty() && devices != ranks) {
+    found.push_back({"cluster.devices",
+                     fmt::format("cluster.devices: {} = {} device(s), but there are {} rank(s)",
+                                 fmt::join(counts, " + "), devices, ranks)});
+  }
+  return found;
+}
+
+void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
+  std::vector<int64_t> sizes;
+  double ranks = 1.0;
+  for (size_t i = 0; i < cluster.mesh.size(); ++i) {
+    if (!cluster.mesh[i].size || !checks.usable(fmt::format("cluster.mesh[{}].size", i))) {
+      return;
+    }
+    sizes.push_back(*cluster.mesh[i].size);
+    ranks *= static_cast<double>(sizes.back());
+  }
+  if (ranks > static_cast<double>(kMaxRanks)) {
+    return;
+  }
+  for (const Misfit& misfit : misfits(cluster, sizes)) {
+    if (checks.usable(misfit.key)) {
+      checks.report(misfit.key, misfit.message);
+    }
+  }
+}
+
+// Links that vary in time.
+void check_traces(const ClusterDeck& cluster, const DeckChecks& checks) {
+  for (size_t i = 0; i < cluster.mesh.size(); ++i) {
+    const std::string key = fmt::format("cluster.mesh[{}].bandwidth_trace", i);
+    if (cluster.mesh[i].bandwidth_trace.empty() || !checks.usable(key)) {
+      continue;
+    }
+    if (checks.usable("cluster.emulate") && cluster.emulate == "off") {
+      checks.report(key, fmt::format("{} has no use with cluster.emulate off", key));
+    }
+    const std::string bandwidth = fmt::format("cluster.mesh[{}].bandwidth", i);
+    if (checks.usable(bandwidth) && !cluster.mesh[i].bandwidth) {
+      checks.report(key, fmt::format("{} needs a number as {}: predictions rest on that, and "
+                                     "messages are faster or slower in proportion to it",
+                                     key, bandwidth));
+    }
+  }
+}
+
+void check_emulation(const ClusterDeck& cluster, const DeckChecks& checks) {
+  if (!usable(checks, "cluster.emulate") || cluster.emulate == "off") {
+    return;
+  }
+  const bool has_file = cluster.profile != "auto" && !cluster.profile.empty();
+  if (usable(checks, "cluster.devices", "cluster.profile") && !cluster.devices.empty() &&
+      has_file) {
+    checks.report("cluster.devices",
+                  "cluster.devices has no use beside the file of cluster.profile, whose times are "
+                  "those of all ranks: remove one of them");
+  }
+}
+
+void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
+  if (!usable(checks, "cluster.mesh")) {
+    return;
+  }
+  if (cluster.mesh.empty()) {
+    checks.report("cluster.mesh",
+                  "cluster.mesh is empty: expected at least one axis, such as "
+                  "{name: ranks, size: auto}");
+  }
+  check_axis_names(cluster.mesh, checks);
+  check_axis_sizes(cluster.mesh, checks);
+  check_ranks_of_mesh(cluster, checks);
+  check_traces(cluster, checks);
+}
+
+}  // namespace
+
+void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks) {
+  check_mesh(cluster, checks);
+  check_emulation(cluster, checks);
+}
+
+std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
+  check(ranks >= 1, "{} ranks", ranks);
+  const std::vector<MeshAxis>& axes = deck.cluster.mesh;
+  int64_t known = 1;  // product of the sizes that are given
+  bool has_auto = false;
+  for (const MeshAxis& axis : axes) {
+    known *= axis.size.value_or(1);
+    has_auto = has_auto || !axis.size;
+  }
+  if (has_auto && ranks % known != 0) {
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}, but {} ranks are not a multiple of {}",
+                        describe_mesh(axes), ranks, known));
+  }
+  if (!has_auto && ranks != known) {
+    const std::string product = axes.size() > 1 ? fmt::format(" = {}", known) : "";
+    fail_at(deck, "cluster.mesh",
+            fmt::format("cluster.mesh: {}{} ranks, but there are {}", describe_mesh(axes), product,
+                        ranks));
+  }
+  std::vector<int64_t> sizes(axes.size());
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    sizes[i] = axes[i].size.value_or(ranks / known);
+  }
+  for (const Misfit& misfit : misfits(deck.cluster, sizes)) {
+    fail_at(deck, misfit.key, misfit.message);
+  }
+  return sizes;
+}
+
+}  // namespace hidup

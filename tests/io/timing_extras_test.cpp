@@ -1,0 +1,66 @@
+// What a timing file has of some runs only: emulated ones, and such whose ranks are unlike.
+#include <gtest/gtest.h>
+
+#include "core/check.h"
+#include "reader.h"
+#include "sample.h"
+#include "temporary_folder.h"
+
+namespace hidup {
+namespace {
+
+TEST(TimingFile, HoldsWhatAnEmulationTakes) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "run.h5";
+  TimingHeader header = sample::header();
+  header.emulation = {.dilation = 4.0};
+  TimingFile file(path, false, header);
+  EXPECT_THROW(sample::append(file, 1), Error);
+  for (const int64_t step : {1, 2}) {
+    const std::vector<double> spans = sample::spans(step, 0);
+    const Numbers late = {step, 0, 7};
+    file.append_iteration(
+        sample::iteration(step), spans, spans, spans,
+        {.tokens = sample::loads(step, 1000), .dropped = sample::loads(step, 0)},
+        {.wall_s = 0.5 * static_cast<double>(step), .moved_s = 0.25, .late = late});
+  }
+  file.close();
+  const Reader reader(path);
+  EXPECT_EQ(reader.attribute<double>("dilation", "/emulation"), 4.0);
+  EXPECT_EQ(reader.values<int64_t>("/emulation/late_instructions"), (Numbers{1, 0, 7, 2, 0, 7}));
+  EXPECT_EQ(reader.shape("/emulation/late_instructions"), (Extents{2, 3}));
+  EXPECT_EQ(reader.values<double>("/emulation/wall_s"), (std::vector<double>{0.5, 1.0}));
+  EXPECT_EQ(reader.values<double>("/emulation/moved_s"), (std::vector<double>{0.25, 0.25}));
+  EXPECT_EQ(reader.text_attribute("/emulation/wall_s", "unit"), Texts{"s"});
+}
+
+TEST(TimingFile, LeavesOutAnEmulationThatThereIsNot) {
+  const TemporaryFolder folder;
+  TimingFile file(folder / "run.h5", false, sample::header());
+  sample::append(file, 1);
+  const std::vector<double> spans = sample::spans(2, 0);
+  const Numbers late = {1, 2, 3};
+  EXPECT_THROW(
+      file.append_iteration(sample::iteration(2), spans, spans, spans,
+                            {.tokens = sample::loads(2, 1000), .dropped = sample::loads(2, 0)},
+                            {.late = late}),
+      Error);
+  file.close();
+  EXPECT_EQ(H5Lexists(Reader(folder / "run.h5").id(), "emulation", H5P_DEFAULT), 0);
+}
+
+TEST(TimingFile, HasTheWorkOfRanksThatAreUnlike) {
+  const TemporaryFolder folder;
+  TimingHeader header = sample::header();
+  header.program.distinct = {{0, {10, 0}, {20, 30}}, {2, {11, 0}, {21, 31}}};
+  TimingFile(folder / "run.h5", false, header).close();
+  const Reader reader(folder / "run.h5");
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/rank"), (Numbers{0, 2}));
+  EXPECT_EQ(reader.shape("/program/distinct/flops"), (Extents{2, 2}));
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/flops"), (Numbers{10, 0, 11, 0}));
+  EXPECT_EQ(reader.values<int64_t>("/program/distinct/bytes"), (Numbers{20, 30, 21, 31}));
+  EXPECT_EQ(reader.text_attribute("/program/distinct/bytes", "unit"), Texts{"bytes"});
+}
+
+}  // namespace
+}  // namespace hidup
