@@ -20,7 +20,7 @@
 #
 # Prints the step as it was simulated, as it ran in emulated time, and in wall time over dilation; the
 # instructions that were late; and the least that the step could take in any order of its instructions.
-# Result: out/rehearsal.h5. Half a minute on two cores for 4 ranks, two minutes for 16. Needs mpirun and
+# Result: out/rehearsal.h5. Seconds on two cores for 4 ranks, half a minute for 16. Needs mpirun and
 # Debian's python3-h5py (jobs/install.sh).
 set -euo pipefail
 

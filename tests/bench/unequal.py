@@ -2,7 +2,7 @@
 """Two emulated devices of which the second has half the speed of the first: a step of bert, data
 parallel, with shares 2 : 1 written by hand beside one with equal shares. Prints both steps as they
 were simulated and as they ran in emulated time, their ratio, and the ratio that the devices' speeds
-allow. Asserts nothing. Half a minute on two cores.
+allow. Asserts nothing. Seconds on two cores.
 
     python3 tests/bench/unequal.py [--dilation 400]
 """
