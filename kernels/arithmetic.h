@@ -7,14 +7,13 @@
 
 namespace hidup::kernels {
 
-// flop/s of one thread.
-struct Bf16Rates {
-  double native = 0.0;  // 0: the CPU, or the library for it, has no instructions for bf16
-  double as_f32 = 0.0;
-};
+// The CPU, and the library for it, has instructions for products of bf16.
+bool has_bf16_products();
 
-// Takes some milliseconds.
-Bf16Rates measure_bf16_rates();
+// And they are clearly faster than products of f32: AMX, and AMD's AVX-512 BF16, which has twice
+// the rate. Intel's AVX-512 BF16 without AMX has at most the rate of f32. The kind of the CPU
+// decides and no measurement, so that a repeated run takes the same way.
+bool bf16_products_are_faster();
 
 // From now on, in this process. At first, and where there are no instructions for it: as f32.
 void multiply_bf16_natively(bool wanted);

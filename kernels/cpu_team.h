@@ -21,27 +21,6 @@ inline int64_t team_size() {
 #endif
 }
 
-// While one lives, this thread's team is itself.
-class OneThread {
- public:
-#ifdef _OPENMP
-  OneThread() : team_(omp_get_max_threads()) {
-    omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    omp_set_num_threads(team_);
-  }
-#else
-  OneThread() = default;
-  ~OneThread() = default;
-#endif
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  [[maybe_unused]] int team_ = 1;
-};
-
 // work(begin, end) on every thread that has a share of [0, n).
 template <typename Work>
 void for_shares(int64_t n, const Work& work) {

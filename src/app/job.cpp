@@ -81,22 +81,17 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
 }
 
 std::string choose_arithmetic(const Deck& deck, Communicator& world) {
-  constexpr double kWorthIt = 1.25;  // for a clear choice, which is the same the next time
   const std::string& wish = deck.cluster.bf16;
-  const bool measures = kind_that_computes(deck) == "cpu" && wish != "f32";
-  const kernels::Bf16Rates rates = measures ? kernels::measure_bf16_rates() : kernels::Bf16Rates{};
   collectively(world, [&] {
-    if (measures && wish == "native" && rates.native == 0.0) {
+    if (wish == "native" && !kernels::has_bf16_products()) {
       fail(ExitCode::unavailable,
            "cluster.device.bf16 is native, and this CPU has no instructions for bf16 that the "
            "library uses: set it to auto or f32");
     }
   });
-  const bool faster = rates.native > kWorthIt * rates.as_f32;
-  bool native = true;
-  for (const int wanted : all_gather_value(world, int{wish == "native" || faster})) {
-    native = native && wanted != 0;
-  }
+  const bool mine = wish == "native" || (wish != "f32" && kernels::bf16_products_are_faster());
+  const std::vector<int> wanted = all_gather_value(world, int{mine});
+  const bool native = std::ranges::all_of(wanted, [](int rank) { return rank != 0; });
   kernels::multiply_bf16_natively(native);
   return kernels::describe_arithmetic();
 }

@@ -80,10 +80,8 @@ std::vector<Key> cluster_keys() {
       {.name = "cluster.device.bf16",
        .doc =
            "How a CPU multiplies bf16. native: by its own instructions for that (AVX-512 BF16, "
-           "AMX). "
-           "f32: as f32, which is the faster way on some CPUs that have such instructions. auto: "
-           "the "
-           "faster one on all ranks, measured at the start: native if it has 1.25 times the rate. "
+           "AMX). f32: as f32, which is the faster way on some CPUs that have such instructions. "
+           "auto: native where all ranks have AMX, or AMD CPUs with AVX-512 BF16; f32 elsewhere. "
            "Sums are f32 in any case, but added in another order; `doctor` and the timing file say "
            "what is used. fp16 is multiplied as f32.",
        .fallback = "auto",
