@@ -10,9 +10,7 @@
 # The model has 4 layers, 4 heads and narrow ones of everything else; every axis of the mesh keeps the
 # link of a rank, and N ranks fill them from the innermost on. key=value goes to hidup's --set behind
 # that. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
-# that a step takes at least half a second here and at most 40 % of the cores' time, and that a rank
-# computes in a quarter of the time of its emulated device: else its instructions are late. For
-# that alone no step takes longer than five seconds.
+# that a step takes at least half a second here and at most 40 % of the cores' time.
 #
 #   STRATEGY  search (default), a name or a file
 #   STEPS     default 6, of which the first does not count
@@ -113,27 +111,24 @@ if [[ $strategy == search ]]; then
   "$hidup" search "$deck" "${plan[@]}" --strategy-out "$out.yaml" --overwrite >"$out.plan.log"
   strategy=$out.yaml
 fi
-read -r name simulated computed floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
+read -r name simulated floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
   /usr/bin/python3 -c '
 import json, sys
 plan = json.load(sys.stdin)
-print(plan["strategy"], plan["predicted_iteration_s"], plan["predicted_compute_s"],
+print(plan["strategy"], plan["predicted_iteration_s"],
       plan["emulated"]["dependency_floor_s"])')
 
 # Without emulation all ranks compute as fast as the cores allow.
 train "$strategy" "$out.trial" cluster.emulate=off cluster.device.kind=cpu train.steps=4
-read -r needed dilation < <(/usr/bin/python3 - "$out.trial.h5" "$simulated" "$computed" <<'END'
+read -r needed dilation < <(/usr/bin/python3 - "$out.trial.h5" "$simulated" <<'END'
 import statistics
 import sys
 
 import h5py
 
-simulated, computed = map(float, sys.argv[2:])
 with h5py.File(sys.argv[1]) as file:
     needed = statistics.median(file["/iterations/wall_s"][1:])
-    computes = statistics.median(file["/ranks/compute_s"][1:].max(axis=1))
-in_time = min(computes / 0.25 / computed, 5.0 / simulated)
-print(needed, f"{max(0.5 / simulated, needed / 0.4 / simulated, in_time):.3g}")
+print(needed, f"{max(0.5, needed / 0.4) / float(sys.argv[2]):.3g}")
 END
 )
 

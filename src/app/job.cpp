@@ -111,9 +111,7 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
     device = make_device(options);
     kernels::reserve_multiprocessors(static_cast<int>(deck.cluster.reserved_multiprocessors));
   });
-  if (element_type(deck.model.precision) == DType::bf16) {
-    choose_arithmetic(deck, mpi.world());
-  }
+  choose_arithmetic(deck, mpi.world());
   return device;
 }
 

@@ -16,11 +16,8 @@ namespace hidup {
 namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-constexpr Nanoseconds kLongestWindow = 1'000'000;
 // Of this machine's time. Steps catch up with shorter ones.
 constexpr Nanoseconds kShortestPause = 5'000'000;
-// What the host does in every step.
-constexpr Nanoseconds kLongestLead = 20'000'000;
 constexpr Nanoseconds kLook = 100'000'000;  // between looks at whether the rank failed
 
 constexpr size_t kAllRanks = 0;  // row of the board
@@ -41,14 +38,14 @@ void sleep_until(Nanoseconds end) {
   }
 }
 
-// About one instruction: so far a stream's work may be ahead of its time.
-Nanoseconds window_of(const EmulatedTimes& times, size_t instructions) {
-  Nanoseconds sum = 0;
-  for (size_t i = 0; i < instructions; ++i) {
-    sum += times.end_of(static_cast<int>(i), 0);
+// Half of what the busier stream does in a step: so far its work may be ahead of its time.
+Nanoseconds ahead_in(const Program& program, const EmulatedTimes& times) {
+  std::array<Nanoseconds, kStreams> sums{};
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    sums[static_cast<size_t>(program.instructions[i].stream)] +=
+        times.end_of(static_cast<int>(i), 0);
   }
-  return std::min(kLongestWindow,
-                  sum / static_cast<Nanoseconds>(std::max<size_t>(instructions, 1)));
+  return std::ranges::max(sums) / 2;
 }
 
 }  // namespace
@@ -60,13 +57,10 @@ Emulator::Emulator(const Program& program, Communicator& world, EmulatedTimes ti
       times_(std::move(times)),
       options_(std::move(options)),
       unwinding_(std::uncaught_exceptions()),
-      window_(window_of(times_, program.instructions.size())),
+      ahead_(ahead_in(program, times_)),
       rows_(program.instructions.size(), -1),
       starts_(program.instructions.size()),
       ends_(program.instructions.size()) {
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    stream_of(static_cast<int>(i)).last = static_cast<int>(i);
-  }
   find_rows(world);
 }
 
@@ -121,7 +115,7 @@ Nanoseconds Emulator::largest(Nanoseconds mine) {
 // What the host has taken since the last step beyond the time that it has. The first step makes
 // what is made at first use: what that takes is a pause, too.
 Nanoseconds Emulator::pause() const {
-  const Nanoseconds next = due(step_.next);
+  const Nanoseconds next = due(step_.next - ahead_);
   return clock_now() - (steps_ == 1 ? next : std::max(next, ended_));
 }
 
@@ -129,8 +123,9 @@ void Emulator::begin_step() {
   Nanoseconds moved = 0;
   if (steps_ == 0) {
     const auto start = nanoseconds(options_.clock_start);
-    epoch_ = largest(clock_now() - start) + start;
-    ended_ = epoch_;
+    ended_ = largest(clock_now() - start) + start;
+    epoch_ = ended_;
+    epoch_ = due(ahead_);
   } else {
     const Nanoseconds longest = largest(pause());
     moved = longest > kShortestPause ? longest : 0;
@@ -142,10 +137,6 @@ void Emulator::begin_step() {
     stream.end = step_.start;
     stream.began = false;
     stream.late = 0;
-  }
-  const Nanoseconds lag = clock_now() - due(step_.start) + moved;
-  if (steps_ > 1 && lag < kLongestLead) {
-    lead_ = std::clamp<Nanoseconds>(lead_ + lag / 2, 0, kLongestLead);
   }
 }
 
@@ -188,9 +179,7 @@ void Emulator::finish(int instruction) {
 }
 
 void Emulator::pace(int instruction) {
-  const StreamState& stream = stream_of(instruction);
-  const Nanoseconds end =
-      instruction == stream.last ? due(stream.end) - lead_ : due(stream.end - window_);
+  const Nanoseconds end = due(stream_of(instruction).end - ahead_);
   for (Nanoseconds at = clock_now(); at < end && !options_.failed(); at = clock_now()) {
     sleep_until(std::min(end, at + kLook));
   }

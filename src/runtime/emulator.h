@@ -75,7 +75,6 @@ class Emulator {
  private:
   struct StreamState {
     Nanoseconds end = 0;  // of its last instruction
-    int last = -1;        // instruction of a step
     bool began = false;   // in this step
     int64_t late = 0;
   };
@@ -92,7 +91,7 @@ class Emulator {
   EmulatedTimes times_;
   EmulatorOptions options_;
   int unwinding_;  // exceptions, when it was made
-  Nanoseconds window_ = 0;
+  Nanoseconds ahead_;
   std::vector<int> rows_;  // of the board, by instruction; -1: it waits for no rank
   std::unique_ptr<Board> board_;
   std::array<StreamState, kStreams> streams_;
@@ -101,7 +100,6 @@ class Emulator {
   Nanoseconds epoch_ = 0;  // this machine's clock at emulated time 0
   Nanoseconds ended_ = 0;  // likewise, when the last step was done
   Nanoseconds began_ = 0;  // likewise, when the running one began to count
-  Nanoseconds lead_ = 0;   // likewise: how much earlier a step is done, so that the next is in time
   int64_t steps_ = 0;
   EmulatedStep step_;
 };
