@@ -59,7 +59,7 @@ bool published(const Deck& deck) {
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   MachineRates rates{.flops = pace.flops, .memory_bandwidth = pace.memory_bandwidth};
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    const MeshAxis& link = deck.cluster.mesh[axis];
+    const MeshAxis& link = axis_of(deck.cluster, mesh[axis].name);
     rates.links.push_back({link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
                            link.latency.value_or(0.0)});
   }
@@ -114,10 +114,11 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
   return {std::move(classes), std::move(class_of_rank)};
 }
 
-std::vector<BandwidthTrace> links_in_time(const Deck& deck) {
+std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {
   std::vector<BandwidthTrace> links;
   bool varies = false;
-  for (const MeshAxis& axis : deck.cluster.mesh) {
+  for (const Axis& along : mesh) {
+    const MeshAxis& axis = axis_of(deck.cluster, along.name);
     std::vector<BandwidthTrace::Phase> phases;
     for (const LinkPhase& phase : axis.bandwidth_trace) {
       phases.push_back({phase.for_s, phase.bandwidth});

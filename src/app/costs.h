@@ -27,7 +27,7 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 
 // Per axis of the mesh, the link in time; empty where none varies. `shared` divides the nominal
 // bandwidth and those of the trace alike, so it does not count here.
-std::vector<BandwidthTrace> links_in_time(const Deck& deck);
+std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh);
 
 // The profile that cluster.profile names, of this text, measured anywhere on such a mesh. Throws
 // Error(usage).

@@ -18,7 +18,7 @@ std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Progra
   if (!emulates(deck) || ranks_of(program.mesh) > kMost) {
     return std::nullopt;
   }
-  const Durations durations(program, costs, links_in_time(deck));
+  const Durations durations(program, costs, links_in_time(deck, program.mesh));
   return EmulatedForecast{.step = play(program, durations).end,
                           .floor = dependency_floor(program, durations)};
 }
@@ -39,7 +39,7 @@ Emulation::Emulation(const Deck& deck, const Program& program, const Profile& co
     : deck_(deck), program_(program), mpi_(mpi) {
   Communicator& world = mpi.world();
   collectively(world, [&] {
-    durations_.emplace(program, rank_costs(deck, program.mesh, costs), links_in_time(deck));
+    durations_.emplace(program, rank_costs(deck, program.mesh, costs), links_in_time(deck, program.mesh));
   });
   const auto end_of = [this, rank = world.rank()](int instruction, Nanoseconds start) {
     return durations_->end_of(instruction, rank, start);

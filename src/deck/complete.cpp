@@ -139,6 +139,12 @@ void complete_decks(Deck& deck, const PerRank& per_rank, std::optional<int64_t> 
   Completion(deck, places, problems).run(per_rank, ranks);
 }
 
+const MeshAxis& axis_of(const ClusterDeck& cluster, std::string_view name) {
+  const auto axis = std::ranges::find(cluster.mesh, name, &MeshAxis::name);
+  check(axis != cluster.mesh.end(), "the deck's mesh has no axis {}", name);
+  return *axis;
+}
+
 std::string missing_key(const Key& key, const std::string& name) {
   return fmt::format("{} is missing: expected {}", name, allowed_values(key));
 }

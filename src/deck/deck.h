@@ -199,7 +199,10 @@ Deck parse_decks(const DeckSource* model, const DeckSource* cluster,
                  std::span<const std::string> overrides,
                  std::optional<int64_t> ranks = std::nullopt);
 
-// The sizes of the mesh's axes for this many ranks, outermost first.
+// The axis of that name; Error(internal) if there is none.
+const MeshAxis& axis_of(const ClusterDeck& cluster, std::string_view name);
+
+// The sizes of the mesh's axes for this many ranks, in the deck's order.
 // Throws Error(usage) with the place where no size of the auto axis makes them fit, where
 // cluster.devices are not as many, and where an axis is shared by what the inner axes do not have.
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);

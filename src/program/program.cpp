@@ -97,7 +97,7 @@ std::vector<int64_t> distinct_ranks_of(const Mesh& mesh,
     std::vector<int64_t> longer;
     for (const int64_t outer : ranks) {
       for (const int64_t at : distinct_coordinates(mesh[axis], alone[axis])) {
-        longer.push_back(outer * mesh[axis].size + at);
+        longer.push_back(outer + at * stride_of(mesh, axis));
       }
     }
     ranks = std::move(longer);

@@ -60,21 +60,27 @@ int64_t ranks_of(const Mesh& mesh) {
   return ranks;
 }
 
+int64_t stride_of(const Mesh& mesh, size_t axis) {
+  int64_t stride = 1;
+  for (size_t a = 0; a < mesh.size(); ++a) {
+    if (std::pair(mesh[a].numbered, a) > std::pair(mesh[axis].numbered, axis)) {
+      stride *= mesh[a].size;
+    }
+  }
+  return stride;
+}
+
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank) {
   std::vector<int64_t> coordinates(mesh.size());
-  for (size_t a = mesh.size(); a-- > 0;) {
-    coordinates[a] = rank % mesh[a].size;
-    rank /= mesh[a].size;
+  for (size_t a = 0; a < mesh.size(); ++a) {
+    coordinates[a] = rank / stride_of(mesh, a) % mesh[a].size;
   }
   return coordinates;
 }
 
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis) {
-  int64_t stride = 1;
-  for (size_t a = axis + 1; a < mesh.size(); ++a) {
-    stride *= mesh[a].size;
-  }
-  const int64_t first = rank - coordinates_of(mesh, rank)[axis] * stride;
+  const int64_t stride = stride_of(mesh, axis);
+  const int64_t first = rank - rank / stride % mesh[axis].size * stride;
   std::vector<int64_t> ranks;
   for (int64_t i = 0; i < mesh[axis].size; ++i) {
     ranks.push_back(first + i * stride);
@@ -285,11 +291,10 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
     region.start[batch.dim] = batch.start;
     region.global[batch.dim] = batch.global;
   }
-  int64_t inner = ranks_of(mesh);  // ranks that have this axis's coordinate and the outer ones
   for (size_t a = 0; a < mesh.size(); ++a) {
-    inner /= mesh[a].size;
+    const int64_t coordinate = rank / stride_of(mesh, a) % mesh[a].size;
     if (!layout[a].is_shard()) {
-      if (!includes(mesh[a], layout[a].share, rank / inner % mesh[a].size)) {
+      if (!includes(mesh[a], layout[a].share, coordinate)) {
         empty(region);
       }
       continue;
@@ -299,7 +304,6 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
       fail(ExitCode::internal, "{} of a tensor of {} dimensions", to_string(layout[a]),
            region.dims);
     }
-    const int64_t coordinate = rank / inner % mesh[a].size;
     const Part part =
         part_of(mesh[a], layout[a].share, region.extent[d], region.start[d], coordinate);
     region.start[d] += part.start;

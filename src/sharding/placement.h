@@ -13,16 +13,21 @@
 
 namespace hidup {
 
-// One named axis of the ranks; the mesh has its axes outermost first.
+// One named axis of the ranks; the mesh has its axes outermost first, those of slow links.
 struct Axis {
   std::string name;
   int64_t size = 1;
   std::vector<Share> shares = {};  // that placements may name, by numbers from 1 on
+  // Ranks are numbered along the axes by this, the largest first; of equal ones the last axis
+  // first.
+  int numbered = 0;
 };
 using Mesh = std::vector<Axis>;
 
 int64_t ranks_of(const Mesh& mesh);
-// One coordinate per axis; rank = row-major index of the coordinates.
+// From a rank to the next one along the axis.
+int64_t stride_of(const Mesh& mesh, size_t axis);
+// One coordinate per axis; rank = sum of coordinates times strides.
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
 // The ranks that differ from this one in their coordinate on the axis only, in its order.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);

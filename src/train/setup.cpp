@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "comm/collective.h"
@@ -219,7 +220,18 @@ void check_same_data(Communicator& world, const Dataset& data) {
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   Mesh mesh;
   for (size_t a = 0; a < sizes.size(); ++a) {
-    mesh.push_back({deck.cluster.mesh[a].name, sizes[a]});
+    mesh.push_back(
+        {.name = deck.cluster.mesh[a].name, .size = sizes[a], .numbered = static_cast<int>(a)});
+  }
+  const auto pace = [&](const Axis& axis) {
+    const MeshAxis& link = axis_of(deck.cluster, axis.name);
+    return std::tuple(link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
+                      -link.latency.value_or(0.0), axis.size, axis.name);
+  };
+  const bool rated = std::ranges::all_of(
+      deck.cluster.mesh, [](const MeshAxis& axis) { return axis.bandwidth.has_value(); });
+  if (rated) {
+    std::ranges::sort(mesh, {}, pace);
   }
   return mesh;
 }

@@ -147,13 +147,14 @@ TEST(RankCosts, AreAlikeWithoutDevicesAndWithAProfile) {
 
 TEST(LinksInTime, AreThoseWithATrace) {
   Deck deck = deck_with_rates();
-  EXPECT_TRUE(links_in_time(deck).empty());
+  EXPECT_TRUE(links_in_time(deck, kMesh).empty());
   deck.cluster.mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
   deck.cluster.mesh[0].shared = 2;
-  const std::vector<BandwidthTrace> links = links_in_time(deck);
+  const std::vector<BandwidthTrace> links = links_in_time(deck, kMesh);
   ASSERT_EQ(links.size(), 2U);
   EXPECT_EQ(links[0].end_of(0, 1000), 2000) << "half of the nominal 1 GB/s";
   EXPECT_EQ(links[1].end_of(0, 1000), 1000);
+  EXPECT_EQ(links_in_time(deck, {kMesh[1], kMesh[0]})[1].end_of(0, 1000), 2000) << "by name";
 }
 
 TEST(CostsWithoutRanks, OfTheDecksFileWhereItFits) {

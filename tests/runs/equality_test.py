@@ -27,7 +27,14 @@ class EqualityTest(harness.RunTest):
 
     def test_mesh_of_two_axes(self):
         mesh = "cluster.mesh=[{name: node, size: 2}, {name: core, size: auto}]"
-        self.assert_equal_runs(self.train(1), self.train(4, mesh))
+        one = self.train(1)
+        self.assert_equal_runs(one, self.train(4, mesh))
+        # The slower axis is the last one here; the mesh has it first (mesh_of()).
+        swapped = ("cluster.mesh=[{name: core, size: 2, bandwidth: 9GB/s}, "
+                   "{name: node, size: 2, bandwidth: 1GB/s}]")
+        for strategy in "fsdp", "search":
+            self.assert_equal_runs(one, self.train(4, swapped, "cluster.device.flops=1TFLOPS",
+                                                   ["--strategy", strategy]))
 
     def test_repetition_is_exact(self):
         one = self.train(2)

@@ -221,5 +221,25 @@ TEST(Coordinates, AreRowMajor) {
   EXPECT_EQ(coordinates_of(mesh, 6), (std::vector<int64_t>{1, 2}));
 }
 
+// The ranks of a mesh whose outer axis has neighbours are those of the other order, renumbered.
+TEST(Coordinates, FollowTheNumberingOfRanks) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 3}};
+  const Mesh other = {{.name = "node", .size = 2, .numbered = 1},
+                      {.name = "gpu", .size = 3, .numbered = 0}};
+  const Layout layout = {Placement::shard(0), Placement::shard(0)};
+  for (int64_t node = 0; node < 2; ++node) {
+    for (int64_t gpu = 0; gpu < 3; ++gpu) {
+      const int64_t rank = node + 2 * gpu;
+      EXPECT_EQ(coordinates_of(other, rank), (std::vector<int64_t>{node, gpu}));
+      EXPECT_EQ(group_of(other, rank, 0), (std::vector<int64_t>{2 * gpu, 2 * gpu + 1}));
+      EXPECT_EQ(group_of(other, rank, 1), (std::vector<int64_t>{node, node + 2, node + 4}));
+      const Region here = region_of({7, 5}, layout, other, rank);
+      const Region there = region_of({7, 5}, layout, mesh, 3 * node + gpu);
+      EXPECT_EQ(here.start[0], there.start[0]);
+      EXPECT_EQ(here.extent[0], there.extent[0]);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hidup
