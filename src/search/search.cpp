@@ -229,8 +229,8 @@ class Search {
     }
   }
 
-  // Those that may be faster than the best plan with every number of microbatches; all others, if
-  // they are asked for, with the number of that plan.
+  // Those that may be faster than the best plan with every number of microbatches. If all are asked
+  // for, those with one name likewise, and the many others with the number of that plan.
   void add_named_by_axes(double best, int microbatches) {
     for (size_t n = 0; n < baselines_->size(); ++n) {
       const bool may_win = least_s_[n] <= kOptimism * best;
@@ -239,7 +239,7 @@ class Search {
       }
       Strategy strategy = baselines_->strategy(n);
       for (const Solution& solution : solutions_) {
-        if (may_win || solution.microbatches == microbatches) {
+        if (may_win || baselines_->is_plain(n) || solution.microbatches == microbatches) {
           strategy.microbatches = solution.microbatches;
           Entry& entry = entries_.emplace_back();
           entry.parts = parts_of(graph_, {}, strategy);
@@ -271,7 +271,10 @@ class Search {
       if (!entry.candidate.feasible) {
         return;
       }
-      const Prediction prediction = simulated(entry.parts, costs_, options_.lowering);
+      const Prediction prediction =
+          options_.baselines
+              ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
+              : simulated(entry.parts, costs_, options_.lowering);
       entry.candidate.seconds = prediction.iteration_s;
       entry.candidate.busy = prediction.busy;
     });
@@ -282,7 +285,9 @@ class Search {
     if (!candidate.feasible) {
       return;
     }
-    candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    if (candidate.memory_bytes == 0) {
+      candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    }
     if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
       candidate.feasible = false;
       candidate.reason =

@@ -35,6 +35,7 @@ class Baselines {
             const std::function<void(const Strategy& strategy)>& found);
 
   size_t size() const { return names_.size(); }
+  bool is_plain(size_t number) const { return names_.at(number).alone != nullptr; }
   Strategy strategy(size_t number);
 
  private:
