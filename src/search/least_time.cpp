@@ -97,7 +97,7 @@ const LeastTime::Times& LeastTime::parameter(size_t input, const OpStrategy& op_
     Choice choice;
     rules_.add_parameter(op_strategy, input,
                          {stored.tensor, stored.storage, stored.optimizer_state}, choice);
-    at->second = {.comm_s = choice.gather_s + choice.sync_s, .step_s = choice.step_s};
+    at->second = {.bucket_s = choice.gather_s + choice.sync_s, .step_s = choice.step_s};
   }
   return at->second;
 }
@@ -116,7 +116,7 @@ void LeastTime::add_reshard(TensorId tensor, int from, int to, Times& sum) {
   sum.comm_s += at->second.comm_s;
 }
 
-double LeastTime::seconds(const Strategy& strategy) {
+LeastTime::Seconds LeastTime::seconds(const Strategy& strategy) {
   Times sum;
   std::vector<const Parts*> ops(strategy.ops.size());
   // Per tensor: the layouts in which readers have it, and leave its gradient; once each.
@@ -151,12 +151,15 @@ double LeastTime::seconds(const Strategy& strategy) {
     const auto [op, input] = readers_[static_cast<size_t>(stored.tensor)];
     if (op >= 0) {
       const Times& times = parameter(input, strategy.ops[static_cast<size_t>(op)], stored);
-      sum.comm_s += times.comm_s;
+      sum.bucket_s += times.bucket_s;
       sum.step_s += times.step_s;
     }
   }
-  const double both = sum.compute_s + sum.comm_s + sum.step_s;
-  return costs_.overhead_s() + std::max({sum.compute_s, sum.comm_s, both / 2.0});
+  const double all_comm = sum.comm_s + sum.bucket_s;
+  const double both = sum.compute_s + all_comm + sum.step_s;
+  const double several = std::max({sum.compute_s, all_comm, both / 2.0});
+  return {.one = costs_.overhead_s() + std::max(sum.compute_s + sum.comm_s, several),
+          .several = costs_.overhead_s() + several};
 }
 
 }  // namespace hidup

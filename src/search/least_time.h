@@ -17,11 +17,17 @@ class LeastTime {
   // All of them have to outlive it.
   LeastTime(const Graph& graph, const Mesh& mesh, const CostModel& costs, int64_t bucket_bytes);
 
-  // Of a step: each of its two streams is busy for so long, and together they are for at most twice
-  // as long as the step takes. Costs are those of rule_costs.h, for one microbatch, with which
-  // messages are fewest. So, like the objective of the search, it may be above the simulated time
-  // by what fusing saves.
-  double seconds(const Strategy& strategy);
+  // Of a step with one microbatch, and with several.
+  struct Seconds {
+    double one = 0.0;
+    double several = 0.0;
+    double of(int microbatches) const { return microbatches == 1 ? one : several; }
+  };
+  // Each of the two streams is busy for so long, and together they are for at most twice as long as
+  // the step takes. With one microbatch nothing hides what operations wait for. Costs are those of
+  // rule_costs.h for one microbatch, with which messages are fewest. So, like the objective of the
+  // search, it may be above the simulated time by what fusing saves.
+  Seconds seconds(const Strategy& strategy);
 
  private:
   // An operation by some rules.
@@ -34,7 +40,8 @@ class LeastTime {
   };
   struct Times {
     double compute_s = 0.0;
-    double comm_s = 0.0;
+    double comm_s = 0.0;    // that operations wait for
+    double bucket_s = 0.0;  // of parameters and gradients
     double step_s = 0.0;
   };
   const Parts& parts_of(OpId op, const OpStrategy& op_strategy);

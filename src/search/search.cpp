@@ -233,13 +233,17 @@ class Search {
   // for, those with one name likewise, and the many others with the number of that plan.
   void add_named_by_axes(double best, int microbatches) {
     for (size_t n = 0; n < baselines_->size(); ++n) {
-      const bool may_win = least_s_[n] <= kOptimism * best;
-      if (!may_win && !options_.baselines) {
+      const auto may_win = [&](const Solution& solution) {
+        return least_s_[n].of(solution.microbatches) <= kOptimism * best;
+      };
+      if (!options_.baselines && std::ranges::none_of(solutions_, may_win)) {
         continue;
       }
       Strategy strategy = baselines_->strategy(n);
       for (const Solution& solution : solutions_) {
-        if (may_win || baselines_->is_plain(n) || solution.microbatches == microbatches) {
+        const bool wanted = options_.baselines &&
+                            (baselines_->is_plain(n) || solution.microbatches == microbatches);
+        if (wanted || may_win(solution)) {
           strategy.microbatches = solution.microbatches;
           Entry& entry = entries_.emplace_back();
           entry.parts = parts_of(graph_, {}, strategy);
@@ -375,10 +379,10 @@ class Search {
   const SearchOptions& options_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
-  std::vector<ReducedGraph> reduced_;   // of named strategies: all blocks are equal
-  std::vector<StrategyParts> named_;    // of one microbatch; on one axis
-  std::optional<Baselines> baselines_;  // on several
-  std::vector<double> least_s_;         // of each, by LeastTime
+  std::vector<ReducedGraph> reduced_;        // of named strategies: all blocks are equal
+  std::vector<StrategyParts> named_;         // of one microbatch; on one axis
+  std::optional<Baselines> baselines_;       // on several
+  std::vector<LeastTime::Seconds> least_s_;  // of each, by LeastTime
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
   size_t plans_ = 0;  // entries that are no named strategies; they come first

@@ -143,22 +143,26 @@ std::string obstacle(const Graph& graph, const Strategy& strategy,
   return "";
 }
 
-void add_hash(uint64_t& hash, const Layout& layout) {
-  hash = hash_of(to_string(layout), hash);
-}
-
-// Equal for strategies that differ in their name only. The storage decides little, so that of the
-// operations their rules' names are enough.
+// Equal for strategies that differ in their name only, or on axes of one rank.
 uint64_t content_hash(const Strategy& strategy) {
   uint64_t hash = hash_of(strategy.defer_gradients ? "deferred" : "");
+  const auto add_hash = [&](const Layout& layout) {
+    for (size_t axis = 0; axis < layout.size(); ++axis) {
+      if (strategy.mesh[axis].size > 1) {
+        hash = hash_of(to_string(layout[axis]), hash_of(",", hash));
+      }
+    }
+  };
   for (const OpStrategy& op : strategy.ops) {
-    for (const Rule& rule : op.rules) {
-      hash = hash_of(rule.name, hash_of(",", hash));
+    for (size_t axis = 0; axis < op.rules.size(); ++axis) {
+      if (strategy.mesh[axis].size > 1) {
+        hash = hash_of(op.rules[axis].name, hash_of(",", hash));
+      }
     }
   }
   for (const ParameterStrategy& parameter : strategy.parameters) {
-    add_hash(hash, parameter.storage);
-    add_hash(hash, parameter.optimizer_state);
+    add_hash(parameter.storage);
+    add_hash(parameter.optimizer_state);
   }
   return hash;
 }
