@@ -216,9 +216,8 @@ std::string strategies_help() {
     text += fmt::format("\n  {:<13} {} ({})", known.name, known.doc, known.source);
   }
   return text +
-         "\nA name means the same on every axis of the mesh, but for hsdp, and min-comm, which is "
-         "of "
-         "all\naxes together. Several names, one per axis, in any order: node=dp,gpu=megatron.";
+         "\nOn several axes of the mesh a name means the same on each, but for hsdp, and min-comm, "
+         "which\nis of all together. A name per axis, in any order: node=dp,gpu=megatron.";
 }
 
 }  // namespace hidup
