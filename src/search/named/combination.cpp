@@ -80,10 +80,6 @@ std::string joined(std::span<const NamedStrategy* const> names, const Mesh& mesh
   return text;
 }
 
-bool has_experts(const Graph& graph) {
-  return std::ranges::any_of(graph.ops(), [](const Op& op) { return op.kind == OpKind::dispatch; });
-}
-
 // Of a tensor that several axes cut: the first of them that is left no more than an element by the
 // others, so that it divides nothing. Empty where there is none.
 std::string nothing_left(const Tensor& tensor, const Layout& layout, const Mesh& mesh) {
@@ -113,15 +109,17 @@ std::string nothing_left(const Tensor& tensor, const Layout& layout, const Mesh&
 std::string obstacle(const Graph& graph, const Strategy& strategy,
                      std::span<const NamedStrategy* const> names) {
   for (size_t axis = 0; axis < names.size(); ++axis) {
+    const auto all = [&](bool (*is_so)(const Rule& rule)) {
+      return std::ranges::all_of(strategy.ops,
+                                 [&](const OpStrategy& op) { return is_so(op.rules[axis]); });
+    };
     const std::string of_axis =
         fmt::format("{} on axis {}", names[axis]->name, strategy.mesh[axis].name);
-    if (names[axis]->of_experts && !has_experts(graph)) {
+    if (names[axis]->of_experts && all([](const Rule& rule) { return rule.name != "expert"; })) {
       return of_axis + " needs experts, and the model has none";
     }
     if (strategy.mesh[axis].size > 1 &&
-        std::ranges::all_of(strategy.ops, [&](const OpStrategy& op) {
-          return op.rules[axis].name == "replicate";
-        })) {
+        all([](const Rule& rule) { return rule.name == "replicate"; })) {
       return of_axis + " finds no operation to cut";
     }
   }
@@ -221,7 +219,7 @@ Baselines::Baselines(const Graph& graph, const Mesh& mesh,
   }
   std::vector<const NamedStrategy*> choices;  // on an axis
   for (const NamedStrategy& name : named_strategies()) {
-    if (name.on_outer_axes.empty() && (!name.of_experts || has_experts(graph))) {
+    if (name.on_outer_axes.empty()) {
       choices.push_back(&name);
     }
   }
