@@ -31,12 +31,14 @@ constexpr const char* kExitCodes =
     "not\n"
     "available; 70 internal error.";
 
+constexpr const char* kPerAxis = ", or one of these per axis of the mesh: node=dp,gpu=megatron";
+
 const std::string kStrategies =
-    "How to shard: a strategy file (YAML), or " + hidup::strategy_names();
+    "How to shard: a strategy file (YAML), or " + hidup::strategy_names() + kPerAxis;
 
 const std::string kStrategyOrSearch =
     "How to shard: search for the fastest way; or a strategy file (YAML), or " +
-    hidup::strategy_names();
+    hidup::strategy_names() + kPerAxis;
 
 constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 

@@ -110,11 +110,11 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
       predict(best.back());
     }
   }
-  for (const NamedStrategy& named : named_strategies()) {
-    if (known(named.name)) {
+  for (const std::string_view name : plain_names(input.mesh)) {
+    if (known(name)) {
       continue;
     }
-    Candidate candidate{.strategy = named_strategy(named.name, input.graph, input.mesh)};
+    Candidate candidate{.strategy = named_strategy(name, input.graph, input.mesh)};
     candidate.strategy.microbatches = found.strategy.microbatches;
     predict(candidate);
     best.push_back(std::move(candidate));

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "app/explain.h"
 #include "core/results.h"
 #include "core/units.h"
@@ -38,16 +40,23 @@ std::string compared(double seconds, double best) {
 }  // namespace
 
 void print_candidates(const std::vector<Candidate>& candidates) {
+  std::vector<std::string> labels;
+  size_t width = 30;
   for (const Candidate& candidate : candidates) {
-    const std::string label = fmt::format("{}, {} microbatch(es)", candidate.strategy.name,
-                                          candidate.strategy.microbatches);
+    labels.push_back(fmt::format("{}, {} microbatch(es)", candidate.strategy.name,
+                                 candidate.strategy.microbatches));
+    width = std::max(width, labels.back().size());
+  }
+  for (size_t c = 0; c < candidates.size(); ++c) {
+    const Candidate& candidate = candidates[c];
     const Candidate& best = candidates.front();
+    const std::string label = fmt::format("  {:<{}}", labels[c], width);
     if (!candidate.feasible) {
-      results::print("  {:<30} {}\n", label, candidate.reason);
+      results::print("{} {}\n", label, candidate.reason);
     } else if (candidate.seconds <= best.seconds) {
-      results::print("  {:<30} {:>9}\n", label, format_seconds(candidate.seconds));
+      results::print("{} {:>9}\n", label, format_seconds(candidate.seconds));
     } else {
-      results::print("  {:<30} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
+      results::print("{} {:>9}  {}: {}\n", label, format_seconds(candidate.seconds),
                      compared(candidate.seconds, best.seconds), why_slower(candidate, best));
     }
   }

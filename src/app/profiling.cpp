@@ -57,8 +57,8 @@ std::vector<Case> cases_of(ProfileEffort effort, const Graph& graph, const Mesh&
       continue;
     }
     cases.push_back({"replicate", microbatches});
-    for (const NamedStrategy& named : named_strategies()) {
-      cases.push_back({std::string(named.name), microbatches});
+    for (const std::string_view name : plain_names(mesh)) {
+      cases.push_back({std::string(name), microbatches});
     }
   }
   return cases;

@@ -55,17 +55,40 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
   return result;
 }
 
-Prediction simulated(const StrategyParts& parts, const CostModel& costs,
-                     const LoweringOptions& lowering) {
+namespace {
+
+// Of the bytes, where there is a place for them.
+Prediction weighted_sum(const StrategyParts& parts, const CostModel& costs,
+                        const LoweringOptions& lowering, int64_t* planned) {
   Prediction sum;
+  double bytes = 0.0;
   for (const StrategyParts::Part& part : parts.parts) {
-    const Prediction one = simulate(lower(*part.graph, part.strategy, lowering), costs);
+    const Program program = lower(*part.graph, part.strategy, lowering);
+    const Prediction one = simulate(program, costs);
     sum.iteration_s += part.weight * one.iteration_s;
     sum.busy.compute_s += part.weight * one.busy.compute_s;
     sum.busy.comm_s += part.weight * one.busy.comm_s;
     sum.busy.exposed_comm_s += part.weight * one.busy.exposed_comm_s;
+    if (planned != nullptr) {
+      bytes += part.weight * static_cast<double>(largest_plan(program).bytes);
+    }
+  }
+  if (planned != nullptr) {
+    *planned = std::llround(bytes);
   }
   return sum;
+}
+
+}  // namespace
+
+Prediction simulated(const StrategyParts& parts, const CostModel& costs,
+                     const LoweringOptions& lowering) {
+  return weighted_sum(parts, costs, lowering, nullptr);
+}
+
+Prediction simulated(const StrategyParts& parts, const CostModel& costs,
+                     const LoweringOptions& lowering, int64_t& bytes) {
+  return weighted_sum(parts, costs, lowering, &bytes);
 }
 
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering) {

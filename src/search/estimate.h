@@ -33,6 +33,9 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
 // The weighted sum over the parts. Prediction::instructions stays empty.
 Prediction simulated(const StrategyParts& parts, const CostModel& costs,
                      const LoweringOptions& lowering);
+// The same, and in `bytes` planned_bytes(), for one lowering.
+Prediction simulated(const StrategyParts& parts, const CostModel& costs,
+                     const LoweringOptions& lowering, int64_t& bytes);
 // Bytes of the first rank, which has the largest shards.
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
 

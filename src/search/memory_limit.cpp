@@ -72,12 +72,12 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     return broken_hint(graph, options.hints, strategy).empty();
   };
   const auto reduced = reduced_graphs_of(graph, signatures);
-  for (const NamedStrategy& named : named_strategies()) {
-    if (!keeps_hints(named.name)) {
+  for (const std::string_view name : plain_names(mesh)) {
+    if (!keeps_hints(name)) {
       continue;
     }
     for (const int count : counts) {
-      const StrategyParts parts = named_parts(graph, reduced, named.name, mesh, count);
+      const StrategyParts parts = named_parts(graph, reduced, name, mesh, count);
       if (visit({parts, reduced, nullptr, planned_bytes(parts, options.lowering)})) {
         return;
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/units.h"
@@ -11,18 +12,19 @@
 #include "search/dp/improve.h"
 #include "search/dp/repeats.h"
 #include "search/estimate.h"
+#include "search/least_time.h"
 #include "search/memory_advice.h"
 #include "search/memory_limit.h"
-#include "search/named/named_strategies.h"
+#include "search/named/combination.h"
 #include "search/parallel.h"
 #include "search/problem/build_problem.h"
 
 namespace hidup {
 namespace {
 
-// A named strategy whose objective exceeds the best simulated time by more than this factor is not
-// simulated unless all are asked for. The simulation took up to 9 % less than the objective
-// (tests/bench/README.md).
+// A named strategy whose objective, or on several axes whose least time, exceeds the best simulated
+// time by more than this factor is not simulated unless all are asked for. The simulation took up
+// to 9 % less than the objective (tests/bench/README.md).
 constexpr double kOptimism = 1.1;
 
 class Search {
@@ -98,9 +100,16 @@ class Search {
   }
 
   void prepare_named() {
-    for (const NamedStrategy& named : named_strategies()) {
-      named_.push_back(named_parts(graph_, reduced_, named.name, mesh_, 1));
+    if (one_axis()) {
+      for (const std::string_view name : plain_names(mesh_)) {
+        named_.push_back(named_parts(graph_, reduced_, name, mesh_, 1));
+      }
+      return;
     }
+    LeastTime least(graph_, mesh_, costs_, options_.lowering.bucket_bytes);
+    baselines_.emplace(graph_, mesh_, [&](const Strategy& strategy) {
+      least_s_.push_back(least.seconds(strategy));
+    });
   }
 
   // The best plan for every number of microbatches, and the best of the others.
@@ -164,13 +173,19 @@ class Search {
     entry.plan = &found;
   }
 
-  // The simulation can tell plans apart for which the objective is nearly equal.
-  void add_variations() {
-    if (entries_.empty() || options_.variations == 0) {
-      return;
-    }
+  // The fastest candidate so far.
+  const Entry* fastest() const {
     const auto best = std::ranges::min_element(
         entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
+    return best == entries_.end() ? nullptr : &*best;
+  }
+
+  // The simulation can tell plans apart for which the objective is nearly equal.
+  void add_variations() {
+    const Entry* best = fastest();
+    if (best == nullptr || options_.variations == 0) {
+      return;
+    }
     if (best->candidate.approximate || best->plan == nullptr) {
       return;  // too many operations to simulate more
     }
@@ -184,9 +199,13 @@ class Search {
   }
 
   void add_named() {
-    double best = std::numeric_limits<double>::infinity();
-    for (const Entry& entry : entries_) {
-      best = std::min(best, entry.candidate.seconds);
+    const Entry* fastest_plan = fastest();
+    const double best = fastest_plan != nullptr ? fastest_plan->candidate.seconds
+                                                : std::numeric_limits<double>::infinity();
+    if (!one_axis()) {
+      add_named_by_axes(
+          best, fastest_plan != nullptr ? fastest_plan->parts.parts[0].strategy.microbatches : 0);
+      return;
     }
     for (const StrategyParts& parts : named_) {
       Strategy whole;  // only needed where there are hints
@@ -210,11 +229,32 @@ class Search {
     }
   }
 
+  // Those that may be faster than the best plan with every number of microbatches. If all are asked
+  // for, those with one name likewise, and the many others with the number of that plan.
+  void add_named_by_axes(double best, int microbatches) {
+    for (size_t n = 0; n < baselines_->size(); ++n) {
+      const auto may_win = [&](const Solution& solution) {
+        return least_s_[n].of(solution.microbatches) <= kOptimism * best;
+      };
+      if (!options_.baselines && std::ranges::none_of(solutions_, may_win)) {
+        continue;
+      }
+      Strategy strategy = baselines_->strategy(n);
+      for (const Solution& solution : solutions_) {
+        const bool wanted = options_.baselines &&
+                            (baselines_->is_plain(n) || solution.microbatches == microbatches);
+        if (wanted || may_win(solution)) {
+          strategy.microbatches = solution.microbatches;
+          Entry& entry = entries_.emplace_back();
+          entry.parts = parts_of(graph_, {}, strategy);
+          check_hints(entry, strategy);
+        }
+      }
+    }
+  }
+
   // 0 where the search does not know the strategy's rules.
   double objective_of(const StrategyParts& parts, const Solution& solution) const {
-    if (!one_axis()) {
-      return 0.0;
-    }
     double seconds = 0.0;
     for (size_t p = 0; p < parts.parts.size(); ++p) {
       const StrategyParts::Part& part = parts.parts[p];
@@ -235,7 +275,10 @@ class Search {
       if (!entry.candidate.feasible) {
         return;
       }
-      const Prediction prediction = simulated(entry.parts, costs_, options_.lowering);
+      const Prediction prediction =
+          options_.baselines
+              ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
+              : simulated(entry.parts, costs_, options_.lowering);
       entry.candidate.seconds = prediction.iteration_s;
       entry.candidate.busy = prediction.busy;
     });
@@ -246,7 +289,9 @@ class Search {
     if (!candidate.feasible) {
       return;
     }
-    candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    if (candidate.memory_bytes == 0) {
+      candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
+    }
     if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
       candidate.feasible = false;
       candidate.reason =
@@ -334,8 +379,10 @@ class Search {
   const SearchOptions& options_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
-  std::vector<ReducedGraph> reduced_;  // of named strategies: all blocks are equal
-  std::vector<StrategyParts> named_;   // of one microbatch
+  std::vector<ReducedGraph> reduced_;        // of named strategies: all blocks are equal
+  std::vector<StrategyParts> named_;         // of one microbatch; on one axis
+  std::optional<Baselines> baselines_;       // on several
+  std::vector<LeastTime::Seconds> least_s_;  // of each, by LeastTime
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
   size_t plans_ = 0;  // entries that are no named strategies; they come first

@@ -26,7 +26,9 @@ struct SearchOptions {
   // Variations of the fastest plan that are simulated, too, unless the graph is deep. With 3 steps
   // are up to 1.4 % slower; 12 take 13 % longer, and make 1 deck of 15 faster (2 %).
   size_t variations = 6;
-  bool baselines = true;  // simulate all named strategies; else only those that may be faster
+  // Simulate all named strategies, on two axes also those with a name per axis (Baselines); else
+  // only those that may be faster.
+  bool baselines = true;
   size_t threads = 2;
   bool advice = true;  // where nothing fits, the error says what would
 };
@@ -54,8 +56,9 @@ struct SearchOutcome {
 
 // Simulates the best plans of the dynamic programming and the named strategies, each with every
 // number of microbatches, and returns the fastest that fits: no candidate that fits is predicted to
-// be faster. Without `baselines` it simulates only named strategies that may win, plans memory for
-// candidates, fastest first, until one fits, and of a deep graph it gives only names and numbers of
+// be faster. Of strategies with a name per axis that cannot be the fastest there is one number.
+// Without `baselines` it simulates only named strategies that may win, plans memory for candidates,
+// fastest first, until one fits, and of a deep graph it gives only names and numbers of
 // microbatches for the strategies of the other candidates. Needs no ranks and no devices. Throws
 // Error(infeasible) where nothing fits in the memory, with what the smallest strategy lacks and
 // what would help (memory_advice.h); Error(usage) where the hints ask for more microbatches than

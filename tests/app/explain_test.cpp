@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "app/costs.h"
-#include "search/named/named_strategies.h"
+#include "app/plan_report.h"
+#include "search/named/combination.h"
 #include "small_decks.h"
 
 namespace hidup {
@@ -129,7 +130,7 @@ TEST_F(Explained, TheBestOfEveryName) {
   add_candidate("dp", 3e-6, true);
   add_candidate("fsdp", 1e-7, false);
   const std::vector<Candidate> best = best_of_each_name(found, input_, costs_);
-  ASSERT_EQ(best.size(), named_strategies().size() + 1);
+  ASSERT_EQ(best.size(), plain_names(input_.mesh).size() + 1);
   EXPECT_EQ(best[0].strategy.name, "search");
   EXPECT_EQ(best[1].strategy.name, "dp");
   EXPECT_EQ(best[1].seconds, 2e-6);
@@ -141,6 +142,34 @@ TEST_F(Explained, TheBestOfEveryName) {
   EXPECT_EQ(megatron->strategy.microbatches, 2);
   EXPECT_EQ(megatron->seconds, step_of("megatron").prediction.iteration_s);
   EXPECT_EQ(megatron->memory_bytes, step_of("megatron").plan.bytes);
+}
+
+TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
+  const SmallDecks decks;
+  const PlanningInput input =
+      decks.read({"model.layers=1",
+                  "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, latency: 5us}, "
+                  "{name: gpu, size: 2, bandwidth: 10GB/s, latency: 5us}]"});
+  const Profile profile = costs_without_ranks(input.deck, input.mesh);
+  const RankCosts costs = rank_costs(input.deck, input.mesh, profile);
+  const SearchOutcome found =
+      search_for(input.deck, input.graph, input.mesh, CostModel(profile), "", true);
+  const std::vector<Candidate> best = best_of_each_name(found, input, costs);
+  const Json json = candidates_json(best);
+  EXPECT_EQ(json.size(), best.size());
+  EXPECT_EQ(json.size(), 1 + Baselines(input.graph, input.mesh, [](const Strategy&) {}).size());
+  for (const char* name : {"hsdp", "node=dp,gpu=megatron", "node=megatron,gpu=dp"}) {
+    ASSERT_TRUE(json.contains(name)) << name;
+    const Strategy strategy = named_strategy(name, input.graph, input.mesh);
+    const auto entry = std::ranges::find_if(
+        best, [&](const Candidate& each) { return each.strategy.name == name; });
+    EXPECT_EQ(entry->strategy.ops, strategy.ops) << name;
+    Strategy timed = strategy;
+    timed.microbatches = entry->strategy.microbatches;
+    const Forecast step = forecast(input.graph, timed, input.deck, costs);
+    EXPECT_DOUBLE_EQ(json[name]["predicted_iteration_s"], step.prediction.iteration_s);
+    EXPECT_EQ(json[name]["predicted_peak_bytes"], step.plan.bytes);
+  }
 }
 
 }  // namespace

@@ -36,6 +36,28 @@ TEST(ChooseStrategy, ByNameOrFromAFile) {
               Pair(ExitCode::file, HasSubstr(missing)));
 }
 
+constexpr const char* kTwoAxes =
+    "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, latency: 5us}, "
+    "{name: gpu, size: 2, bandwidth: 10GB/s, latency: 5us}]";
+
+TEST(ChooseStrategy, ByANamePerAxis) {
+  const SmallDecks decks;
+  const auto [deck, mesh, data, graph] = decks.read({kTwoAxes});
+  const std::string text = "gpu=megatron,node=zero1";
+  EXPECT_NO_THROW(check_strategy_choice(text));
+  const Strategy chosen = choose_strategy(text, deck, graph, mesh);
+  EXPECT_EQ(chosen.name, "node=zero1,gpu=megatron");
+  const std::string file = decks.folder.write("mine.yaml", print_strategy(graph, chosen));
+  const Strategy read = choose_strategy(file, deck, graph, mesh);
+  EXPECT_EQ(read.name, chosen.name);
+  EXPECT_EQ(print_strategy(graph, read), print_strategy(graph, chosen));
+  EXPECT_THAT(files_read("m.yaml", "", deck, text).at(4).path, "") << "it is no file";
+  EXPECT_THAT(error_of([] { check_strategy_choice("node=zero,gpu=dp"); }),
+              Pair(ExitCode::usage, HasSubstr("there is no strategy zero (did you mean zero1?)")));
+  EXPECT_THAT(error_of([&] { choose_strategy("node=dp,gpus=dp", deck, graph, mesh); }),
+              Pair(ExitCode::usage, HasSubstr("the mesh has no axis gpus (did you mean gpu?)")));
+}
+
 TEST(ChooseStrategy, TheDecksMicrobatchesWin) {
   const SmallDecks decks;
   const PlanningInput input = decks.read();

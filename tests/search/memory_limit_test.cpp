@@ -139,10 +139,10 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
     others += candidate.feasible ? 0 : 1;
   }
   EXPECT_GT(others, 0);
-  for (const NamedStrategy& named : named_strategies()) {
+  for (const std::string_view name : plain_names(setting.mesh)) {
     EXPECT_TRUE(std::ranges::any_of(outcome.candidates, [&](const Candidate& candidate) {
-      return candidate.strategy.name == named.name;
-    })) << named.name;
+      return candidate.strategy.name == name;
+    })) << name;
   }
 }
 

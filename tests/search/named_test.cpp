@@ -188,7 +188,7 @@ int64_t stored_elements(const std::string& strategy, const Tensor& tensor, int64
   if (strategy == "ps") {
     return rank == 0 ? elements(shape) : 0;
   }
-  if (strategy == "fsdp") {
+  if (strategy == "fsdp" || strategy == "hsdp") {
     dim = 0;  // every first dimension has an element for each of 2 or 3 ranks
   } else if (strategy.starts_with("ep-")) {
     dim = tensor.name.find(".experts.") == std::string::npos ? -1 : 0;
@@ -360,7 +360,7 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
                                                     {"", ""}};
   for (const auto& [name, hint] : hints) {
     const std::string expected = fmt::format(
-        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, "
+        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, hsdp, "
         "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, min-comm",
         name, hint);
     try {
@@ -379,7 +379,8 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
 
 TEST(NamedStrategies, AreAllInTheHelp) {
   EXPECT_EQ(strategy_names(),
-            "dp, zero1, fsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or min-comm");
+            "dp, zero1, fsdp, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or "
+            "min-comm");
   const std::string help = strategies_help();
   for (const NamedStrategy& named : named_strategies()) {
     EXPECT_NE(help.find(fmt::format("\n  {:<13} {} ({})", named.name, named.doc, named.source)),

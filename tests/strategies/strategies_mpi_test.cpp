@@ -60,6 +60,12 @@ TEST(NamedStrategies, EqualOneRankInSixteenBits) {
   expect_equal_in_sixteen_bits(strategy_model("gpt", "hash", 3, 0.8), processes());
 }
 
+TEST(NamedStrategies, PerAxisEqualOneRank) {
+  if (g_world->size() == 4) {  // 2 x 2
+    expect_equal_under_combinations(strategy_model("bert", "top1", 5, 0.6), processes());
+  }
+}
+
 // The same program gives the same bits again.
 TEST(NamedStrategies, Repeat) {
   const Graph graph = strategy_model("bert", "top2", 3, 1.25);

@@ -108,6 +108,12 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
   }
 }
 
+TEST_P(NamedStrategies, PerAxis) {
+  if (GetParam() == 4) {  // 2 x 2
+    expect_equal_under_combinations(strategy_model("bert", "top2", 3, 1.25), ranks());
+  }
+}
+
 TEST_P(NamedStrategies, InSixteenBits) {
   const MoeDeck hash = {
       .experts = 3, .router = "hash", .top_k = 2, .capacity_factor = 0.8, .z_loss = 0.2};

@@ -171,6 +171,20 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
   }
 }
 
+void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  const Mesh mesh = strategy_mesh(ranks.size, 1);
+  int microbatches = 1;
+  for (const char* name :
+       {"hsdp", "node=dp,core=megatron", "node=fsdp,core=megatron", "node=megatron-sp,core=fsdp",
+        "node=zero1,core=ep-deepspeed", "node=ep-fastmoe,core=megatron", "node=ps,core=zero1"}) {
+    Strategy strategy = named_strategy(name, graph, mesh);
+    strategy.microbatches = microbatches;
+    microbatches = 3 - microbatches;
+    expect_equal(graph, strategy, expected, ranks, name);
+  }
+}
+
 void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks) {
   const ShortRun exact = run_alone(wide, kStrategySteps, kStrategyVocab);
   for (const DType dtype : {DType::bf16, DType::f16}) {

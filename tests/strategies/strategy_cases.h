@@ -55,6 +55,9 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches);
 
+// A sample of strategies with a name per axis, and hsdp; ranks: four, as 2 x 2.
+void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks);
+
 // The same in bf16 and f16; `wide` is the model in f32. Only for smooth functions: where numbers
 // are rounded differently, a learned router may choose another expert, and a relu (which BERT has)
 // may let a whole gradient through or not.

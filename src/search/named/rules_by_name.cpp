@@ -1,0 +1,131 @@
+#include "search/named/rules_by_name.h"
+
+#include <string>
+
+namespace hidup {
+namespace {
+
+// Per parameter, where it lies as the first operation that reads it uses it.
+std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy) {
+  std::vector<Layout> layouts(graph.tensors().size());
+  for (size_t op = 0; op < strategy.ops.size(); ++op) {
+    const std::vector<TensorId>& inputs = graph.ops()[op].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const auto id = static_cast<size_t>(inputs[i]);
+      if (graph.tensors()[id].role == Tensor::Role::parameter && layouts[id].empty()) {
+        layouts[id] = gradient_of(input_layout(strategy.ops[op], i));  // sums are stored whole
+      }
+    }
+  }
+  for (Layout& layout : layouts) {  // of parameters that no operation reads
+    layout.resize(strategy.mesh.size(), Placement::replicate());
+  }
+  return layouts;
+}
+
+size_t dim_of(const Placement& shard) {
+  return static_cast<size_t>(shard.dim);
+}
+
+// Leaves the largest part of a shard, which the next axis cuts.
+void cut(Shape& shape, const Placement& placement, const Axis& axis) {
+  if (placement.is_shard() && placement.share.is_equal()) {
+    int64_t& extent = shape[dim_of(placement)];
+    extent = (extent + axis.size - 1) / axis.size;
+  }
+}
+
+// Shards a tensor of that shape on these axes, outermost first, each in the dimension that
+// storage_shard() takes of what is left. The cuts of an inner axis stay where they are: a part of
+// one of its parts is no part of what it has, and would have to be gathered along both axes. So
+// another dimension is taken, where there is one that is long enough.
+void shard(Layout& layout, const std::vector<bool>& axes, Shape rest, const Mesh& mesh) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!axes[axis]) {
+      cut(rest, layout[axis], mesh[axis]);
+    }
+  }
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!axes[axis]) {
+      continue;
+    }
+    Shape open = rest;
+    for (size_t inner = axis + 1; inner < mesh.size(); ++inner) {
+      if (!axes[inner] && mesh[inner].size > 1 && layout[inner].is_shard() &&
+          layout[inner].share.is_equal()) {
+        open[dim_of(layout[inner])] = 0;
+      }
+    }
+    const Placement beside = storage_shard(open, mesh[axis].size);
+    const bool enough = open[dim_of(beside)] >= mesh[axis].size;
+    layout[axis] = enough ? beside : storage_shard(rest, mesh[axis].size);
+    cut(rest, layout[axis], mesh[axis]);
+  }
+}
+
+std::vector<bool> axes_with(Storage storage, std::span<const NamedStrategy* const> names) {
+  std::vector<bool> axes;
+  for (const NamedStrategy* name : names) {
+    axes.push_back(name->storage == storage);
+  }
+  return axes;
+}
+
+}  // namespace
+
+const std::vector<Rule>& RulesByName::rules(const NamedStrategy& name, size_t axis) {
+  const auto [at, is_new] =
+      rules_.try_emplace({name.rules, name.by_axis ? static_cast<int>(axis) : -1});
+  if (is_new) {
+    const std::vector<std::string> rule_names = name.rules(graph_, mesh_[axis]);
+    for (OpId op = 0; op < static_cast<OpId>(rule_names.size()); ++op) {
+      at->second.push_back(find_rule(graph_, op, rule_names[static_cast<size_t>(op)]));
+    }
+  }
+  return at->second;
+}
+
+Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
+  Strategy strategy{.mesh = mesh_};
+  strategy.ops.resize(graph_.ops().size());
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    const std::vector<Rule>& of_axis = rules(*names[axis], axis);
+    for (size_t op = 0; op < of_axis.size(); ++op) {
+      strategy.ops[op].rules.push_back(of_axis[op]);
+    }
+    strategy.defer_gradients = strategy.defer_gradients || names[axis]->defer_gradients;
+  }
+  const std::vector<Layout> in_use = layouts_in_use(graph_, strategy);
+  const std::vector<bool> sharded = axes_with(Storage::sharded, names);
+  const std::vector<bool> state_sharded = axes_with(Storage::state_sharded, names);
+  const std::vector<bool> on_first = axes_with(Storage::first_rank, names);
+  for (TensorId id = 0; id < static_cast<TensorId>(graph_.tensors().size()); ++id) {
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.role != Tensor::Role::parameter) {
+      continue;
+    }
+    Layout storage = in_use[static_cast<size_t>(id)];
+    for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+      storage[axis] = on_first[axis] ? Placement::on_first_rank() : storage[axis];
+    }
+    shard(storage, sharded, tensor.shape, mesh_);
+    Layout state = storage;
+    shard(state, state_sharded, tensor.shape, mesh_);
+    strategy.parameters.push_back({id, std::move(storage), std::move(state)});
+  }
+  return strategy;
+}
+
+std::vector<const NamedStrategy*> names_of_axes(const NamedStrategy& name, const Mesh& mesh) {
+  std::vector<const NamedStrategy*> names(mesh.size(), &name);
+  bool inside = true;  // of the innermost axis with ranks
+  for (size_t axis = mesh.size(); axis-- > 0 && !name.on_outer_axes.empty();) {
+    if (!inside) {
+      names[axis] = find_strategy(name.on_outer_axes);
+    }
+    inside = inside && mesh[axis].size == 1;
+  }
+  return names;
+}
+
+}  // namespace hidup
