@@ -3,7 +3,7 @@
 # this machine, whose time is that of the cluster (cluster.emulate). Losses are true.
 #
 #   jobs/rehearse.sh DECK CLUSTER N [key=value]...
-#   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 4
+#   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 8
 #   STRATEGY=fsdp jobs/rehearse.sh inputs/models/gpt2-350m.yaml inputs/clusters/v100-1x8.yaml 8 \
 #     train.microbatches=2 cluster.devices='[{count: 4, flops: 8TFLOPS}, {count: 4, flops: 4TFLOPS}]'
 #

@@ -126,9 +126,9 @@ class Measurement {
   static constexpr int kRounds = 5;
   static constexpr int kFirstSteps = 3;  // of a program in the first round: enough by itself
   static constexpr int kMoreSteps = 2;   // in each of the others
-  static constexpr double kRoundsSeconds = 15.0;        // for the others together
-  static constexpr double kOverlappedSeconds = 10.0;    // for the steps of time_overlapped()
-  static constexpr double kLargeMessageSeconds = 0.05;  // some tens of them for every axis
+  static constexpr double kRoundsSeconds = 15.0;       // for the others together
+  static constexpr double kOverlappedSeconds = 10.0;   // for the steps of time_overlapped()
+  static constexpr double kLargeMessageSeconds = 0.1;  // some tens of them for every axis
 
   // None where the memory that is left does not suffice.
   std::optional<DeviceRates> rates() const {

@@ -75,9 +75,9 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
                                               const ComputeLoad& load, const MessageLimits& limits);
 
 // By axis, how many times as long an all_reduce takes with all groups of the axis at once, as
-// above, as with one alone while the other ranks idle: where that is clearly more, by a quarter.
-// The size is the largest of the axis's times in `collectives` that take up to `seconds`. The same
-// on all ranks.
+// above, as with one alone while the other ranks idle: where that is clearly more, by half. The
+// size is the largest of the axis's times in `collectives` that take up to `seconds`. The same on
+// all ranks.
 std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,

@@ -96,7 +96,7 @@ TEST(Sharing, IsOfTheAxisWhoseGroupsTakeLongerAtOnce) {
                               return std::make_unique<GroupWithLink>(
                                   std::move(group), axis == "node" ? between_hosts : in_host[host]);
                             });
-    const std::unique_ptr<Device> device = make_device({});
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
     const std::map<size_t, double> shared =
         time_sharing(*device, groups, mesh, world, timed(2), 0.05);
     ASSERT_EQ(shared.size(), 1U);
@@ -108,7 +108,7 @@ TEST(Sharing, IsNotOfOneGroup) {
   run_ranks(2, [&](Communicator& world) {
     const Mesh mesh = {{"node", 2}, {"gpu", 1}};
     const MeshGroups groups(world, mesh);
-    const std::unique_ptr<Device> device = make_device({});
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
     EXPECT_TRUE(time_sharing(*device, groups, mesh, world, timed(1), 0.05).empty());
     EXPECT_TRUE(time_sharing(*device, groups, mesh, world, {}, 0.05).empty());
   });
