@@ -19,15 +19,18 @@ namespace {
 class Link {
  public:
   void send() {
+    ++messages_;
     ++senders_;
     for (double sent = 0.0; sent < 4.0; sent += 1.0 / senders_) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     --senders_;
   }
+  int messages() const { return messages_; }
 
  private:
   std::atomic<int> senders_ = 0;
+  std::atomic<int> messages_ = 0;
 };
 
 // A group whose all_reduce takes as long as its link does; the rest is not asked for.
@@ -104,14 +107,24 @@ TEST(Sharing, IsOfTheAxisWhoseGroupsTakeLongerAtOnce) {
   });
 }
 
-TEST(Sharing, IsNotOfOneGroup) {
+TEST(Sharing, IsNotMeasuredOfOneGroupOrWithoutTimes) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 1}};
+  Link link;
   run_ranks(2, [&](Communicator& world) {
-    const Mesh mesh = {{"node", 2}, {"gpu", 1}};
-    const MeshGroups groups(world, mesh);
+    const MeshGroups groups(world, mesh,
+                            [&](std::unique_ptr<Communicator> group, const std::string&) {
+                              return std::make_unique<GroupWithLink>(std::move(group), link);
+                            });
     const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
     EXPECT_TRUE(time_sharing(*device, groups, mesh, world, timed(1), 0.05).empty());
-    EXPECT_TRUE(time_sharing(*device, groups, mesh, world, {}, 0.05).empty());
   });
+  run_ranks(4, [&](Communicator& world) {
+    const Mesh two = {{"node", 2}, {"gpu", 2}};
+    const MeshGroups groups(world, two);
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
+    EXPECT_TRUE(time_sharing(*device, groups, two, world, {}, 0.05).empty());
+  });
+  EXPECT_EQ(link.messages(), 0);
 }
 
 }  // namespace
