@@ -112,11 +112,11 @@ std::vector<Key> cluster_keys() {
       {.name = "cluster.mesh[].bandwidth",
        .doc =
            "What one rank can send along the axis, and receive at the same time: a rank's link, "
-           "such as that of one GPU, not that of its host. Where ranks of a host share a network "
-           "card, this is the card's bandwidth and `shared` or `per_host` says how they do. Four "
-           "hosts of 8 GPUs with one card of 100 Gbps: `{name: node, size: 4, bandwidth: 100Gbps, "
-           "shared: 8}` before `{name: gpu, size: 8, bandwidth: 130GB/s}`; where every GPU has a "
-           "card of its own, the same without `shared`. "
+           "such as that of one GPU, not that of its host. Where the GPUs of a host share a "
+           "network card, this is the card's bandwidth and `shared` is their number: four hosts of "
+           "8 GPUs with a card of 100 Gbps each are `{name: node, size: 4, bandwidth: 100Gbps, "
+           "shared: 8}` and `{name: gpu, size: 8, bandwidth: 130GB/s}`. Without `shared` every GPU "
+           "would have such a card of its own. For one axis over several hosts see `per_host`. "
            "Predictions without a profile are made of it; auto: not known.",
        .fallback = "auto",
        .range = kLinkBandwidths,
