@@ -3,7 +3,7 @@
 # this machine, whose time is that of the cluster (cluster.emulate). Losses are true.
 #
 #   jobs/rehearse.sh DECK CLUSTER N [key=value]...
-#   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 4
+#   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 8
 #   STRATEGY=fsdp jobs/rehearse.sh inputs/models/gpt2-350m.yaml inputs/clusters/v100-1x8.yaml 8 \
 #     train.microbatches=2 cluster.devices='[{count: 4, flops: 8TFLOPS}, {count: 4, flops: 4TFLOPS}]'
 #
@@ -59,7 +59,8 @@ small_model() {
 }
 
 # The axes of the cluster deck, with sizes whose product is the number of ranks. Of an axis that
-# several ranks share, each keeps its part.
+# several ranks share, each keeps its part. A host on an axis keeps its link, with fewer ranks: there
+# are two hosts at least.
 small_mesh() {
   /usr/bin/python3 - "$cluster" "$ranks" <<'END'
 import re
@@ -80,6 +81,13 @@ for name, axis in reversed(list(zip(names, axes))):
         rate, unit = re.fullmatch(r"([\d.e+-]+)(\D.*)", axis["bandwidth"]).groups()
         print(f"cluster.mesh.{name}.shared=1")
         print(f"cluster.mesh.{name}.bandwidth={float(rate) / int(axis['shared'])}{unit}")
+    ranks = int(axis.get("per_host", 1))
+    if ranks > 1:
+        ranks = max(part for part in range(1, min(ranks, max(size // 2, 1)) + 1) if size % part == 0)
+        print(f"cluster.mesh.{name}.per_host={ranks}")
+        if ranks == 1:
+            print(f"cluster.mesh.{name}.bandwidth={axis['host_bandwidth']}")
+            print(f"cluster.mesh.{name}.host_bandwidth=auto")
 END
 }
 

@@ -4,7 +4,7 @@
     full:                     and small: the same within about a minute on two cores
       - for: {model: [a, b], ranks: [8, 16]}     a run for each combination
         deck: inputs/models/paper/{model}.yaml   words in braces are those of `for`
-        cluster: inputs/clusters/v100-8x8-10gbps.yaml
+        cluster: inputs/clusters/v100-8x8-10gbps-flat.yaml
         ranks: "{ranks}"
         system: "{system}"        of systems.yaml; or strategy: a name, a file or search
         search_with: {key: value} the strategy is what `hidup search` finds with these keys besides

@@ -60,8 +60,11 @@ Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   MachineRates rates{.flops = pace.flops, .memory_bandwidth = pace.memory_bandwidth};
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const MeshAxis& link = axis_of(deck.cluster, mesh[axis].name);
-    rates.links.push_back({link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
-                           link.latency.value_or(0.0)});
+    rates.links.push_back(
+        {.bandwidth = link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
+         .latency_s = link.latency.value_or(0.0),
+         .per_host = link.per_host,
+         .host_bandwidth = link.host_bandwidth.value_or(0.0)});
   }
   Profile costs = published(deck) ? published_profile(mesh, rates) : roofline_profile(mesh, rates);
   perturb(costs, deck.cluster.profile_noise, deck.train.seed);

@@ -111,6 +111,10 @@ class Measurement {
         all_gather_value(input_.world, heaviest_load(profile.operations)).front();
     profile.collectives = time_collectives(input_.device, *input_.communication.groups, input_.mesh,
                                            input_.world, input_.threads, load, limits());
+    if (thorough_) {
+      profile.shared = time_sharing(input_.device, *input_.communication.groups, input_.mesh,
+                                    input_.world, profile.collectives, kLargeMessageSeconds);
+    }
     return profile;
   }
 
@@ -122,8 +126,9 @@ class Measurement {
   static constexpr int kRounds = 5;
   static constexpr int kFirstSteps = 3;  // of a program in the first round: enough by itself
   static constexpr int kMoreSteps = 2;   // in each of the others
-  static constexpr double kRoundsSeconds = 15.0;      // for the others together
-  static constexpr double kOverlappedSeconds = 10.0;  // for the steps of time_overlapped()
+  static constexpr double kRoundsSeconds = 15.0;       // for the others together
+  static constexpr double kOverlappedSeconds = 10.0;   // for the steps of time_overlapped()
+  static constexpr double kLargeMessageSeconds = 0.1;  // some tens of them for every axis
 
   // None where the memory that is left does not suffice.
   std::optional<DeviceRates> rates() const {

@@ -29,8 +29,8 @@ struct ProfilingInput {
   int threads;
 };
 
-// thorough: all named strategies with 1, 2 and 4 microbatches. brief: a few of them, within some
-// seconds; for what `train` measures by itself.
+// thorough: all named strategies with 1, 2 and 4 microbatches, and which axes' links are shared.
+// brief: a few of the strategies, within some seconds; for what `train` measures by itself.
 enum class ProfileEffort { brief, thorough };
 
 // Parts of a ProfileKey. numbered_hosts: of every rank, as it first appears.

@@ -27,6 +27,12 @@ void print_summary(const Profile& profile, const std::string& file) {
                      profile.key.mesh[times.axis].name);
     }
   }
+  for (const auto& [axis, times] : profile.shared) {
+    results::print(
+        "shared       {:.2f} x: so much longer messages along {} take with all groups at "
+        "once than with one alone\n",
+        times, profile.key.mesh[axis].name);
+  }
   results::print("file         {}\n", file);
 }
 

@@ -61,6 +61,9 @@ struct Profile {
   std::optional<DeviceRates> rates;  // older profiles have none
   std::vector<OperationTime> operations;
   std::vector<CollectiveTimes> collectives;
+  // By axis: how many times as long a message takes with all groups of the axis at once as with one
+  // alone, where that is clearly more. The collectives' times are those of all at once.
+  std::map<size_t, double> shared;
   // Of products that another algorithm did faster than the one that the library proposes first: its
   // number (kernels/products.h).
   std::map<std::vector<int64_t>, int> algorithms;

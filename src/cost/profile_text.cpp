@@ -22,6 +22,7 @@ constexpr Bounds kWork{1e-3, 1e30};  // flops or bytes
 constexpr Bounds kBandwidth{1e-6, 1e30};
 constexpr Bounds kRate{1.0, 1e30};  // flop/s or bytes/s
 constexpr Bounds kSlowdown{1.0, 1e6};
+constexpr Bounds kShared{1.0, 1e6};
 constexpr double kRise = 1.01;  // of the bytes in a table: their logarithms must differ
 constexpr size_t kMostSizes = 16;
 constexpr int64_t kMostAlgorithm = 7;
@@ -119,11 +120,24 @@ class ProfileReader {
       key.libraries.push_back(library.text);
     }
     for (const YamlNode& axis : items(fields.at("mesh"), "mesh")) {
-      const YamlFields parts = fields_of(axis, {"name", "size"}, {}, problems_);
+      const YamlFields parts = fields_of(axis, {"name", "size"}, {"shared"}, problems_);
       key.mesh.push_back({parts.at("name").text, whole(parts.at("size"), "size")});
+      read_shared(parts.at("shared"));
     }
     key.hosts = whole_list(fields.at("hosts"), "hosts");
     check_ranks(fields);
+  }
+
+  // Of the last axis. Profiles of older versions have none.
+  void read_shared(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::null) {
+      return;
+    }
+    const double shared = number(node, "shared", kShared);
+    if (shared == 0.0 && problems_.empty()) {
+      report(node, "shared: expected a number of at least 1");
+    }
+    profile_.shared[profile_.key.mesh.size() - 1] = shared;
   }
 
   // Ranks make the mesh, and have a host each.
@@ -311,9 +325,13 @@ std::string print_profile(const Profile& profile) {
   for (const std::string& library : key.libraries) {
     print("  - {}\n", yaml_quoted(library));
   }
-  print("mesh:\n");
-  for (const Axis& axis : key.mesh) {
-    print("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
+  print("mesh:{}\n", profile.shared.empty()
+                         ? ""
+                         : "  # shared: how much longer messages take with all groups at once");
+  for (size_t i = 0; i < key.mesh.size(); ++i) {
+    const auto shared = profile.shared.find(i);
+    print("  - {{name: {}, size: {}{}}}\n", yaml_word(key.mesh[i].name), key.mesh[i].size,
+          shared == profile.shared.end() ? "" : fmt::format(", shared: {:.3g}", shared->second));
   }
   print("hosts: [{}]  # of every rank\nmodel: {}\n", fmt::join(key.hosts, ", "),
         yaml_quoted(profile.model));

@@ -1,5 +1,6 @@
 #include "cost/roofline.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -32,7 +33,8 @@ CollectiveTimes straight_line(Opcode opcode, size_t axis, double latency_s, doub
   return times;
 }
 
-// How often a rank sends the bytes of a collective, and how many messages follow each other.
+// How often a rank sends the bytes of a collective over its link, and how many messages follow each
+// other.
 struct Volume {
   double bytes = 1.0;
   double depth = 1.0;
@@ -50,6 +52,30 @@ Volume volume_of(Opcode opcode, int64_t ranks) {
       return {1.0, 1.0};
     default:
       return {part, depth};
+  }
+}
+
+// Whether ranks of the axis have to pass a host's link to reach each other.
+bool passes_hosts(const LinkRates& link, int64_t ranks) {
+  return link.per_host > 1 && link.per_host < ranks;
+}
+
+// Bytes per second of a collective over its bytes, without latency.
+double pace_of(Opcode opcode, const LinkRates& link, int64_t ranks) {
+  const double sent = volume_of(opcode, ranks).bytes;
+  if (!passes_hosts(link, ranks)) {
+    return link.bandwidth / sent;
+  }
+  const auto all = static_cast<double>(ranks);
+  const auto here = static_cast<double>(link.per_host);
+  switch (opcode) {
+    case Opcode::all_to_all:
+      return std::min(link.bandwidth / ((here - 1.0) / all),
+                      link.host_bandwidth / (here * (all - here) / all));
+    case Opcode::move:
+      return std::min(link.bandwidth / sent, link.host_bandwidth / (here * sent));
+    default:
+      return std::min(link.bandwidth, link.host_bandwidth) / sent;
   }
 }
 
@@ -76,9 +102,9 @@ Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
       continue;
     }
     for (const Opcode opcode : kCollectives) {
-      const Volume volume = volume_of(opcode, mesh[axis].size);
-      profile.collectives.push_back(straight_line(opcode, axis, volume.depth * link.latency_s,
-                                                  link.bandwidth / volume.bytes));
+      const double depth = volume_of(opcode, mesh[axis].size).depth;
+      profile.collectives.push_back(straight_line(opcode, axis, depth * link.latency_s,
+                                                  pace_of(opcode, link, mesh[axis].size)));
     }
   }
   return profile;
@@ -90,12 +116,15 @@ Profile published_profile(const Mesh& mesh, const MachineRates& rates) {
   Profile profile = empty_profile(mesh, rates, "HiDup's published cost model");
   profile.operations.push_back(at_rate(Opcode::add, kNothing));
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (mesh[axis].size == 1) {
+    const int64_t ranks = mesh[axis].size;
+    if (ranks == 1) {
       continue;
     }
+    const LinkRates& link = rates.links[axis];
+    const double bandwidth =
+        passes_hosts(link, ranks) ? std::min(link.bandwidth, link.host_bandwidth) : link.bandwidth;
     for (const Opcode opcode : kCollectives) {
-      profile.collectives.push_back(
-          straight_line(opcode, axis, kLatency, rates.links[axis].bandwidth));
+      profile.collectives.push_back(straight_line(opcode, axis, kLatency, bandwidth));
     }
   }
   return profile;

@@ -97,6 +97,13 @@ std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_
                                         "of {}",
                                         key, shared, ranks, ranks)});
     }
+    const int64_t per_host = cluster.mesh[i].per_host;
+    if (sizes[i] % per_host != 0) {
+      const std::string key = fmt::format("cluster.mesh[{}].per_host", i);
+      found.push_back({key, fmt::format("{} {}, but the axis {} has {} rank(s): take a divisor of "
+                                        "{}",
+                                        key, per_host, cluster.mesh[i].name, sizes[i], sizes[i])});
+    }
   }
   int64_t devices = 0;
   std::vector<int64_t> counts;
@@ -128,6 +135,46 @@ void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   for (const Misfit& misfit : misfits(cluster, sizes)) {
     if (checks.usable(misfit.key)) {
       checks.report(misfit.key, misfit.message);
+    }
+  }
+}
+
+// Axes on which several ranks are on one host.
+void check_hosts(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
+  for (size_t i = 0; i < mesh.size(); ++i) {
+    const auto key = [i](std::string_view name) {
+      return fmt::format("cluster.mesh[{}].{}", i, name);
+    };
+    const std::string per_host = key("per_host");
+    const std::string host_bandwidth = key("host_bandwidth");
+    if (!checks.usable(per_host) || !checks.usable(host_bandwidth)) {
+      continue;
+    }
+    if (mesh[i].per_host == 1) {
+      if (mesh[i].host_bandwidth) {
+        checks.report(host_bandwidth,
+                      fmt::format("{} has no use without {}: expected the number of the axis's "
+                                  "ranks on one host, more than 1",
+                                  host_bandwidth, per_host));
+      }
+      continue;
+    }
+    if (!mesh[i].host_bandwidth) {
+      checks.report(per_host, fmt::format("{} needs {}: expected the bandwidth of a host's link, "
+                                          "such as 100Gbps",
+                                          per_host, host_bandwidth));
+    }
+    if (checks.usable(key("shared")) && mesh[i].shared > 1) {
+      checks.report(per_host, fmt::format("{} and {} do not go together: expected one of them, "
+                                          "since a link is either shared by ranks of this axis or "
+                                          "by those of the inner ones",
+                                          per_host, key("shared")));
+    }
+    if (checks.usable(key("bandwidth_trace")) && !mesh[i].bandwidth_trace.empty()) {
+      checks.report(per_host, fmt::format("{} and {} do not go together: expected one of them, "
+                                          "since it would not be known which of the two links "
+                                          "varies",
+                                          per_host, key("bandwidth_trace")));
     }
   }
 }
@@ -176,6 +223,7 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   check_axis_names(cluster.mesh, checks);
   check_axis_sizes(cluster.mesh, checks);
   check_ranks_of_mesh(cluster, checks);
+  check_hosts(cluster.mesh, checks);
   check_traces(cluster, checks);
 }
 

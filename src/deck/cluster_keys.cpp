@@ -110,10 +110,14 @@ std::vector<Key> cluster_keys() {
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].size; }},
       {.name = "cluster.mesh[].bandwidth",
-       .doc = "What one rank can send along the axis, and receive at the same time: a rank's link. "
-              "Where the ranks of a host share a network card, that is the card's bandwidth over "
-              "their number, or the card's with `shared`. "
-              "Predictions without a profile are made of it; auto: not known.",
+       .doc =
+           "What one rank can send along the axis, and receive at the same time: a rank's link, "
+           "such as that of one GPU, not that of its host. Where the GPUs of a host share a "
+           "network card, this is the card's bandwidth and `shared` is their number: four hosts of "
+           "8 GPUs with a card of 100 Gbps each are `{name: node, size: 4, bandwidth: 100Gbps, "
+           "shared: 8}` and `{name: gpu, size: 8, bandwidth: 130GB/s}`. Without `shared` every GPU "
+           "would have such a card of its own. For one axis over several hosts see `per_host`. "
+           "Predictions without a profile are made of it; auto: not known.",
        .fallback = "auto",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
@@ -129,11 +133,31 @@ std::vector<Key> cluster_keys() {
        .doc =
            "So many ranks of the inner axes share one link along this axis and divide its "
            "`bandwidth`, such as the GPUs of a host that have one network card. A rank's link is "
-           "that part of it: predictions take it as if all of them sent all the time. A divisor of "
-           "the number of ranks on the inner axes.",
+           "that part of it, 12.5 Gbps of 100 Gbps with `shared: 8`: predictions take it as if all "
+           "of them sent all the time. A divisor of the number of ranks on the inner axes. "
+           "`hidup profile` measures it.",
        .fallback = "1",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].shared; }},
+      {.name = "cluster.mesh[].per_host",
+       .doc =
+           "So many consecutive ranks of this axis are on one host, where one axis holds the ranks "
+           "of several hosts: `{name: gpus, size: 32, per_host: 8, bandwidth: 130GB/s, "
+           "host_bandwidth: 100Gbps}`. `bandwidth` is then what a rank has inside its host. "
+           "Predictions without a profile: rings and trees cross a host's link once in each "
+           "direction, so the slower of the two links counts. All-to-alls send over it what each "
+           "of its ranks has for other hosts; moves count as if all of its ranks sent over it at "
+           "once. A divisor of the axis's size.",
+       .fallback = "1",
+       .range = {1, 1000000},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].per_host; }},
+      {.name = "cluster.mesh[].host_bandwidth",
+       .doc = "What a host of `per_host` ranks can send to other hosts, and receive at the same "
+              "time, all of its ranks together.",
+       .fallback = "auto",
+       .range = kLinkBandwidths,
+       .unit = Unit::bandwidth,
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].host_bandwidth; }},
       {.name = "cluster.mesh[].bandwidth_trace",
        .doc =
            "A link that varies in time, with `cluster.emulate` only: for a while it has this "

@@ -120,6 +120,8 @@ struct MeshAxis {
   std::optional<double> bandwidth;         // bytes/s
   std::optional<double> latency;           // s
   int64_t shared = 1;                      // ranks of the inner axes that divide the bandwidth
+  int64_t per_host = 1;                    // consecutive ranks of the axis on one host, and
+  std::optional<double> host_bandwidth;    // bytes/s of its link; none where per_host is 1
   std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
 };
 

@@ -160,6 +160,14 @@ class LoneMessages {
     return agreed(median(lengths(messages_.times())));
   }
 
+  // This rank's median of several in a row, behind one that warms up.
+  double in_a_row(int times, Opcode opcode, Communicator& group, double bytes) {
+    issue(1 + times, 0.0, opcode, group, bytes);
+    std::vector<double> seconds = lengths(messages_.times());
+    seconds.erase(seconds.begin());
+    return median(std::move(seconds));
+  }
+
   // The mean over all ranks, so that all decide alike.
   double agreed(double mine) {
     double sum = 0.0;
@@ -327,6 +335,51 @@ class MessageTimer {
   double load_s_ = 0.0;  // of a load alone
 };
 
+// The largest all_reduce of the axis that takes no longer than this; the smallest where all do.
+// 0: none was timed.
+double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_t axis,
+                          double seconds) {
+  double bytes = 0.0;
+  for (const CollectiveTimes& times : collectives) {
+    if (times.opcode == Opcode::all_reduce && times.axis == axis) {
+      for (const MessageTime& row : times.table) {
+        bytes = bytes == 0.0 || row.alone_s <= seconds ? row.bytes : bytes;
+      }
+    }
+  }
+  return bytes;
+}
+
+// A message's time with all groups of the axis at once, over that with one alone: its first group
+// and its last, by turns. Of some rows the fastest counts: other work only adds to a time.
+double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroups& groups,
+                    const Mesh& mesh, size_t axis, double bytes) {
+  constexpr int kRows = 3;
+  constexpr int kInARow = 3;
+  double at_once = std::numeric_limits<double>::max();
+  double alone = at_once;
+  const auto row = [&](double& fastest) {
+    fastest =
+        std::min(fastest, messages.in_a_row(kInARow, Opcode::all_reduce, groups.axis(axis), bytes));
+  };
+  const auto first_rank = [&](int64_t rank) { return group_of(mesh, rank, axis)[0]; };
+  const std::array counted = {first_rank(0), first_rank(world.size() - 1)};
+  const int64_t mine = first_rank(world.rank());
+  for (int i = 0; i < kRows; ++i) {
+    world.barrier();
+    row(at_once);
+    for (const int64_t group : counted) {
+      world.barrier();
+      if (mine == group) {
+        row(alone);
+      }
+    }
+  }
+  world.barrier();
+  const bool counts = std::ranges::count(counted, mine) > 0;
+  return messages.agreed(counts ? at_once : 0.0) / messages.agreed(counts ? alone : 0.0);
+}
+
 }  // namespace
 
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
@@ -343,6 +396,34 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
     }
   }
   return times;
+}
+
+std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
+                                      Communicator& world,
+                                      const std::vector<CollectiveTimes>& collectives,
+                                      double seconds) {
+  constexpr double kClear = 1.5;  // a link of two groups gives 2; times of a message vary by less
+  std::map<size_t, double> sizes;
+  double most_bytes = 0.0;
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    const double bytes = largest_all_reduce(collectives, axis, seconds);
+    if (bytes > 0.0 && mesh[axis].size < world.size()) {
+      sizes[axis] = bytes;
+      most_bytes = std::max(most_bytes, bytes);
+    }
+  }
+  std::map<size_t, double> shared;
+  if (sizes.empty()) {
+    return shared;
+  }
+  LoneMessages messages(device, world, most_bytes);
+  for (const auto& [axis, bytes] : sizes) {
+    const double longer = time_at_once(messages, world, groups, mesh, axis, bytes);
+    if (longer > kClear) {
+      shared[axis] = longer;
+    }
+  }
+  return shared;
 }
 
 std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,

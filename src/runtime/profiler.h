@@ -74,6 +74,15 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const ComputeLoad& load, const MessageLimits& limits);
 
+// By axis, how many times as long an all_reduce takes with all groups of the axis at once, as
+// above, as with one alone while the other ranks idle: where that is clearly more, by half. The
+// size is the largest of the axis's times in `collectives` that take up to `seconds`. The same on
+// all ranks.
+std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
+                                      Communicator& world,
+                                      const std::vector<CollectiveTimes>& collectives,
+                                      double seconds);
+
 // What the probes take, in their order. A probe that takes much longer than its profile says is not
 // repeated as often as it asks.
 std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,

@@ -96,6 +96,18 @@ TEST(Costs, OfASharedLinkAreOfARanksPart) {
             print_profile(roofline_profile(kMesh, divided)));
 }
 
+TEST(Costs, OfAnAxisOverHostsAreOfBothLinks) {
+  Deck deck = deck_with_rates();
+  deck.cluster.mesh[1].per_host = 2;
+  deck.cluster.mesh[1].host_bandwidth = 1.25e9;
+  MachineRates hosts = kRates;
+  hosts.links[1].per_host = 2;
+  hosts.links[1].host_bandwidth = 1.25e9;
+  const std::string costs = print_profile(costs_of(deck, kMesh, std::nullopt).value());
+  EXPECT_EQ(costs, print_profile(roofline_profile(kMesh, hosts)));
+  EXPECT_NE(costs, print_profile(roofline_profile(kMesh, kRates)));
+}
+
 Deck deck_with_devices() {
   Deck deck = deck_with_rates();
   deck.cluster.device_flops.reset();

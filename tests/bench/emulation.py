@@ -20,7 +20,7 @@ import numpy
 from places import SOURCE
 
 STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "megatron", "megatron-sp", "ps"]
-CLUSTERS = ["laptop", "v100-2x4-30gbps", "v100-8x8-10gbps"]
+CLUSTERS = ["laptop", "v100-2x4-30gbps-flat", "v100-8x8-10gbps-flat"]
 MICROBATCHES = [1, 2, 4]
 # What a step should be on a machine that does nothing else.
 AIMS = {"emulated": (2.0, 6.0), "wall": (2.0, 6.0), "late": (1.0, 1.0)}

@@ -22,7 +22,7 @@ import time
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 MODELS = SOURCE / "inputs" / "models"
 CLUSTERS = SOURCE / "inputs" / "clusters"
-MANY = "v100-8x8-10gbps"  # 64 devices
+MANY = "v100-8x8-10gbps-flat"  # 64 devices
 
 
 def cpu_seconds():
@@ -82,7 +82,7 @@ def print_quality(binary, repetitions):
     print("\n| model | cluster | predicted | by the objective | lower bound | gap | search_s |\n"
           "|---|---|---|---|---|---|---|")
     for model in ("bert", "bert-sgmoe", "bert-switch"):
-        for cluster in ("v100-1x8", "v100-2x4-100gbps", "v100-2x4-30gbps", MANY):
+        for cluster in ("v100-1x8", "v100-2x4-100gbps-flat", "v100-2x4-30gbps-flat", MANY):
             result = search(binary, MODELS / f"{model}.yaml", cluster, repetitions)
             print(f"| {model} | {cluster} | {result['predicted_iteration_s'] * 1e3:.1f} ms "
                   f"| {result['objective_s'] * 1e3:.1f} ms "

@@ -131,6 +131,30 @@ TEST(Profile, KnowsTheRatesOfARank) {
   told("memory: 4.1e+10", "memories: 4.1e+10", "unknown key memories; known: products, memory");
 }
 
+TEST(Profile, KnowsWhichAxesShareALink) {
+  EXPECT_EQ(print_profile(sample_profile()).find("shared"), std::string::npos);
+  EXPECT_TRUE(parse_profile(print_profile(sample_profile()), "p.yaml").shared.empty());
+  Profile profile = sample_profile();
+  profile.shared = {{1, 2.875}};
+  const std::string text = print_profile(profile);
+  EXPECT_NE(text.find("\n  - {name: node, size: 2}\n  - {name: core, size: 3, shared: 2.88}\n"),
+            std::string::npos)
+      << text;
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(read.shared, (std::map<size_t, double>{{1, 2.88}}));
+  EXPECT_EQ(profile_mismatch(read.key, sample_profile().key), "") << "it is no part of the mesh";
+  EXPECT_NE(message_of(edited("size: 2", "size: 2, shared: 0.5"))
+                .find("shared: expected 0 or a number from 1 to 1e+06, found 0.5"),
+            std::string::npos);
+  EXPECT_NE(message_of(edited("size: 2", "size: 2, shared: 0"))
+                .find("p.yaml:8:35: shared: expected a number of at least 1"),
+            std::string::npos)
+      << message_of(edited("size: 2", "size: 2, shared: 0"));
+  EXPECT_NE(message_of(edited("size: 2", "size: 2, sharde: 2"))
+                .find("unknown key sharde: did you mean shared?"),
+            std::string::npos);
+}
+
 TEST(Profile, MistakesAreToldWithTheirPlace) {
   EXPECT_NE(message_of("").find("expected a profile"), std::string::npos);
   EXPECT_NE(message_of(edited("launch_s", "lunch_s"))

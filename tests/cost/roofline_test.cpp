@@ -40,6 +40,61 @@ TEST(Roofline, CollectivesTakeLatencyAndBandwidth) {
   EXPECT_EQ(costs.collective(Opcode::all_reduce, 0, 1e6).alone_s, 0.0) << "an axis of one rank";
 }
 
+// Of 8 ranks on one axis, four on each of two hosts.
+CostModel costs_of_hosts(double bandwidth, double host_bandwidth, int64_t per_host = 4) {
+  MachineRates rates = kRates;
+  rates.links[1] = {.bandwidth = bandwidth,
+                    .latency_s = 1e-5,
+                    .per_host = per_host,
+                    .host_bandwidth = host_bandwidth};
+  return CostModel(roofline_profile(kMesh, rates));
+}
+
+constexpr double kGB = 1e9;
+
+void expect_seconds(const CostModel& costs, Opcode opcode, double bytes, double expected) {
+  EXPECT_NEAR(seconds(costs, opcode, bytes) / expected, 1.0, 5e-3) << name_of(opcode);
+}
+
+// The host's link carries once what a rank of a ring sends, and all that its four ranks have for
+// the four others: 4 x 4/8 of the bytes of an all-to-all, 4 x 1 of a move.
+TEST(Roofline, AHostsLinkIsPassedOnceByRingsAndByAllRanksOfAnAllToAll) {
+  const CostModel costs = costs_of_hosts(100.0 * kGB, 1.0 * kGB);
+  for (const double bytes : {1e4, 1e6, 7.7e8, 5e12}) {
+    expect_seconds(costs, Opcode::all_gather, bytes, 3e-5 + 0.875 * bytes / kGB);
+    expect_seconds(costs, Opcode::reduce_scatter, bytes, 3e-5 + 0.875 * bytes / kGB);
+    expect_seconds(costs, Opcode::all_reduce, bytes, 6e-5 + 1.75 * bytes / kGB);
+    expect_seconds(costs, Opcode::broadcast, bytes, 3e-5 + bytes / kGB);
+    expect_seconds(costs, Opcode::all_to_all, bytes, 3e-5 + 2.0 * bytes / kGB);
+    expect_seconds(costs, Opcode::move, bytes, 1e-5 + 4.0 * bytes / kGB);
+  }
+}
+
+// A rank of an all-to-all has 3/8 of its bytes for the three others of its host.
+TEST(Roofline, ARanksLinkCountsWhereItIsSlower) {
+  const CostModel costs = costs_of_hosts(1.0 * kGB, 10.0 * kGB);
+  expect_seconds(costs, Opcode::all_gather, 1e9, 0.875);
+  expect_seconds(costs, Opcode::all_reduce, 1e9, 1.75);
+  expect_seconds(costs, Opcode::broadcast, 1e9, 1.0);
+  expect_seconds(costs, Opcode::all_to_all, 1e9, 0.375);
+  expect_seconds(costs, Opcode::move, 1e9, 1.0);
+}
+
+TEST(Roofline, RanksOfOneHostDoNotPassItsLink) {
+  const CostModel costs = costs_of_hosts(1.0 * kGB, 1e-3 * kGB, 8);
+  expect_seconds(costs, Opcode::all_reduce, 1e9, 1.75);
+  expect_seconds(costs, Opcode::all_to_all, 1e9, 0.875);
+  expect_seconds(costs, Opcode::move, 1e9, 1.0);
+}
+
+TEST(Roofline, PublishedModelTakesTheSlowerLink) {
+  MachineRates rates = kRates;
+  rates.links[1] = {.bandwidth = 10.0 * kGB, .per_host = 4, .host_bandwidth = 2.0 * kGB};
+  expect_seconds(CostModel(published_profile(kMesh, rates)), Opcode::all_to_all, 1e9, 0.5001);
+  rates.links[1].per_host = 8;
+  expect_seconds(CostModel(published_profile(kMesh, rates)), Opcode::all_to_all, 1e9, 0.1001);
+}
+
 TEST(Roofline, PublishedModelHasBandwidthAndATenthOfAMillisecond) {
   const CostModel costs(published_profile(kMesh, kRates));
   const Work work{.flops = 3e9, .bytes = 5e6, .sizes = {64, 128, 256}};

@@ -1,4 +1,4 @@
-// Keys of emulation: unequal devices, shared links, links that vary in time.
+// Keys of emulation: unequal devices, links that are shared, of hosts, or that vary in time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -123,6 +123,68 @@ TEST(Emulation, ALinkIsSharedByInnerRanks) {
             "--set cluster.mesh.gpu.shared=2: cluster.mesh[1].shared 2, but the inner axes have 1 "
             "rank(s): take a divisor of 1");
   EXPECT_EQ(with_ranks({"cluster.mesh.node.shared=4"}, 8), "") << "an axis of size auto";
+}
+
+// One axis over hosts with four ranks each.
+std::string hosts(const std::string& more, const std::string& size = "8") {
+  return "cluster.mesh=[{name: gpus, size: " + size + ", bandwidth: 130GB/s, " + more + "}]";
+}
+
+TEST(Hosts, OfAnAxisHaveRanksAndALink) {
+  EXPECT_EQ(parse(kModel).cluster.mesh[0].per_host, 1);
+  EXPECT_EQ(parse(kModel).cluster.mesh[0].host_bandwidth, std::nullopt);
+  const Deck deck = parse(kModel, kCluster, {hosts("per_host: 4, host_bandwidth: 100Gbps")});
+  EXPECT_EQ(deck.cluster.mesh[0].per_host, 4);
+  EXPECT_EQ(deck.cluster.mesh[0].host_bandwidth, 1.25e10);
+  EXPECT_EQ(set({hosts("per_host: 8, host_bandwidth: 100Gbps")}), "") << "all on one host";
+  EXPECT_EQ(set({hosts("per_host: 1")}), "");
+}
+
+TEST(Hosts, ThatAnAxisCannotHave) {
+  const auto problem = [](const std::string& more, const std::string& before = "") {
+    const std::string key = hosts(more);
+    const std::string text = before.empty() ? set({key}) : set({before, key});
+    const std::string place = "--set " + key + ": ";
+    EXPECT_TRUE(text.starts_with(place)) << text;
+    return text.substr(std::min(place.size(), text.size()));
+  };
+  EXPECT_EQ(problem("per_host: 3, host_bandwidth: 100Gbps"),
+            "cluster.mesh[0].per_host 3, but the axis gpus has 8 rank(s): take a divisor of 8");
+  EXPECT_EQ(problem("per_host: 4"),
+            "cluster.mesh[0].per_host needs cluster.mesh[0].host_bandwidth: expected the bandwidth "
+            "of a host's link, such as 100Gbps");
+  EXPECT_EQ(problem("host_bandwidth: 100Gbps"),
+            "cluster.mesh[0].host_bandwidth has no use without cluster.mesh[0].per_host: expected "
+            "the number of the axis's ranks on one host, more than 1");
+  EXPECT_EQ(problem("per_host: 4, host_bandwidth: 100Gbps, bandwidth_trace: [{for: 1s, "
+                    "bandwidth: 1Gbps}]",
+                    kOn),
+            "cluster.mesh[0].per_host and cluster.mesh[0].bandwidth_trace do not go together: "
+            "expected one of them, since it would not be known which of the two links varies");
+  EXPECT_EQ(problem("per_host: 0, host_bandwidth: 1Gbps"),
+            "cluster.mesh[0].per_host: expected an integer from 1 to 1000000, found 0");
+  EXPECT_EQ(problem("per_host: 4, host_bandwidth: fast"),
+            "cluster.mesh[0].host_bandwidth: expected a bandwidth such as 9.71Gbps or 1.2GB/s, "
+            "from 8kbps to 1000TB/s, or auto, found fast");
+  const std::string node = axes(", shared: 4, per_host: 2, host_bandwidth: 1Gbps", "4");
+  EXPECT_EQ(set({node}),
+            "--set " + node +
+                ": cluster.mesh[0].per_host and cluster.mesh[0].shared do not go together: "
+                "expected one of them, since a link is either shared by ranks of this axis or by "
+                "those of the inner ones");
+  const std::string per_host = "cluster.mesh.gpu.per_host=3";
+  EXPECT_EQ(with_ranks({per_host, "cluster.mesh.gpu.host_bandwidth=1Gbps"}, 8),
+            "--set " + per_host +
+                ": cluster.mesh[1].per_host 3, but the axis gpu has 4 rank(s): take a divisor of "
+                "4")
+      << "an axis of size auto";
+}
+
+// In a file, a mistake has a line.
+TEST(Hosts, AMistakeIsToldWithItsPlace) {
+  EXPECT_EQ(problems_of(kModel, kCluster + "      per_host: 4\n"),
+            "c.yaml:8:17: cluster.mesh[1].per_host needs cluster.mesh[1].host_bandwidth: expected "
+            "the bandwidth of a host's link, such as 100Gbps");
 }
 
 TEST(Emulation, TracesNeedEmulationAndABandwidth) {

@@ -223,6 +223,43 @@ TEST(Decks, ShippedDecksAreRight) {
   }
 }
 
+// What a rank has of its outermost link, and of that to its neighbours on the same machine:
+// bytes/s.
+struct ShippedCluster {
+  std::string name;
+  std::vector<int64_t> sizes;
+  std::vector<double> bandwidths;
+};
+
+TEST(Decks, ShippedClustersHaveTheirLinks) {
+  const double v100 = 1.3e11;
+  const std::vector<ShippedCluster> clusters = {{"v100-1x8", {8}, {v100}},
+                                                {"v100-2x4-100gbps", {2, 4}, {1e11 / 8 / 4, v100}},
+                                                {"v100-2x4-30gbps", {2, 4}, {3e10 / 8 / 4, v100}},
+                                                {"v100-8x8-10gbps", {8, 8}, {9.71e9 / 8 / 8, v100}},
+                                                {"v100-2x4-100gbps-flat", {8}, {1e11 / 8}},
+                                                {"v100-2x4-30gbps-flat", {8}, {3e10 / 8}},
+                                                {"v100-8x8-10gbps-flat", {64}, {9.71e9 / 8}},
+                                                {"a100-4x8", {4, 8}, {2.5e10, 3e11}},
+                                                {"h100-16x8", {16, 8}, {5e10, 4.5e11}},
+                                                {"h100-16k", {2048, 8}, {5e10, 4.5e11}},
+                                                {"h200-1", {1}, {0.0}}};
+  for (const ShippedCluster& cluster : clusters) {
+    const DeckSource source = read_deck_file(HIDUP_INPUTS "/clusters/" + cluster.name + ".yaml");
+    const Deck deck = parse_decks(nullptr, &source, {});
+    std::vector<int64_t> sizes;
+    std::vector<double> bandwidths;
+    for (const MeshAxis& axis : deck.cluster.mesh) {
+      sizes.push_back(axis.size.value_or(0));
+      bandwidths.push_back(axis.bandwidth.value_or(0.0) / static_cast<double>(axis.shared));
+      EXPECT_EQ(axis.per_host, 1) << cluster.name;
+    }
+    EXPECT_EQ(sizes, cluster.sizes) << cluster.name;
+    EXPECT_EQ(bandwidths, cluster.bandwidths) << cluster.name;
+    EXPECT_TRUE(deck.cluster.device_flops) << cluster.name;
+  }
+}
+
 TEST(Decks, TellWhereTheirKeysStand) {
   const Deck deck = parse(kModel, kCluster, {"train.lr=0.1", "train.lr=0.2"});
   EXPECT_EQ(place_of(deck, "train.batch"), "m.yaml:10:10");

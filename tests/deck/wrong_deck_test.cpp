@@ -198,11 +198,11 @@ TEST(WrongDecks, OverridesOfOneAxis) {
       set("cluster.mesh.node.bandwith=1Gbps"),
       "--set cluster.mesh.node.bandwith=1Gbps: cluster.mesh.node.bandwith: an axis has no key "
       "bandwith: did you mean bandwidth? There are name, size, bandwidth, latency, "
-      "shared, bandwidth_trace");
+      "shared, per_host, host_bandwidth, bandwidth_trace");
   EXPECT_EQ(
       set("cluster.mesh.node=3"),
       "--set cluster.mesh.node=3: cluster.mesh.node is an axis: set one of its keys name, size, "
-      "bandwidth, latency, shared, bandwidth_trace");
+      "bandwidth, latency, shared, per_host, host_bandwidth, bandwidth_trace");
   EXPECT_EQ(set("cluster.mesh.node.size=0"),
             "--set cluster.mesh.node.size=0: cluster.mesh[0].size: expected an integer from 1 to "
             "1000000, or auto, found 0");

@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.yaml:7:7: cluster.mesh[1].size is given twice, first in line 5"},
         WrongLine{"AxisIsAWord", 4, "    - node",
                   "c.yaml:4:7: cluster.mesh[0]: expected the keys name, size, bandwidth, latency, "
-                  "shared, bandwidth_trace, found node"},
+                  "shared, per_host, host_bandwidth, bandwidth_trace, found node"},
         WrongLine{"AxisOfSizeZero", 6, "      size: 0",
                   "c.yaml:6:13: cluster.mesh[1].size: expected an integer from 1 to 1000000, or "
                   "auto, found 0"},

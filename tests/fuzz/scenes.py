@@ -50,7 +50,7 @@ SCENES = [("dense", "one axis", 4), ("dense", "two axes", 6), ("experts", "one a
           ("words", "one axis", 2), ("experts", "measured", 2), ("dense", "measured", 2),
           ("tiny.yaml", "laptop.yaml", 4), ("own-graph.yaml", "laptop.yaml", 3),
           ("own-graph.yaml", "two axes", 4), ("gpt2-124m.yaml", "v100-1x8.yaml", 8),
-          ("bert-switch.yaml", "v100-2x4-30gbps.yaml", 8)]
+          ("bert-switch.yaml", "v100-2x4-30gbps-flat.yaml", 8)]
 
 STRATEGIES = ("dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
               "min-comm")

@@ -1,0 +1,131 @@
+// Which axes of a mesh share a link, as a profile measures it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "fake_ranks/fake_ranks.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+namespace {
+
+// What several groups send over at once, each at its part of the pace.
+class Link {
+ public:
+  void send() {
+    ++messages_;
+    ++senders_;
+    for (double sent = 0.0; sent < 4.0; sent += 1.0 / senders_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    --senders_;
+  }
+  int messages() const { return messages_; }
+
+ private:
+  std::atomic<int> senders_ = 0;
+  std::atomic<int> messages_ = 0;
+};
+
+// A group whose all_reduce takes as long as its link does; the rest is not asked for.
+class GroupWithLink final : public Communicator {
+ public:
+  GroupWithLink(std::unique_ptr<Communicator> own, Link& link)
+      : own_(std::move(own)), link_(link) {}
+
+  int rank() const override { return own_->rank(); }
+  int size() const override { return own_->size(); }
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  const std::string& name) override {
+    if (rank() == 0) {
+      stream.enqueue([this] { link_.send(); });
+    }
+    own_->all_reduce(stream, data, count, dtype, name);
+  }
+  void all_gather(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
+                  const std::string&) override {}
+  void reduce_scatter(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
+                      const std::string&) override {}
+  void all_to_all(Stream&, const void*, const std::vector<int64_t>&, void*,
+                  const std::vector<int64_t>&, DType, const std::string&) override {}
+  void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
+  void move(Stream&, const void*, void*, int64_t, const std::vector<int>&, DType,
+            const std::string&) override {}
+  void barrier() override { own_->barrier(); }
+  std::string broadcast(const std::string& text) override { return own_->broadcast(text); }
+  std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
+    return own_->all_gather(mine);
+  }
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
+    return own_->gather(mine);
+  }
+  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
+                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
+    own_->exchange(send, send_counts, receive, receive_counts);
+  }
+  std::unique_ptr<Communicator> split(int64_t color) override { return own_->split(color); }
+
+ private:
+  std::unique_ptr<Communicator> own_;
+  Link& link_;
+};
+
+// Times of an all_reduce along every axis.
+std::vector<CollectiveTimes> timed(size_t axes) {
+  std::vector<CollectiveTimes> times;
+  for (size_t axis = 0; axis < axes; ++axis) {
+    times.push_back({.opcode = Opcode::all_reduce,
+                     .axis = axis,
+                     .table = {{64, 1e-5, 1e-5, 1.0}, {4096, 1e-2, 1e-2, 1.0}, {1e15, 9, 9, 1}}});
+  }
+  return times;
+}
+
+// Two hosts of two ranks: the ranks of a host share its link to the other host, and nothing else.
+TEST(Sharing, IsOfTheAxisWhoseGroupsTakeLongerAtOnce) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 2}};
+  Link between_hosts;
+  std::array<Link, 2> in_host;
+  run_ranks(4, [&](Communicator& world) {
+    const auto host = static_cast<size_t>(world.rank() / 2);
+    const MeshGroups groups(world, mesh,
+                            [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+                              return std::make_unique<GroupWithLink>(
+                                  std::move(group), axis == "node" ? between_hosts : in_host[host]);
+                            });
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
+    const std::map<size_t, double> shared =
+        time_sharing(*device, groups, mesh, world, timed(2), 0.05);
+    ASSERT_EQ(shared.size(), 1U);
+    EXPECT_NEAR(shared.at(0), 2.0, 0.4);
+  });
+}
+
+TEST(Sharing, IsNotMeasuredOfOneGroupOrWithoutTimes) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 1}};
+  Link link;
+  run_ranks(2, [&](Communicator& world) {
+    const MeshGroups groups(world, mesh,
+                            [&](std::unique_ptr<Communicator> group, const std::string&) {
+                              return std::make_unique<GroupWithLink>(std::move(group), link);
+                            });
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
+    EXPECT_TRUE(time_sharing(*device, groups, mesh, world, timed(1), 0.05).empty());
+  });
+  run_ranks(4, [&](Communicator& world) {
+    const Mesh two = {{"node", 2}, {"gpu", 2}};
+    const MeshGroups groups(world, two);
+    const std::unique_ptr<Device> device = make_device({.memory = int64_t{64} << 20});
+    EXPECT_TRUE(time_sharing(*device, groups, two, world, {}, 0.05).empty());
+  });
+  EXPECT_EQ(link.messages(), 0);
+}
+
+}  // namespace
+}  // namespace hidup
