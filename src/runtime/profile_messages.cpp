@@ -160,14 +160,6 @@ class LoneMessages {
     return agreed(median(lengths(messages_.times())));
   }
 
-  // This rank's median of several in a row, behind one that warms up.
-  double in_a_row(int times, Opcode opcode, Communicator& group, double bytes) {
-    issue(1 + times, 0.0, opcode, group, bytes);
-    std::vector<double> seconds = lengths(messages_.times());
-    seconds.erase(seconds.begin());
-    return median(std::move(seconds));
-  }
-
   // The mean over all ranks, so that all decide alike.
   double agreed(double mine) {
     double sum = 0.0;
@@ -350,34 +342,36 @@ double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_
   return bytes;
 }
 
-// A message's time with all groups of the axis at once, over that with one alone: its first group
-// and its last, by turns. Of some rows the fastest counts: other work only adds to a time.
+// A row of messages with all groups of the axis at once, over the same of one group alone: the
+// later of its first and its last, since groups are taken to be alike. A row counts from the start
+// of the first rank to the end of the last: a link need not divide itself evenly between two rows,
+// and ranks may start late. Of some such times the least counts: other work only adds to them.
 double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroups& groups,
                     const Mesh& mesh, size_t axis, double bytes) {
-  constexpr int kRows = 3;
-  constexpr int kInARow = 3;
+  constexpr int kTimes = 3;
+  constexpr int kInARow = 4;
+  const auto first_rank = [&](int64_t rank) { return group_of(mesh, rank, axis)[0]; };
+  const int64_t mine = first_rank(world.rank());
+  const auto row = [&](bool takes_part) {
+    world.barrier();
+    const double began = monotonic_seconds();
+    if (takes_part) {
+      messages.issue(kInARow, 0.0, Opcode::all_reduce, groups.axis(axis), bytes);
+      messages.times();
+    }
+    world.barrier();
+    return std::ranges::max(all_gather_value(world, monotonic_seconds() - began));
+  };
+  row(true);  // warms up
   double at_once = std::numeric_limits<double>::max();
   double alone = at_once;
-  const auto row = [&](double& fastest) {
-    fastest =
-        std::min(fastest, messages.in_a_row(kInARow, Opcode::all_reduce, groups.axis(axis), bytes));
-  };
-  const auto first_rank = [&](int64_t rank) { return group_of(mesh, rank, axis)[0]; };
-  const std::array counted = {first_rank(0), first_rank(world.size() - 1)};
-  const int64_t mine = first_rank(world.rank());
-  for (int i = 0; i < kRows; ++i) {
-    world.barrier();
-    row(at_once);
-    for (const int64_t group : counted) {
-      world.barrier();
-      if (mine == group) {
-        row(alone);
-      }
-    }
+  for (int i = 0; i < kTimes; ++i) {
+    at_once = std::min(at_once, row(true));
+    const double first = row(mine == first_rank(0));
+    const double last = row(mine == first_rank(world.size() - 1));
+    alone = std::min(alone, std::max(first, last));
   }
-  world.barrier();
-  const bool counts = std::ranges::count(counted, mine) > 0;
-  return messages.agreed(counts ? at_once : 0.0) / messages.agreed(counts ? alone : 0.0);
+  return at_once / alone;
 }
 
 }  // namespace
@@ -402,7 +396,7 @@ std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, 
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
                                       double seconds) {
-  constexpr double kClear = 1.5;  // a link of two groups gives 2; times of a message vary by less
+  constexpr double kClear = 1.4;  // a link of two groups gives 1.5 to 2; memory of one host 1.3
   std::map<size_t, double> sizes;
   double most_bytes = 0.0;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {

@@ -74,10 +74,10 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const ComputeLoad& load, const MessageLimits& limits);
 
-// By axis, how many times as long an all_reduce takes with all groups of the axis at once, as
-// above, as with one alone while the other ranks idle: where that is clearly more, by half. The
-// size is the largest of the axis's times in `collectives` that take up to `seconds`. The same on
-// all ranks.
+// By axis, how many times as long all_reduces take with all groups of the axis at once, as above,
+// as with one alone while the other ranks idle: where that is clearly more, by 40 %. The size is
+// the largest of the axis's times in `collectives` that take up to `seconds`. The same on all
+// ranks.
 std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
