@@ -1,0 +1,515 @@
+// Algorithms of collectives: what they give, what they send, in how many steps. Run under mpirun on
+// two ranks or more. Calls of MPI are counted on their way to it (PMPI).
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_collectives.h"
+#include "comm/mpi_communicator.h"
+#include "comm/mpi_session.h"
+#include "core/half.h"
+#include "device_needed/device_needed.h"
+
+namespace {
+
+int64_t g_sent_bytes = 0;   // by MPI_Isend
+int64_t g_all_reduces = 0;  // of MPI
+bool g_many_hosts = false;  // whether every rank seems to have a host of its own
+
+}  // namespace
+
+extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to, int tag,
+                         MPI_Comm group, MPI_Request* request) {
+  int bytes = 0;
+  PMPI_Type_size(type, &bytes);
+  g_sent_bytes += int64_t{count} * bytes;
+  return PMPI_Isend(data, count, type, to, tag, group, request);
+}
+
+extern "C" int MPI_Allreduce(const void* send, void* receive, int count, MPI_Datatype type,
+                             MPI_Op op, MPI_Comm group) {
+  ++g_all_reduces;
+  return PMPI_Allreduce(send, receive, count, type, op, group);
+}
+
+extern "C" int MPI_Comm_split_type(MPI_Comm group, int type, int key, MPI_Info info,
+                                   MPI_Comm* part) {
+  int rank = 0;
+  PMPI_Comm_rank(group, &rank);
+  return g_many_hosts ? PMPI_Comm_split(group, rank, key, part)
+                      : PMPI_Comm_split_type(group, type, key, info, part);
+}
+
+namespace hidup {
+namespace {
+
+using Counts = std::vector<int64_t>;
+using enum CollectiveAlgorithm;
+
+constexpr int64_t kSmallPiece = 1000;  // elements: cuts nearly everything
+constexpr int64_t kChunk = 1 << 18;    // elements that are added at once
+constexpr int64_t kPart = 1 << 16;     // floats that a rank copies into its window at once
+
+MPI_Comm g_group = MPI_COMM_NULL;
+Communicator* g_world = nullptr;
+
+int rank() {
+  return g_world->rank();
+}
+int size() {
+  return g_world->size();
+}
+int64_t sum_of(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+}
+int64_t own(const Counts& counts) {
+  return counts[static_cast<size_t>(rank())];
+}
+
+// Small integers: their sums are exact in every type and order.
+float summand(int of_rank, int64_t i) {
+  return static_cast<float>((i * 7 + of_rank * 3) % 11);
+}
+float sum_at(int64_t i) {
+  float sum = 0;
+  for (int r = 0; r < size(); ++r) {
+    sum += summand(r, i);
+  }
+  return sum;
+}
+
+// [count] and one behind the end, which must stay.
+template <typename T>
+std::vector<T> room(int64_t count) {
+  return std::vector<T>(static_cast<size_t>(count) + 1, T(99.0F));
+}
+
+template <typename T>
+void expect_equal(const std::vector<T>& values, const std::function<float(int64_t)>& wanted,
+                  const std::string& what) {
+  const auto count = static_cast<int64_t>(values.size()) - 1;
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    wrong += static_cast<float>(values[static_cast<size_t>(i)]) != wanted(i) ? 1 : 0;
+  }
+  EXPECT_EQ(wrong, 0) << what << ": of " << count << " elements";
+  EXPECT_EQ(static_cast<float>(values.back()), 99.0F) << what << ": behind the end";
+}
+
+// Uneven, with zeros, all at one rank, around what goes at once.
+std::vector<Counts> count_patterns(int64_t around) {
+  const auto ranks = static_cast<size_t>(size());
+  std::vector<Counts> patterns = {Counts(ranks, 0), Counts(ranks, 5), Counts(ranks, 0),
+                                  Counts(ranks, 0), Counts(ranks, 0)};
+  patterns[2].back() = 2 * around + 1;
+  for (size_t r = 0; r < ranks; ++r) {
+    patterns[3][r] = r % 2 == 0 ? 0 : around + 1;
+    patterns[4][r] = around - 1 + static_cast<int64_t>(r);
+  }
+  return patterns;
+}
+
+struct Case {
+  CollectiveAlgorithm algorithm;
+  int64_t max_piece;
+};
+
+std::string name_of_case(const testing::TestParamInfo<Case>& tested) {
+  return std::string(name_of(tested.param.algorithm)) + std::to_string(tested.param.max_piece);
+}
+
+std::vector<Case> cases(const std::vector<CollectiveAlgorithm>& algorithms) {
+  std::vector<Case> all;
+  for (const CollectiveAlgorithm algorithm : algorithms) {
+    all.push_back({algorithm, kMaxPiece});
+    all.push_back({algorithm, kSmallPiece});
+  }
+  return all;
+}
+
+class OnRanks : public testing::TestWithParam<Case> {
+ protected:
+  OnRanks() : collectives_(g_group, GetParam().max_piece) {}
+
+  static bool cuts_all() { return GetParam().max_piece == kSmallPiece; }
+  // Lengths about which something is cut, in elements.
+  static Counts limits() {
+    return cuts_all() ? Counts{kSmallPiece / size(), kSmallPiece}
+                      : Counts{8192 / size(), kPart / size(), kPart, kChunk};
+  }
+
+  template <typename T>
+  void all_reduces(DType dtype) {
+    Counts counts = {0, 1, size() - 1};
+    for (const int64_t limit : limits()) {
+      counts.insert(counts.end(), {limit - 1, limit, limit + 1, 2 * limit + 1});
+    }
+    for (const int64_t count : counts) {
+      std::vector<T> data = room<T>(count);
+      for (int64_t i = 0; i < count; ++i) {
+        data[static_cast<size_t>(i)] = T(summand(rank(), i));
+      }
+      collectives_.all_reduce(data.data(), count, dtype, GetParam().algorithm, "x");
+      expect_equal(data, sum_at, "all_reduce");
+    }
+  }
+
+  template <typename T>
+  void reduce_scatters(DType dtype) {
+    for (const int64_t limit : limits()) {
+      for (const Counts& counts : count_patterns(limit)) {
+        std::vector<T> send = room<T>(sum_of(counts));
+        for (int64_t i = 0; i < sum_of(counts); ++i) {
+          send[static_cast<size_t>(i)] = T(summand(rank(), i));
+        }
+        std::vector<T> receive = room<T>(own(counts));
+        collectives_.reduce_scatter(send.data(), receive.data(), counts, dtype,
+                                    GetParam().algorithm, "x");
+        const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + rank()));
+        expect_equal(
+            receive, [&](int64_t i) { return sum_at(start + i); }, "reduce_scatter");
+      }
+    }
+  }
+
+  template <typename T>
+  void all_gathers(DType dtype) {
+    for (const int64_t limit : limits()) {
+      for (const Counts& counts : count_patterns(limit)) {
+        std::vector<T> send = room<T>(own(counts));
+        for (int64_t i = 0; i < own(counts); ++i) {
+          send[static_cast<size_t>(i)] = T(summand(rank(), i));
+        }
+        std::vector<T> receive = room<T>(sum_of(counts));
+        std::vector<float> wanted;
+        for (int r = 0; r < size(); ++r) {
+          for (int64_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) {
+            wanted.push_back(summand(r, i));
+          }
+        }
+        collectives_.all_gather(send.data(), receive.data(), counts, dtype, GetParam().algorithm,
+                                "x");
+        expect_equal(
+            receive, [&](int64_t i) { return wanted[static_cast<size_t>(i)]; }, "all_gather");
+      }
+    }
+  }
+
+  template <typename T>
+  void exchanges(DType dtype, const std::function<int64_t(int, int)>& count_of) {
+    Counts sends;
+    Counts receives;
+    std::vector<float> wanted;
+    for (int peer = 0; peer < size(); ++peer) {
+      sends.push_back(count_of(rank(), peer));
+      receives.push_back(count_of(peer, rank()));
+      for (int64_t i = 0; i < receives.back(); ++i) {
+        wanted.push_back(summand(peer, i + rank()));
+      }
+    }
+    std::vector<T> send = room<T>(sum_of(sends));
+    auto next = send.begin();
+    for (int peer = 0; peer < size(); ++peer) {
+      for (int64_t i = 0; i < sends[static_cast<size_t>(peer)]; ++i) {
+        *next++ = T(summand(rank(), i + peer));
+      }
+    }
+    std::vector<T> receive = room<T>(sum_of(receives));
+    collectives_.all_to_all(send.data(), sends, receive.data(), receives, dtype,
+                            GetParam().algorithm, "x");
+    expect_equal(
+        receive, [&](int64_t i) { return wanted[static_cast<size_t>(i)]; }, "all_to_all");
+  }
+
+  template <typename T>
+  void all_to_alls(DType dtype) {
+    exchanges<T>(dtype, [](int, int) { return 0; });
+    for (const int64_t limit : limits()) {
+      exchanges<T>(dtype, [&](int from, int to) {
+        return (from * 3 + to * 5 + from * to) % 3 * limit + (from + 2 * to) % 3;
+      });
+    }
+    // One long piece, of which the other ranks know nothing.
+    exchanges<T>(dtype, [&](int from, int to) {
+      return from == 0 && to == 1 ? 2 * limits().back() + 1 : 0;
+    });
+  }
+
+  MpiCollectives collectives_;
+};
+
+class AllReduce : public OnRanks {};
+class AllGather : public OnRanks {};
+class ReduceScatter : public OnRanks {};
+class AllToAll : public OnRanks {};
+
+TEST_P(AllReduce, EqualsTheSum) {
+  all_reduces<float>(DType::f32);
+  all_reduces<BFloat16>(DType::bf16);
+  all_reduces<Float16>(DType::f16);
+}
+
+// Sums that are rounded: the same on all ranks, and in every run.
+TEST_P(AllReduce, GivesAllTheSameBits) {
+  std::vector<float> first;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    std::vector<float> data(3001);
+    for (size_t i = 0; i < data.size(); ++i) {
+      data[i] = 1.0F / static_cast<float>(3 + (i + 1) * static_cast<size_t>(rank() + 1));
+    }
+    collectives_.all_reduce(data.data(), 3001, DType::f32, GetParam().algorithm, "x");
+    std::vector<float> of_rank_0 = data;
+    MPI_Bcast(of_rank_0.data(), 3001, MPI_FLOAT, 0, g_group);
+    EXPECT_EQ(data, of_rank_0);
+    first = repeat == 0 ? data : first;
+    EXPECT_EQ(data, first);
+  }
+}
+
+TEST_P(ReduceScatter, EqualsTheSum) {
+  reduce_scatters<float>(DType::f32);
+  reduce_scatters<BFloat16>(DType::bf16);
+  reduce_scatters<Float16>(DType::f16);
+}
+
+TEST_P(AllGather, PutsPartsInRankOrder) {
+  all_gathers<float>(DType::f32);
+  all_gathers<int32_t>(DType::i32);
+  all_gathers<BFloat16>(DType::bf16);
+}
+
+TEST_P(AllToAll, ExchangesPieces) {
+  all_to_alls<float>(DType::f32);
+  all_to_alls<int32_t>(DType::i32);
+  all_to_alls<Float16>(DType::f16);
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce,
+                         testing::ValuesIn(cases({ring, halving, tree, windows})), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Algorithms, ReduceScatter,
+                         testing::ValuesIn(cases({ring, halving, windows})), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Algorithms, AllGather, testing::ValuesIn(cases({ring, halving, windows})),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Algorithms, AllToAll, testing::ValuesIn(cases({pairwise, bruck, windows})),
+                         name_of_case);
+
+// What is sent, and in how many steps. n: ranks; S: bytes of all counts.
+
+class Sent : public testing::Test {
+ protected:
+  // What `work` sends, and its steps. MPI must have been given as many bytes.
+  Traffic of(const std::function<void(MpiCollectives&)>& work, int64_t max_piece = kMaxPiece) {
+    MpiCollectives collectives(g_group, max_piece);
+    g_sent_bytes = 0;
+    work(collectives);
+    EXPECT_EQ(g_sent_bytes, collectives.traffic().bytes);
+    return collectives.traffic();
+  }
+  Traffic of_all_reduce(int64_t count, CollectiveAlgorithm algorithm) {
+    std::vector<float> data(static_cast<size_t>(count));
+    return of([&](MpiCollectives& collectives) {
+      collectives.all_reduce(data.data(), count, DType::f32, algorithm, "x");
+    });
+  }
+  Traffic of_all_gather(const Counts& counts, CollectiveAlgorithm algorithm) {
+    const std::vector<float> send(static_cast<size_t>(own(counts)));
+    std::vector<float> receive(static_cast<size_t>(sum_of(counts)));
+    return of([&](MpiCollectives& collectives) {
+      collectives.all_gather(send.data(), receive.data(), counts, DType::f32, algorithm, "x");
+    });
+  }
+  Traffic of_reduce_scatter(const Counts& counts, CollectiveAlgorithm algorithm,
+                            int64_t max_piece = kMaxPiece) {
+    const std::vector<float> send(static_cast<size_t>(sum_of(counts)));
+    std::vector<float> receive(static_cast<size_t>(own(counts)));
+    return of(
+        [&](MpiCollectives& collectives) {
+          collectives.reduce_scatter(send.data(), receive.data(), counts, DType::f32, algorithm,
+                                     "x");
+        },
+        max_piece);
+  }
+  Traffic of_all_to_all(const Counts& sends, const Counts& receives,
+                        CollectiveAlgorithm algorithm) {
+    const std::vector<float> send(static_cast<size_t>(sum_of(sends)));
+    std::vector<float> receive(static_cast<size_t>(sum_of(receives)));
+    return of([&](MpiCollectives& collectives) {
+      collectives.all_to_all(send.data(), sends, receive.data(), receives, DType::f32, algorithm,
+                             "x");
+    });
+  }
+  static int64_t over_ranks(int64_t value, MPI_Op op) {
+    PMPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT64_T, op, g_group);
+    return value;
+  }
+
+  const int64_t n_ = size();
+  const int64_t log_n_ = std::bit_width(static_cast<uint64_t>(n_) - 1);  // rounded up
+  Counts uneven_ = [this] {
+    Counts counts;
+    for (int64_t r = 0; r < n_; ++r) {
+      counts.push_back(10 + 3 * r);
+    }
+    return counts;
+  }();
+};
+
+// 2 S (n - 1) / n bytes in 2 (n - 1) steps.
+TEST_F(Sent, ByRingAllReduce) {
+  const Traffic traffic = of_all_reduce(100 * n_, ring);
+  EXPECT_EQ(traffic.bytes, 2 * 4 * 100 * (n_ - 1));
+  EXPECT_EQ(traffic.steps, 2 * (n_ - 1));
+}
+
+// 2 S (n - 1) / n bytes in 2 ceil(log2(n)) steps.
+TEST_F(Sent, ByHalvingAllReduce) {
+  const Traffic traffic = of_all_reduce(100 * n_, halving);
+  EXPECT_EQ(traffic.bytes, 2 * 4 * 100 * (n_ - 1));
+  EXPECT_EQ(traffic.steps, 2 * log_n_);
+}
+
+// S bytes along every edge of the tree, up and down; rank 0 takes 2 ceil(log2(n)) steps, and no
+// other rank more.
+TEST_F(Sent, ByTreeAllReduce) {
+  const Traffic traffic = of_all_reduce(100, tree);
+  EXPECT_EQ(over_ranks(traffic.bytes, MPI_SUM), 2 * (n_ - 1) * 400);
+  EXPECT_EQ(over_ranks(traffic.steps, MPI_MAX), 2 * log_n_);
+  EXPECT_EQ(over_ranks(traffic.bytes, MPI_MAX), log_n_ * 400);
+}
+
+// S less the next rank's part, in n - 1 steps.
+TEST_F(Sent, ByRingAllGather) {
+  const Traffic traffic = of_all_gather(uneven_, ring);
+  const auto next = static_cast<size_t>((rank() + 1) % n_);
+  EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - uneven_[next]));
+  EXPECT_EQ(traffic.steps, n_ - 1);
+}
+
+// S (n - 1) / n with equal parts, (n - 1) S from all ranks with any; ceil(log2(n)) steps.
+TEST_F(Sent, ByHalvingAllGather) {
+  const Traffic even = of_all_gather(Counts(static_cast<size_t>(n_), 100), halving);
+  EXPECT_EQ(even.bytes, 4 * 100 * (n_ - 1));
+  EXPECT_EQ(even.steps, log_n_);
+  const Traffic traffic = of_all_gather(uneven_, halving);
+  EXPECT_EQ(over_ranks(traffic.bytes, MPI_SUM), 4 * (n_ - 1) * sum_of(uneven_));
+  EXPECT_EQ(traffic.steps, log_n_);
+}
+
+// S less the own part, in n - 1 steps; of all but the first, as many as the longest part has
+// chunks.
+TEST_F(Sent, ByRingReduceScatter) {
+  const Traffic traffic = of_reduce_scatter(uneven_, ring);
+  EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - own(uneven_)));
+  EXPECT_EQ(traffic.steps, n_ - 1);
+  const Traffic cut = of_reduce_scatter(Counts(static_cast<size_t>(n_), 2001), ring, kSmallPiece);
+  EXPECT_EQ(cut.bytes, 4 * 2001 * (n_ - 1));
+  EXPECT_EQ(cut.steps, 1 + 3 * (n_ - 2));
+}
+
+// S less the own part, in ceil(log2(n)) steps; as often as the longest part exceeds its room.
+TEST_F(Sent, ByHalvingReduceScatter) {
+  const Traffic traffic = of_reduce_scatter(uneven_, halving);
+  EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - own(uneven_)));
+  EXPECT_EQ(traffic.steps, log_n_);
+  const int64_t room = kSmallPiece / n_;
+  const Traffic cut =
+      of_reduce_scatter(Counts(static_cast<size_t>(n_), 2 * room + 1), halving, kSmallPiece);
+  EXPECT_EQ(cut.bytes, 4 * (2 * room + 1) * (n_ - 1));
+  EXPECT_EQ(cut.steps, 3 * log_n_);
+}
+
+// All but the own piece, in n - 1 steps.
+TEST_F(Sent, ByPairwiseAllToAll) {
+  const Counts receives(static_cast<size_t>(n_), own(uneven_));
+  const Traffic traffic = of_all_to_all(uneven_, receives, pairwise);
+  EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - own(uneven_)));
+  EXPECT_EQ(traffic.steps, n_ - 1);
+}
+
+// Every piece, and 8 bytes with it, once for every bit of its distance: ceil(log2(n)) steps; twice
+// as many where messages are long.
+TEST_F(Sent, ByBruckAllToAll) {
+  int64_t bits = 0;
+  for (int64_t distance = 1; distance < n_; ++distance) {
+    bits += std::popcount(static_cast<uint64_t>(distance));
+  }
+  for (const int64_t count : {100, 20000}) {
+    const Counts counts(static_cast<size_t>(n_), count);
+    const Traffic traffic = of_all_to_all(counts, counts, bruck);
+    EXPECT_EQ(traffic.bytes, bits * (4 * count + 8));
+    EXPECT_EQ(traffic.steps, count == 100 ? log_n_ : 2 * log_n_);
+  }
+}
+
+// Through windows nothing is sent at all.
+TEST_F(Sent, ByWindows) {
+  g_all_reduces = 0;
+  EXPECT_EQ(of_all_reduce(100, windows).bytes, 0);
+  EXPECT_EQ(of_reduce_scatter(uneven_, windows).bytes, 0);
+  EXPECT_EQ(g_all_reduces, 0);
+}
+
+// The communicator obeys.
+TEST_F(Sent, AsTheCallerChooses) {
+  const auto world = make_mpi_communicator(g_group);
+  const auto stream = make_device({})->create_stream("comm", 1);
+  std::vector<float> data(static_cast<size_t>(4 * n_), 1.0F);
+  const Counts ones(static_cast<size_t>(n_), 1);
+  const auto sent_by = [&](const std::function<void()>& give) {
+    g_sent_bytes = 0;
+    give();
+    stream->synchronize();
+    return g_sent_bytes;
+  };
+  float* const to = data.data() + 2 * n_;
+  EXPECT_EQ(sent_by([&] { world->all_reduce(*stream, data.data(), n_, DType::f32, ring, "x"); }),
+            2 * 4 * (n_ - 1));
+  EXPECT_EQ(
+      sent_by([&] { world->all_gather(*stream, data.data(), to, ones, DType::f32, ring, "x"); }),
+      4 * (n_ - 1));
+  EXPECT_EQ(sent_by([&] {
+              world->reduce_scatter(*stream, data.data(), to, ones, DType::f32, halving, "x");
+            }),
+            4 * (n_ - 1));
+  EXPECT_GT(sent_by([&] {
+              world->all_to_all(*stream, data.data(), ones, to, ones, DType::f32, bruck, "x");
+            }),
+            4 * (n_ - 1));
+}
+
+// What cannot be done as it was asked for is done as MPI does it.
+TEST_F(Sent, ByMpiWhereRanksHaveSeveralHosts) {
+  g_many_hosts = true;
+  g_all_reduces = 0;
+  MpiCollectives collectives(g_group, kMaxPiece);
+  float one = 1.0F;
+  collectives.all_reduce(&one, 1, DType::f32, windows, "x");
+  EXPECT_EQ(one, static_cast<float>(n_));
+  collectives.all_reduce(&one, 1, DType::f32, pairwise, "x");  // no algorithm of a sum
+  EXPECT_EQ(one, static_cast<float>(n_ * n_));
+  EXPECT_EQ(g_all_reduces, 2);
+  g_many_hosts = false;
+}
+
+}  // namespace
+}  // namespace hidup
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (hidup::without_device()) {
+    return hidup::kSkipped;
+  }
+  hidup::MpiSession mpi(&argc, &argv);
+  hidup::g_world = &mpi.world();
+  MPI_Comm_dup(MPI_COMM_WORLD, &hidup::g_group);
+  const int status = RUN_ALL_TESTS();
+  MPI_Comm_free(&hidup::g_group);
+  return status;
+}
