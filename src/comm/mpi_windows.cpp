@@ -9,15 +9,16 @@
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_shared_memory.h"
+#include "comm/patient_yield.h"
 
 namespace hidup {
 namespace {
 
-constexpr int64_t kPart = int64_t{1}
-                          << 18;  // bytes that a rank copies in a turn, if not more ranks
-constexpr int64_t kLine = 64;     // bytes of a cache line
+constexpr int64_t kLine = 64;  // bytes of a cache line
+// Bytes that a rank copies in a turn, which stay in its cache; more only for very many ranks.
+constexpr int64_t kPart = int64_t{1} << 19;
 constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which all sum everything
-constexpr int kLooks = 1000;                   // before the first yield
+constexpr int kLooks = 2000;                   // before the first yield: some microseconds
 
 }  // namespace
 
@@ -57,6 +58,7 @@ bool MpiWindows::all_came() const {
 }
 
 void MpiWindows::meet(const std::string& doing) {
+  begin_wait();
   ++meetings_;
   std::atomic_ref(lines_[rank_].meetings).store(meetings_, std::memory_order_release);
   for (int look = 0; !all_came(); ++look) {
@@ -82,7 +84,7 @@ void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
   if (count == 0) {
     return;
   }
-  if (count <= part_length(elements.bytes) && count * elements.bytes * size_ <= kSumAll) {
+  if (count * elements.bytes * size_ <= kSumAll) {
     sum_all(data, count, elements, doing);
   } else {
     sum_slices(data, count, elements, doing);
@@ -91,10 +93,15 @@ void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
 
 void MpiWindows::sum_all(void* data, int64_t count, const Elements& elements,
                          const std::string& doing) {
-  ++turn_;
-  copy_now(part(rank_), data, count, elements.bytes);
-  meet(doing);
-  elements.sum(data, summands(data, 0), count);
+  const int64_t length = part_length(elements.bytes);
+  for (int64_t done = 0; done < count; done += length) {
+    const int64_t here = std::min(length, count - done);
+    std::byte* const own = at(data, done, elements.bytes);
+    ++turn_;
+    copy_now(part(rank_), own, here, elements.bytes);
+    meet(doing);
+    elements.sum(own, summands(own, 0), here);
+  }
 }
 
 // A rank's result takes the place of the slice that it need not copy. So the next turn's slices can
