@@ -19,11 +19,6 @@ constexpr int64_t kRingAllReduce = int64_t{1} << 16;
 // log(ranks) steps where the ring needs one per rank.
 constexpr int64_t kSmall = int64_t{1} << 14;
 
-// Elements that are only moved, whatever they mean.
-MPI_Datatype moved(int64_t bytes) {
-  return bytes == 2 ? MPI_UINT16_T : MPI_UINT32_T;
-}
-
 // For MPI: adds to what is there.
 template <typename T>
 void add_elements(void* added, void* sums, int* count, MPI_Datatype*) {
@@ -115,8 +110,8 @@ void MpiCollectives::broadcast(void* data, int64_t count, int root, DType dtype,
   const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
-    check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved(bytes), root,
-                        group_),
+    check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved_type(bytes),
+                        root, group_),
               doing);
   }
 }
@@ -146,9 +141,10 @@ void MpiCollectives::all_gather_as_best(const void* send, void* receive,
   } else if (starts.back() > 0) {
     const std::vector<int> int_counts = to_ints(counts);
     const std::vector<int> int_starts = to_ints(starts);
-    check_mpi(MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], moved(bytes), receive,
-                             int_counts.data(), int_starts.data(), moved(bytes), group_),
-              doing);
+    check_mpi(
+        MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], moved_type(bytes), receive,
+                       int_counts.data(), int_starts.data(), moved_type(bytes), group_),
+        doing);
   }
 }
 
@@ -229,7 +225,7 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
     const auto peer = static_cast<size_t>(from);
     for (int64_t done = 0; done < receive_counts[peer]; done += max_piece_) {
       check_mpi(MPI_Irecv(at(receive, receive_starts[peer] + done, bytes),
-                          piece(receive_counts[peer], done, max_piece_), moved(bytes), from, 0,
+                          piece(receive_counts[peer], done, max_piece_), moved_type(bytes), from, 0,
                           group_, &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
@@ -239,8 +235,8 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
     const auto peer = static_cast<size_t>(to);
     for (int64_t done = 0; done < send_counts[peer]; done += max_piece_) {
       check_mpi(MPI_Isend(at(send, send_starts[peer] + done, bytes),
-                          piece(send_counts[peer], done, max_piece_), moved(bytes), to, 0, group_,
-                          &requests.emplace_back(MPI_REQUEST_NULL)),
+                          piece(send_counts[peer], done, max_piece_), moved_type(bytes), to, 0,
+                          group_, &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
   }
@@ -260,13 +256,13 @@ void MpiCollectives::move(const void* send, void* receive, int64_t count,
   for (int64_t done = 0; done < count; done += max_piece_) {
     const int elements = piece(count, done, max_piece_);
     if (part.receives) {
-      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved(bytes),
+      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved_type(bytes),
                           sources[static_cast<size_t>(rank_)], 0, group_,
                           &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
     for (const int to : part.sends_to) {
-      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved(bytes), to, 0, group_,
+      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved_type(bytes), to, 0, group_,
                           &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }

@@ -25,12 +25,11 @@ std::vector<Run> cut(const std::vector<Run>& runs, int64_t limit, int64_t bytes)
   return pieces;
 }
 
-// Elements that are only moved, whatever they mean.
-MPI_Datatype moved(int64_t bytes) {
+}  // namespace
+
+MPI_Datatype moved_type(int64_t bytes) {
   return bytes == 1 ? MPI_BYTE : bytes == 2 ? MPI_UINT16_T : MPI_UINT32_T;
 }
-
-}  // namespace
 
 MpiMessages::MpiMessages(MPI_Comm group, int64_t max_piece)
     : group_(group),
@@ -45,16 +44,16 @@ MpiMessages::MpiMessages(MPI_Comm group, int64_t max_piece)
 void MpiMessages::send(const Run& run, int to, int tag, int64_t bytes,
                        std::vector<MPI_Request>& requests, const std::string& doing) {
   traffic_.bytes += run.count * bytes;
-  check_mpi(MPI_Isend(run.data, static_cast<int>(run.count), moved(bytes), to, tag, group_,
+  check_mpi(MPI_Isend(run.data, static_cast<int>(run.count), moved_type(bytes), to, tag, group_,
                       &requests.emplace_back(MPI_REQUEST_NULL)),
             doing);
 }
 
 void MpiMessages::receive(const Run& run, int from, int tag, int64_t bytes, MPI_Request& request,
                           const std::string& doing) {
-  check_mpi(
-      MPI_Irecv(run.data, static_cast<int>(run.count), moved(bytes), from, tag, group_, &request),
-      doing);
+  check_mpi(MPI_Irecv(run.data, static_cast<int>(run.count), moved_type(bytes), from, tag, group_,
+                      &request),
+            doing);
 }
 
 void MpiMessages::wait_for(std::vector<MPI_Request>& requests, const std::string& doing) {

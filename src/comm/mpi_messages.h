@@ -18,6 +18,9 @@
 
 namespace hidup {
 
+// MPI's name for elements of 1, 2 or 4 bytes that are only moved, whatever they mean.
+MPI_Datatype moved_type(int64_t bytes);
+
 // Elements that lie one behind the other.
 struct Run {
   void* data;

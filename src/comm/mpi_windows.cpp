@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-constexpr int64_t kLine = 64;  // bytes of a cache line
+constexpr int64_t kCacheLine = 64;  // bytes of a cache line
 // Bytes that a rank copies in a turn, which stay in its cache; more only for very many ranks.
 constexpr int64_t kPart = int64_t{1} << 19;
 constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which all sum everything
@@ -23,24 +23,24 @@ constexpr int kLooks = 2000;                   // before the first yield: some m
 }  // namespace
 
 // What a rank tells the others. Its numbers of turns alternate, as the halves of its part do.
-struct alignas(kLine) MpiWindows::Line {
+struct alignas(kCacheLine) MpiWindows::Line {
   uint64_t meetings;  // to which it came
   int64_t turns[2];   // that it needs
 };
 
 MpiWindows::MpiWindows(MPI_Comm group, int64_t max_piece) : group_(group), max_piece_(max_piece) {
-  static_assert(sizeof(Line) == kLine);
+  static_assert(sizeof(Line) == kCacheLine);
   static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);  // a lock is one process's
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
-  part_bytes_ = std::max(kPart, size_ * kLine);
-  memory_ = share_host_memory(group_, size_ * (kLine + 2 * part_bytes_));
+  part_bytes_ = std::max(kPart, size_ * kCacheLine);
+  memory_ = share_host_memory(group_, size_ * (kCacheLine + 2 * part_bytes_));
   lines_ = reinterpret_cast<Line*>(memory_.get());
 }
 
-std::byte* MpiWindows::part(int rank) const {
-  const int64_t number = 2 * int64_t{rank} + static_cast<int64_t>(turn_ % 2);
-  return memory_.get() + size_ * kLine + number * part_bytes_;
+std::byte* MpiWindows::part(int rank, uint64_t turn) const {
+  const int64_t number = 2 * int64_t{rank} + static_cast<int64_t>(turn % 2);
+  return memory_.get() + size_ * kCacheLine + number * part_bytes_;
 }
 
 int64_t MpiWindows::part_length(int64_t bytes) const {
@@ -74,7 +74,7 @@ void MpiWindows::meet(const std::string& doing) {
 std::vector<const void*> MpiWindows::summands(const void* own, int64_t offset) const {
   std::vector<const void*> found;
   for (int r = 0; r < size_; ++r) {
-    found.push_back(r == rank_ ? own : part(r) + offset);
+    found.push_back(r == rank_ ? own : part(r, turn_) + offset);
   }
   return found;
 }
@@ -98,7 +98,7 @@ void MpiWindows::sum_all(void* data, int64_t count, const Elements& elements,
     const int64_t here = std::min(length, count - done);
     std::byte* const own = at(data, done, elements.bytes);
     ++turn_;
-    copy_now(part(rank_), own, here, elements.bytes);
+    copy_now(part(rank_, turn_), own, here, elements.bytes);
     meet(doing);
     elements.sum(own, summands(own, 0), here);
   }
@@ -121,34 +121,31 @@ void MpiWindows::sum_slices(void* data, int64_t count, const Elements& elements,
     return {at(data, done + start, bytes), length * (rank + 1) / size_ - start,
             rank * piece * bytes};
   };
-  const auto give_slices = [&](int64_t done) {
+  const auto give_slices = [&](int64_t done, uint64_t turn) {
     for (int r = 0; r < size_; ++r) {
       const Slice slice = slice_of(r, done);
-      copy_now(part(rank_) + slice.offset, slice.data, r == rank_ ? 0 : slice.count, bytes);
+      copy_now(part(rank_, turn) + slice.offset, slice.data, r == rank_ ? 0 : slice.count, bytes);
     }
   };
   const auto take_slices = [&](int64_t done) {
     for (int r = 0; r < size_; ++r) {
       const Slice slice = slice_of(r, done);
-      copy_now(slice.data, part(r) + slice.offset, r == rank_ ? 0 : slice.count, bytes);
+      copy_now(slice.data, part(r, turn_) + slice.offset, r == rank_ ? 0 : slice.count, bytes);
     }
   };
-  ++turn_;
-  give_slices(0);
+  give_slices(0, ++turn_);
   meet(doing);
   for (int64_t done = 0; done < count; done += piece * size_) {
     const Slice own = slice_of(rank_, done);
     elements.sum(own.data, summands(own.data, own.offset), own.count);
-    copy_now(part(rank_) + own.offset, own.data, own.count, bytes);
-    const int64_t next = done + piece * size_;
-    ++turn_;
-    if (next < count) {
-      give_slices(next);
+    copy_now(part(rank_, turn_) + own.offset, own.data, own.count, bytes);
+    const bool more = done + piece * size_ < count;
+    if (more) {
+      give_slices(done + piece * size_, turn_ + 1);
     }
     meet(doing);
-    --turn_;
     take_slices(done);
-    ++turn_;
+    turn_ += more ? 1 : 0;  // a turn left out would give its half to two that follow each other
   }
 }
 
@@ -162,10 +159,10 @@ void MpiWindows::all_gather(const void* send, void* receive, const std::vector<i
   for (int64_t done = 0; done < longest; done += length) {
     const auto here = [&](size_t r) { return std::clamp<int64_t>(counts[r] - done, 0, length); };
     ++turn_;
-    copy_now(part(rank_), at(send, done, bytes), here(self), bytes);
+    copy_now(part(rank_, turn_), at(send, done, bytes), here(self), bytes);
     meet(doing);
     for (size_t r = 0; r < counts.size(); ++r) {
-      copy_now(at(receive, starts[r] + done, bytes), part(static_cast<int>(r)),
+      copy_now(at(receive, starts[r] + done, bytes), part(static_cast<int>(r), turn_),
                r == self ? 0 : here(r), bytes);
     }
   }
@@ -182,7 +179,7 @@ void MpiWindows::reduce_scatter(const void* send, void* receive, const std::vect
     const auto here = [&](size_t r) { return std::clamp<int64_t>(counts[r] - done, 0, piece); };
     ++turn_;
     for (size_t r = 0; r < counts.size(); ++r) {
-      copy_now(part(rank_) + static_cast<int64_t>(r) * piece * bytes,
+      copy_now(part(rank_, turn_) + static_cast<int64_t>(r) * piece * bytes,
                at(send, starts[r] + done, bytes), r == self ? 0 : here(r), bytes);
     }
     meet(doing);
@@ -212,7 +209,7 @@ void MpiWindows::all_to_all(const void* send, const std::vector<int64_t>& send_c
     };
     ++turn_;
     for (size_t r = 0; r < send_counts.size(); ++r) {
-      copy_now(part(rank_) + static_cast<int64_t>(r) * piece * bytes,
+      copy_now(part(rank_, turn_) + static_cast<int64_t>(r) * piece * bytes,
                at(send, send_starts[r] + turn * piece, bytes), here(send_counts, r), bytes);
     }
     lines_[rank_].turns[turn_ % 2] = turns;
@@ -222,7 +219,8 @@ void MpiWindows::all_to_all(const void* send, const std::vector<int64_t>& send_c
     }
     for (size_t r = 0; r < receive_counts.size(); ++r) {
       copy_now(at(receive, receive_starts[r] + turn * piece, bytes),
-               part(static_cast<int>(r)) + rank_ * piece * bytes, here(receive_counts, r), bytes);
+               part(static_cast<int>(r), turn_) + rank_ * piece * bytes, here(receive_counts, r),
+               bytes);
     }
   }
 }

@@ -40,8 +40,8 @@ class MpiWindows {
  private:
   struct Line;
 
-  // Where a rank's copies lie in this turn.
-  std::byte* part(int rank) const;
+  // Where a rank's copies lie in a turn.
+  std::byte* part(int rank, uint64_t turn) const;
   // Elements of a part, and of a piece of it for one rank.
   int64_t part_length(int64_t bytes) const;
   int64_t piece_length(int64_t bytes) const;
@@ -63,7 +63,7 @@ class MpiWindows {
   std::shared_ptr<std::byte> memory_;
   Line* lines_ = nullptr;  // one per rank
   uint64_t meetings_ = 0;
-  uint64_t turn_ = 0;
+  uint64_t turn_ = 0;  // the last that took place
 };
 
 }  // namespace hidup

@@ -294,6 +294,35 @@ TEST_P(AllToAll, ExchangesPieces) {
   all_to_alls<Float16>(DType::f16);
 }
 
+// Halves of windows take turns: ranks that are ahead do not write where others still read.
+TEST(Windows, OfCollectivesThatFollowEachOther) {
+  MpiCollectives collectives(g_group, kMaxPiece);
+  const int64_t count = 10000 * size();  // more than all sum up
+  const Counts parts(static_cast<size_t>(size()), 10000);
+  std::vector<float> data(static_cast<size_t>(count));
+  std::vector<float> received = data;
+  int64_t wrong = 0;
+  const auto count_wrong = [&](const std::vector<float>& values, int64_t length, float wanted) {
+    wrong += length - std::count(values.begin(), values.begin() + length, wanted);
+  };
+  for (int repeat = 0; repeat < 60; ++repeat) {
+    const auto all = static_cast<float>(repeat * size());
+    std::ranges::fill(data, static_cast<float>(repeat));
+    collectives.all_reduce(data.data(), count, DType::f32, windows, "x");
+    count_wrong(data, count, all);
+    if (repeat % 3 == 0) {
+      collectives.all_gather(data.data(), received.data(), parts, DType::f32, windows, "x");
+      count_wrong(received, count, all);
+    } else if (repeat % 3 == 1) {
+      collectives.reduce_scatter(data.data(), received.data(), parts, DType::f32, windows, "x");
+      count_wrong(received, 10000, all * static_cast<float>(size()));
+      collectives.all_reduce(data.data(), 10, DType::f32, windows, "x");  // all sum up
+      count_wrong(data, 10, all * static_cast<float>(size()));
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce,
                          testing::ValuesIn(cases({ring, halving, tree, windows})), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Algorithms, ReduceScatter,
