@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collective_cases/case_data.h"
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
@@ -50,7 +51,6 @@ extern "C" int MPI_Comm_split_type(MPI_Comm group, int type, int key, MPI_Info i
 namespace hidup {
 namespace {
 
-using Counts = std::vector<int64_t>;
 using enum CollectiveAlgorithm;
 
 constexpr int64_t kSmallPiece = 1000;  // elements: cuts nearly everything
@@ -294,31 +294,49 @@ TEST_P(AllToAll, ExchangesPieces) {
   all_to_alls<Float16>(DType::f16);
 }
 
-// Halves of windows take turns: ranks that are ahead do not write where others still read.
+// Halves of windows take turns: ranks that are ahead do not write where others still read. As many
+// elements as one turn has, and nothing between two collectives.
 TEST(Windows, OfCollectivesThatFollowEachOther) {
+  constexpr size_t kSums = 6;
   MpiCollectives collectives(g_group, kMaxPiece);
-  const int64_t count = 10000 * size();  // more than all sum up
-  const Counts parts(static_cast<size_t>(size()), 10000);
-  std::vector<float> data(static_cast<size_t>(count));
-  std::vector<float> received = data;
-  int64_t wrong = 0;
-  const auto count_wrong = [&](const std::vector<float>& values, int64_t length, float wanted) {
-    wrong += length - std::count(values.begin(), values.begin() + length, wanted);
+  const int64_t part = kPart / size();
+  const Counts parts(static_cast<size_t>(size()), part);
+  const auto filled = [](int64_t count, size_t value) {
+    return std::vector<float>(static_cast<size_t>(count), static_cast<float>(value));
   };
-  for (int repeat = 0; repeat < 60; ++repeat) {
-    const auto all = static_cast<float>(repeat * size());
-    std::ranges::fill(data, static_cast<float>(repeat));
-    collectives.all_reduce(data.data(), count, DType::f32, windows, "x");
-    count_wrong(data, count, all);
-    if (repeat % 3 == 0) {
-      collectives.all_gather(data.data(), received.data(), parts, DType::f32, windows, "x");
-      count_wrong(received, count, all);
-    } else if (repeat % 3 == 1) {
-      collectives.reduce_scatter(data.data(), received.data(), parts, DType::f32, windows, "x");
-      count_wrong(received, 10000, all * static_cast<float>(size()));
-      collectives.all_reduce(data.data(), 10, DType::f32, windows, "x");  // all sum up
-      count_wrong(data, 10, all * static_cast<float>(size()));
+  int64_t wrong = 0;
+  const auto look_at = [&](const std::vector<float>& values, size_t wanted) {
+    wrong += std::ranges::count_if(
+        values, [&](float value) { return value != static_cast<float>(wanted); });
+  };
+  const auto ranks = static_cast<size_t>(size());
+  for (size_t repeat = 0; repeat < 10; ++repeat) {
+    std::vector<std::vector<float>> sums;
+    for (size_t value = 0; value < kSums; ++value) {
+      sums.push_back(filled(part * size(), repeat + value));
     }
+    const std::vector<float> send = filled(part * size(), 100 + repeat);
+    std::vector<float> gathered = filled(part * size(), 0);
+    std::vector<float> exchanged = gathered;
+    std::vector<float> scattered = filled(part, 0);
+    const auto all_reduce = [&](size_t i) {
+      collectives.all_reduce(sums[i].data(), part * size(), DType::f32, windows, "x");
+    };
+    all_reduce(0);
+    all_reduce(1);
+    collectives.all_gather(send.data(), gathered.data(), parts, DType::f32, windows, "x");
+    all_reduce(2);
+    collectives.reduce_scatter(send.data(), scattered.data(), parts, DType::f32, windows, "x");
+    all_reduce(3);
+    collectives.all_to_all(send.data(), parts, exchanged.data(), parts, DType::f32, windows, "x");
+    all_reduce(4);
+    all_reduce(5);
+    for (size_t value = 0; value < kSums; ++value) {
+      look_at(sums[value], ranks * (repeat + value));
+    }
+    look_at(gathered, 100 + repeat);
+    look_at(exchanged, 100 + repeat);
+    look_at(scattered, ranks * (100 + repeat));
   }
   EXPECT_EQ(wrong, 0);
 }
@@ -491,8 +509,8 @@ TEST_F(Sent, ByWindows) {
 // The communicator obeys.
 TEST_F(Sent, AsTheCallerChooses) {
   const auto world = make_mpi_communicator(g_group);
-  const auto stream = make_device({})->create_stream("comm", 1);
-  std::vector<float> data(static_cast<size_t>(4 * n_), 1.0F);
+  OwnStream stream;
+  Array<float> data(stream, std::vector<float>(static_cast<size_t>(4 * n_), 1.0F));
   const Counts ones(static_cast<size_t>(n_), 1);
   const auto sent_by = [&](const std::function<void()>& give) {
     g_sent_bytes = 0;
