@@ -22,12 +22,12 @@ Elements summed_elements(DType dtype);
 // Those that are only moved.
 Elements moved_elements(DType dtype);
 
-// Element i of elements with that many bytes.
+// Element i of elements with that many bytes; null where there are none.
 inline std::byte* at(void* data, int64_t i, int64_t bytes) {
-  return static_cast<std::byte*>(data) + i * bytes;
+  return data == nullptr ? nullptr : static_cast<std::byte*>(data) + i * bytes;
 }
 inline const std::byte* at(const void* data, int64_t i, int64_t bytes) {
-  return static_cast<const std::byte*>(data) + i * bytes;
+  return data == nullptr ? nullptr : static_cast<const std::byte*>(data) + i * bytes;
 }
 
 void copy_now(void* to, const void* from, int64_t count, int64_t bytes);
