@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/collective_algorithm.h"
 #include "core/dtype.h"
 #include "device/device.h"
 
@@ -30,27 +31,31 @@ class Communicator {
   // the elements; sums are of floating ones. Counts are in elements, may be zero and may differ
   // between ranks; a count for every rank, in the order of ranks, or Error(internal).
   // `send` and `receive` may not overlap. Repeated runs give the same bits.
+  //
+  // `algorithm`, the same on all ranks, says how it is done. MPI does as it says; what a collective
+  // has no such algorithm for, and `windows` where the group's ranks run on several hosts, is done
+  // as `automatic`. Other back ends choose for themselves.
 
   // data: [count], replaced by its sum over all ranks; every rank gets the same bits. Elements of
   // 16 bits are added in f32 and rounded; a sum may be rounded as often as a summand is added.
   virtual void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
-                          const std::string& name) = 0;
+                          CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // send: [counts[rank]]; receive: [sum of counts], what all ranks send, in the order
   // of ranks. `counts` is the same on all ranks.
   virtual void all_gather(Stream& stream, const void* send, void* receive,
                           const std::vector<int64_t>& counts, DType dtype,
-                          const std::string& name) = 0;
+                          CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // send: [sum of counts]; receive: [counts[rank]], this rank's part of the sum
   // over all ranks. `counts` is the same on all ranks.
   virtual void reduce_scatter(Stream& stream, const void* send, void* receive,
                               const std::vector<int64_t>& counts, DType dtype,
-                              const std::string& name) = 0;
+                              CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // send: [sum of send_counts], the pieces for every rank in the order of ranks;
   // receive: [sum of receive_counts], the pieces from every rank likewise. What rank a
   // sends to b is what b receives from a.
   virtual void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                           void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                          const std::string& name) = 0;
+                          CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // data: [count], replaced by that of the rank `root`.
   virtual void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,
                          const std::string& name) = 0;

@@ -1,48 +1,23 @@
 #include "comm/mpi_collectives.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
-#include <type_traits>
 
 #include "comm/counts.h"
+#include "comm/mpi_algorithms.h"
 #include "comm/mpi_check.h"
+#include "comm/mpi_shared_memory.h"
 #include "comm/patient_yield.h"
+#include "core/check.h"
 #include "core/half.h"
-#include "core/with_type.h"
 
 namespace hidup {
 namespace {
 
-constexpr int64_t kRingChunk = int64_t{1} << 18;  // elements: 1 MiB stays in a core's cache
 // From this count on the ring beats MPI's own all_reduce.
 constexpr int64_t kRingAllReduce = int64_t{1} << 16;
 // Up to this sum of counts MPI's own reduce_scatter is as fast, and needs only
 // log(ranks) steps where the ring needs one per rank.
 constexpr int64_t kSmall = int64_t{1} << 14;
-
-// The tag of chunks that are sent ahead; other messages have 0.
-constexpr int kChunks = 1;
-
-// Elements that are only moved, whatever they mean.
-MPI_Datatype moved(int64_t bytes) {
-  return bytes == 2 ? MPI_UINT16_T : MPI_UINT32_T;
-}
-
-// Element i of elements with that many bytes.
-std::byte* at(void* data, int64_t i, int64_t bytes) {
-  return static_cast<std::byte*>(data) + i * bytes;
-}
-
-const std::byte* at(const void* data, int64_t i, int64_t bytes) {
-  return static_cast<const std::byte*>(data) + i * bytes;
-}
-
-void copy_now(void* to, const void* from, int64_t count, int64_t bytes) {
-  if (count > 0) {
-    std::memcpy(to, from, static_cast<size_t>(count * bytes));
-  }
-}
 
 // For MPI: adds to what is there.
 template <typename T>
@@ -69,11 +44,7 @@ std::vector<int> to_ints(const std::vector<int64_t>& values) {
 }  // namespace
 
 MpiCollectives::MpiCollectives(MPI_Comm group, int64_t max_piece)
-    : group_(group),
-      max_piece_(max_piece),
-      chunk_(std::min(kRingChunk, max_piece)),
-      partial_(std::make_unique_for_overwrite<std::byte[]>(4 * static_cast<size_t>(chunk_) *
-                                                           sizeof(float))) {
+    : group_(group), max_piece_(max_piece), messages_(group, max_piece) {
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
   check_mpi(MPI_Op_create(add_elements<BFloat16>, 1, &sum_bf16_), "MPI_Op_create");
@@ -85,100 +56,52 @@ MpiCollectives::~MpiCollectives() {
   MPI_Op_free(&sum_f16_);
 }
 
-template <typename T>
-MPI_Datatype MpiCollectives::type_of() const {
-  return std::is_same_v<T, float> ? MPI_FLOAT : MPI_UINT16_T;
+MPI_Datatype MpiCollectives::type_of(DType dtype) const {
+  return dtype == DType::f32 ? MPI_FLOAT : MPI_UINT16_T;
 }
 
-template <typename T>
-MPI_Op MpiCollectives::sum_op() const {
-  return std::is_same_v<T, float> ? MPI_SUM : std::is_same_v<T, BFloat16> ? sum_bf16_ : sum_f16_;
+MPI_Op MpiCollectives::sum_op(DType dtype) const {
+  return dtype == DType::f32 ? MPI_SUM : dtype == DType::bf16 ? sum_bf16_ : sum_f16_;
 }
 
-void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype, const std::string& doing) {
+MpiWindows* MpiCollectives::windows() {
+  if (!one_host_.has_value()) {
+    one_host_ = on_one_host(group_);
+    if (*one_host_) {
+      windows_.emplace(group_, max_piece_);
+    }
+  }
+  return windows_.has_value() ? &*windows_ : nullptr;
+}
+
+void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype,
+                                CollectiveAlgorithm algorithm, const std::string& doing) {
   const PatientWait wait;
-  with_floating_type(
-      dtype, [&](auto zero) { all_reduce_of(static_cast<decltype(zero)*>(data), count, doing); });
+  const Elements elements = summed_elements(dtype);
+  if (algorithm == CollectiveAlgorithm::ring) {
+    ring_all_reduce(messages_, data, count, elements, doing);
+  } else if (algorithm == CollectiveAlgorithm::halving) {
+    halving_all_reduce(messages_, data, count, elements, doing);
+  } else if (algorithm == CollectiveAlgorithm::tree) {
+    tree_all_reduce(messages_, data, count, elements, doing);
+  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
+    windows()->all_reduce(data, count, elements, doing);
+  } else {
+    all_reduce_as_best(data, count, dtype, doing);
+  }
 }
 
-template <typename T>
-void MpiCollectives::all_reduce_of(T* data, int64_t count, const std::string& doing) {
+void MpiCollectives::all_reduce_as_best(void* data, int64_t count, DType dtype,
+                                        const std::string& doing) {
+  const Elements elements = summed_elements(dtype);
   if (count > std::min(kRingAllReduce, max_piece_)) {
-    all_reduce_ring(data, count, doing);
+    ring_all_reduce(messages_, data, count, elements, doing);
     return;
   }
   for (int64_t done = 0; done < count; done += max_piece_) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, data + done, piece(count, done, max_piece_), type_of<T>(),
-                            sum_op<T>(), group_),
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, at(data, done, elements.bytes),
+                            piece(count, done, max_piece_), type_of(dtype), sum_op(dtype), group_),
               doing);
-  }
-}
-
-// Blocks go round the ring twice: to be summed up, block b from rank b + 1 to rank b, and to be
-// spread from there.
-template <typename T>
-void MpiCollectives::all_reduce_ring(T* data, int64_t count, const std::string& doing) {
-  std::vector<int64_t> starts;
-  for (int64_t b = 0; b <= size_; ++b) {
-    starts.push_back(count * b / size_);
-  }
-  const auto block_at = [&](int step) {
-    return static_cast<size_t>((rank_ - step + size_) % size_);
-  };
-  const auto length = [&](size_t block) { return starts[block + 1] - starts[block]; };
-  for (int step = 1; step < size_; ++step) {
-    const size_t out = block_at(step);
-    const size_t in = block_at(step + 1);
-    pass_and_add(data + starts[out], length(out), data + starts[in], length(in), doing);
-  }
-  for (int step = 0; step < size_ - 1; ++step) {
-    const size_t out = block_at(step);
-    const size_t in = block_at(step + 1);
-    pass_on(data + starts[out], length(out), data + starts[in], length(in), sizeof(T), doing);
-  }
-}
-
-// All that goes out is on its way at once; what comes in is added while the next chunk comes.
-template <typename T>
-void MpiCollectives::pass_and_add(const T* send, int64_t send_count, T* sum, int64_t sum_count,
-                                  const std::string& doing) {
-  std::vector<MPI_Request> sends = send_chunks(send, send_count, doing);
-  receive_chunks<T>(sum_count, doing, [&](int64_t done, const T* part, int count) {
-    for (int i = 0; i < count; ++i) {
-      sum[done + i] = sum[done + i] + part[i];
-    }
-  });
-  check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
-}
-
-template <typename T>
-std::vector<MPI_Request> MpiCollectives::send_chunks(const T* data, int64_t count,
-                                                     const std::string& doing) {
-  std::vector<MPI_Request> sends;
-  for (int64_t done = 0; done < count; done += chunk_) {
-    check_mpi(MPI_Isend(data + done, piece(count, done, chunk_), type_of<T>(), right(), kChunks,
-                        group_, &sends.emplace_back(MPI_REQUEST_NULL)),
-              doing);
-  }
-  return sends;
-}
-
-template <typename T>
-void MpiCollectives::receive_chunks(int64_t count, const std::string& doing,
-                                    const TakeChunk<T>& take) {
-  MPI_Request receives[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  const auto receive = [&](int64_t chunk) {
-    if (chunk * chunk_ < count) {
-      check_mpi(MPI_Irecv(partial<T>() + (chunk % 2) * chunk_, piece(count, chunk * chunk_, chunk_),
-                          type_of<T>(), left(), kChunks, group_, &receives[chunk % 2]),
-                doing);
-    }
-  };
-  receive(0);
-  for (int64_t chunk = 0; chunk * chunk_ < count; ++chunk) {
-    receive(chunk + 1);
-    check_mpi(MPI_Wait(&receives[chunk % 2], MPI_STATUS_IGNORE), doing);
-    take(chunk * chunk_, partial<T>() + (chunk % 2) * chunk_, piece(count, chunk * chunk_, chunk_));
   }
 }
 
@@ -187,148 +110,113 @@ void MpiCollectives::broadcast(void* data, int64_t count, int root, DType dtype,
   const PatientWait wait;
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
-    check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved(bytes), root,
-                        group_),
+    check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved_type(bytes),
+                        root, group_),
               doing);
   }
 }
 
 void MpiCollectives::all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
-                                DType dtype, const std::string& doing) {
+                                DType dtype, CollectiveAlgorithm algorithm,
+                                const std::string& doing) {
   const PatientWait wait;
   const int64_t bytes = size_of(dtype);
-  const std::vector<int64_t> starts = starts_of(counts);
-  if (starts.back() > max_piece_) {
-    all_gather_ring(send, receive, counts, bytes, doing);
-  } else if (starts.back() > 0) {
-    const std::vector<int> int_counts = to_ints(counts);
-    const std::vector<int> int_starts = to_ints(starts);
-    check_mpi(MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], moved(bytes), receive,
-                             int_counts.data(), int_starts.data(), moved(bytes), group_),
-              doing);
+  if (algorithm == CollectiveAlgorithm::ring) {
+    ring_all_gather(messages_, send, receive, counts, bytes, doing);
+  } else if (algorithm == CollectiveAlgorithm::halving) {
+    halving_all_gather(messages_, send, receive, counts, bytes, doing);
+  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
+    windows()->all_gather(send, receive, counts, bytes, doing);
+  } else {
+    all_gather_as_best(send, receive, counts, bytes, doing);
   }
 }
 
-void MpiCollectives::all_gather_ring(const void* send, void* receive,
-                                     const std::vector<int64_t>& counts, int64_t bytes,
-                                     const std::string& doing) {
+void MpiCollectives::all_gather_as_best(const void* send, void* receive,
+                                        const std::vector<int64_t>& counts, int64_t bytes,
+                                        const std::string& doing) {
   const std::vector<int64_t> starts = starts_of(counts);
-  auto block = static_cast<size_t>(rank_);  // the one passed on
-  copy_now(at(receive, starts[block], bytes), send, counts[block], bytes);
-  for (int step = 1; step < size_; ++step) {
-    const size_t next = static_cast<size_t>((rank_ - step + size_) % size_);
-    pass_on(at(receive, starts[block], bytes), counts[block], at(receive, starts[next], bytes),
-            counts[next], bytes, doing);
-    block = next;
+  if (starts.back() > max_piece_) {
+    ring_all_gather(messages_, send, receive, counts, bytes, doing);
+  } else if (starts.back() > 0) {
+    const std::vector<int> int_counts = to_ints(counts);
+    const std::vector<int> int_starts = to_ints(starts);
+    check_mpi(
+        MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], moved_type(bytes), receive,
+                       int_counts.data(), int_starts.data(), moved_type(bytes), group_),
+        doing);
   }
 }
 
 void MpiCollectives::reduce_scatter(const void* send, void* receive,
                                     const std::vector<int64_t>& counts, DType dtype,
-                                    const std::string& doing) {
+                                    CollectiveAlgorithm algorithm, const std::string& doing) {
   const PatientWait wait;
-  with_floating_type(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    reduce_scatter_of(static_cast<const T*>(send), static_cast<T*>(receive), counts, doing);
-  });
+  const Elements elements = summed_elements(dtype);
+  if (algorithm == CollectiveAlgorithm::ring) {
+    ring_reduce_scatter(messages_, send, receive, counts, elements, doing);
+  } else if (algorithm == CollectiveAlgorithm::halving) {
+    halving_reduce_scatter(messages_, send, receive, counts, elements, doing);
+  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
+    windows()->reduce_scatter(send, receive, counts, elements, doing);
+  } else {
+    reduce_scatter_as_best(send, receive, counts, dtype, doing);
+  }
 }
 
-template <typename T>
-void MpiCollectives::reduce_scatter_of(const T* send, T* receive,
-                                       const std::vector<int64_t>& counts,
-                                       const std::string& doing) {
+void MpiCollectives::reduce_scatter_as_best(const void* send, void* receive,
+                                            const std::vector<int64_t>& counts, DType dtype,
+                                            const std::string& doing) {
   const int64_t sum = starts_of(counts).back();
   const auto longest = std::max_element(counts.begin(), counts.end());
   if (sum == 0) {
     return;
   }
   if (*longest == sum) {
-    reduce_to(static_cast<int>(longest - counts.begin()), send, receive, sum, doing);
+    reduce_to(static_cast<int>(longest - counts.begin()), send, receive, sum, dtype, doing);
   } else if (sum <= std::min(kSmall, max_piece_)) {
     const std::vector<int> int_counts = to_ints(counts);
     check_mpi(
-        MPI_Reduce_scatter(send, receive, int_counts.data(), type_of<T>(), sum_op<T>(), group_),
+        MPI_Reduce_scatter(send, receive, int_counts.data(), type_of(dtype), sum_op(dtype), group_),
         doing);
   } else {
-    reduce_scatter_ring(send, receive, counts, doing);
+    ring_reduce_scatter(messages_, send, receive, counts, summed_elements(dtype), doing);
   }
 }
 
-template <typename T>
-void MpiCollectives::reduce_to(int root, const T* send, T* receive, int64_t count,
-                               const std::string& doing) {
+void MpiCollectives::reduce_to(int root, const void* send, void* receive, int64_t count,
+                               DType dtype, const std::string& doing) {
+  const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
-    T* const to = rank_ == root ? receive + done : nullptr;
-    check_mpi(MPI_Reduce(send + done, to, piece(count, done, max_piece_), type_of<T>(), sum_op<T>(),
-                         root, group_),
+    void* const to = rank_ == root ? at(receive, done, bytes) : nullptr;
+    check_mpi(MPI_Reduce(at(send, done, bytes), to, piece(count, done, max_piece_), type_of(dtype),
+                         sum_op(dtype), root, group_),
               doing);
   }
 }
 
-// Block b starts at rank b + 1 and goes round to rank b; every rank on the way adds its own part.
-// So the order of the sum is fixed. The first message of every chunk is on its way at once.
-template <typename T>
-void MpiCollectives::reduce_scatter_ring(const T* send, T* receive,
-                                         const std::vector<int64_t>& counts,
-                                         const std::string& doing) {
-  const std::vector<int64_t> starts = starts_of(counts);
-  const auto block_at = [&](int step) {
-    return static_cast<size_t>((rank_ - 1 - step + 2 * size_) % size_);
-  };
-  const int64_t longest = *std::max_element(counts.begin(), counts.end());
-  const auto add_own = [&](int step, int64_t done, const T* part, T* sum) {
-    const T* const own = send + starts[block_at(step)] + done;
-    for (int i = 0; i < piece(counts[block_at(step)], done, chunk_); ++i) {
-      sum[i] = part[i] + own[i];
-    }
-  };
-  std::vector<MPI_Request> sends =
-      send_chunks(send + starts[block_at(0)], counts[block_at(0)], doing);
-  T* const later = partial<T>() + 2 * chunk_;
-  const auto go_round = [&](int64_t done, T* sum) {
-    for (int step = 2; step < size_; ++step) {
-      T* const incoming = step == size_ - 1 ? receive + done : later + (step % 2) * chunk_;
-      pass_on(sum, piece(counts[block_at(step - 1)], done, chunk_), incoming,
-              piece(counts[block_at(step)], done, chunk_), sizeof(T), doing);
-      add_own(step, done, incoming, incoming);
-      sum = incoming;
-    }
-  };
-  int64_t next = 0;  // chunk's start
-  receive_chunks<T>(counts[block_at(1)], doing, [&](int64_t done, const T* part, int) {
-    T* const sum = size_ == 2 ? receive + done : later + chunk_;
-    add_own(1, done, part, sum);
-    go_round(done, sum);
-    next = done + chunk_;
-  });
-  for (; next < longest; next += chunk_) {  // of blocks that are longer than the first
-    go_round(next, later + chunk_);
-  }
-  check_mpi(MPI_Waitall(static_cast<int>(sends.size()), sends.data(), MPI_STATUSES_IGNORE), doing);
-}
-
-void MpiCollectives::pass_on(const void* send, int64_t send_count, void* receive,
-                             int64_t receive_count, int64_t bytes, const std::string& doing) {
-  for (int64_t done = 0; done < std::max(send_count, receive_count); done += max_piece_) {
-    const int out = piece(send_count, done, max_piece_);
-    const int in = piece(receive_count, done, max_piece_);
-    const int to = out > 0 ? right() : MPI_PROC_NULL;
-    const int from = in > 0 ? left() : MPI_PROC_NULL;
-    // No address where there is nothing: one behind the end may belong to something else.
-    check_mpi(MPI_Sendrecv(out > 0 ? at(send, done, bytes) : nullptr, out, moved(bytes), to, 0,
-                           in > 0 ? at(receive, done, bytes) : nullptr, in, moved(bytes), from, 0,
-                           group_, MPI_STATUS_IGNORE),
-              doing);
+void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
+                                void* receive, const std::vector<int64_t>& receive_counts,
+                                DType dtype, CollectiveAlgorithm algorithm,
+                                const std::string& doing) {
+  const PatientWait wait;
+  const int64_t bytes = size_of(dtype);
+  if (algorithm == CollectiveAlgorithm::pairwise) {
+    pairwise_all_to_all(messages_, send, send_counts, receive, receive_counts, bytes, doing);
+  } else if (algorithm == CollectiveAlgorithm::bruck) {
+    bruck_all_to_all(messages_, send, send_counts, receive, receive_counts, bytes, doing);
+  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
+    windows()->all_to_all(send, send_counts, receive, receive_counts, bytes, doing);
+  } else {
+    all_to_all_as_best(send, send_counts, receive, receive_counts, bytes, doing);
   }
 }
 
 // All messages at once, as Open MPI does for as many ranks as a node has: uneven
 // pieces do not wait for each other.
-void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
-                                void* receive, const std::vector<int64_t>& receive_counts,
-                                DType dtype, const std::string& doing) {
-  const PatientWait wait;
-  const int64_t bytes = size_of(dtype);
+void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int64_t>& send_counts,
+                                        void* receive, const std::vector<int64_t>& receive_counts,
+                                        int64_t bytes, const std::string& doing) {
   const std::vector<int64_t> send_starts = starts_of(send_counts);
   const std::vector<int64_t> receive_starts = starts_of(receive_counts);
   std::vector<MPI_Request> requests;
@@ -337,7 +225,7 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
     const auto peer = static_cast<size_t>(from);
     for (int64_t done = 0; done < receive_counts[peer]; done += max_piece_) {
       check_mpi(MPI_Irecv(at(receive, receive_starts[peer] + done, bytes),
-                          piece(receive_counts[peer], done, max_piece_), moved(bytes), from, 0,
+                          piece(receive_counts[peer], done, max_piece_), moved_type(bytes), from, 0,
                           group_, &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
@@ -347,8 +235,8 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
     const auto peer = static_cast<size_t>(to);
     for (int64_t done = 0; done < send_counts[peer]; done += max_piece_) {
       check_mpi(MPI_Isend(at(send, send_starts[peer] + done, bytes),
-                          piece(send_counts[peer], done, max_piece_), moved(bytes), to, 0, group_,
-                          &requests.emplace_back(MPI_REQUEST_NULL)),
+                          piece(send_counts[peer], done, max_piece_), moved_type(bytes), to, 0,
+                          group_, &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
   }
@@ -368,13 +256,13 @@ void MpiCollectives::move(const void* send, void* receive, int64_t count,
   for (int64_t done = 0; done < count; done += max_piece_) {
     const int elements = piece(count, done, max_piece_);
     if (part.receives) {
-      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved(bytes),
+      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved_type(bytes),
                           sources[static_cast<size_t>(rank_)], 0, group_,
                           &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }
     for (const int to : part.sends_to) {
-      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved(bytes), to, 0, group_,
+      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved_type(bytes), to, 0, group_,
                           &requests.emplace_back(MPI_REQUEST_NULL)),
                 doing);
     }

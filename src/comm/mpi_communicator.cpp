@@ -63,18 +63,18 @@ class MpiCommunicator final : public Communicator {
   bool through_host() const override { return size_ > 1; }
 
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm algorithm, const std::string& name) override {
     if (size_ == 1) {
       return;
     }
     pass_in_place(stream, data, count, dtype, true, true,
-                  [this, count, dtype, doing = "all_reduce of " + name](void* values) {
-                    collectives_.all_reduce(values, count, dtype, doing);
+                  [this, count, dtype, algorithm, doing = "all_reduce of " + name](void* values) {
+                    collectives_.all_reduce(values, count, dtype, algorithm, doing);
                   });
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm algorithm,
                   const std::string& name) override {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size_, doing);
@@ -83,14 +83,14 @@ class MpiCommunicator final : public Communicator {
       return;
     }
     pass_through_host(stream, send, counts[static_cast<size_t>(rank_)], receive, sum_of(counts),
-                      dtype, [this, counts, dtype, doing](const void* mine, void* all) {
-                        collectives_.all_gather(mine, all, counts, dtype, doing);
+                      dtype, [this, counts, dtype, algorithm, doing](const void* mine, void* all) {
+                        collectives_.all_gather(mine, all, counts, dtype, algorithm, doing);
                       });
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
                       const std::vector<int64_t>& counts, DType dtype,
-                      const std::string& name) override {
+                      CollectiveAlgorithm algorithm, const std::string& name) override {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size_, doing);
     if (size_ == 1) {
@@ -98,14 +98,14 @@ class MpiCommunicator final : public Communicator {
       return;
     }
     pass_through_host(stream, send, sum_of(counts), receive, counts[static_cast<size_t>(rank_)],
-                      dtype, [this, counts, dtype, doing](const void* all, void* mine) {
-                        collectives_.reduce_scatter(all, mine, counts, dtype, doing);
+                      dtype, [this, counts, dtype, algorithm, doing](const void* all, void* mine) {
+                        collectives_.reduce_scatter(all, mine, counts, dtype, algorithm, doing);
                       });
   }
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                   void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm algorithm, const std::string& name) override {
     const std::string doing = "all_to_all of " + name;
     check_counts(send_counts, size_, doing);
     check_counts(receive_counts, size_, doing);
@@ -115,11 +115,12 @@ class MpiCommunicator final : public Communicator {
       copy_elements(stream, receive, send, send_counts[0], dtype);
       return;
     }
-    pass_through_host(
-        stream, send, sum_of(send_counts), receive, sum_of(receive_counts), dtype,
-        [this, send_counts, receive_counts, dtype, doing](const void* outgoing, void* incoming) {
-          collectives_.all_to_all(outgoing, send_counts, incoming, receive_counts, dtype, doing);
-        });
+    pass_through_host(stream, send, sum_of(send_counts), receive, sum_of(receive_counts), dtype,
+                      [this, send_counts, receive_counts, dtype, algorithm, doing](
+                          const void* outgoing, void* incoming) {
+                        collectives_.all_to_all(outgoing, send_counts, incoming, receive_counts,
+                                                dtype, algorithm, doing);
+                      });
   }
 
   void broadcast(Stream& stream, void* data, int64_t count, int root, DType dtype,

@@ -59,4 +59,17 @@ std::shared_ptr<std::byte> share_host_memory(MPI_Comm group, int64_t bytes) {
   return {window, window->data()};
 }
 
+bool on_one_host(MPI_Comm group) {
+  const PatientWait wait;
+  MPI_Comm neighbours = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(group, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours),
+            "MPI_Comm_split_type");
+  int here = 0;
+  int all = 0;
+  check_mpi(MPI_Comm_size(neighbours, &here), "MPI_Comm_size");
+  check_mpi(MPI_Comm_size(group, &all), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&neighbours), "MPI_Comm_free");
+  return here == all;
+}
+
 }  // namespace hidup

@@ -13,4 +13,7 @@ namespace hidup {
 // collective, too.
 std::shared_ptr<std::byte> share_host_memory(MPI_Comm group, int64_t bytes);
 
+// Collective: whether such memory has all ranks of the group.
+bool on_one_host(MPI_Comm group);
+
 }  // namespace hidup

@@ -82,7 +82,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   int size() const override { return host_->size(); }
   bool through_host() const override { return false; }
 
-  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype, CollectiveAlgorithm,
                   const std::string& name) override {
     if (does_without() || count == 0) {
       return;
@@ -94,7 +94,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                   const std::string& name) override {
     if (!is_sent(stream, send, receive, counts, dtype, "all_gather of " + name)) {
       return;
@@ -113,7 +113,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
-                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                       const std::string& name) override {
     if (!is_sent(stream, send, receive, counts, dtype, "reduce_scatter of " + name)) {
       return;
@@ -133,7 +133,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                   void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm, const std::string& name) override {
     check_counts(send_counts, size(), "all_to_all of " + name);
     check_counts(receive_counts, size(), "all_to_all of " + name);
     const auto self = static_cast<size_t>(rank());

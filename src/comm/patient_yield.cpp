@@ -31,7 +31,8 @@ constexpr timespec kNap = {.tv_sec = 0, .tv_nsec = 20000};
 constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
 
 std::atomic<bool> cores_are_shared = false;
-thread_local int waits = 0;  // that live in this thread
+thread_local int waits = 0;    // that live in this thread
+thread_local double left = 0;  // when its last call ended; seconds
 
 void nap(const timespec& length) {
   // The kernel would add 50 us to every nap.
@@ -52,7 +53,6 @@ int patient_yield() {
     return 0;
   }
   thread_local double began = 0.0;
-  thread_local double left = 0.0;
   const double now = monotonic_seconds();
   if (now - left > kPause) {
     began = now;
@@ -75,6 +75,10 @@ PatientWait::PatientWait() {
 
 PatientWait::~PatientWait() {
   --waits;
+}
+
+void begin_wait() {
+  left = 0;
 }
 
 void wait_beside_computation(bool shared) {

@@ -14,6 +14,10 @@ class PatientWait {
   PatientWait& operator=(const PatientWait&) = delete;
 };
 
+// What this thread waits for from now on is something else than before, however little time has
+// passed: it is patient again.
+void begin_wait();
+
 // Whether the threads that communicate have no core of their own beside those that compute.
 void wait_beside_computation(bool shared);
 

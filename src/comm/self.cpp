@@ -13,17 +13,18 @@ class SelfCommunicator final : public Communicator {
   int size() const override { return 1; }
   bool through_host() const override { return false; }
 
-  void all_reduce(Stream&, void*, int64_t, DType, const std::string&) override {}
+  void all_reduce(Stream&, void*, int64_t, DType, CollectiveAlgorithm,
+                  const std::string&) override {}
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                   const std::string& name) override {
     check_counts(counts, 1, "all_gather of " + name);
     copy_elements(stream, receive, send, counts[0], dtype);
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
-                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                       const std::string& name) override {
     check_counts(counts, 1, "reduce_scatter of " + name);
     copy_elements(stream, receive, send, counts[0], dtype);
@@ -31,7 +32,7 @@ class SelfCommunicator final : public Communicator {
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                   void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm, const std::string& name) override {
     check_counts(send_counts, 1, "all_to_all of " + name);
     check(send_counts == receive_counts, "all_to_all of {}: a rank's own counts differ", name);
     copy_elements(stream, receive, send, send_counts[0], dtype);

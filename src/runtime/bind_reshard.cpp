@@ -173,7 +173,7 @@ Launch all_reduce(const Operands& at) {
     if (!in_place) {
       stream.copy(sum.data, from, sum.count * size_of(dtype));
     }
-    group.all_reduce(stream, sum.data, sum.count, dtype, name);
+    group.all_reduce(stream, sum.data, sum.count, dtype, CollectiveAlgorithm::automatic, name);
   };
 }
 
@@ -221,11 +221,14 @@ Launch exchange(const Operands& at) {
           dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
     if (opcode == Opcode::all_gather) {
-      group.all_gather(stream, send, receive, receives, dtype, name);
+      group.all_gather(stream, send, receive, receives, dtype, CollectiveAlgorithm::automatic,
+                       name);
     } else if (opcode == Opcode::reduce_scatter) {
-      group.reduce_scatter(stream, send, receive, sends, dtype, name);
+      group.reduce_scatter(stream, send, receive, sends, dtype, CollectiveAlgorithm::automatic,
+                           name);
     } else {
-      group.all_to_all(stream, send, sends, receive, receives, dtype, name);
+      group.all_to_all(stream, send, sends, receive, receives, dtype,
+                       CollectiveAlgorithm::automatic, name);
     }
     issue(unpack, stream);
   };

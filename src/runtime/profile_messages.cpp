@@ -132,13 +132,17 @@ class LoneMessages {
       auto* receive = reinterpret_cast<float*>(receive_->data() + at);
       switch (opcode) {
         case Opcode::all_reduce:
-          return group.all_reduce(stream, receive, count, DType::f32, name);
+          return group.all_reduce(stream, receive, count, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
         case Opcode::all_gather:
-          return group.all_gather(stream, send, receive, parts, DType::f32, name);
+          return group.all_gather(stream, send, receive, parts, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
         case Opcode::reduce_scatter:
-          return group.reduce_scatter(stream, send, receive, parts, DType::f32, name);
+          return group.reduce_scatter(stream, send, receive, parts, DType::f32,
+                                      CollectiveAlgorithm::automatic, name);
         case Opcode::all_to_all:
-          return group.all_to_all(stream, send, parts, receive, mine, DType::f32, name);
+          return group.all_to_all(stream, send, parts, receive, mine, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
         case Opcode::broadcast:
           return group.broadcast(stream, receive, count, 0, DType::f32, name);
         default:

@@ -43,10 +43,18 @@ TEST(Ranks, CountsMustFitTheGroup) {
   std::vector<int64_t> negative = fit;
   negative[0] = -1;
   for (const std::vector<int64_t>& bad : {more, negative}) {
-    EXPECT_THROW(g_world->all_gather(*stream, nullptr, nullptr, bad, DType::f32, "x"), Error);
-    EXPECT_THROW(g_world->reduce_scatter(*stream, nullptr, nullptr, bad, DType::f32, "x"), Error);
-    EXPECT_THROW(g_world->all_to_all(*stream, nullptr, bad, nullptr, fit, DType::f32, "x"), Error);
-    EXPECT_THROW(g_world->all_to_all(*stream, nullptr, fit, nullptr, bad, DType::f32, "x"), Error);
+    EXPECT_THROW(g_world->all_gather(*stream, nullptr, nullptr, bad, DType::f32,
+                                     CollectiveAlgorithm::automatic, "x"),
+                 Error);
+    EXPECT_THROW(g_world->reduce_scatter(*stream, nullptr, nullptr, bad, DType::f32,
+                                         CollectiveAlgorithm::automatic, "x"),
+                 Error);
+    EXPECT_THROW(g_world->all_to_all(*stream, nullptr, bad, nullptr, fit, DType::f32,
+                                     CollectiveAlgorithm::automatic, "x"),
+                 Error);
+    EXPECT_THROW(g_world->all_to_all(*stream, nullptr, fit, nullptr, bad, DType::f32,
+                                     CollectiveAlgorithm::automatic, "x"),
+                 Error);
   }
 }
 

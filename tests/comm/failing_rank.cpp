@@ -44,7 +44,8 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
       std::raise(SIGSTOP);
     }
     float one = 1.0F;
-    world.all_reduce(*stream, &one, 1, hidup::DType::f32, "one");
+    world.all_reduce(*stream, &one, 1, hidup::DType::f32, hidup::CollectiveAlgorithm::automatic,
+                     "one");
     stream->synchronize();
     world.barrier();
   } catch (const hidup::Error& error) {

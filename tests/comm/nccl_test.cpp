@@ -54,10 +54,18 @@ TEST(Nccl, CountsMustFitTheGroup) {
   const std::vector<int64_t> fit(static_cast<size_t>(world->size()), 0);
   std::vector<int64_t> more = fit;
   more.push_back(0);
-  EXPECT_THROW(world->all_gather(*stream, nullptr, nullptr, more, DType::f32, "x"), Error);
-  EXPECT_THROW(world->reduce_scatter(*stream, nullptr, nullptr, more, DType::f32, "x"), Error);
-  EXPECT_THROW(world->all_to_all(*stream, nullptr, more, nullptr, fit, DType::f32, "x"), Error);
-  EXPECT_THROW(world->all_to_all(*stream, nullptr, fit, nullptr, more, DType::f32, "x"), Error);
+  EXPECT_THROW(world->all_gather(*stream, nullptr, nullptr, more, DType::f32,
+                                 CollectiveAlgorithm::automatic, "x"),
+               Error);
+  EXPECT_THROW(world->reduce_scatter(*stream, nullptr, nullptr, more, DType::f32,
+                                     CollectiveAlgorithm::automatic, "x"),
+               Error);
+  EXPECT_THROW(world->all_to_all(*stream, nullptr, more, nullptr, fit, DType::f32,
+                                 CollectiveAlgorithm::automatic, "x"),
+               Error);
+  EXPECT_THROW(world->all_to_all(*stream, nullptr, fit, nullptr, more, DType::f32,
+                                 CollectiveAlgorithm::automatic, "x"),
+               Error);
 }
 
 TEST(Nccl, RegistersMemoryWhereAsked) {

@@ -105,13 +105,24 @@ std::vector<Call> device_calls(float* from, float* to) {
   constexpr DType kType = DType::f32;
   return {
       {"all_reduce of device data", 0,
-       [=](auto& group, auto& on) { group.all_reduce(on, to, 1, kType, "x"); }, true},
+       [=](auto& group, auto& on) {
+         group.all_reduce(on, to, 1, kType, CollectiveAlgorithm::automatic, "x");
+       },
+       true},
       {"all_gather of device data", 0,
-       [=](auto& group, auto& on) { group.all_gather(on, from, to, ones, kType, "x"); }, true},
+       [=](auto& group, auto& on) {
+         group.all_gather(on, from, to, ones, kType, CollectiveAlgorithm::automatic, "x");
+       },
+       true},
       {"reduce_scatter of device data", 0,
-       [=](auto& group, auto& on) { group.reduce_scatter(on, from, to, ones, kType, "x"); }, true},
+       [=](auto& group, auto& on) {
+         group.reduce_scatter(on, from, to, ones, kType, CollectiveAlgorithm::automatic, "x");
+       },
+       true},
       {"all_to_all of device data", 0,
-       [=](auto& group, auto& on) { group.all_to_all(on, from, ones, to, ones, kType, "x"); },
+       [=](auto& group, auto& on) {
+         group.all_to_all(on, from, ones, to, ones, kType, CollectiveAlgorithm::automatic, "x");
+       },
        true},
       {"broadcast of device data", 1,
        [=](auto& group, auto& on) { group.broadcast(on, to, 1, 0, kType, "x"); }, true},

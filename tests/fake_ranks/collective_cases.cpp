@@ -26,7 +26,8 @@ void all_reduce_sums_and_gives_all_the_same_bits(Communicator& world) {
       data[i] = 1.0F / static_cast<float>(i + 1) + static_cast<float>(world.rank());
     }
     Array<float> on_device(stream, data);
-    world.all_reduce(*stream, on_device.data(), count, DType::f32, "data");
+    world.all_reduce(*stream, on_device.data(), count, DType::f32, CollectiveAlgorithm::automatic,
+                     "data");
     data = on_device.values();
     const auto ranks = static_cast<float>(world.size());
     for (size_t i = 0; i < data.size(); ++i) {
@@ -50,7 +51,8 @@ void all_gather_puts_parts_in_rank_order(Communicator& world) {
     }
     Array<int32_t> sent(stream, send);
     Array<int32_t> receive(stream, guarded(sum_of(counts)));
-    world.all_gather(*stream, sent.data(), receive.data(), counts, DType::f32, "parts");
+    world.all_gather(*stream, sent.data(), receive.data(), counts, DType::f32,
+                     CollectiveAlgorithm::automatic, "parts");
     std::vector<int32_t> wanted;
     for (int r = 0; r < world.size(); ++r) {
       for (int64_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) {
@@ -75,7 +77,8 @@ void reduce_scatter_sums_each_part(Communicator& world) {
     Array<float> sent(stream, send);
     Array<float> receive(
         stream, std::vector<float>(static_cast<size_t>(mine) + 1, static_cast<float>(kGuard)));
-    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32, "sums");
+    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32,
+                         CollectiveAlgorithm::automatic, "sums");
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
     for (int64_t i = start; i < start + mine; ++i) {
@@ -99,7 +102,8 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
       Array<float> receive(
           stream,
           std::vector<float>(static_cast<size_t>(counts[static_cast<size_t>(world.rank())])));
-      world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32, "sums");
+      world.reduce_scatter(*stream, sent.data(), receive.data(), counts, DType::f32,
+                           CollectiveAlgorithm::automatic, "sums");
       const uint64_t bits = bits_of(receive.values());
       first = repeat == 0 ? bits : first;
       EXPECT_EQ(bits, first);
@@ -133,7 +137,7 @@ void all_to_all_exchanges_pieces(Communicator& world) {
     Array<int32_t> sent(stream, send);
     Array<int32_t> receive(stream, guarded(sum_of(receive_counts)));
     world.all_to_all(*stream, sent.data(), send_counts, receive.data(), receive_counts, DType::f32,
-                     "pieces");
+                     CollectiveAlgorithm::automatic, "pieces");
     expect_equal(receive.values(), wanted);
   }
 }
@@ -142,7 +146,8 @@ void all_to_all_may_be_empty(Communicator& world) {
   OwnStream stream;
   const Counts none(static_cast<size_t>(world.size()), 0);
   Array<int32_t> receive(stream, guarded(0));
-  world.all_to_all(*stream, nullptr, none, receive.data(), none, DType::f32, "nothing");
+  world.all_to_all(*stream, nullptr, none, receive.data(), none, DType::f32,
+                   CollectiveAlgorithm::automatic, "nothing");
   EXPECT_EQ(receive.values(), guarded(0));
 }
 
@@ -189,10 +194,12 @@ void buffers_are_free_after_each_collective(Communicator& world) {
     round.exchanged.resize(sum);
     round.reduced.resize(1000);
     stream->copy(send.data(), round.sent.data(), send.bytes());
-    world.all_gather(*stream, send.data(), gathered.data(), counts, DType::f32, "gathered");
+    world.all_gather(*stream, send.data(), gathered.data(), counts, DType::f32,
+                     CollectiveAlgorithm::automatic, "gathered");
     world.all_to_all(*stream, send.data(), counts, exchanged.data(), counts, DType::f32,
-                     "exchanged");
-    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, DType::f32, "reduced");
+                     CollectiveAlgorithm::automatic, "exchanged");
+    world.reduce_scatter(*stream, send.data(), reduced.data(), counts, DType::f32,
+                         CollectiveAlgorithm::automatic, "reduced");
     stream->copy(round.gathered.data(), gathered.data(), gathered.bytes());
     stream->copy(round.exchanged.data(), exchanged.data(), exchanged.bytes());
     stream->copy(round.reduced.data(), reduced.data(), reduced.bytes());
@@ -229,11 +236,13 @@ void a_recording_repeats_them(Communicator& world) {
   Array<float> reduced(stream, std::vector<float>(rank + 1));
   Array<float> exchanged(stream, std::vector<float>(ranks));
   const auto issue = [&] {
-    world.all_reduce(*stream, sum.data(), 5, DType::f32, "sum");
-    world.all_gather(*stream, part.data(), gathered.data(), uneven, DType::f32, "gathered");
-    world.reduce_scatter(*stream, gathered.data(), reduced.data(), uneven, DType::f32, "reduced");
+    world.all_reduce(*stream, sum.data(), 5, DType::f32, CollectiveAlgorithm::automatic, "sum");
+    world.all_gather(*stream, part.data(), gathered.data(), uneven, DType::f32,
+                     CollectiveAlgorithm::automatic, "gathered");
+    world.reduce_scatter(*stream, gathered.data(), reduced.data(), uneven, DType::f32,
+                         CollectiveAlgorithm::automatic, "reduced");
     world.all_to_all(*stream, gathered.data(), even, exchanged.data(), even, DType::f32,
-                     "exchanged");
+                     CollectiveAlgorithm::automatic, "exchanged");
   };
   const auto results_of = [&](size_t round, const auto& does) {
     sum.set(std::vector<float>(5, static_cast<float>(rank + 3 * round)));
@@ -265,7 +274,8 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
   Array<float> data(stream, ones);
   for (int round = 0; round < 20; ++round) {
     data.set(ones);
-    world.all_reduce(*stream, data.data(), static_cast<int64_t>(ones.size()), DType::f32, "data");
+    world.all_reduce(*stream, data.data(), static_cast<int64_t>(ones.size()), DType::f32,
+                     CollectiveAlgorithm::automatic, "data");
     const std::vector<int> ranks = all_gather_value(world, world.rank());
     EXPECT_EQ(ranks.back(), world.size() - 1);
     EXPECT_EQ(data.values().back(), static_cast<float>(world.size()));
@@ -331,9 +341,10 @@ void expect_group(Communicator& group, int world_rank, const std::vector<int>& m
   Array<int32_t> mine(stream, {world_rank});
   Array<int32_t> seen(stream, std::vector<int32_t>(members.size()));
   group.all_gather(*stream, mine.data(), seen.data(), Counts(members.size(), 1), DType::f32,
-                   "members");
+                   CollectiveAlgorithm::automatic, "members");
   Array<float> sum(stream, {static_cast<float>(world_rank)});
-  group.all_reduce(*stream, sum.data(), 1, DType::f32, "sum of members");
+  group.all_reduce(*stream, sum.data(), 1, DType::f32, CollectiveAlgorithm::automatic,
+                   "sum of members");
   EXPECT_EQ(seen.values(), members);
   const auto total = static_cast<float>(std::accumulate(members.begin(), members.end(), 0));
   EXPECT_EQ(sum.values(), std::vector<float>{total});

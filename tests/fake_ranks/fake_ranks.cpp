@@ -137,14 +137,14 @@ class FakeCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype, CollectiveAlgorithm,
                   const std::string& name) override {
     enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data, dtype}, count, count,
             all_reduce_now);
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, DType dtype,
+                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                   const std::string& name) override {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size(), doing);
@@ -154,7 +154,7 @@ class FakeCommunicator final : public Communicator {
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
-                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                       const std::string& name) override {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size(), doing);
@@ -165,7 +165,7 @@ class FakeCommunicator final : public Communicator {
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                   void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm, const std::string& name) override {
     const std::string doing = "all_to_all of " + name;
     check_counts(send_counts, size(), doing);
     check_counts(receive_counts, size(), doing);

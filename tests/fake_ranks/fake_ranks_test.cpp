@@ -58,8 +58,9 @@ std::vector<std::string> errors_of(int ranks, Body body, double timeout = kFakeT
 TEST(FakeRanks, RefuseDifferentNames) {
   const auto errors = errors_of(3, [](Communicator& world, Stream& stream) {
     float x = 0.0F;
-    world.all_reduce(stream, &x, 1, DType::f32, "same");
-    world.all_reduce(stream, &x, 1, DType::f32, world.rank() == 2 ? "gate" : "embedding");
+    world.all_reduce(stream, &x, 1, DType::f32, CollectiveAlgorithm::automatic, "same");
+    world.all_reduce(stream, &x, 1, DType::f32, CollectiveAlgorithm::automatic,
+                     world.rank() == 2 ? "gate" : "embedding");
     stream.synchronize();
   });
   for (const std::string& error : errors) {
@@ -73,7 +74,7 @@ TEST(FakeRanks, RefuseDifferentCollectives) {
   const auto errors = errors_of(2, [](Communicator& world, Stream& stream) {
     float x = 0.0F;
     if (world.rank() == 0) {
-      world.all_reduce(stream, &x, 1, DType::f32, "x");
+      world.all_reduce(stream, &x, 1, DType::f32, CollectiveAlgorithm::automatic, "x");
     } else {
       world.broadcast(stream, &x, 1, 0, DType::f32, "x");
     }
@@ -91,7 +92,7 @@ TEST(FakeRanks, RefuseDifferentCounts) {
     std::vector<float> send(8);
     std::vector<float> receive(8);
     world.all_gather(stream, send.data(), receive.data(), {4, world.rank() == 0 ? 3 : 2},
-                     DType::f32, "x");
+                     DType::f32, CollectiveAlgorithm::automatic, "x");
     stream.synchronize();
   });
   for (const std::string& error : errors) {
@@ -107,7 +108,7 @@ TEST(FakeRanks, RefuseAnExchangeThatDoesNotMatch) {
     std::vector<float> receive(8);
     const std::vector<int64_t> two = {2, 2};
     world.all_to_all(stream, send.data(), world.rank() == 0 ? std::vector<int64_t>{2, 3} : two,
-                     receive.data(), two, DType::f32, "x");
+                     receive.data(), two, DType::f32, CollectiveAlgorithm::automatic, "x");
     stream.synchronize();
   });
   for (const std::string& error : errors) {
@@ -149,7 +150,7 @@ TEST(FakeRanks, DoNotWaitForEver) {
       [](Communicator& world, Stream& stream) {
         if (world.rank() == 0) {
           float x = 0.0F;
-          world.all_reduce(stream, &x, 1, DType::f32, "x");
+          world.all_reduce(stream, &x, 1, DType::f32, CollectiveAlgorithm::automatic, "x");
           stream.synchronize();
         }
       },
@@ -163,11 +164,14 @@ TEST(FakeRanks, RefuseSendOverReceive) {
   const auto device = make_device({});
   const auto stream = device->create_stream("comm", 1);
   std::vector<float> data(8);
-  EXPECT_THROW(communicators[0]->all_gather(*stream, &data[0], &data[3], {4}, DType::f32, "x"),
+  EXPECT_THROW(communicators[0]->all_gather(*stream, &data[0], &data[3], {4}, DType::f32,
+                                            CollectiveAlgorithm::automatic, "x"),
                Error);
-  EXPECT_THROW(communicators[0]->all_gather(*stream, &data[3], &data[0], {4}, DType::f32, "x"),
+  EXPECT_THROW(communicators[0]->all_gather(*stream, &data[3], &data[0], {4}, DType::f32,
+                                            CollectiveAlgorithm::automatic, "x"),
                Error);
-  EXPECT_NO_THROW(communicators[0]->all_gather(*stream, &data[0], &data[4], {4}, DType::f32, "x"));
+  EXPECT_NO_THROW(communicators[0]->all_gather(*stream, &data[0], &data[4], {4}, DType::f32,
+                                               CollectiveAlgorithm::automatic, "x"));
   stream->synchronize();
 }
 

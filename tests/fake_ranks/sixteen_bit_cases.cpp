@@ -25,7 +25,8 @@ void all_reduce_rounds(Communicator& world, DType dtype, float rounding) {
       }
     }
     Array<Element> on_device(stream, data);
-    world.all_reduce(*stream, on_device.data(), count, dtype, "data");
+    world.all_reduce(*stream, on_device.data(), count, dtype, CollectiveAlgorithm::automatic,
+                     "data");
     data = on_device.values();
     std::vector<float> sums;
     for (size_t i = 0; i < data.size(); ++i) {
@@ -52,7 +53,8 @@ void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
     Array<Element> sent(stream, send);
     Array<Element> receive(stream, std::vector<Element>(static_cast<size_t>(mine) + 1,
                                                         Element(static_cast<float>(kGuard))));
-    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, dtype, "sums");
+    world.reduce_scatter(*stream, sent.data(), receive.data(), counts, dtype,
+                         CollectiveAlgorithm::automatic, "sums");
     const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + world.rank()));
     std::vector<float> wanted;
     for (int64_t i = start; i < start + mine; ++i) {
@@ -88,14 +90,16 @@ void two_bytes_are_moved(Communicator& world) {
     wanted.push_back(kGuarded);
     Array<int16_t> sent(stream, send);
     Array<int16_t> all(stream, std::vector<int16_t>(wanted.size(), kGuarded));
-    world.all_gather(*stream, sent.data(), all.data(), counts, DType::bf16, "parts");
+    world.all_gather(*stream, sent.data(), all.data(), counts, DType::bf16,
+                     CollectiveAlgorithm::automatic, "parts");
     EXPECT_EQ(all.values(), wanted);
     // Back to where they came from: rank r sends its copy of rank p's part to p.
     Array<int16_t> returned(
         stream,
         std::vector<int16_t>(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded));
     world.all_to_all(*stream, all.data(), counts, returned.data(),
-                     Counts(counts.size(), counts[self]), DType::f16, "copies");
+                     Counts(counts.size(), counts[self]), DType::f16,
+                     CollectiveAlgorithm::automatic, "copies");
     std::vector<int16_t> mine = world.rank() == 0 ? wanted : std::vector<int16_t>(wanted.size(), 1);
     mine.back() = kGuarded;
     Array<int16_t> first(stream, mine);

@@ -42,18 +42,19 @@ class GroupWithLink final : public Communicator {
   int rank() const override { return own_->rank(); }
   int size() const override { return own_->size(); }
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
-                  const std::string& name) override {
+                  CollectiveAlgorithm algorithm, const std::string& name) override {
     if (rank() == 0) {
       stream.enqueue([this] { link_.send(); });
     }
-    own_->all_reduce(stream, data, count, dtype, name);
+    own_->all_reduce(stream, data, count, dtype, algorithm, name);
   }
   void all_gather(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                  const std::string&) override {}
+                  CollectiveAlgorithm, const std::string&) override {}
   void reduce_scatter(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                      const std::string&) override {}
+                      CollectiveAlgorithm, const std::string&) override {}
   void all_to_all(Stream&, const void*, const std::vector<int64_t>&, void*,
-                  const std::vector<int64_t>&, DType, const std::string&) override {}
+                  const std::vector<int64_t>&, DType, CollectiveAlgorithm,
+                  const std::string&) override {}
   void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
   void move(Stream&, const void*, void*, int64_t, const std::vector<int>&, DType,
             const std::string&) override {}

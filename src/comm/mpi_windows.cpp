@@ -1,0 +1,228 @@
+#include "comm/mpi_windows.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <span>
+
+#include "comm/counts.h"
+#include "comm/mpi_check.h"
+#include "comm/mpi_shared_memory.h"
+#include "comm/patient_yield.h"
+
+namespace hidup {
+namespace {
+
+constexpr int64_t kCacheLine = 64;  // bytes of a cache line
+// Bytes that a rank copies in a turn, which stay in its cache; more only for very many ranks.
+constexpr int64_t kPart = int64_t{1} << 19;
+constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which all sum everything
+constexpr int kLooks = 2000;                   // before the first yield: some microseconds
+
+}  // namespace
+
+// What a rank tells the others. Its numbers of turns alternate, as the halves of its part do.
+struct alignas(kCacheLine) MpiWindows::Line {
+  uint64_t meetings;  // to which it came
+  int64_t turns[2];   // that it needs
+};
+
+MpiWindows::MpiWindows(MPI_Comm group, int64_t max_piece) : group_(group), max_piece_(max_piece) {
+  static_assert(sizeof(Line) == kCacheLine);
+  static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);  // a lock is one process's
+  check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
+  part_bytes_ = std::max(kPart, size_ * kCacheLine);
+  memory_ = share_host_memory(group_, size_ * (kCacheLine + 2 * part_bytes_));
+  lines_ = reinterpret_cast<Line*>(memory_.get());
+}
+
+std::byte* MpiWindows::part(int rank, uint64_t turn) const {
+  const int64_t number = 2 * int64_t{rank} + static_cast<int64_t>(turn % 2);
+  return memory_.get() + size_ * kCacheLine + number * part_bytes_;
+}
+
+int64_t MpiWindows::part_length(int64_t bytes) const {
+  return std::min(part_bytes_ / bytes, max_piece_);
+}
+
+int64_t MpiWindows::piece_length(int64_t bytes) const {
+  return std::max<int64_t>(1, part_length(bytes) / size_);
+}
+
+bool MpiWindows::all_came() const {
+  return std::ranges::all_of(std::span(lines_, static_cast<size_t>(size_)), [this](Line& line) {
+    return std::atomic_ref(line.meetings).load(std::memory_order_acquire) >= meetings_;
+  });
+}
+
+void MpiWindows::meet(const std::string& doing) {
+  begin_wait();
+  ++meetings_;
+  std::atomic_ref(lines_[rank_].meetings).store(meetings_, std::memory_order_release);
+  for (int look = 0; !all_came(); ++look) {
+    if (look >= kLooks) {
+      // A message that a rank waits for may only leave this one while MPI works here.
+      int found = 0;
+      check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &found, MPI_STATUS_IGNORE), doing);
+      sched_yield();
+    }
+  }
+}
+
+std::vector<const void*> MpiWindows::summands(const void* own, int64_t offset) const {
+  std::vector<const void*> found;
+  for (int r = 0; r < size_; ++r) {
+    found.push_back(r == rank_ ? own : part(r, turn_) + offset);
+  }
+  return found;
+}
+
+void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
+                            const std::string& doing) {
+  if (count == 0) {
+    return;
+  }
+  if (count * elements.bytes * size_ <= kSumAll) {
+    sum_all(data, count, elements, doing);
+  } else {
+    sum_slices(data, count, elements, doing);
+  }
+}
+
+void MpiWindows::sum_all(void* data, int64_t count, const Elements& elements,
+                         const std::string& doing) {
+  const int64_t length = part_length(elements.bytes);
+  for (int64_t done = 0; done < count; done += length) {
+    const int64_t here = std::min(length, count - done);
+    std::byte* const own = at(data, done, elements.bytes);
+    ++turn_;
+    copy_now(part(rank_, turn_), own, here, elements.bytes);
+    meet(doing);
+    elements.sum(own, summands(own, 0), here);
+  }
+}
+
+// A rank's result takes the place of the slice that it need not copy. So the next turn's slices can
+// be copied before the meeting that makes the results known.
+void MpiWindows::sum_slices(void* data, int64_t count, const Elements& elements,
+                            const std::string& doing) {
+  const int64_t bytes = elements.bytes;
+  const int64_t piece = piece_length(bytes);
+  struct Slice {
+    std::byte* data;
+    int64_t count;
+    int64_t offset;  // bytes, in a part
+  };
+  const auto slice_of = [&](int rank, int64_t done) -> Slice {
+    const int64_t length = std::min(piece * size_, count - done);
+    const int64_t start = length * rank / size_;
+    return {at(data, done + start, bytes), length * (rank + 1) / size_ - start,
+            rank * piece * bytes};
+  };
+  const auto give_slices = [&](int64_t done, uint64_t turn) {
+    for (int r = 0; r < size_; ++r) {
+      const Slice slice = slice_of(r, done);
+      copy_now(part(rank_, turn) + slice.offset, slice.data, r == rank_ ? 0 : slice.count, bytes);
+    }
+  };
+  const auto take_slices = [&](int64_t done) {
+    for (int r = 0; r < size_; ++r) {
+      const Slice slice = slice_of(r, done);
+      copy_now(slice.data, part(r, turn_) + slice.offset, r == rank_ ? 0 : slice.count, bytes);
+    }
+  };
+  give_slices(0, ++turn_);
+  meet(doing);
+  for (int64_t done = 0; done < count; done += piece * size_) {
+    const Slice own = slice_of(rank_, done);
+    elements.sum(own.data, summands(own.data, own.offset), own.count);
+    copy_now(part(rank_, turn_) + own.offset, own.data, own.count, bytes);
+    const bool more = done + piece * size_ < count;
+    if (more) {
+      give_slices(done + piece * size_, turn_ + 1);
+    }
+    meet(doing);
+    take_slices(done);
+    turn_ += more ? 1 : 0;  // a turn left out would give its half to two that follow each other
+  }
+}
+
+void MpiWindows::all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
+                            int64_t bytes, const std::string& doing) {
+  const std::vector<int64_t> starts = starts_of(counts);
+  const auto self = static_cast<size_t>(rank_);
+  copy_now(at(receive, starts[self], bytes), send, counts[self], bytes);
+  const int64_t length = part_length(bytes);
+  const int64_t longest = std::ranges::max(counts);
+  for (int64_t done = 0; done < longest; done += length) {
+    const auto here = [&](size_t r) { return std::clamp<int64_t>(counts[r] - done, 0, length); };
+    ++turn_;
+    copy_now(part(rank_, turn_), at(send, done, bytes), here(self), bytes);
+    meet(doing);
+    for (size_t r = 0; r < counts.size(); ++r) {
+      copy_now(at(receive, starts[r] + done, bytes), part(static_cast<int>(r), turn_),
+               r == self ? 0 : here(r), bytes);
+    }
+  }
+}
+
+void MpiWindows::reduce_scatter(const void* send, void* receive, const std::vector<int64_t>& counts,
+                                const Elements& elements, const std::string& doing) {
+  const int64_t bytes = elements.bytes;
+  const int64_t piece = piece_length(bytes);
+  const std::vector<int64_t> starts = starts_of(counts);
+  const auto self = static_cast<size_t>(rank_);
+  const int64_t longest = std::ranges::max(counts);
+  for (int64_t done = 0; done < longest; done += piece) {
+    const auto here = [&](size_t r) { return std::clamp<int64_t>(counts[r] - done, 0, piece); };
+    ++turn_;
+    for (size_t r = 0; r < counts.size(); ++r) {
+      copy_now(part(rank_, turn_) + static_cast<int64_t>(r) * piece * bytes,
+               at(send, starts[r] + done, bytes), r == self ? 0 : here(r), bytes);
+    }
+    meet(doing);
+    if (here(self) > 0) {
+      elements.sum(at(receive, done, bytes),
+                   summands(at(send, starts[self] + done, bytes), rank_ * piece * bytes),
+                   here(self));
+    }
+  }
+}
+
+// Ranks know the lengths of their own pieces only, so they tell each other how many turns they
+// need.
+void MpiWindows::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
+                            void* receive, const std::vector<int64_t>& receive_counts,
+                            int64_t bytes, const std::string& doing) {
+  const int64_t piece = piece_length(bytes);
+  const std::vector<int64_t> send_starts = starts_of(send_counts);
+  const std::vector<int64_t> receive_starts = starts_of(receive_counts);
+  const auto self = static_cast<size_t>(rank_);
+  copy_now(at(receive, receive_starts[self], bytes), at(send, send_starts[self], bytes),
+           send_counts[self], bytes);
+  int64_t turns = (std::ranges::max(send_counts) + piece - 1) / piece;
+  for (int64_t turn = 0; turn == 0 || turn < turns; ++turn) {
+    const auto here = [&](const std::vector<int64_t>& counts, size_t r) {
+      return r == self ? 0 : std::clamp<int64_t>(counts[r] - turn * piece, 0, piece);
+    };
+    ++turn_;
+    for (size_t r = 0; r < send_counts.size(); ++r) {
+      copy_now(part(rank_, turn_) + static_cast<int64_t>(r) * piece * bytes,
+               at(send, send_starts[r] + turn * piece, bytes), here(send_counts, r), bytes);
+    }
+    lines_[rank_].turns[turn_ % 2] = turns;
+    meet(doing);
+    for (int r = 0; turn == 0 && r < size_; ++r) {
+      turns = std::max(turns, lines_[r].turns[turn_ % 2]);
+    }
+    for (size_t r = 0; r < receive_counts.size(); ++r) {
+      copy_now(at(receive, receive_starts[r] + turn * piece, bytes),
+               part(static_cast<int>(r), turn_) + rank_ * piece * bytes, here(receive_counts, r),
+               bytes);
+    }
+  }
+}
+
+}  // namespace hidup
