@@ -101,6 +101,9 @@ class Absorption {
   // In every group of ranks along the axis: from when its last rank begins to when its last one
   // ends.
   void look_at_message(size_t step, size_t i) {
+    if (!instruction(i).inner_axes.empty()) {
+      return;  // several collectives, of which each has its own times
+    }
     const auto axis = static_cast<size_t>(instruction(i).axis);
     for (size_t rank = 0; rank < ranks_; ++rank) {
       const std::vector<int64_t> group = group_of(program_.mesh, static_cast<int64_t>(rank), axis);

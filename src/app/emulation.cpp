@@ -39,7 +39,8 @@ Emulation::Emulation(const Deck& deck, const Program& program, const Profile& co
     : deck_(deck), program_(program), mpi_(mpi) {
   Communicator& world = mpi.world();
   collectively(world, [&] {
-    durations_.emplace(program, rank_costs(deck, program.mesh, costs), links_in_time(deck, program.mesh));
+    durations_.emplace(program, rank_costs(deck, program.mesh, costs),
+                       links_in_time(deck, program.mesh));
   });
   const auto end_of = [this, rank = world.rank()](int instruction, Nanoseconds start) {
     return durations_->end_of(instruction, rank, start);

@@ -7,7 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "app/measured.h"
 #include "core/units.h"
+#include "cost/message_parts.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {
@@ -27,7 +29,40 @@ std::string bucket_name(const Instruction& instruction) {
   return fmt::format("{} {}", of, name_of(instruction.opcode));
 }
 
+void add_message(std::vector<MessageReport>& messages, MessageReport one) {
+  const auto known = std::ranges::find_if(messages, [&](const MessageReport& other) {
+    return other.name == one.name && other.way == one.way;
+  });
+  if (known == messages.end()) {
+    messages.push_back(std::move(one));
+    return;
+  }
+  for (size_t axis = 0; axis < one.bytes.size(); ++axis) {
+    known->bytes[axis] += one.bytes[axis];
+  }
+  ++known->count;
+  known->times.comm_s += one.times.comm_s;
+  known->times.exposed_s += one.times.exposed_s;
+}
+
 }  // namespace
+
+MessageReport message_report(const Program& program, const Instruction& collective) {
+  MessageReport report{.name = pattern_of(collective.name),
+                       .way = fmt::format("{} {}", name_of(collective.opcode),
+                                          program.mesh[static_cast<size_t>(collective.axis)].name),
+                       .bytes = std::vector<double>(program.mesh.size(), 0.0),
+                       .count = 1};
+  for (const int axis : collective.inner_axes) {
+    report.way += "+" + program.mesh[static_cast<size_t>(axis)].name;
+  }
+  report.way += collective.inner_axes.empty() ? "" : ", hierarchical";
+  const double bytes = paced_bytes(program, collective, 0);
+  for (const MessagePart& part : message_parts(program.mesh, collective, bytes)) {
+    report.bytes[part.axis] += part.bytes;
+  }
+  return report;
+}
 
 Explanation explain_step(const Graph& graph, const Forecast& step) {
   const std::vector<Interval>& times = step.prediction.instructions;
@@ -41,6 +76,11 @@ Explanation explain_step(const Graph& graph, const Forecast& step) {
   for (size_t i = 0; i < times.size(); ++i) {
     const Instruction& instruction = step.program.instructions[i];
     const OpId op = instruction.op;
+    if (!collective_of(instruction.opcode).empty()) {
+      MessageReport message = message_report(step.program, instruction);
+      add(message.times, instruction, times[i], exposed[i]);
+      add_message(result.messages, std::move(message));
+    }
     if (instruction.phase != Phase::update && instruction.microbatch >= 0) {
       const auto [at, added] =
           stages.try_emplace({instruction.phase, instruction.stage}, result.stages.size());

@@ -36,11 +36,25 @@ struct BucketReport {
   PassTimes times;
 };
 
+// Collectives whose names differ in numbers only and that go the same way.
+struct MessageReport {
+  std::string name;           // with * for numbers
+  std::string way;            // "all_reduce node+gpu, hierarchical"
+  std::vector<double> bytes;  // per axis, of the collectives along it, as paced_bytes() counts them
+  int count = 0;
+  PassTimes times;
+};
+
 struct Explanation {
   std::vector<OperationReport> operations;  // in graph order
   std::vector<StageReport> stages;          // forward, then backward
   std::vector<BucketReport> buckets;
+  std::vector<MessageReport> messages;  // in the order of the first of each
 };
+
+// Of one collective, as rank 0 does it.
+MessageReport message_report(const Program& program, const Instruction& collective);
+
 Explanation explain_step(const Graph& graph, const Forecast& step);
 
 // The fastest candidate of every named strategy, and of the search's own, fastest first and those

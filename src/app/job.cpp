@@ -235,8 +235,9 @@ LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const 
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
-      loaded = choice == kSearch ? search(deck, graph, mesh, basis)
-                                 : LoadedStrategy{choose_strategy(choice, deck, graph, mesh)};
+      loaded = choice == kSearch
+                   ? search(deck, graph, mesh, basis)
+                   : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, basis.costs)};
       text = print_strategy(graph, loaded.strategy);
     }
   });

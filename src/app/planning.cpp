@@ -11,6 +11,7 @@
 #include "models/graph_file.h"
 #include "models/transformer.h"
 #include "program/lower.h"
+#include "search/choose_routes.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/read_strategy.h"
@@ -133,13 +134,16 @@ void check_strategy_choice(const std::string& name_or_file) {
 }
 
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
-                         const Mesh& mesh) {
+                         const Mesh& mesh, const std::optional<Profile>& costs) {
+  const bool named = !looks_like_file(name_or_file);
   Strategy strategy =
-      looks_like_file(name_or_file)
-          ? parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file)
-          : named_strategy(name_or_file, graph, mesh);
+      named
+          ? named_strategy(name_or_file, graph, mesh)
+          : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file);
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
-  return strategy;
+  return named && costs
+             ? with_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
+             : strategy;
 }
 
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,

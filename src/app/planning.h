@@ -57,8 +57,9 @@ void check_strategy_choice(const std::string& name_or_file);
 
 // The strategy of a file, or the named one for this graph and mesh, with train.microbatches
 // where the deck has them. Throws Error(file) or Error(usage).
+// A named one goes the ways that take least by the costs, if any (choose_routes.h).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
-                         const Mesh& mesh);
+                         const Mesh& mesh, const std::optional<Profile>& costs = std::nullopt);
 
 // The strategy that a checkpoint has; nothing where it is for another graph or mesh.
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,

@@ -30,7 +30,8 @@ class Communicator {
   // stream at a time. `name` says what is communicated; an error names it. `dtype` is that of
   // the elements; sums are of floating ones. Counts are in elements, may be zero and may differ
   // between ranks; a count for every rank, in the order of ranks, or Error(internal).
-  // `send` and `receive` may not overlap. Repeated runs give the same bits.
+  // `send` and `receive` may not overlap, but for a rank's own part where it says so. Repeated runs
+  // give the same bits.
   //
   // `algorithm`, the same on all ranks, says how it is done. MPI does as it says; what a collective
   // has no such algorithm for, and `windows` where the group's ranks run on several hosts, is done
@@ -41,12 +42,12 @@ class Communicator {
   virtual void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                           CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // send: [counts[rank]]; receive: [sum of counts], what all ranks send, in the order
-  // of ranks. `counts` is the same on all ranks.
+  // of ranks. `counts` is the same on all ranks. `send` may be its place in `receive`.
   virtual void all_gather(Stream& stream, const void* send, void* receive,
                           const std::vector<int64_t>& counts, DType dtype,
                           CollectiveAlgorithm algorithm, const std::string& name) = 0;
   // send: [sum of counts]; receive: [counts[rank]], this rank's part of the sum
-  // over all ranks. `counts` is the same on all ranks.
+  // over all ranks. `counts` is the same on all ranks. `receive` may be its place in `send`.
   virtual void reduce_scatter(Stream& stream, const void* send, void* receive,
                               const std::vector<int64_t>& counts, DType dtype,
                               CollectiveAlgorithm algorithm, const std::string& name) = 0;

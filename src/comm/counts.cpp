@@ -36,7 +36,7 @@ MovePart move_part(const std::vector<int>& sources, int rank, int ranks, const s
 }
 
 void copy_elements(Stream& stream, void* to, const void* from, int64_t count, DType dtype) {
-  if (count > 0) {
+  if (count > 0 && to != from) {
     stream.copy(to, from, count * size_of(dtype));
   }
 }

@@ -59,7 +59,7 @@ Elements moved_elements(DType dtype) {
 }
 
 void copy_now(void* to, const void* from, int64_t count, int64_t bytes) {
-  if (count > 0) {
+  if (count > 0 && to != from) {
     std::memcpy(to, from, static_cast<size_t>(count * bytes));
   }
 }

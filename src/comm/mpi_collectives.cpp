@@ -141,10 +141,12 @@ void MpiCollectives::all_gather_as_best(const void* send, void* receive,
   } else if (starts.back() > 0) {
     const std::vector<int> int_counts = to_ints(counts);
     const std::vector<int> int_starts = to_ints(starts);
-    check_mpi(
-        MPI_Allgatherv(send, int_counts[static_cast<size_t>(rank_)], moved_type(bytes), receive,
-                       int_counts.data(), int_starts.data(), moved_type(bytes), group_),
-        doing);
+    const auto self = static_cast<size_t>(rank_);
+    const bool in_place = counts[self] > 0 && send == at(receive, starts[self], bytes);
+    check_mpi(MPI_Allgatherv(in_place ? MPI_IN_PLACE : send, int_counts[static_cast<size_t>(rank_)],
+                             moved_type(bytes), receive, int_counts.data(), int_starts.data(),
+                             moved_type(bytes), group_),
+              doing);
   }
 }
 
@@ -167,7 +169,8 @@ void MpiCollectives::reduce_scatter(const void* send, void* receive,
 void MpiCollectives::reduce_scatter_as_best(const void* send, void* receive,
                                             const std::vector<int64_t>& counts, DType dtype,
                                             const std::string& doing) {
-  const int64_t sum = starts_of(counts).back();
+  const std::vector<int64_t> starts = starts_of(counts);
+  const int64_t sum = starts.back();
   const auto longest = std::max_element(counts.begin(), counts.end());
   if (sum == 0) {
     return;
@@ -175,10 +178,17 @@ void MpiCollectives::reduce_scatter_as_best(const void* send, void* receive,
   if (*longest == sum) {
     reduce_to(static_cast<int>(longest - counts.begin()), send, receive, sum, dtype, doing);
   } else if (sum <= std::min(kSmall, max_piece_)) {
+    // The result may lie in what is sent: on this rank alone, so that it says nothing to MPI.
+    const auto self = static_cast<size_t>(rank_);
+    const int64_t bytes = size_of(dtype);
+    const bool in_place = receive == at(send, starts[self], bytes);
+    std::vector<std::byte> apart(static_cast<size_t>(in_place ? counts[self] * bytes : 0));
+    void* const result = in_place ? apart.data() : receive;
     const std::vector<int> int_counts = to_ints(counts);
     check_mpi(
-        MPI_Reduce_scatter(send, receive, int_counts.data(), type_of(dtype), sum_op(dtype), group_),
+        MPI_Reduce_scatter(send, result, int_counts.data(), type_of(dtype), sum_op(dtype), group_),
         doing);
+    copy_now(receive, result, counts[self], bytes);
   } else {
     ring_reduce_scatter(messages_, send, receive, counts, summed_elements(dtype), doing);
   }
@@ -188,9 +198,10 @@ void MpiCollectives::reduce_to(int root, const void* send, void* receive, int64_
                                DType dtype, const std::string& doing) {
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
+    const void* const from = at(send, done, bytes);
     void* const to = rank_ == root ? at(receive, done, bytes) : nullptr;
-    check_mpi(MPI_Reduce(at(send, done, bytes), to, piece(count, done, max_piece_), type_of(dtype),
-                         sum_op(dtype), root, group_),
+    check_mpi(MPI_Reduce(from == to ? MPI_IN_PLACE : from, to, piece(count, done, max_piece_),
+                         type_of(dtype), sum_op(dtype), root, group_),
               doing);
   }
 }

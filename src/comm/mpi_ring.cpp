@@ -60,10 +60,10 @@ class SumsOnTheirWay {
       elements_.sum(place(step, done), summands, blocks_.chunk(step, done));
     }
   }
-  // From step 2 on.
+  // From step 2 on. The result may lie where this rank's own summand does.
   void go_round(int64_t done) {
     for (int step = 2; step < messages_.size(); ++step) {
-      void* const incoming = place(step, done);
+      void* const incoming = messages_.passing(step % 2);
       messages_.exchange({{place(step - 1, done), blocks_.chunk(step - 1, done)}},
                          messages_.after(1), {{incoming, blocks_.chunk(step, done)}},
                          messages_.after(-1), elements_.bytes, doing_);

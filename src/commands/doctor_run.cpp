@@ -205,7 +205,8 @@ class Inspection {
     MemoryPlan plan;
     const bool fits = alone("", [&] {
       check_strategy_choice(options_.strategy);
-      const Strategy strategy = choose_strategy(options_.strategy, decks_.deck, graph, *mesh_);
+      const Strategy strategy = choose_strategy(options_.strategy, decks_.deck, graph, *mesh_,
+                                                costs_of(decks_.deck, *mesh_, std::nullopt));
       plan = largest_plan(lower(graph, strategy, lowering_options(decks_.deck)));
       if (memory_ && plan.bytes > *memory_) {
         fail(ExitCode::out_of_memory, "the plan of strategy {} needs {}, the device has {}",

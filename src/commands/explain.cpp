@@ -120,6 +120,7 @@ class Printout {
       add_row(rows, {"", bucket.name}, bucket.times);
     }
     print_rows("stages, by their first operation; buckets", rows, true);
+    print_messages();
     rows.clear();
     for (const OperationReport& operation : explanation_.operations) {
       const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
@@ -182,6 +183,35 @@ class Printout {
   }
 
  private:
+  void print_messages() const {
+    std::vector<Row> rows;
+    for (const MessageReport& message : explanation_.messages) {
+      std::string bytes;
+      for (size_t axis = 0; axis < message.bytes.size(); ++axis) {
+        if (message.bytes[axis] > 0.0) {
+          bytes += fmt::format("{}{} {}", bytes.empty() ? "" : ", ", input_.mesh[axis].name,
+                               format_bytes(static_cast<int64_t>(message.bytes[axis])));
+        }
+      }
+      rows.push_back({.texts = {message.name, message.way, bytes},
+                      .count = message.count,
+                      .times = message.times});
+    }
+    print_rows("messages: along which axes, and how; bytes along each", rows, true);
+  }
+
+  // Per axis, outermost first; null of what communicates nothing.
+  Json bytes_along(const Instruction& instruction) const {
+    Json along;
+    if (!collective_of(instruction.opcode).empty()) {
+      const MessageReport report = message_report(step_.program, instruction);
+      for (size_t axis = 0; axis < report.bytes.size(); ++axis) {
+        along[input_.mesh[axis].name] = report.bytes[axis];
+      }
+    }
+    return along;
+  }
+
   // Null where it belongs to no operation, or makes no layout and no gradient of one input.
   Json operation(const Instruction& instruction) const {
     return instruction.op < 0 ? Json() : Json(input_.graph.op_name(instruction.op));
@@ -209,6 +239,8 @@ class Printout {
                         {"phase", name_of(instruction.phase)},
                         {"opcode", name_of(instruction.opcode)},
                         {"collective", collective_of(instruction.opcode)},
+                        {"hierarchical", !instruction.inner_axes.empty()},
+                        {"bytes_along", bytes_along(instruction)},
                         {"dtype", name_of(work.dtype)},
                         {"flops", work.flops},
                         {"bytes", work.bytes},
@@ -242,9 +274,10 @@ int explain(const ExplainOptions& options) {
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const SearchOutcome found =
       search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
-  Strategy strategy = options.strategy == kSearch
-                          ? found.strategy
-                          : choose_strategy(options.strategy, input.deck, input.graph, input.mesh);
+  Strategy strategy =
+      options.strategy == kSearch
+          ? found.strategy
+          : choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile);
   const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
   annotate(strategy, step.program, step.plan, step.prediction);
 

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include "app/costs.h"
 #include "app/planning.h"
 #include "commands/commands.h"
 #include "core/check.h"
@@ -29,7 +30,8 @@ int validate(const ValidateOptions& options) {
   prepare_outputs({{"--strategy-out", options.strategy_out}},
                   files_read(options.deck, options.cluster, deck, options.strategy),
                   options.overwrite);
-  const Strategy strategy = choose_strategy(options.strategy, deck, graph, mesh);
+  const Strategy strategy =
+      choose_strategy(options.strategy, deck, graph, mesh, costs_of(deck, mesh, std::nullopt));
   const Program program = lower(graph, strategy, lowering_options(deck));
   for (const int64_t rank : distinct_ranks(program)) {
     verify(program, plan_memory(program, rank));

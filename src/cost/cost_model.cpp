@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "cost/message_parts.h"
 
 namespace hidup {
 namespace {
@@ -58,9 +59,12 @@ double paced_bytes(const Program& program, const Instruction& instruction, int64
   const double in = bytes_of(instruction.inputs);
   const double out = bytes_of(instruction.outputs);
   const auto axis = static_cast<size_t>(instruction.axis);
-  const auto ranks = static_cast<double>(instruction.group.empty()
-                                             ? program.mesh.at(axis).size
-                                             : static_cast<int64_t>(instruction.group.size()));
+  auto ranks = static_cast<double>(instruction.group.empty()
+                                       ? program.mesh.at(axis).size
+                                       : static_cast<int64_t>(instruction.group.size()));
+  for (const int inner : instruction.inner_axes) {
+    ranks *= static_cast<double>(program.mesh.at(static_cast<size_t>(inner)).size);
+  }
   if (instruction.opcode == Opcode::all_gather) {
     return std::max(out, ranks * in);
   }
@@ -130,6 +134,19 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
     weights += weight;
   }
   return load * std::exp2(pace / weights);
+}
+
+MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
+                               double bytes) const {
+  MessageTime all{.bytes = bytes, .slowdown = 0.0};
+  for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {
+    const MessageTime time = collective(part.opcode, part.axis, part.bytes);
+    all.alone_s += time.alone_s;
+    all.beside_s += time.beside_s;
+    all.slowdown += time.slowdown * time.beside_s;
+  }
+  all.slowdown = all.beside_s > 0.0 ? all.slowdown / all.beside_s : 1.0;
+  return all;
 }
 
 MessageTime CostModel::collective(Opcode opcode, size_t axis, double bytes) const {

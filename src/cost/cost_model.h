@@ -29,6 +29,10 @@ class CostModel {
   // move then takes as long as a broadcast.
   MessageTime collective(Opcode opcode, size_t axis, double bytes) const;
 
+  // The sum of the collectives of which the instruction consists (message_parts()), of so many
+  // paced_bytes().
+  MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
+
   double launch_s() const { return launch_s_; }
   double signal_s() const { return signal_s_; }
   double overhead_s() const { return overhead_s_; }

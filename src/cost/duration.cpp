@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cost/message_parts.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -15,13 +16,16 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
     return {.alone_s = seconds, .beside_s = seconds};
   }
   const auto axis = static_cast<size_t>(instruction.axis);
-  const MessageTime message =
-      costs.collective(instruction.opcode, axis, paced_bytes(program, instruction, rank));
-  const double smallest_s = costs.collective(instruction.opcode, axis, 0.0).alone_s;
-  Duration total{.alone_s = message.alone_s,
-                 .beside_s = message.beside_s,
-                 .slowdown = message.slowdown,
-                 .sending_s = std::max(0.0, message.alone_s - smallest_s)};
+  const double bytes = paced_bytes(program, instruction, rank);
+  const MessageTime message = costs.message(program.mesh, instruction, bytes);
+  Duration total{
+      .alone_s = message.alone_s, .beside_s = message.beside_s, .slowdown = message.slowdown};
+  for (const MessagePart& part : message_parts(program.mesh, instruction, bytes)) {
+    if (part.axis == axis) {
+      const auto alone_s = [&](double b) { return costs.collective(part.opcode, axis, b).alone_s; };
+      total.sending_s = std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
+    }
+  }
   // Messages are packed and unpacked in buffers, the operands without data of their own.
   double packed = 0.0;
   for (const ValueId id : instruction.outputs) {

@@ -13,8 +13,9 @@ struct Duration {
   double alone_s = 0.0;
   double beside_s = 0.0;
   double slowdown = 1.0;
-  // Of alone_s: the part that grows with the bandwidth of the link; 0 of what sends nothing. The
-  // rest is the time of the smallest message, and of packing.
+  // Of alone_s: the part that grows with the bandwidth of the link (of a hierarchical collective,
+  // that of Instruction::axis); 0 of what sends nothing. The rest is the time of the smallest
+  // message, and of packing.
   double sending_s = 0.0;
 };
 

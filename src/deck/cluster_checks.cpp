@@ -88,14 +88,18 @@ struct Misfit {
 
 std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_t>& sizes) {
   std::vector<Misfit> found;
-  int64_t ranks = 1;  // on the inner axes
-  for (size_t i = sizes.size(); i-- > 0; ranks *= sizes[i]) {
+  int64_t ranks = 1;
+  for (const int64_t size : sizes) {
+    ranks *= size;
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
     const int64_t shared = cluster.mesh[i].shared;
-    if (ranks % shared != 0) {
+    const int64_t others = ranks / sizes[i];
+    if (others % shared != 0) {
       const std::string key = fmt::format("cluster.mesh[{}].shared", i);
-      found.push_back({key, fmt::format("{} {}, but the inner axes have {} rank(s): take a divisor "
+      found.push_back({key, fmt::format("{} {}, but the other axes have {} rank(s): take a divisor "
                                         "of {}",
-                                        key, shared, ranks, ranks)});
+                                        key, shared, others, others)});
     }
     const int64_t per_host = cluster.mesh[i].per_host;
     if (sizes[i] % per_host != 0) {

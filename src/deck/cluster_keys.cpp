@@ -98,8 +98,10 @@ std::vector<Key> cluster_keys() {
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster.reserved_multiprocessors; }},
       {.name = "cluster.mesh",
        .doc =
-           "The axes along which the ranks are arranged, outermost first, at most 8; the product "
-           "of their sizes is the number of ranks.",
+           "The axes along which the ranks are arranged, at most 8; the product of their sizes is "
+           "the number of ranks. Neighbours along the last axis have consecutive numbers. Where "
+           "all "
+           "axes have a `bandwidth`, their order makes no other difference.",
        .fallback = "[{name: ranks, size: auto}]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster.mesh; }},
       {.name = "cluster.mesh[].name",
@@ -131,10 +133,10 @@ std::vector<Key> cluster_keys() {
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].latency; }},
       {.name = "cluster.mesh[].shared",
        .doc =
-           "So many ranks of the inner axes share one link along this axis and divide its "
+           "So many ranks of the other axes share one link along this axis and divide its "
            "`bandwidth`, such as the GPUs of a host that have one network card. A rank's link is "
            "that part of it, 12.5 Gbps of 100 Gbps with `shared: 8`: predictions take it as if all "
-           "of them sent all the time. A divisor of the number of ranks on the inner axes. "
+           "of them sent all the time. A divisor of the number of ranks on the other axes. "
            "`hidup profile` measures it.",
        .fallback = "1",
        .range = {1, 1000000},

@@ -119,7 +119,7 @@ struct MeshAxis {
   std::optional<int64_t> size;             // none: auto, what the number of ranks leaves
   std::optional<double> bandwidth;         // bytes/s
   std::optional<double> latency;           // s
-  int64_t shared = 1;                      // ranks of the inner axes that divide the bandwidth
+  int64_t shared = 1;                      // ranks of the other axes that divide the bandwidth
   int64_t per_host = 1;                    // consecutive ranks of the axis on one host, and
   std::optional<double> host_bandwidth;    // bytes/s of its link; none where per_host is 1
   std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
@@ -206,7 +206,7 @@ const MeshAxis& axis_of(const ClusterDeck& cluster, std::string_view name);
 
 // The sizes of the mesh's axes for this many ranks, in the deck's order.
 // Throws Error(usage) with the place where no size of the auto axis makes them fit, where
-// cluster.devices are not as many, and where an axis is shared by what the inner axes do not have.
+// cluster.devices are not as many, and where an axis is shared by what the other axes do not have.
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks);
 
 // All keys of one deck file that have a place in this deck, with their values: a deck

@@ -4,10 +4,10 @@
 
 namespace hidup {
 
-ProgramBuilder::ProgramBuilder(std::string name, Mesh mesh, int microbatches)
-    : lists_(static_cast<size_t>(microbatches)) {
+ProgramBuilder::ProgramBuilder(std::string name, const Strategy& strategy, int microbatches)
+    : routes_(strategy.routes), lists_(static_cast<size_t>(microbatches)) {
   program_.name = std::move(name);
-  program_.mesh = with_equal_shares(std::move(mesh));
+  program_.mesh = with_equal_shares(strategy.mesh);
 }
 
 void ProgramBuilder::reserve(size_t values, size_t instructions) {

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "program/lower.h"
 #include "program/program.h"
+#include "sharding/strategy.h"
 
 namespace hidup {
 
@@ -29,7 +31,8 @@ struct Scope {
 // Every microbatch has a list of its own; weave() puts them into the program.
 class ProgramBuilder {
  public:
-  ProgramBuilder(std::string name, Mesh mesh, int microbatches);
+  // Reshards go the ways that the strategy has for them (Strategy::routes).
+  ProgramBuilder(std::string name, const Strategy& strategy, int microbatches);
 
   // For values and instructions that one microbatch is expected to have: lists do not move then.
   void reserve(size_t values, size_t instructions);
@@ -40,6 +43,8 @@ class ProgramBuilder {
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
   Program& program() { return program_; }
   Program take() { return std::move(program_); }
+  // Of all that reshard() was asked for, on a mesh of several axes.
+  std::vector<RouteDemand> take_demands() { return std::move(demands_); }
 
   ValueId add(Value value);
   // With the attributes that its opcode has by default.
@@ -69,11 +74,14 @@ class ProgramBuilder {
     std::vector<size_t> cuts;  // rising
   };
 
-  void emit_reshard(const Scope& scope, Opcode opcode, size_t axis, const std::string& name,
+  void emit_reshard(const Scope& scope, const ReshardStep& step, const std::string& name,
                     const ValueIds& inputs, ValueIds outputs);
+  double bytes_of(const ValueIds& values) const;
   bool one_piece(const ValueIds& values) const;
 
   Program program_;
+  const std::vector<RouteChoice>& routes_;
+  std::vector<RouteDemand> demands_;
   std::vector<List> lists_;  // per microbatch
 };
 

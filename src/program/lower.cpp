@@ -26,13 +26,10 @@ Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
   return program;
 }
 
-}  // namespace
-
-Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
+void write_step(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                ProgramBuilder& builder) {
   const LoweringInput input(graph, strategy, options, true);
-  ProgramBuilder builder(graph.name(), strategy.mesh, strategy.microbatches);
   builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size());  // about what is needed
-
   Parameters parameters(input, builder);
   const std::vector<ForwardValues> forward = write_forward(input, parameters, builder);
   builder.weave();
@@ -44,7 +41,21 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
   gradients.close({.phase = Phase::backward}, 0);
   write_update(input, parameters, gradients, builder);
   builder.weave();
+}
+
+}  // namespace
+
+Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
+  ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
+  write_step(graph, strategy, options, builder);
   return finish(builder, options);
+}
+
+std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
+                                       const LoweringOptions& options) {
+  ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
+  write_step(graph, strategy, options, builder);
+  return builder.take_demands();
 }
 
 Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
@@ -54,7 +65,7 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
     model.strategy.microbatches = 1;
   }
   const LoweringInput input(model.graph, model.strategy, options, false);
-  ProgramBuilder builder(graph.name(), strategy.mesh, model.strategy.microbatches);
+  ProgramBuilder builder(graph.name(), strategy, model.strategy.microbatches);
 
   Parameters parameters(input, builder);
   std::vector<ForwardValues> values = write_forward(input, parameters, builder);

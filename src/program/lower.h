@@ -17,6 +17,17 @@ struct LoweringOptions {
 // The training step. Pure: the same input gives the same program on every rank.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
 
+// A reshard that lower() writes, of values that go together.
+struct RouteDemand {
+  Value value;  // the first one, as it lies before
+  Layout to;
+  double bytes = 0.0;  // of all, as RouteChoice counts them
+  bool several = false;
+};
+// In the order in which lower() writes them, whatever routes the strategy has.
+std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
+                                       const LoweringOptions& options);
+
 struct ForwardOptions {
   // The input of the loss is a result, Program::logits. The batch then is one piece, whatever
   // microbatches the strategy has.

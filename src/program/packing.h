@@ -11,8 +11,9 @@ struct Packing {
   bool sent = false;
   bool received = false;
 };
-// Of a reshard of `several` values together or of one, of that shape, along one axis.
-Packing packing_of(Opcode opcode, bool several, const Shape& shape, const Placement& from,
-                   const Placement& to);
+// Of a reshard of `several` values together or of one, of that shape, along one axis; or, where it
+// is `hierarchical`, of one that has the ranks of the innermost axis furthest apart.
+Packing packing_of(Opcode opcode, bool several, bool hierarchical, const Shape& shape,
+                   const Placement& from, const Placement& to);
 
 }  // namespace hidup

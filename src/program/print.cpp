@@ -30,6 +30,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (instruction.axis >= 0) {
     items.push_back(fmt::format("axis={}", instruction.axis));
   }
+  if (!instruction.inner_axes.empty()) {
+    items.push_back(fmt::format("inside={}", fmt::join(instruction.inner_axes, " ")));
+  }
   if (!instruction.group.empty()) {
     items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
   }
@@ -93,6 +96,9 @@ std::string print_collectives(const Program& program) {
     }
     text += fmt::format("{} {} of {} elements along axis {}", name_of(instruction.opcode),
                         instruction.name, count, instruction.axis);
+    text += instruction.inner_axes.empty()
+                ? ""
+                : fmt::format(" and inside of it {}", fmt::join(instruction.inner_axes, " "));
     text += instruction.group.empty()
                 ? "\n"
                 : fmt::format(" of ranks {}\n", fmt::join(instruction.group, " "));

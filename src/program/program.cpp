@@ -143,9 +143,23 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
                   instruction.axis);
 }
 
+bool works_along(const Instruction& instruction, size_t axis) {
+  return instruction.axis == static_cast<int>(axis) ||
+         std::ranges::count(instruction.inner_axes, static_cast<int>(axis)) > 0;
+}
+
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank) {
   std::vector<int64_t> all = group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
+  for (const int axis : instruction.inner_axes) {
+    std::vector<int64_t> more;
+    for (const int64_t along : group_of(program.mesh, rank, static_cast<size_t>(axis))) {
+      for (const int64_t other : all) {
+        more.push_back(other + along - rank);
+      }
+    }
+    all = std::move(more);
+  }
   if (instruction.group.empty()) {
     return all;
   }

@@ -60,6 +60,8 @@ struct Instruction {
   int microbatch = -1;  // -1: belongs to none
   int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
+  // Further axes, outermost first, of a hierarchical collective (ReshardStep::inner).
+  std::vector<int> inner_axes = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
   std::vector<int64_t> group = {};
   OpId op = -1;     // of the graph; -1: belongs to none
@@ -134,8 +136,11 @@ std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 // all others is kept.
 bool skips(const Program& program, const Instruction& instruction, int64_t rank);
 
+// Whether the instruction's axis, or one of its inner axes, is that one.
+bool works_along(const Instruction& instruction, size_t axis);
+
 // The ranks that take part in a collective together with this one, which does not skip it, in the
-// order of the collective's axis.
+// order of the collective's axis; those that differ on an inner axis only lie furthest apart.
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank);
 

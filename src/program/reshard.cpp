@@ -18,14 +18,17 @@ bool parts_are_pieces(const Shape& shape, const Placement& cut) {
 
 }  // namespace
 
-Packing packing_of(Opcode opcode, bool several, const Shape& shape, const Placement& from,
-                   const Placement& to) {
+Packing packing_of(Opcode opcode, bool several, bool hierarchical, const Shape& shape,
+                   const Placement& from, const Placement& to) {
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
   const bool exchanges = sends_parts || gets_parts || opcode == Opcode::move;
-  return {.sent = (exchanges && several) || (sends_parts && !parts_are_pieces(shape, to)),
+  const auto in_order = [&](const Placement& cut) {
+    return !hierarchical && parts_are_pieces(shape, cut);
+  };
+  return {.sent = (exchanges && several) || (sends_parts && !in_order(to)),
           .received = ((exchanges || opcode == Opcode::broadcast) && several) ||
-                      (gets_parts && !parts_are_pieces(shape, from))};
+                      (gets_parts && !in_order(from))};
 }
 
 ValueId ProgramBuilder::reshard(const Scope& scope, ValueId from, const Layout& to,
@@ -36,7 +39,11 @@ ValueId ProgramBuilder::reshard(const Scope& scope, ValueId from, const Layout& 
 ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const Layout& to,
                                  const std::string& name, bool overwrite, const ValueIds& into) {
   ValueIds now = from;
-  const std::vector<ReshardStep> steps = reshard_steps(value(from[0]).layout, to, mesh());
+  const double bytes = bytes_of(from);
+  const Route steps = chosen_route(routes_, value(from[0]).layout, to, bytes, mesh());
+  if (mesh().size() > 1 && !steps.empty()) {
+    demands_.push_back({value(from[0]), to, bytes, from.size() > 1});
+  }
   for (size_t s = 0; s < steps.size(); ++s) {
     const Opcode opcode = opcode_of(steps[s].kind);
     const std::string step_name = fmt::format("{}.{}", name, name_of(steps[s].kind));
@@ -60,10 +67,10 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
     // A sum of several values at once needs them in one piece; local work is by value.
     if (is_local(steps[s].kind) || (opcode == Opcode::all_reduce && !one_piece(now))) {
       for (size_t v = 0; v < now.size(); ++v) {
-        emit_reshard(scope, opcode, steps[s].axis, step_name, {now[v]}, {next[v]});
+        emit_reshard(scope, steps[s], step_name, {now[v]}, {next[v]});
       }
     } else {
-      emit_reshard(scope, opcode, steps[s].axis, step_name, now, next);
+      emit_reshard(scope, steps[s], step_name, now, next);
     }
     now = next;
     overwrite = true;
@@ -77,15 +84,29 @@ bool ProgramBuilder::one_piece(const ValueIds& values) const {
          });
 }
 
+// Of the whole batch, so that all microbatches go the same way.
+double ProgramBuilder::bytes_of(const ValueIds& values) const {
+  double bytes = 0.0;
+  for (const ValueId id : values) {
+    Shape shape = value(id).shape;
+    if (const BatchPart& batch = value(id).batch; batch.dim >= 0) {
+      shape[static_cast<size_t>(batch.dim)] = batch.global;
+    }
+    bytes += static_cast<double>(elements(shape) * size_of(value(id).dtype));
+  }
+  return bytes;
+}
+
 // Messages go through buffers unless they lie in the values as they are sent.
-void ProgramBuilder::emit_reshard(const Scope& scope, Opcode opcode, size_t axis,
+void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
                                   const std::string& name, const ValueIds& inputs,
                                   ValueIds outputs) {
-  const bool several = inputs.size() > 1;
-  const Shape shape = value(inputs[0]).shape;
-  const Placement from = value(inputs[0]).layout[axis];  // of a sum in place: of the sum already
-  const Placement to = value(outputs[0]).layout[axis];
-  const Packing packing = packing_of(opcode, several, shape, from, to);
+  const Opcode opcode = opcode_of(step.kind);
+  const Placement from =
+      value(inputs[0]).layout[step.axis];  // of a sum in place: of the sum already
+  const Placement to = value(outputs[0]).layout[step.axis];
+  const Packing packing =
+      packing_of(opcode, inputs.size() > 1, !step.inner.empty(), value(inputs[0]).shape, from, to);
   const DType dtype = value(inputs[0]).dtype;
   const ValueIds results = outputs;
   if (packing.sent) {
@@ -95,9 +116,10 @@ void ProgramBuilder::emit_reshard(const Scope& scope, Opcode opcode, size_t axis
     outputs.push_back(add({.name = name + ".receive", .dtype = dtype, .holds = results}));
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
-  instruction.axis = static_cast<int>(axis);
+  instruction.axis = static_cast<int>(step.axis);
+  instruction.inner_axes.assign(step.inner.begin(), step.inner.end());
   if (!collective_of(opcode).empty()) {
-    instruction.group = ranks_concerned(mesh()[axis], from, to);
+    instruction.group = ranks_concerned(mesh()[step.axis], from, to);
   }
   instruction.attributes = ReshardAttributes{.packs = packing.sent, .unpacks = packing.received};
 }

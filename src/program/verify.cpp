@@ -100,6 +100,13 @@ class Verifier {
     const bool copies = reshard.opcode == Opcode::slice && reshard.axis < 0;
     const auto axis = static_cast<size_t>(reshard.axis);
     check(copies || axis < program_.mesh.size(), "{} works along no axis of the mesh", describe(i));
+    int outer = reshard.axis;
+    for (const int inner : reshard.inner_axes) {
+      check(inner > outer && inner < static_cast<int>(program_.mesh.size()) &&
+                can_be_hierarchical(*spec_of(reshard.opcode).reshard),
+            "{} cannot go along the axis {} inside of {}", describe(i), inner, outer);
+      outer = inner;
+    }
     for (size_t k = 0; k < reshard.inputs.size(); ++k) {
       const Value& from = program_.value(reshard.inputs[k]);
       const Value& to = program_.value(reshard.outputs[k]);
@@ -112,17 +119,27 @@ class Verifier {
               to_string(from.layout), to_string(to.layout));
         continue;
       }
-      bool fits = false;
-      for (const Placement& before : placements(reshard.inputs[k], axis)) {
-        for (const Placement& after : placements(reshard.outputs[k], axis)) {
-          const std::vector<ReshardStep> steps =
-              reshard_steps({before}, {after}, {program_.mesh[axis]});
-          fits |= steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode);
-        }
+      bool fits = changes_by(reshard, axis, k);
+      for (const int inner : reshard.inner_axes) {
+        fits = fits && changes_by(reshard, static_cast<size_t>(inner), k);
       }
       check(fits, "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
             to_string(to.layout));
     }
+  }
+
+  // Whether the reshard's change of its k-th value on that axis is what its opcode says.
+  bool changes_by(const Instruction& reshard, size_t axis, size_t k) const {
+    for (const Placement& before : placements(reshard.inputs[k], axis)) {
+      for (const Placement& after : placements(reshard.outputs[k], axis)) {
+        const std::vector<ReshardStep> steps =
+            reshard_steps({before}, {after}, {program_.mesh[axis]});
+        if (steps.size() == 1 && name_of(steps[0].kind) == name_of(reshard.opcode)) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   // What a value is on an axis; one that is summed in place was a summand before.
@@ -132,7 +149,7 @@ class Verifier {
         std::ranges::any_of(accesses_[static_cast<size_t>(id)], [&](const Access& access) {
           const Instruction& user = instruction(access.instruction);
           return user.opcode == Opcode::all_reduce && access.reads && access.writes &&
-                 user.axis == static_cast<int>(axis);
+                 works_along(user, axis);
         });
     return summed && placement.is_replicate()
                ? std::vector<Placement>{placement, Placement::partial(placement.share)}

@@ -132,7 +132,9 @@ class PartsCheck {
         }
       }
     }
-    check_along_others(i, collective, axis);
+    check_along_others(i, collective);
+    check(collective.inner_axes.empty() || is_equal_inside(collective),
+          "{} is hierarchical among unequal parts", describe(i));
     all = all || static_cast<int64_t>(concerned.size()) == mesh_[axis].size;
     const std::vector<int64_t> wanted =
         all ? std::vector<int64_t>{} : std::vector<int64_t>(concerned.begin(), concerned.end());
@@ -141,12 +143,26 @@ class PartsCheck {
           fmt::join(wanted, ", "));
   }
 
-  void check_along_others(int i, const Instruction& collective, size_t axis) const {
-    const Layout wanted = along_others(collective.inputs.at(0), axis);
+  // Whether all ranks of its axes have equal parts of what it changes.
+  bool is_equal_inside(const Instruction& collective) const {
+    bool equal = collective.group.empty();
+    for (const auto* operands : {&collective.inputs, &collective.outputs}) {
+      for (const ValueId id : *operands) {
+        const Layout& layout = program_.value(id).layout;
+        for (size_t axis = 0; axis < layout.size(); ++axis) {
+          equal = equal && (!works_along(collective, axis) || layout[axis].share.is_equal());
+        }
+      }
+    }
+    return equal;
+  }
+
+  void check_along_others(int i, const Instruction& collective) const {
+    const Layout wanted = along_others(collective.inputs.at(0), collective);
     for (const auto* operands : {&collective.inputs, &collective.outputs}) {
       for (const ValueId id : *operands) {
         if (program_.value(id).holds.empty()) {
-          const Layout layout = along_others(id, axis);
+          const Layout layout = along_others(id, collective);
           check(layout == wanted, "{} takes {} as {} along other axes than its own, not {}",
                 describe(i), program_.value(id).name, to_string(layout), to_string(wanted));
         }
@@ -154,10 +170,15 @@ class PartsCheck {
     }
   }
 
-  // The layout but for the axis; a value may be summed in place along another one later.
-  Layout along_others(ValueId id, size_t axis) const {
+  // The layout but for the collective's axes; a value may be summed in place along another one
+  // later.
+  Layout along_others(ValueId id, const Instruction& collective) const {
     Layout layout = gradient_of(program_.value(id).layout);
-    layout[axis] = Placement::replicate();
+    for (size_t axis = 0; axis < layout.size(); ++axis) {
+      if (works_along(collective, axis)) {
+        layout[axis] = Placement::replicate();
+      }
+    }
     return layout;
   }
 

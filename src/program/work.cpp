@@ -76,6 +76,10 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
     const Instruction& instruction = program.instructions[i];
     numbers.add(instruction.opcode);
     numbers.add(instruction.axis);
+    numbers.add(instruction.inner_axes.size());
+    for (const int axis : instruction.inner_axes) {
+      numbers.add(axis);
+    }
     numbers.add(instruction.group.size());
     numbers.add(skips(program, instruction, rank));
     for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "kernels/copy_strided.h"
+#include "runtime/hierarchy.h"
 #include "runtime/operands.h"
 
 namespace hidup {
@@ -157,6 +158,14 @@ Communicator& group_along(const Operands& at) {
   return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group);
 }
 
+Hierarchy hierarchy_of(const Operands& at) {
+  std::vector<Communicator*> inner;
+  for (const int axis : at.instruction().inner_axes) {
+    inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
+  }
+  return Hierarchy(group_along(at), std::move(inner));
+}
+
 // Which rank of its collective's group has that coordinate.
 int64_t place_in_group(const Instruction& instruction, int64_t coordinate) {
   const std::vector<int64_t>& group = instruction.group;
@@ -164,16 +173,15 @@ int64_t place_in_group(const Instruction& instruction, int64_t coordinate) {
 }
 
 Launch all_reduce(const Operands& at) {
-  Communicator& group = group_along(at);
+  const Hierarchy group = hierarchy_of(at);
   const Instruction& instruction = at.instruction();
   const Span sum = span_of(at, instruction.outputs);
   const bool in_place = instruction.inputs == instruction.outputs;
-  return [=, &group, from = input(at, 0), dtype = dtype_of(at),
-          name = instruction.name](Stream& stream) {
+  return [=, from = input(at, 0), dtype = dtype_of(at), name = instruction.name](Stream& stream) {
     if (!in_place) {
       stream.copy(sum.data, from, sum.count * size_of(dtype));
     }
-    group.all_reduce(stream, sum.data, sum.count, dtype, CollectiveAlgorithm::automatic, name);
+    group.all_reduce(stream, sum.data, sum.count, dtype, name);
   };
 }
 
@@ -202,6 +210,7 @@ Launch broadcast(const Operands& at) {
 
 Launch exchange(const Operands& at) {
   Communicator& group = group_along(at);
+  const Hierarchy hierarchy = hierarchy_of(at);
   const Messages messages(at);
   const Opcode opcode = at.instruction().opcode;
   const size_t values = at.instruction().inputs.size();
@@ -221,11 +230,9 @@ Launch exchange(const Operands& at) {
           dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
     if (opcode == Opcode::all_gather) {
-      group.all_gather(stream, send, receive, receives, dtype, CollectiveAlgorithm::automatic,
-                       name);
+      hierarchy.all_gather(stream, send, receive, receives, dtype, name);
     } else if (opcode == Opcode::reduce_scatter) {
-      group.reduce_scatter(stream, send, receive, sends, dtype, CollectiveAlgorithm::automatic,
-                           name);
+      hierarchy.reduce_scatter(stream, send, receive, sends, dtype, name);
     } else {
       group.all_to_all(stream, send, sends, receive, receives, dtype,
                        CollectiveAlgorithm::automatic, name);

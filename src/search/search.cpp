@@ -9,6 +9,7 @@
 
 #include "core/units.h"
 #include "search/by_axes.h"
+#include "search/choose_routes.h"
 #include "search/dp/improve.h"
 #include "search/dp/repeats.h"
 #include "search/estimate.h"
@@ -275,6 +276,10 @@ class Search {
       if (!entry.candidate.feasible) {
         return;
       }
+      for (StrategyParts::Part& part : entry.parts.parts) {
+        part.strategy =
+            with_routes(*part.graph, std::move(part.strategy), options_.lowering, costs_);
+      }
       const Prediction prediction =
           options_.baselines
               ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
@@ -361,7 +366,9 @@ class Search {
     for (Entry& entry : entries_) {
       const bool whole =
           options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
-      entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
+      entry.candidate.strategy =
+          whole ? with_routes(graph_, whole_strategy(entry), options_.lowering, costs_)
+                : label_of(entry);
       outcome_.candidates.push_back(std::move(entry.candidate));
     }
     outcome_.strategy = outcome_.candidates[0].strategy;

@@ -22,7 +22,7 @@ class HintsReader : private StrategyFields {
     const YamlFields fields =
         fields_of(root, {},
                   {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
-                   "operations", "parameters", "shares", "stages", "predicted"});
+                   "operations", "parameters", "routes", "shares", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {

@@ -1,6 +1,7 @@
 #include "sharding/read_strategy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -25,11 +26,12 @@ class StrategyReader : private StrategyFields {
     const YamlFields fields = fields_of(root,
                                         {"format_version", "graph_hash", "mesh", "name",
                                          "microbatches", "gradients", "operations", "parameters"},
-                                        {"shares", "stages", "predicted"});
+                                        {"shares", "routes", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     read_operations(fields.at("operations"));
     read_parameters(fields.at("parameters"));
+    read_routes(fields.at("routes"), fields.at("format_version"));
     read_stages(fields.at("stages"));
     read_prediction(fields.at("predicted"));
     problems().throw_if_any();
@@ -130,6 +132,49 @@ class StrategyReader : private StrategyFields {
         strategy_.stages.push_back(graph().tensor(output).producer);
       }
     }
+  }
+
+  void read_routes(const YamlNode& node, const YamlNode& version) {
+    if (node.kind == Kind::null) {
+      return;
+    }
+    if (version.text == "1") {
+      report(node, "routes: files of format_version 1 have none; expected format_version: 2");
+    }
+    if (node.kind != Kind::list) {
+      report(node, "routes: expected a list of {from, to, bytes, steps}");
+    }
+    for (const YamlNode& item : node.values) {
+      const YamlFields fields = fields_of(item, {"from", "to", "bytes", "steps"});
+      if (!problems().empty()) {
+        return;
+      }
+      RouteChoice choice{.from = read_layout(fields.at("from"), "routes: from"),
+                         .to = read_layout(fields.at("to"), "routes: to"),
+                         .bytes = number_of(fields.at("bytes"), "bytes", problems())};
+      read_steps(fields.at("steps"), choice);
+      strategy_.routes.push_back(std::move(choice));
+    }
+  }
+
+  // One of the ways that there are between the two layouts.
+  void read_steps(const YamlNode& node, RouteChoice& choice) {
+    std::vector<std::string> steps;
+    for (const YamlNode& step : node.values) {
+      steps.push_back(step.text);
+    }
+    const std::string wanted = fmt::format("{}", fmt::join(steps, ", "));
+    std::vector<std::string> known;
+    for (const Route& route : reshard_routes(choice.from, choice.to, mesh())) {
+      known.push_back(fmt::format("[{}]", to_string(route, mesh())));
+      if (node.kind == Kind::list && known.back() == fmt::format("[{}]", wanted)) {
+        choice.steps = route;
+        return;
+      }
+    }
+    report(node,
+           fmt::format("routes: from {} to {} there are {}, found [{}]", print_layout(choice.from),
+                       print_layout(choice.to), fmt::join(known, " and "), shown(wanted)));
   }
 
   void read_prediction(const YamlNode& node) {

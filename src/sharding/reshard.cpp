@@ -121,23 +121,31 @@ bool is_local(ReshardKind kind) {
   return kind == ReshardKind::slice || kind == ReshardKind::place;
 }
 
+bool can_be_hierarchical(ReshardKind kind) {
+  return kind == ReshardKind::all_reduce || kind == ReshardKind::all_gather ||
+         kind == ReshardKind::reduce_scatter;
+}
+
+ReshardStep next_step(const Layout& from, const Layout& to, const Mesh& mesh, size_t axis) {
+  size_t inner = from.size() - 1;  // the innermost that cuts the same dimension
+  while (inner > axis && !cuts(from[inner], from[axis]) && !cuts(from[inner], to[axis])) {
+    --inner;
+  }
+  const Placement wanted =
+      inner == axis ? to[axis] : Placement::replicate(support_of(mesh[inner], from[inner].share));
+  const Change change = NextChange(mesh[inner], from[inner], wanted).next();
+  ReshardStep step{.kind = change.kind, .axis = inner, .to = from};
+  step.to[inner] = change.to;
+  return step;
+}
+
 std::vector<ReshardStep> reshard_steps(const Layout& from, const Layout& to, const Mesh& mesh) {
   std::vector<ReshardStep> steps;
   Layout now = from;
   while (now != to) {
-    size_t axis = 0;  // the outermost that differs
-    while (now[axis] == to[axis]) {
-      ++axis;
-    }
-    size_t inner = now.size() - 1;  // the innermost that cuts the same dimension
-    while (inner > axis && !cuts(now[inner], now[axis]) && !cuts(now[inner], to[axis])) {
-      --inner;
-    }
-    const Placement wanted =
-        inner == axis ? to[axis] : Placement::replicate(support_of(mesh[inner], now[inner].share));
-    const Change change = NextChange(mesh[inner], now[inner], wanted).next();
-    now[inner] = change.to;
-    steps.push_back({change.kind, inner, now});
+    const auto axis = static_cast<size_t>(std::ranges::mismatch(now, to).in1 - now.begin());
+    steps.push_back(next_step(now, to, mesh, axis));
+    now = steps.back().to;
   }
   return steps;
 }

@@ -23,17 +23,28 @@ enum class ReshardKind {
 };
 std::string_view name_of(ReshardKind kind);
 bool is_local(ReshardKind kind);  // no communication
+// Whether several axes can do it together (ReshardStep::inner).
+bool can_be_hierarchical(ReshardKind kind);
 
 struct ReshardStep {
   ReshardKind kind = ReshardKind::slice;
   size_t axis = 0;
   Layout to;  // after it
+  // Axes inside of `axis`, outermost first, along which a hierarchical collective makes the same
+  // change: a sum or a scattered sum goes from the innermost axis out, a gather from `axis` in, so
+  // that each axis carries only what the axes inside of it do not have in common.
+  std::vector<size_t> inner = {};
+
+  bool operator==(const ReshardStep&) const = default;
 };
 
 // The steps, one axis each, in order; none if the layouts are equal. An axis whose shard lies
 // inside that of an axis to be changed is gathered first and cut again last. What no one step does
 // between two shares is done by several.
 std::vector<ReshardStep> reshard_steps(const Layout& from, const Layout& to, const Mesh& mesh);
+
+// The next step along an axis on which the layouts differ, or along one whose shard lies inside.
+ReshardStep next_step(const Layout& from, const Layout& to, const Mesh& mesh, size_t axis);
 
 // Whether all steps are local.
 bool reshards_locally(const Layout& from, const Layout& to, const Mesh& mesh);

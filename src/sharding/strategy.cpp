@@ -68,7 +68,7 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Whether only format 2 can say it: shares, and rules on one rank.
+// Whether only format 2 can say it: shares, rules on one rank, and routes.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -76,7 +76,8 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  return !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
+  return !strategy.routes.empty() ||
+         !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::optimizer_state);
@@ -91,6 +92,16 @@ std::string print_shares(const Mesh& mesh) {
     }
   }
   return text.empty() ? "" : fmt::format("shares: {{{}}}\n", text);
+}
+
+std::string print_routes(const Strategy& strategy) {
+  std::string text = strategy.routes.empty() ? "" : "routes:\n";
+  for (const RouteChoice& choice : strategy.routes) {
+    text += fmt::format("  - {{from: {}, to: {}, bytes: {:.0f}, steps: [{}]}}\n",
+                        print_layout(choice.from), print_layout(choice.to), choice.bytes,
+                        to_string(choice.steps, strategy.mesh));
+  }
+  return text;
 }
 
 std::string print_notes(const Graph& graph, const Strategy& strategy) {
@@ -143,7 +154,7 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
                         yaml_word(graph.tensor(parameter.tensor).name),
                         print_layout(parameter.storage), print_layout(parameter.optimizer_state));
   }
-  return text + print_notes(graph, strategy);
+  return text + print_routes(strategy) + print_notes(graph, strategy);
 }
 
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy) {

@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "sharding/placement.h"
+#include "sharding/routes.h"
 #include "sharding/rules.h"
 
 namespace hidup {
@@ -46,6 +47,8 @@ struct Strategy {
   bool defer_gradients = false;
   std::vector<OpStrategy> ops;                // in graph order
   std::vector<ParameterStrategy> parameters;  // in graph order
+  // Of reshards that do not go by one axis after the other, outermost first.
+  std::vector<RouteChoice> routes = {};
   // Notes for readers, which change nothing: the operations with which a stage of the forward pass
   // begins, and the prediction it was chosen by.
   std::vector<OpId> stages = {};

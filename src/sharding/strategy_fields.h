@@ -48,13 +48,14 @@ class StrategyFields {
   // `inputs` and `outputs`, where they are there, must be the rules'.
   void check_placements(const YamlFields& fields, OpId id, const OpStrategy& op);
   Layout read_storage(const YamlNode& node, const Tensor& tensor, std::string_view key);
+  // A placement per axis; `what` begins what it reports.
+  Layout read_layout(const YamlNode& node, const std::string& what);
 
  private:
   void expect_text(const YamlNode& node, std::string_view key, const std::string& wanted,
                    std::string_view why);
   void compare(const YamlNode& node, std::string_view key, OpId id, const OpStrategy& op,
                const std::vector<Layout>& wanted);
-  Layout read_layout(const YamlNode& node, const std::string& what);
   void read_shares(const YamlNode& node, Axis& axis);
   // Reports one that the axis lacks.
   bool check_share(const YamlNode& node, size_t axis, ShareNumber share);

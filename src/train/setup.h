@@ -38,8 +38,8 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary =
 void check_same_data(Communicator& world, const Dataset& data);
 
 // The mesh with the deck's names and these sizes. Ranks are numbered as the deck has its axes, the
-// last one's are neighbours. Where it has a bandwidth for each, the mesh has the axis of the slowest
-// links first, so that the order in the deck makes no difference to what is planned.
+// last one's are neighbours. Where it has a bandwidth for each, the mesh has the axis of the
+// slowest links first, so that the order in the deck makes no difference to what is planned.
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 
 // What the training section says about the program.

@@ -7,8 +7,10 @@
 
 #include "app/costs.h"
 #include "app/plan_report.h"
+#include "search/choose_routes.h"
 #include "search/named/combination.h"
 #include "small_decks.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -20,14 +22,17 @@ class Explained : public testing::Test {
  protected:
   explicit Explained(const std::vector<std::string>& overrides = {"train.microbatches=2"})
       : input_(SmallDecks().read(overrides)),
-        costs_(costs_without_ranks(input_.deck, input_.mesh)) {}
+        profile_(costs_without_ranks(input_.deck, input_.mesh)),
+        costs_(profile_) {}
 
   Forecast step_of(const std::string& strategy) const {
-    return forecast(input_.graph, choose_strategy(strategy, input_.deck, input_.graph, input_.mesh),
+    return forecast(input_.graph,
+                    choose_strategy(strategy, input_.deck, input_.graph, input_.mesh, profile_),
                     input_.deck, costs_);
   }
 
   PlanningInput input_;
+  Profile profile_;
   CostModel costs_;
 };
 
@@ -166,6 +171,7 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
     EXPECT_EQ(entry->strategy.ops, strategy.ops) << name;
     Strategy timed = strategy;
     timed.microbatches = entry->strategy.microbatches;
+    timed = with_routes(input.graph, timed, lowering_options(input.deck), CostModel(profile));
     const Forecast step = forecast(input.graph, timed, input.deck, costs);
     EXPECT_DOUBLE_EQ(json[name]["predicted_iteration_s"], step.prediction.iteration_s);
     EXPECT_EQ(json[name]["predicted_peak_bytes"], step.plan.bytes);

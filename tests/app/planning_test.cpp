@@ -58,6 +58,32 @@ TEST(ChooseStrategy, ByANamePerAxis) {
               Pair(ExitCode::usage, HasSubstr("the mesh has no axis gpus (did you mean gpu?)")));
 }
 
+// The order of the axes in a deck numbers the ranks, and changes no prediction.
+TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
+  const SmallDecks decks;
+  const std::vector<std::string> orders = {
+      "cluster.mesh=[{name: node, size: 2, bandwidth: 400MB/s, shared: 4, latency: 9us}, "
+      "{name: gpu, size: 4, bandwidth: 10GB/s, latency: 2us}]",
+      "cluster.mesh=[{name: gpu, size: 4, bandwidth: 10GB/s, latency: 2us}, "
+      "{name: node, size: 2, bandwidth: 400MB/s, shared: 4, latency: 9us}]"};
+  std::vector<std::vector<double>> predicted;
+  for (const std::string& order : orders) {
+    const PlanningInput input = decks.read({order});
+    const Profile profile = costs_without_ranks(input.deck, input.mesh);
+    std::vector<double>& seconds = predicted.emplace_back();
+    for (const char* name : {"dp", "fsdp", "megatron", "hsdp", "gpu=zero1,node=fsdp"}) {
+      const Strategy strategy = choose_strategy(name, input.deck, input.graph, input.mesh, profile);
+      seconds.push_back(
+          forecast(input.graph, strategy, input.deck, rank_costs(input.deck, input.mesh, profile))
+              .prediction.iteration_s);
+    }
+    seconds.push_back(
+        search_for(input.deck, input.graph, input.mesh, CostModel(profile), "", false).seconds);
+  }
+  EXPECT_EQ(predicted[0], predicted[1]);
+  EXPECT_LT(predicted[0].back(), predicted[0].front());
+}
+
 TEST(ChooseStrategy, TheDecksMicrobatchesWin) {
   const SmallDecks decks;
   const PlanningInput input = decks.read();

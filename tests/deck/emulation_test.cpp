@@ -109,19 +109,19 @@ TEST(Emulation, DevicesAreAsManyAsTheRanks) {
       << "known without ranks";
 }
 
-TEST(Emulation, ALinkIsSharedByInnerRanks) {
+TEST(Emulation, ALinkIsSharedByRanksOfOtherAxes) {
   EXPECT_EQ(set({axes(", shared: 4", "4")}), "");
   EXPECT_EQ(set({axes(", shared: 2", "4")}), "");
   EXPECT_EQ(set({axes(", shared: 3", "4")}),
             "--set " + axes(", shared: 3", "4") +
-                ": cluster.mesh[0].shared 3, but the inner axes have 4 rank(s): take a divisor "
+                ": cluster.mesh[0].shared 3, but the other axes have 4 rank(s): take a divisor "
                 "of 4");
   EXPECT_EQ(set({"cluster.mesh.node.shared=0"}),
             "--set cluster.mesh.node.shared=0: cluster.mesh[0].shared: expected an integer from 1 "
             "to 1000000, found 0");
-  EXPECT_EQ(with_ranks({"cluster.mesh.gpu.shared=2"}, 8),
-            "--set cluster.mesh.gpu.shared=2: cluster.mesh[1].shared 2, but the inner axes have 1 "
-            "rank(s): take a divisor of 1");
+  EXPECT_EQ(with_ranks({"cluster.mesh.gpu.shared=3"}, 8),
+            "--set cluster.mesh.gpu.shared=3: cluster.mesh[1].shared 3, but the other axes have 2 "
+            "rank(s): take a divisor of 2");
   EXPECT_EQ(with_ranks({"cluster.mesh.node.shared=4"}, 8), "") << "an axis of size auto";
 }
 

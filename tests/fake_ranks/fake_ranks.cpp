@@ -40,7 +40,7 @@ std::byte* at(void* data, int64_t element, DType dtype) {
 }
 
 void copy_now(void* to, const void* from, int64_t count, DType dtype) {
-  if (count > 0) {
+  if (count > 0 && to != from) {
     std::memcpy(to, from, static_cast<size_t>(count * size_of(dtype)));
   }
 }
@@ -148,7 +148,9 @@ class FakeCommunicator final : public Communicator {
                   const std::string& name) override {
     const std::string doing = "all_gather of " + name;
     check_counts(counts, size(), doing);
-    check_apart(send, counts[self()], receive, starts_of(counts).back(), dtype, doing);
+    if (send != at(receive, starts_of(counts)[self()], dtype)) {
+      check_apart(send, counts[self()], receive, starts_of(counts).back(), dtype, doing);
+    }
     enqueue(stream, {doing, counts, {}, send, receive, dtype}, counts[self()],
             starts_of(counts).back(), all_gather_now);
   }
@@ -158,7 +160,9 @@ class FakeCommunicator final : public Communicator {
                       const std::string& name) override {
     const std::string doing = "reduce_scatter of " + name;
     check_counts(counts, size(), doing);
-    check_apart(send, starts_of(counts).back(), receive, counts[self()], dtype, doing);
+    if (receive != at(send, starts_of(counts)[self()], dtype)) {
+      check_apart(send, starts_of(counts).back(), receive, counts[self()], dtype, doing);
+    }
     enqueue(stream, {doing, counts, {}, send, receive, dtype}, starts_of(counts).back(),
             counts[self()], reduce_scatter_now);
   }

@@ -4,6 +4,7 @@
 
 #include "core/images.h"
 #include "models/transformer.h"
+#include "program/lower.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {
@@ -82,6 +83,18 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return strategy;
 }
 
+// Of the ways that its reshards could go on several axes, any.
+Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
+  for (const RouteDemand& demand : route_demands(graph, strategy, {})) {
+    const std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, strategy.mesh);
+    const size_t chosen = draw.below(routes.size());
+    if (chosen > 0) {
+      strategy.routes.push_back({demand.value.layout, demand.to, demand.bytes, routes[chosen]});
+    }
+  }
+  return strategy;
+}
+
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                   const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {}) {
   EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds), "")
@@ -150,8 +163,8 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
     Draw draw(seed);
     const Mesh equal = strategy_mesh(ranks.size, seed / 2);
     const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
-    expect_equal(graph, random_strategy(graph, mesh, draw), expected, ranks,
-                 "random strategy " + std::to_string(seed));
+    const Strategy strategy = with_random_routes(graph, random_strategy(graph, mesh, draw), draw);
+    expect_equal(graph, strategy, expected, ranks, "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
       return;  // one is enough to read
     }

@@ -1,6 +1,7 @@
 #include "search/problem/rule_costs.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
@@ -179,19 +180,35 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
 }
 
 Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
+  if (mesh_.size() == 1) {
+    return along(reshard_steps(value.layout, to, mesh_), value, several);
+  }
+  std::optional<Reshard> best;
+  for (const Route& route : reshard_routes(value.layout, to, mesh_)) {
+    const Reshard cost = along(route, value, several);
+    if (!best || cost.comm_s + cost.compute_s < best->comm_s + best->compute_s) {
+      best = cost;
+    }
+  }
+  return *best;
+}
+
+Reshard RuleCosts::along(const Route& route, const Value& value, bool several) const {
   Reshard total;
   Value now = value;
-  for (const ReshardStep& step : reshard_steps(value.layout, to, mesh_)) {
+  for (const ReshardStep& step : route) {
     Value next = now;
     next.layout = step.to;
-    const Reshard one = message(
-        now, next,
-        {.opcode = opcode_of(step.kind),
-         .axis = static_cast<int>(step.axis),
-         .group = ranks_concerned(mesh_[step.axis], now.layout[step.axis], next.layout[step.axis]),
-         .inputs = {0},
-         .outputs = {1}},
-        several);
+    const Placement& before = now.layout[step.axis];
+    const Reshard one =
+        message(now, next,
+                {.opcode = opcode_of(step.kind),
+                 .axis = static_cast<int>(step.axis),
+                 .inner_axes = {step.inner.begin(), step.inner.end()},
+                 .group = ranks_concerned(mesh_[step.axis], before, next.layout[step.axis]),
+                 .inputs = {0},
+                 .outputs = {1}},
+                several);
     total.comm_s += one.comm_s;
     total.compute_s += one.compute_s;
     now = std::move(next);
@@ -207,8 +224,8 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   if (collective_of(opcode).empty()) {
     return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
   }
-  const Packing packing =
-      packing_of(opcode, several, from.shape, from.layout[axis], to.layout[axis]);
+  const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
+                                     from.layout[axis], to.layout[axis]);
   const double packed = largest([&](int64_t rank) {
     return (packing.sent ? program.local_bytes(0, rank) : 0) +
            (packing.received ? program.local_bytes(1, rank) : 0);
@@ -216,8 +233,8 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   // Each of the two streams waits for the other once.
   const double bytes =
       largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
-  double seconds =
-      costs_.collective(opcode, axis, bytes).alone_s + costs_.launch_s() + 2.0 * costs_.signal_s();
+  double seconds = costs_.message(mesh_, instruction, bytes).alone_s + costs_.launch_s() +
+                   2.0 * costs_.signal_s();
   if (packed > 0.0) {
     seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
   }

@@ -41,6 +41,9 @@ class RuleCosts {
                      Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
+  // Of a value that goes that way; `several`: together with other tensors, so that messages are
+  // always packed and unpacked.
+  Reshard along(const Route& route, const Value& value, bool several) const;
   // Bytes of the tensor on the rank that has most of it, of all microbatches.
   double bytes(TensorId tensor, const Layout& layout) const;
   // See Problem::interference.
@@ -55,7 +58,7 @@ class RuleCosts {
   double operation_s(const Program& program, const Instruction& instruction) const;
   // The largest microbatch's part of a shape with the batch as `dim`.
   Shape split(Shape shape, int dim) const;
-  // `several`: together with other tensors, so that messages are always packed and unpacked.
+  // The cheapest way.
   Reshard reshard(const Value& value, const Layout& to, bool several) const;
   Reshard message(const Value& from, const Value& to, const Instruction& instruction,
                   bool several) const;

@@ -1,0 +1,38 @@
+// Collectives over several axes of a mesh, made of collectives over one axis each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace hidup {
+
+// Communicators of one rank: of an axis, and of the axes inside of it. Ranks are in the order of
+// collective_group(): those that differ on the innermost axis only lie furthest apart. Without
+// inner axes it is the axis's communicator. Device collectives as Communicator has them.
+class Hierarchy {
+ public:
+  // `inner`: outermost first. All outlive it.
+  Hierarchy(Communicator& axis, std::vector<Communicator*> inner);
+
+  // Every inner axis scatters sums of its pieces, the axis sums what is left, and they are
+  // gathered.
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  const std::string& name) const;
+  void all_gather(Stream& stream, const void* send, void* receive,
+                  const std::vector<int64_t>& counts, DType dtype, const std::string& name) const;
+  // With inner axes, `send` is memory that may be overwritten.
+  void reduce_scatter(Stream& stream, const void* send, void* receive,
+                      const std::vector<int64_t>& counts, DType dtype,
+                      const std::string& name) const;
+
+ private:
+  // Its ranks' pieces of a range of ranks, all of the axes from the outermost to this one.
+  struct Pieces;
+  static Pieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
+
+  std::vector<Communicator*> axes_;  // outermost first
+};
+
+}  // namespace hidup

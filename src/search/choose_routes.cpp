@@ -1,0 +1,82 @@
+#include "search/choose_routes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "search/by_axes.h"
+#include "search/problem/rule_costs.h"
+
+namespace hidup {
+namespace {
+
+// A value as large as all that go together, longer in the dimension that is longest.
+Value all_of(const RouteDemand& demand) {
+  Value value = demand.value;
+  const double one = static_cast<double>(elements(value.shape) * size_of(value.dtype));
+  if (demand.several && one > 0.0) {
+    auto longest = std::ranges::max_element(value.shape);
+    *longest = static_cast<int64_t>(static_cast<double>(*longest) * demand.bytes / one);
+  }
+  return value;
+}
+
+class RouteChooser {
+ public:
+  explicit RouteChooser(const RuleCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
+
+  std::vector<RouteChoice> run(std::vector<RouteDemand> demands) {
+    std::ranges::stable_sort(demands, {}, &RouteDemand::bytes);
+    for (const RouteDemand& demand : demands) {
+      choose(demand);
+    }
+    return std::move(choices_);
+  }
+
+ private:
+  void choose(const RouteDemand& demand) {
+    const Layout& from = demand.value.layout;
+    const auto last = std::ranges::find_if(choices_.rbegin(), choices_.rend(), [&](const auto& c) {
+      return c.from == from && c.to == demand.to;
+    });
+    const bool known = last != choices_.rend();
+    if (known && last->bytes == demand.bytes) {
+      return;
+    }
+    const std::vector<Route> routes = reshard_routes(from, demand.to, mesh_);
+    if (routes.size() == 1) {
+      return;
+    }
+    const Route& best = fastest(routes, demand);
+    if (best != (known ? last->steps : routes[0])) {
+      choices_.push_back({from, demand.to, demand.bytes, best});
+    }
+  }
+
+  // The first of those that take least.
+  const Route& fastest(const std::vector<Route>& routes, const RouteDemand& demand) const {
+    const Value value = all_of(demand);
+    return *std::ranges::min_element(routes, {}, [&](const Route& route) {
+      const Reshard cost = costs_.along(route, value, demand.several);
+      return cost.comm_s + cost.compute_s;
+    });
+  }
+
+  const RuleCosts& costs_;
+  const Mesh& mesh_;
+  std::vector<RouteChoice> choices_;
+};
+
+}  // namespace
+
+Strategy with_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
+                     const CostModel& costs) {
+  if (axes_in_use(strategy.mesh) > 1 && strategy.routes.empty()) {
+    const RuleCosts prices(graph, strategy.mesh, costs, strategy.microbatches,
+                           options.bucket_bytes);
+    strategy.routes =
+        RouteChooser(prices, strategy.mesh).run(route_demands(graph, strategy, options));
+  }
+  return strategy;
+}
+
+}  // namespace hidup

@@ -1,0 +1,38 @@
+// The ways from one layout to another where a mesh has several axes, and which ones are taken.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sharding/reshard.h"
+
+namespace hidup {
+
+using Route = std::vector<ReshardStep>;
+
+// The way of reshard_steps() first; then all others of at most four steps, that change one axis
+// after the other in any order, or several axes at once by a hierarchical collective. Only that
+// first way where one of the layouts has unequal shares.
+std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Mesh& mesh);
+
+// "all_reduce node+gpu, all_gather gpu": its steps, with the axes of each; the route between two
+// layouts is known by it.
+std::string to_string(const Route& route, const Mesh& mesh);
+
+// Part of a strategy: which way values go that have at least so many bytes together, those of all
+// ranks and microbatches.
+struct RouteChoice {
+  Layout from;
+  Layout to;
+  double bytes = 0.0;
+  Route steps;
+
+  bool operator==(const RouteChoice&) const = default;
+};
+
+// The way that the choices have for so many bytes; that of reshard_steps() where they have none.
+Route chosen_route(const std::vector<RouteChoice>& choices, const Layout& from, const Layout& to,
+                   double bytes, const Mesh& mesh);
+
+}  // namespace hidup

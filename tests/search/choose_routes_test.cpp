@@ -1,0 +1,163 @@
+#include "search/choose_routes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "cost/roofline.h"
+#include "program/memory.h"
+#include "program/verify.h"
+#include "search/named/named_strategies.h"
+#include "setting.h"
+#include "sharding/read_strategy.h"
+
+namespace hidup {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Mesh kMesh = {{"node", 2}, {"gpu", 3}};
+
+Graph model() {
+  Deck deck;
+  deck.model = {.family = "bert", .layers = 2, .hidden = 12, .ffn = 20, .heads = 6, .sequence = 14};
+  deck.train.batch = 9;
+  return build_model(deck, 31);
+}
+
+// `late_s`: how much longer every reduce-scatter takes.
+CostModel costs_with(double node, double late_s = 0.0) {
+  Profile profile = roofline_profile(kMesh, {.flops = 1e12,
+                                             .memory_bandwidth = 1e12,
+                                             .links = {{.bandwidth = node}, {.bandwidth = 1e9}}});
+  for (CollectiveTimes& times : profile.collectives) {
+    for (MessageTime& time : times.table) {
+      time.alone_s += times.opcode == Opcode::reduce_scatter ? late_s : 0.0;
+    }
+  }
+  return CostModel(profile);
+}
+
+Strategy chosen(const Graph& graph, std::string_view name, const CostModel& costs) {
+  return with_routes(graph, named_strategy(name, graph, kMesh), {}, costs);
+}
+
+// The steps of the largest values that go from sums on both axes.
+std::string route_of_sums(const Strategy& strategy) {
+  const Layout from = {Placement::partial(), Placement::partial()};
+  const auto found = std::ranges::find_if(strategy.routes.rbegin(), strategy.routes.rend(),
+                                          [&](const auto& choice) { return choice.from == from; });
+  return found == strategy.routes.rend() ? "" : to_string(found->steps, strategy.mesh);
+}
+
+TEST(WithRoutes, SlowLinksCarryWhatIsDifferentInside) {
+  const Graph graph = model();
+  EXPECT_EQ(route_of_sums(chosen(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
+  EXPECT_EQ(route_of_sums(chosen(graph, "fsdp", costs_with(1e7))), "reduce_scatter node+gpu");
+}
+
+TEST(WithRoutes, GoByAxisWhereThatIsFaster) {
+  const Graph graph = model();
+  const Strategy strategy = chosen(graph, "dp", costs_with(1e7, 1.0));
+  EXPECT_TRUE(strategy.routes.empty()) << to_string(strategy.routes[0].steps, kMesh);
+}
+
+TEST(WithRoutes, AreChosenBySize) {
+  const Graph graph = model();
+  const Strategy strategy = chosen(graph, "dp", costs_with(1e7, 1e-5));
+  EXPECT_EQ(route_of_sums(strategy), "all_reduce node+gpu");
+  EXPECT_TRUE(std::ranges::all_of(strategy.routes, [](const RouteChoice& choice) {
+    return choice.bytes > 100.0;
+  })) << "the loss goes by axis";
+}
+
+TEST(WithRoutes, AreObeyedAndVerified) {
+  const Graph graph = model();
+  for (const std::string_view name : plain_names(kMesh)) {
+    Strategy strategy = chosen(graph, name, costs_with(1e7));
+    strategy.microbatches = 2;
+    const Program program = lower(graph, strategy, {});
+    for (int64_t rank = 0; rank < ranks_of(kMesh); ++rank) {
+      EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << name;
+    }
+    const bool hierarchical = std::ranges::any_of(
+        program.instructions, [](const Instruction& i) { return !i.inner_axes.empty(); });
+    EXPECT_EQ(hierarchical, strategy.routes.end() !=
+                                std::ranges::find_if(strategy.routes,
+                                                     [](const auto& choice) {
+                                                       return std::ranges::any_of(
+                                                           choice.steps, [](const auto& step) {
+                                                             return !step.inner.empty();
+                                                           });
+                                                     }))
+        << name;
+  }
+}
+
+TEST(WithRoutes, AreWrittenAndRead) {
+  const Graph graph = model();
+  const Strategy strategy = chosen(graph, "fsdp", costs_with(1e7));
+  const std::string text = print_strategy(graph, strategy);
+  EXPECT_THAT(text, HasSubstr("format_version: 2"));
+  EXPECT_THAT(text, HasSubstr("steps: [reduce_scatter node+gpu]}"));
+  EXPECT_EQ(parse_strategy(graph, kMesh, text, "file").routes, strategy.routes);
+  const auto refusal = [&](const std::string& old, const std::string& changed) {
+    std::string other = text;
+    other.replace(other.find(old), old.size(), changed);
+    try {
+      parse_strategy(graph, kMesh, other, "file");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_THAT(refusal("steps: [reduce_scatter node+gpu]", "steps: [reduce_scatter gpu+node]"),
+              HasSubstr("there are [reduce_scatter node, reduce_scatter gpu] and "
+                        "[reduce_scatter node+gpu]"));
+  EXPECT_THAT(refusal("format_version: 2", "format_version: 1"),
+              HasSubstr("routes: files of format_version 1 have none"));
+}
+
+// A program with hierarchical collectives, each changed in a way that the verifier must see.
+TEST(WithRoutes, WrongAxesAreRefused) {
+  const Graph graph = model();
+  const Program program = lower(graph, chosen(graph, "fsdp", costs_with(1e7)), {});
+  const auto refusal = [&](const Program& mutant) {
+    try {
+      verify(mutant, plan_memory(mutant, 0));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(refusal(program), "none");
+  using Change = std::function<void(Instruction&)>;
+  const std::vector<Change> changes = {
+      [](Instruction& i) { i.inner_axes.clear(); },
+      [](Instruction& i) { i.inner_axes = {0}; },
+      [](Instruction& i) {
+        i.inner_axes = {1, 1};
+      },
+      [](Instruction& i) { i.inner_axes = {2}; },
+      [](Instruction& i) { i.axis = 1; },
+      [](Instruction& i) { i.group = {0}; },
+  };
+  size_t mutants = 0;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    // A sum in place along fewer axes is that of other summands, which a program may have.
+    const size_t first = program.instructions[i].opcode == Opcode::all_reduce ? 1 : 0;
+    for (size_t c = first; c < changes.size() && !program.instructions[i].inner_axes.empty(); ++c) {
+      Program mutant = program;
+      changes[c](mutant.instructions[i]);
+      EXPECT_NE(refusal(mutant), "none")
+          << "change " << c << " of " << program.instructions[i].name;
+      ++mutants;
+    }
+  }
+  EXPECT_GT(mutants, 10U);
+}
+
+}  // namespace
+}  // namespace hidup
