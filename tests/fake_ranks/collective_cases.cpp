@@ -10,6 +10,7 @@
 
 #include "board_cases.h"
 #include "case_data.h"
+#include "in_place_cases.h"
 #include "move_cases.h"
 #include "sixteen_bit_cases.h"
 
@@ -413,6 +414,7 @@ const std::vector<CollectiveCase>& collective_cases() {
       {"AllToAllMayBeEmpty", all_to_all_may_be_empty},
       {"DeviceBroadcastIsTheRoots", device_broadcast_is_the_roots},
       {"DeviceMoveIsTheSources", device_move_is_the_sources},
+      {"DeviceGatherAndScatterInPlace", device_gather_and_scatter_in_place},
       {"BuffersAreFreeAfterEachCollective", buffers_are_free_after_each_collective},
       {"ARecordingRepeatsThem", a_recording_repeats_them},
       {"DeviceAndHostCollectivesDoNotMix", device_and_host_collectives_do_not_mix},
