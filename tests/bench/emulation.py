@@ -4,7 +4,7 @@ two and four microbatches, for three clusters, on 2 to 16 CPU ranks in turn, by 
 Prints a row per cell (Markdown): the simulated step; by how much the emulated one, and wall time over
 dilation, are longer; the late instructions; the floor that no order of the instructions can beat, and
 wall time over it. At the end medians and worst. Asserts nothing. What else the machine does makes
-instructions late, so it should do nothing else. Twenty minutes on two cores.
+instructions late, so it should do nothing else. Ten minutes on two cores.
 
     python3 tests/bench/emulation.py [--ranks 2,4,8,16] [--every 1]
 """

@@ -2,7 +2,7 @@
 // has is its part of the tensor.
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <ostream>
 
 #include "device/device.h"
 #include "fake_ranks/fake_ranks.h"
@@ -12,6 +12,12 @@
 #include "sharding/routes.h"
 
 namespace hidup {
+
+// In the name of a test.
+static void PrintTo(const Axis& axis, std::ostream* stream) {
+  *stream << axis.name << " " << axis.size;
+}
+
 namespace {
 
 // Two tensors, as gradients are that go together.
