@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <atomic>
 #include <bit>
 #include <functional>
 #include <vector>
@@ -13,9 +14,10 @@
 
 namespace {
 
-int64_t g_sent_bytes = 0;   // by MPI_Isend
-int64_t g_all_reduces = 0;  // of MPI
-bool g_many_hosts = false;  // whether every rank seems to have a host of its own
+// The heartbeat's thread sends, too.
+std::atomic<int64_t> g_sent_bytes = 0;   // by MPI_Isend
+std::atomic<int64_t> g_all_reduces = 0;  // of MPI
+bool g_many_hosts = false;               // whether every rank seems to have a host of its own
 
 }  // namespace
 
@@ -53,7 +55,7 @@ class Sent : public testing::Test {
     MpiCollectives collectives(g_group, max_piece);
     g_sent_bytes = 0;
     work(collectives);
-    EXPECT_EQ(g_sent_bytes, collectives.traffic().bytes);
+    EXPECT_EQ(g_sent_bytes.load(), collectives.traffic().bytes);
     return collectives.traffic();
   }
   Traffic of_all_reduce(int64_t count, CollectiveAlgorithm algorithm) {
@@ -197,7 +199,7 @@ TEST_F(Sent, ByWindows) {
   g_all_reduces = 0;
   EXPECT_EQ(of_all_reduce(100, windows).bytes, 0);
   EXPECT_EQ(of_reduce_scatter(uneven_, windows).bytes, 0);
-  EXPECT_EQ(g_all_reduces, 0);
+  EXPECT_EQ(g_all_reduces.load(), 0);
 }
 
 // The communicator obeys.
@@ -210,7 +212,7 @@ TEST_F(Sent, AsTheCallerChooses) {
     g_sent_bytes = 0;
     give();
     stream->synchronize();
-    return g_sent_bytes;
+    return g_sent_bytes.load();
   };
   float* const to = data.data() + 2 * n_;
   EXPECT_EQ(sent_by([&] { world->all_reduce(*stream, data.data(), n_, DType::f32, ring, "x"); }),
@@ -238,7 +240,7 @@ TEST_F(Sent, ByMpiWhereRanksHaveSeveralHosts) {
   EXPECT_EQ(one, static_cast<float>(n_));
   collectives.all_reduce(&one, 1, DType::f32, pairwise, "x");  // no algorithm of a sum
   EXPECT_EQ(one, static_cast<float>(n_ * n_));
-  EXPECT_EQ(g_all_reduces, 2);
+  EXPECT_EQ(g_all_reduces.load(), 2);
   g_many_hosts = false;
 }
 
