@@ -29,7 +29,7 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
     const auto issue = [&] {
       for (hidup::Communicator* group : {row.get(), column.get()}) {
         group->all_reduce(*stream, buffer->data(), 1, hidup::DType::f32,
-                          CollectiveAlgorithm::automatic, "sum " + std::to_string(round));
+                          hidup::CollectiveAlgorithm::automatic, "sum " + std::to_string(round));
       }
     };
     if (how.ends_with("late") && rank == 1 && round == 3) {

@@ -10,7 +10,7 @@ namespace {
 constexpr float kUntouched = -77.0F;
 
 // Small whole numbers, so that sums of them are exact.
-float value(int rank, int64_t i) {
+float small_value(int rank, int64_t i) {
   return static_cast<float>(rank + 1 + i % 100);
 }
 
@@ -18,17 +18,17 @@ int64_t start_of(const Counts& counts, int rank) {
   return sum_of(Counts(counts.begin(), counts.begin() + rank));
 }
 
-void gather(Communicator& world, OwnStream& stream, const Counts& counts,
-            CollectiveAlgorithm algorithm) {
+void gather_in_place(Communicator& world, OwnStream& stream, const Counts& counts,
+                     CollectiveAlgorithm algorithm) {
   const int64_t start = start_of(counts, world.rank());
   std::vector<float> values(static_cast<size_t>(sum_of(counts)) + 1, kUntouched);
   std::vector<float> wanted = values;
   int64_t at = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
     for (int64_t i = 0; i < counts[static_cast<size_t>(rank)]; ++i, ++at) {
-      wanted[static_cast<size_t>(at)] = value(rank, i);
+      wanted[static_cast<size_t>(at)] = small_value(rank, i);
       if (rank == world.rank()) {
-        values[static_cast<size_t>(at)] = value(rank, i);
+        values[static_cast<size_t>(at)] = small_value(rank, i);
       }
     }
   }
@@ -38,13 +38,13 @@ void gather(Communicator& world, OwnStream& stream, const Counts& counts,
   expect_equal(data.values(), wanted);
 }
 
-void scatter(Communicator& world, OwnStream& stream, const Counts& counts,
-             CollectiveAlgorithm algorithm) {
+void scatter_in_place(Communicator& world, OwnStream& stream, const Counts& counts,
+                      CollectiveAlgorithm algorithm) {
   const int64_t start = start_of(counts, world.rank());
   const int64_t mine = counts[static_cast<size_t>(world.rank())];
   std::vector<float> values;
   for (int64_t i = 0; i < sum_of(counts); ++i) {
-    values.push_back(value(world.rank(), i));
+    values.push_back(small_value(world.rank(), i));
   }
   values.push_back(kUntouched);
   Array<float> data(stream, values);
@@ -54,7 +54,7 @@ void scatter(Communicator& world, OwnStream& stream, const Counts& counts,
   for (int64_t i = start; i < start + mine; ++i) {
     float wanted = 0.0F;
     for (int rank = 0; rank < world.size(); ++rank) {
-      wanted += value(rank, i);
+      wanted += small_value(rank, i);
     }
     ASSERT_EQ(sums[static_cast<size_t>(i)], wanted) << "element " << i;
   }
@@ -72,8 +72,8 @@ void device_gather_and_scatter_in_place(Communicator& world) {
     for (size_t p = 0; p < patterns.size(); p += algorithm == automatic ? 1 : 3) {
       const Counts& counts = patterns[p];
       SCOPED_TRACE(std::string(name_of(algorithm)) + " of " + std::to_string(sum_of(counts)));
-      gather(world, stream, counts, algorithm);
-      scatter(world, stream, counts, algorithm);
+      gather_in_place(world, stream, counts, algorithm);
+      scatter_in_place(world, stream, counts, algorithm);
     }
   }
 }

@@ -18,9 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const Mesh kMesh = {{"node", 2}, {"gpu", 3}};
+const Mesh kTwoByThree = {{"node", 2}, {"gpu", 3}};
 
-Graph model() {
+Graph dense_model() {
   Deck deck;
   deck.model = {.family = "bert", .layers = 2, .hidden = 12, .ffn = 20, .heads = 6, .sequence = 14};
   deck.train.batch = 9;
@@ -29,9 +29,10 @@ Graph model() {
 
 // `late_s`: how much longer every reduce-scatter takes.
 CostModel costs_with(double node, double late_s = 0.0) {
-  Profile profile = roofline_profile(kMesh, {.flops = 1e12,
-                                             .memory_bandwidth = 1e12,
-                                             .links = {{.bandwidth = node}, {.bandwidth = 1e9}}});
+  Profile profile =
+      roofline_profile(kTwoByThree, {.flops = 1e12,
+                                     .memory_bandwidth = 1e12,
+                                     .links = {{.bandwidth = node}, {.bandwidth = 1e9}}});
   for (CollectiveTimes& times : profile.collectives) {
     for (MessageTime& time : times.table) {
       time.alone_s += times.opcode == Opcode::reduce_scatter ? late_s : 0.0;
@@ -40,8 +41,8 @@ CostModel costs_with(double node, double late_s = 0.0) {
   return CostModel(profile);
 }
 
-Strategy chosen(const Graph& graph, std::string_view name, const CostModel& costs) {
-  return with_routes(graph, named_strategy(name, graph, kMesh), {}, costs);
+Strategy with_routes_of(const Graph& graph, std::string_view name, const CostModel& costs) {
+  return with_routes(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
 }
 
 // The steps of the largest values that go from sums on both axes.
@@ -53,20 +54,21 @@ std::string route_of_sums(const Strategy& strategy) {
 }
 
 TEST(WithRoutes, SlowLinksCarryWhatIsDifferentInside) {
-  const Graph graph = model();
-  EXPECT_EQ(route_of_sums(chosen(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
-  EXPECT_EQ(route_of_sums(chosen(graph, "fsdp", costs_with(1e7))), "reduce_scatter node+gpu");
+  const Graph graph = dense_model();
+  EXPECT_EQ(route_of_sums(with_routes_of(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
+  EXPECT_EQ(route_of_sums(with_routes_of(graph, "fsdp", costs_with(1e7))),
+            "reduce_scatter node+gpu");
 }
 
 TEST(WithRoutes, GoByAxisWhereThatIsFaster) {
-  const Graph graph = model();
-  const Strategy strategy = chosen(graph, "dp", costs_with(1e7, 1.0));
-  EXPECT_TRUE(strategy.routes.empty()) << to_string(strategy.routes[0].steps, kMesh);
+  const Graph graph = dense_model();
+  const Strategy strategy = with_routes_of(graph, "dp", costs_with(1e7, 1.0));
+  EXPECT_TRUE(strategy.routes.empty()) << to_string(strategy.routes[0].steps, kTwoByThree);
 }
 
 TEST(WithRoutes, AreChosenBySize) {
-  const Graph graph = model();
-  const Strategy strategy = chosen(graph, "dp", costs_with(1e7, 1e-5));
+  const Graph graph = dense_model();
+  const Strategy strategy = with_routes_of(graph, "dp", costs_with(1e7, 1e-5));
   EXPECT_EQ(route_of_sums(strategy), "all_reduce node+gpu");
   EXPECT_TRUE(std::ranges::all_of(strategy.routes, [](const RouteChoice& choice) {
     return choice.bytes > 100.0;
@@ -74,12 +76,12 @@ TEST(WithRoutes, AreChosenBySize) {
 }
 
 TEST(WithRoutes, AreObeyedAndVerified) {
-  const Graph graph = model();
-  for (const std::string_view name : plain_names(kMesh)) {
-    Strategy strategy = chosen(graph, name, costs_with(1e7));
+  const Graph graph = dense_model();
+  for (const std::string_view name : plain_names(kTwoByThree)) {
+    Strategy strategy = with_routes_of(graph, name, costs_with(1e7));
     strategy.microbatches = 2;
     const Program program = lower(graph, strategy, {});
-    for (int64_t rank = 0; rank < ranks_of(kMesh); ++rank) {
+    for (int64_t rank = 0; rank < ranks_of(kTwoByThree); ++rank) {
       EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << name;
     }
     const bool hierarchical = std::ranges::any_of(
@@ -97,17 +99,17 @@ TEST(WithRoutes, AreObeyedAndVerified) {
 }
 
 TEST(WithRoutes, AreWrittenAndRead) {
-  const Graph graph = model();
-  const Strategy strategy = chosen(graph, "fsdp", costs_with(1e7));
+  const Graph graph = dense_model();
+  const Strategy strategy = with_routes_of(graph, "fsdp", costs_with(1e7));
   const std::string text = print_strategy(graph, strategy);
   EXPECT_THAT(text, HasSubstr("format_version: 2"));
   EXPECT_THAT(text, HasSubstr("steps: [reduce_scatter node+gpu]}"));
-  EXPECT_EQ(parse_strategy(graph, kMesh, text, "file").routes, strategy.routes);
+  EXPECT_EQ(parse_strategy(graph, kTwoByThree, text, "file").routes, strategy.routes);
   const auto refusal = [&](const std::string& old, const std::string& changed) {
     std::string other = text;
     other.replace(other.find(old), old.size(), changed);
     try {
-      parse_strategy(graph, kMesh, other, "file");
+      parse_strategy(graph, kTwoByThree, other, "file");
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -122,8 +124,8 @@ TEST(WithRoutes, AreWrittenAndRead) {
 
 // A program with hierarchical collectives, each changed in a way that the verifier must see.
 TEST(WithRoutes, WrongAxesAreRefused) {
-  const Graph graph = model();
-  const Program program = lower(graph, chosen(graph, "fsdp", costs_with(1e7)), {});
+  const Graph graph = dense_model();
+  const Program program = lower(graph, with_routes_of(graph, "fsdp", costs_with(1e7)), {});
   const auto refusal = [&](const Program& mutant) {
     try {
       verify(mutant, plan_memory(mutant, 0));

@@ -26,7 +26,7 @@ namespace {
 const Mesh kMesh = {{"node", 2}, {"gpu", 3}};
 
 // Two blocks of sizes that do not divide, the second with 7 experts.
-Graph model(bool experts) {
+Graph uneven_model(bool experts) {
   Deck deck;
   deck.model = {.family = "bert",
                 .layers = 2,
@@ -88,7 +88,7 @@ void expect_axis(const Graph& graph, const Strategy& pair, size_t axis, const Na
 }
 
 TEST(Combination, IsOnEveryAxisWhatItsNameIs) {
-  const Graph graph = model(true);
+  const Graph graph = uneven_model(true);
   for_each_pair([&](const NamedStrategy& node, const NamedStrategy& gpu) {
     const Strategy pair = named_strategy(pair_of(node.name, gpu.name), graph, kMesh);
     expect_axis(graph, pair, 0, node);
@@ -101,7 +101,7 @@ TEST(Combination, IsOnEveryAxisWhatItsNameIs) {
 
 TEST(Combination, OfOneNameIsTheNameAlone) {
   for (const bool experts : {false, true}) {
-    const Graph graph = model(experts);
+    const Graph graph = uneven_model(experts);
     for (const NamedStrategy& named : named_strategies()) {
       if (named.whole != nullptr || (named.of_experts && !experts)) {
         continue;
@@ -123,13 +123,13 @@ TEST(Combination, OfOneNameIsTheNameAlone) {
 
 // On its axis it is as if there were no other.
 TEST(Combination, OfLeastCommunicationIsThatOfEachAxis) {
-  const Graph graph = model(false);
+  const Graph graph = uneven_model(false);
   EXPECT_EQ(content_of(graph, named_strategy("gpu=min-comm", graph, {{"gpu", 3}})),
             content_of(graph, named_strategy("min-comm", graph, {{"gpu", 3}})));
 }
 
 TEST(Combination, AxesMayStandInAnyOrder) {
-  const Graph graph = model(false);
+  const Graph graph = uneven_model(false);
   const Strategy strategy = named_strategy("gpu=megatron,node=fsdp", graph, kMesh);
   EXPECT_EQ(strategy.name, "node=fsdp,gpu=megatron");
   EXPECT_EQ(print_strategy(graph, strategy),
@@ -137,7 +137,7 @@ TEST(Combination, AxesMayStandInAnyOrder) {
 }
 
 TEST(Combination, IsReadFromAFileAsItWasWritten) {
-  const Graph graph = model(true);
+  const Graph graph = uneven_model(true);
   for (const char* name : {"node=zero1,gpu=ep-fastmoe", "node=ps,gpu=megatron-sp", "hsdp"}) {
     const std::string text = print_strategy(graph, named_strategy(name, graph, kMesh));
     EXPECT_NE(text.find(fmt::format("\nname: {}\n", yaml_word(name))), std::string::npos)
@@ -151,7 +151,7 @@ TEST(Combination, IsReadFromAFileAsItWasWritten) {
 // Fully sharded across nodes, a parameter that ranks of a node have columns or rows of is cut in
 // the other dimension: a part of one rank's part is no part of that of the rank's peers elsewhere.
 TEST(Combination, StoragePartsLieWithinThoseThatInnerAxesUse) {
-  const Graph graph = model(false);
+  const Graph graph = uneven_model(false);
   const auto storage = [&](const char* name) {
     std::map<std::string, std::string> found;
     for (const ParameterStrategy& parameter : named_strategy(name, graph, kMesh).parameters) {
@@ -170,7 +170,7 @@ TEST(Combination, StoragePartsLieWithinThoseThatInnerAxesUse) {
 }
 
 TEST(Combination, ProgramsAreRight) {
-  const Graph graph = model(true);
+  const Graph graph = uneven_model(true);
   for_each_pair([&](const NamedStrategy& node, const NamedStrategy& gpu) {
     const std::string name = pair_of(node.name, gpu.name);
     const Program program = lower(graph, named_strategy(name, graph, kMesh), simple_lowering(2048));
@@ -197,7 +197,7 @@ std::map<std::string, double> bytes_along(const Program& program, int axis, Phas
 
 // As PyTorch's: parameters are gathered inside of a node, and nodes exchange gradients only.
 TEST(Hsdp, NodesExchangeGradientsOnly) {
-  const Graph graph = model(false);
+  const Graph graph = uneven_model(false);
   const Mesh mesh = {{"node", 2}, {"gpu", 2}};
   const Strategy strategy = named_strategy("hsdp", graph, mesh);
   double whole = 0.0;
@@ -227,7 +227,7 @@ TEST(Hsdp, NodesExchangeGradientsOnly) {
 }
 
 TEST(Hsdp, IsFsdpInsideAndDpOutside) {
-  const Graph graph = model(true);
+  const Graph graph = uneven_model(true);
   EXPECT_EQ(content_of(graph, named_strategy("hsdp", graph, kMesh)),
             content_of(graph, named_strategy("node=dp,gpu=fsdp", graph, kMesh)));
   EXPECT_EQ(content_of(graph, named_strategy("hsdp", graph, {{"gpu", 3}})),
@@ -253,7 +253,7 @@ std::string error_of(const std::function<void()>& work) {
 }
 
 TEST(Combination, WhatIsWrongIsSaid) {
-  const Graph dense = model(false);
+  const Graph dense = uneven_model(false);
   const std::string names =
       "there are dp, zero1, fsdp, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, "
       "min-comm";
@@ -282,7 +282,7 @@ TEST(Combination, WhatIsWrongIsSaid) {
 
 // Different names that cut one dimension; the same name may leave ranks without work, as alone.
 TEST(Combination, NothingToCutIsAnError) {
-  const Graph graph = model(false);
+  const Graph graph = uneven_model(false);
   const Mesh wide = {{"node", 9}, {"gpu", 2}};  // 9 sequences
   EXPECT_EQ(error_of([&] { named_strategy("node=dp,gpu=fsdp", graph, wide); }),
             "--strategy node=dp,gpu=fsdp: axes node and gpu both cut the dimension batch of "
@@ -309,7 +309,7 @@ std::vector<Strategy> baselines_of(const Graph& graph, const Mesh& mesh) {
 
 TEST(Baselines, AreAllCombinationsThatDiffer) {
   for (const bool experts : {false, true}) {
-    const Graph graph = model(experts);
+    const Graph graph = uneven_model(experts);
     std::set<std::string> names;
     std::set<std::string> contents;
     std::set<std::string> combined;
@@ -337,7 +337,7 @@ TEST(Baselines, AreAllCombinationsThatDiffer) {
 }
 
 TEST(Baselines, AreTheNamesAloneOnOtherMeshes) {
-  const Graph graph = model(true);
+  const Graph graph = uneven_model(true);
   const size_t all = named_strategies().size();
   EXPECT_EQ(baselines_of(graph, {{"ranks", 3}}).size(), all - 1) << "hsdp is fsdp";
   EXPECT_EQ(baselines_of(graph, {{"pod", 2}, {"node", 2}, {"gpu", 2}}).size(), all);
