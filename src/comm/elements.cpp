@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstddef>
 
 #include "core/with_type.h"
 
@@ -59,8 +59,8 @@ Elements moved_elements(DType dtype) {
 }
 
 void copy_now(void* to, const void* from, int64_t count, int64_t bytes) {
-  if (count > 0 && to != from) {
-    std::memcpy(to, from, static_cast<size_t>(count * bytes));
+  if (to != from) {
+    std::copy_n(static_cast<const std::byte*>(from), count * bytes, static_cast<std::byte*>(to));
   }
 }
 

@@ -100,6 +100,7 @@ void halving_reduce_scatter(MpiMessages& messages, const void* send, void* recei
       static_cast<size_t>(std::min(limit, longest) * messages.size() * elements.bytes));
   for (int64_t done = 0; done < longest; done += limit) {
     std::vector<int64_t> pieces;
+    pieces.reserve(counts.size());
     for (const int64_t count : counts) {
       pieces.push_back(std::clamp<int64_t>(count - done, 0, limit));
     }

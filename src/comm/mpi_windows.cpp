@@ -73,6 +73,7 @@ void MpiWindows::meet(const std::string& doing) {
 
 std::vector<const void*> MpiWindows::summands(const void* own, int64_t offset) const {
   std::vector<const void*> found;
+  found.reserve(static_cast<size_t>(size_));
   for (int r = 0; r < size_; ++r) {
     found.push_back(r == rank_ ? own : part(r, turn_) + offset);
   }
