@@ -48,14 +48,12 @@ void add_message(std::vector<MessageReport>& messages, MessageReport one) {
 }  // namespace
 
 MessageReport message_report(const Program& program, const Instruction& collective) {
+  const auto axis = static_cast<size_t>(collective.axis);
   MessageReport report{.name = pattern_of(collective.name),
                        .way = fmt::format("{} {}", name_of(collective.opcode),
-                                          program.mesh[static_cast<size_t>(collective.axis)].name),
+                                          axes_text(program.mesh, axis, collective.inner_axes)),
                        .bytes = std::vector<double>(program.mesh.size(), 0.0),
                        .count = 1};
-  for (const int axis : collective.inner_axes) {
-    report.way += "+" + program.mesh[static_cast<size_t>(axis)].name;
-  }
   report.way += collective.inner_axes.empty() ? "" : ", hierarchical";
   const double bytes = paced_bytes(program, collective, 0);
   for (const MessagePart& part : message_parts(program.mesh, collective, bytes)) {

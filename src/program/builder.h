@@ -43,8 +43,8 @@ class ProgramBuilder {
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
   Program& program() { return program_; }
   Program take() { return std::move(program_); }
-  // Of all that reshard() was asked for, on a mesh of several axes.
-  std::vector<RouteDemand> take_demands() { return std::move(demands_); }
+  // From now on reshard() notes what it is asked for.
+  void note_demands(std::vector<RouteDemand>& demands) { demands_ = &demands; }
 
   ValueId add(Value value);
   // With the attributes that its opcode has by default.
@@ -81,7 +81,7 @@ class ProgramBuilder {
 
   Program program_;
   const std::vector<RouteChoice>& routes_;
-  std::vector<RouteDemand> demands_;
+  std::vector<RouteDemand>* demands_ = nullptr;
   std::vector<List> lists_;  // per microbatch
 };
 

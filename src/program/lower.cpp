@@ -54,8 +54,10 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
 std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
                                        const LoweringOptions& options) {
   ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
+  std::vector<RouteDemand> demands;
+  builder.note_demands(demands);
   write_step(graph, strategy, options, builder);
-  return builder.take_demands();
+  return demands;
 }
 
 Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,

@@ -41,8 +41,8 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
   ValueIds now = from;
   const double bytes = bytes_of(from);
   const Route steps = chosen_route(routes_, value(from[0]).layout, to, bytes, mesh());
-  if (mesh().size() > 1 && !steps.empty()) {
-    demands_.push_back({value(from[0]), to, bytes, from.size() > 1});
+  if (demands_ != nullptr && !steps.empty()) {
+    demands_->push_back({value(from[0]), to, bytes, from.size() > 1});
   }
   for (size_t s = 0; s < steps.size(); ++s) {
     const Opcode opcode = opcode_of(steps[s].kind);

@@ -143,11 +143,8 @@ std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Me
 std::string to_string(const Route& route, const Mesh& mesh) {
   std::string text;
   for (const ReshardStep& step : route) {
-    text +=
-        fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(step.kind), mesh[step.axis].name);
-    for (const size_t axis : step.inner) {
-      text += "+" + mesh[axis].name;
-    }
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(step.kind),
+                        axes_text(mesh, step.axis, step.inner));
   }
   return text;
 }

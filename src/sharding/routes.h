@@ -16,6 +16,16 @@ using Route = std::vector<ReshardStep>;
 // first way where one of the layouts has unequal shares.
 std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Mesh& mesh);
 
+// "node+gpu": an axis, and those inside of it that go with it.
+template <typename Axes>
+std::string axes_text(const Mesh& mesh, size_t axis, const Axes& inner) {
+  std::string text = mesh[axis].name;
+  for (const auto each : inner) {
+    text += "+" + mesh[static_cast<size_t>(each)].name;
+  }
+  return text;
+}
+
 // "all_reduce node+gpu, all_gather gpu": its steps, with the axes of each; the route between two
 // layouts is known by it.
 std::string to_string(const Route& route, const Mesh& mesh);

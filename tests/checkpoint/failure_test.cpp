@@ -11,6 +11,7 @@
 #include "child.h"
 #include "comm/collective.h"
 #include "fake_ranks/fake_ranks.h"
+#include "fake_ranks/forwarding_rank.h"
 #include "sample.h"
 #include "temporary_folder.h"
 
@@ -24,49 +25,24 @@ namespace hidup {
 namespace {
 
 // A rank that gets wrong texts from rank 0, once `wrong` is set; so it cannot open the file.
-class MisledRank final : public Communicator {
+class MisledRank final : public ForwardingRank {
  public:
   MisledRank(std::unique_ptr<Communicator> own, const bool& wrong)
-      : own_(std::move(own)), wrong_(wrong) {}
+      : ForwardingRank(std::move(own)), wrong_(wrong) {}
 
-  int rank() const override { return own_->rank(); }
-  int size() const override { return own_->size(); }
-  void all_reduce(Stream&, void*, int64_t, DType, CollectiveAlgorithm,
-                  const std::string&) override {}
-  void all_gather(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                  CollectiveAlgorithm, const std::string&) override {}
-  void reduce_scatter(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                      CollectiveAlgorithm, const std::string&) override {}
-  void all_to_all(Stream&, const void*, const std::vector<int64_t>&, void*,
-                  const std::vector<int64_t>&, DType, CollectiveAlgorithm,
-                  const std::string&) override {}
-  void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
-  void move(Stream&, const void*, void*, int64_t, const std::vector<int>&, DType,
-            const std::string&) override {}
-  void barrier() override { own_->barrier(); }
+  using ForwardingRank::broadcast;
   std::string broadcast(const std::string& text) override {
-    std::string received = own_->broadcast(text);
+    std::string received = own().broadcast(text);
     if (wrong_) {
       std::ranges::replace(received, 'p', 'q');
     }
     return received;
   }
-  std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
-    return own_->all_gather(mine);
-  }
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
-    return own_->gather(mine);
-  }
-  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
-                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
-    own_->exchange(send, send_counts, receive, receive_counts);
-  }
   std::unique_ptr<Communicator> split(int64_t color) override {
-    return std::make_unique<MisledRank>(own_->split(color), wrong_);
+    return std::make_unique<MisledRank>(own().split(color), wrong_);
   }
 
  private:
-  std::unique_ptr<Communicator> own_;
   const bool& wrong_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fake_ranks/fake_ranks.h"
+#include "fake_ranks/forwarding_rank.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
@@ -34,46 +35,20 @@ class Link {
 };
 
 // A group whose all_reduce takes as long as its link does; the rest is not asked for.
-class GroupWithLink final : public Communicator {
+class GroupWithLink final : public ForwardingRank {
  public:
   GroupWithLink(std::unique_ptr<Communicator> own, Link& link)
-      : own_(std::move(own)), link_(link) {}
+      : ForwardingRank(std::move(own)), link_(link) {}
 
-  int rank() const override { return own_->rank(); }
-  int size() const override { return own_->size(); }
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   CollectiveAlgorithm algorithm, const std::string& name) override {
     if (rank() == 0) {
       stream.enqueue([this] { link_.send(); });
     }
-    own_->all_reduce(stream, data, count, dtype, algorithm, name);
+    own().all_reduce(stream, data, count, dtype, algorithm, name);
   }
-  void all_gather(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                  CollectiveAlgorithm, const std::string&) override {}
-  void reduce_scatter(Stream&, const void*, void*, const std::vector<int64_t>&, DType,
-                      CollectiveAlgorithm, const std::string&) override {}
-  void all_to_all(Stream&, const void*, const std::vector<int64_t>&, void*,
-                  const std::vector<int64_t>&, DType, CollectiveAlgorithm,
-                  const std::string&) override {}
-  void broadcast(Stream&, void*, int64_t, int, DType, const std::string&) override {}
-  void move(Stream&, const void*, void*, int64_t, const std::vector<int>&, DType,
-            const std::string&) override {}
-  void barrier() override { own_->barrier(); }
-  std::string broadcast(const std::string& text) override { return own_->broadcast(text); }
-  std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
-    return own_->all_gather(mine);
-  }
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
-    return own_->gather(mine);
-  }
-  void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
-                std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
-    own_->exchange(send, send_counts, receive, receive_counts);
-  }
-  std::unique_ptr<Communicator> split(int64_t color) override { return own_->split(color); }
 
  private:
-  std::unique_ptr<Communicator> own_;
   Link& link_;
 };
 

@@ -1,0 +1,173 @@
+// Messages that a profile times; for its sources only.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "cost/busy.h"
+#include "kernels/copy_strided.h"
+#include "program/opcodes.h"
+#include "runtime/profiler.h"
+
+namespace hidup {
+
+inline constexpr int64_t kMessageElement = 4;  // bytes
+inline constexpr double kPatience = 1.0;       // seconds that a measurement may take
+// Messages take turns with their places in so much memory, so that none finds its data in a cache:
+// in a step other tensors come between two messages. Above the last level of caches of a CPU.
+// Measured with 32 MiB of them: an all-gather of 4 MiB between two processes takes 0.40 ms so, as
+// in a step; at one place 0.21 ms. Half or twice as much changes nothing there.
+inline constexpr int64_t kMoved = int64_t{64} << 20;  // bytes
+
+// Work that a stream repeats, and when each repetition ran.
+class Repeated {
+ public:
+  Repeated(Device& device, Stream& stream) : device_(device), stream_(stream) {}
+
+  // pause_s: that the stream idles before each.
+  template <typename Issue>
+  void issue(int times, double pause_s, Issue what) {
+    count_ = static_cast<size_t>(times);
+    while (starts_.size() < count_) {
+      starts_.push_back(device_.create_event());
+      ends_.push_back(device_.create_event());
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      if (pause_s > 0.0) {
+        stream_.enqueue(
+            [=] { std::this_thread::sleep_for(std::chrono::duration<double>(pause_s)); });
+      }
+      stream_.record(*starts_[i]);
+      what(stream_);
+      stream_.record(*ends_[i]);
+    }
+  }
+  // Waits for all.
+  std::vector<Interval> times() {
+    stream_.synchronize();
+    std::vector<Interval> times;
+    for (size_t i = 0; i < count_; ++i) {
+      times.push_back({starts_[i]->seconds(), ends_[i]->seconds()});
+    }
+    return times;
+  }
+
+ private:
+  Device& device_;
+  Stream& stream_;
+  size_t count_ = 0;
+  std::vector<std::unique_ptr<Event>> starts_, ends_;
+};
+
+inline std::vector<double> lengths(const std::vector<Interval>& times) {
+  std::vector<double> lengths;
+  lengths.reserve(times.size());
+  for (const Interval& time : times) {
+    lengths.push_back(time.end_s - time.start_s);
+  }
+  return lengths;
+}
+
+// Messages of the ranks' communication streams, while nothing else runs.
+class LoneMessages {
+ public:
+  // most_bytes: of the largest.
+  LoneMessages(Device& device, Communicator& world, double most_bytes)
+      : world_(world),
+        stream_(device.create_stream("comm", 1)),
+        messages_(device, *stream_),
+        moved_(std::min(kMoved, device.memory() / 8)),
+        send_(device.allocate(static_cast<int64_t>(most_bytes) * 2 + moved_)),
+        receive_(device.allocate(static_cast<int64_t>(most_bytes) + moved_)) {
+    for (Buffer* buffer : {send_.get(), receive_.get()}) {  // pages come with the first write
+      kernels::fill_zero(*stream_, buffer->data(), buffer->bytes());
+    }
+    stream_->synchronize();
+  }
+
+  // pause_s: that the stream idles before each.
+  void issue(int times, double pause_s, Opcode opcode, Communicator& group, double bytes) {
+    const auto count = static_cast<int64_t>(bytes) / kMessageElement;
+    const auto peers = static_cast<size_t>(group.size());
+    std::vector<int64_t> parts(peers, count / group.size());
+    parts[0] += count % group.size();
+    // Every second row of 64 elements, as a message that is cut from a tensor.
+    constexpr int64_t kRow = 64;
+    const kernels::StridedCopy rows{
+        .dims = 2,
+        .extent = {std::max<int64_t>(count / kRow, 1), std::min(count, kRow)},
+        .from_stride = {2 * kRow, 1},
+        .to_stride = {kRow, 1}};
+    const std::string name(name_of(opcode));
+    const std::vector<int64_t> mine(peers, parts[static_cast<size_t>(group.rank())]);
+    messages_.issue(times, pause_s, [&](Stream& stream) {
+      const int64_t at = next_place(2 * count * kMessageElement);
+      auto* send = reinterpret_cast<float*>(send_->data() + at);
+      auto* receive = reinterpret_cast<float*>(receive_->data() + at);
+      switch (opcode) {
+        case Opcode::all_reduce:
+          return group.all_reduce(stream, receive, count, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
+        case Opcode::all_gather:
+          return group.all_gather(stream, send, receive, parts, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
+        case Opcode::reduce_scatter:
+          return group.reduce_scatter(stream, send, receive, parts, DType::f32,
+                                      CollectiveAlgorithm::automatic, name);
+        case Opcode::all_to_all:
+          return group.all_to_all(stream, send, parts, receive, mine, DType::f32,
+                                  CollectiveAlgorithm::automatic, name);
+        case Opcode::broadcast:
+          return group.broadcast(stream, receive, count, 0, DType::f32, name);
+        default:
+          return kernels::copy_strided(stream, send, receive, rows);
+      }
+    });
+  }
+
+  std::vector<Interval> times() { return messages_.times(); }
+
+  // The median of several in a row, behind one that warms up; the mean over all ranks. The row is
+  // shorter where it would take more than the patience.
+  double alone(int times, Opcode opcode, Communicator& group, double bytes) {
+    issue(1, 0.0, opcode, group, bytes);
+    const double first = agreed(lengths(messages_.times())[0]);
+    const double affordable = std::clamp(kPatience / first, 1.0, static_cast<double>(times));
+    world_.barrier();
+    issue(static_cast<int>(affordable), 0.0, opcode, group, bytes);
+    return agreed(median(lengths(messages_.times())));
+  }
+
+  // The mean over all ranks, so that all decide alike.
+  double agreed(double mine) {
+    double sum = 0.0;
+    for (const double value : all_gather_value(world_, mine)) {
+      sum += value;
+    }
+    return sum / world_.size();
+  }
+
+ private:
+  // Where in both buffers a message lies: behind the one before, in turn.
+  int64_t next_place(int64_t bytes) {
+    const int64_t place = next_;
+    const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    next_ = next_ + rounded < moved_ ? next_ + rounded : 0;
+    return place;
+  }
+
+  Communicator& world_;
+  std::unique_ptr<Stream> stream_;
+  Repeated messages_;
+  int64_t moved_;
+  int64_t next_ = 0;  // below moved_
+  std::unique_ptr<Buffer> send_;
+  std::unique_ptr<Buffer> receive_;
+};
+
+}  // namespace hidup
