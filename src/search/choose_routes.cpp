@@ -73,8 +73,8 @@ Strategy with_routes(const Graph& graph, Strategy strategy, const LoweringOption
   if (axes_in_use(strategy.mesh) > 1 && strategy.routes.empty()) {
     const RuleCosts prices(graph, strategy.mesh, costs, strategy.microbatches,
                            options.bucket_bytes);
-    strategy.routes =
-        RouteChooser(prices, strategy.mesh).run(route_demands(graph, strategy, options));
+    const Mesh mesh = with_equal_shares(strategy.mesh);  // which the demands' layouts name
+    strategy.routes = RouteChooser(prices, mesh).run(route_demands(graph, strategy, options));
   }
   return strategy;
 }

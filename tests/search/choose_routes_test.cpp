@@ -98,6 +98,25 @@ TEST(WithRoutes, AreObeyedAndVerified) {
   }
 }
 
+// The sums over classes are cut equally among some ranks, by shares that the program's mesh has.
+TEST(WithRoutes, OfClassesOnSomeRanks) {
+  const Graph graph = dense_model();
+  Strategy strategy = named_strategy("dp", graph, kTwoByThree);
+  strategy.mesh[1].shares = {{2, 1, 0}};
+  const auto loss = static_cast<OpId>(graph.ops().size()) - 1;
+  for (const Rule& rule : rules_of(graph, loss)) {
+    if (rule.name == "vocabulary") {
+      strategy.ops[static_cast<size_t>(loss)].rules[1] =
+          with_share(rule, strategy.mesh[1], ShareNumber::of(1));
+    }
+  }
+  strategy = with_routes(graph, std::move(strategy), {}, costs_with(1e7));
+  const Program program = lower(graph, strategy, {});
+  for (int64_t rank = 0; rank < ranks_of(kTwoByThree); ++rank) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+  }
+}
+
 TEST(WithRoutes, AreWrittenAndRead) {
   const Graph graph = dense_model();
   const Strategy strategy = with_routes_of(graph, "fsdp", costs_with(1e7));

@@ -85,8 +85,9 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
 
 // Of the ways that its reshards could go on several axes, any.
 Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
+  const Mesh mesh = with_equal_shares(strategy.mesh);
   for (const RouteDemand& demand : route_demands(graph, strategy, {})) {
-    const std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, strategy.mesh);
+    const std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, mesh);
     const size_t chosen = draw.below(routes.size());
     if (chosen > 0) {
       strategy.routes.push_back({demand.value.layout, demand.to, demand.bytes, routes[chosen]});
