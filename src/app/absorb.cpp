@@ -9,6 +9,7 @@
 #include "app/profiling.h"
 #include "core/check.h"
 #include "cost/cost_model.h"
+#include "program/message_parts.h"
 #include "program/print.h"
 #include "program/work.h"
 #include "runtime/profiler.h"
@@ -127,7 +128,9 @@ class Absorption {
       }
       const MessageTime copy = packing(i, group);
       const double seconds = ran.end_s - ran.start_s;
-      MessageSamples& samples = messages_[{instruction(i).opcode, axis, bytes}];
+      const std::vector<CollectiveAlgorithm>& algorithms = instruction(i).algorithms;
+      const auto algorithm = algorithms.empty() ? CollectiveAlgorithm::automatic : algorithms[0];
+      MessageSamples& samples = messages_[{instruction(i).opcode, axis, algorithm, bytes}];
       if (most <= kIdle) {
         samples.alone_s.push_back(seconds - copy.alone_s);
       } else if (least >= kBusy) {
@@ -176,31 +179,32 @@ class Absorption {
   int take_messages() {
     int taken = 0;
     for (const auto& [key, samples] : messages_) {
-      const auto& [opcode, axis, bytes] = key;
+      const auto& [opcode, axis, algorithm, bytes] = key;
       const double alone_s = median(samples.alone_s);
       const double beside_s = median(samples.beside_s);
       if (bytes <= 0.0 || (alone_s <= 0.0 && beside_s <= 0.0)) {
         continue;
       }
-      MessageTime time = before_.collective(opcode, axis, bytes);
+      MessageTime time = before_.collective(opcode, axis, bytes, algorithm);
       const bool known = time.alone_s > 0.0 && time.beside_s > 0.0;
       const double longer = known ? time.beside_s / time.alone_s : 1.0;  // beside computation
       time.bytes = bytes;
       time.alone_s = alone_s > 0.0 ? alone_s : beside_s / longer;
       time.beside_s = beside_s > 0.0 ? beside_s : alone_s * longer;
-      put(opcode, axis, time);
+      put({.opcode = opcode, .axis = axis, .algorithm = algorithm}, time);
       ++taken;
     }
     return taken;
   }
 
-  void put(Opcode opcode, size_t axis, const MessageTime& time) {
+  void put(CollectiveTimes which, const MessageTime& time) {
     auto found = std::ranges::find_if(profile_.collectives, [&](const CollectiveTimes& times) {
-      return times.opcode == opcode && times.axis == axis;
+      return times.opcode == which.opcode && times.axis == which.axis &&
+             times.algorithm == which.algorithm;
     });
     if (found == profile_.collectives.end()) {
-      found = profile_.collectives.insert(
-          found, {.opcode = opcode, .axis = axis, .bandwidth = time.bytes / time.alone_s});
+      which.bandwidth = time.bytes / time.alone_s;
+      found = profile_.collectives.insert(found, std::move(which));
     }
     std::vector<MessageTime>& table = found->table;
     std::erase_if(table, [&](const MessageTime& other) {
@@ -216,7 +220,8 @@ class Absorption {
   size_t ranks_;
   std::vector<std::vector<std::vector<Interval>>> streams_;  // [rank, stream], of one step
   std::map<std::tuple<Opcode, DType, Sizes>, OperationSamples> operations_;
-  std::map<std::tuple<Opcode, size_t, double>, MessageSamples> messages_;  // opcode, axis, bytes
+  // By opcode, axis, algorithm and bytes.
+  std::map<std::tuple<Opcode, size_t, CollectiveAlgorithm, double>, MessageSamples> messages_;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "app/measured.h"
 #include "core/units.h"
-#include "cost/message_parts.h"
+#include "program/message_parts.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {
@@ -55,6 +55,8 @@ MessageReport message_report(const Program& program, const Instruction& collecti
                        .bytes = std::vector<double>(program.mesh.size(), 0.0),
                        .count = 1};
   report.way += collective.inner_axes.empty() ? "" : ", hierarchical";
+  report.way +=
+      collective.algorithms.empty() ? "" : fmt::format(", by {}", names_of(collective.algorithms));
   const double bytes = paced_bytes(program, collective, 0);
   for (const MessagePart& part : message_parts(program.mesh, collective, bytes)) {
     report.bytes[part.axis] += part.bytes;

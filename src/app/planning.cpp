@@ -11,7 +11,7 @@
 #include "models/graph_file.h"
 #include "models/transformer.h"
 #include "program/lower.h"
-#include "search/choose_routes.h"
+#include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/read_strategy.h"
@@ -142,7 +142,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
           : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file);
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
   return named && costs
-             ? with_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
+             ? with_ways(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
              : strategy;
 }
 

@@ -57,7 +57,7 @@ void check_strategy_choice(const std::string& name_or_file);
 
 // The strategy of a file, or the named one for this graph and mesh, with train.microbatches
 // where the deck has them. Throws Error(file) or Error(usage).
-// A named one goes the ways that take least by the costs, if any (choose_routes.h).
+// A named one goes the ways that take least by the costs, if any (choose_ways.h).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs = std::nullopt);
 

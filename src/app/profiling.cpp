@@ -152,7 +152,8 @@ class Measurement {
     constexpr double kMebibyte = 1 << 20;
     return {.bytes = std::clamp(largest_message_, kMebibyte, (thorough_ ? 64 : 16) * kMebibyte),
             .seconds = thorough_ ? 0.5 : 0.05,
-            .repetitions = thorough_ ? 9 : 5};
+            .repetitions = thorough_ ? 9 : 5,
+            .all_algorithms = thorough_};
   }
 
   // Also without fused products: of those the simulation wants the times, but the search charges

@@ -34,6 +34,18 @@ std::vector<RankWork> distinct_work(const Program& program) {
   return distinct;
 }
 
+// See ProgramRow::algorithm.
+std::string algorithm_of(const Instruction& instruction) {
+  if (collective_of(instruction.opcode).empty()) {
+    return "";
+  }
+  const std::string names = names_of(instruction.algorithms);
+  if (instruction.inner_axes.empty()) {
+    return names.empty() ? "automatic" : names;
+  }
+  return names.empty() ? "hierarchical" : "hierarchical " + names;
+}
+
 }  // namespace
 
 ProgramInfo program_info(const Program& program) {
@@ -46,6 +58,7 @@ ProgramInfo program_info(const Program& program) {
                     .microbatch = instruction.microbatch,
                     .phase = std::string(name_of(instruction.phase)),
                     .collective = collective,
+                    .algorithm = algorithm_of(instruction),
                     .flops = static_cast<int64_t>(instruction.flops),
                     .bytes = static_cast<int64_t>(instruction.bytes)});
   }

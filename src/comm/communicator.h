@@ -21,6 +21,11 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Whether collectives are done by that algorithm where they have one. All ranks of the group ask
+  // together, while it communicates nothing else; all have the same answer.
+  virtual bool can_use(CollectiveAlgorithm algorithm) {
+    return algorithm == CollectiveAlgorithm::automatic;
+  }
   // Whether device collectives are tasks of the host in the stream, need its staging memory, and
   // cannot be recorded (Device::record()).
   virtual bool through_host() const { return true; }

@@ -74,6 +74,11 @@ MpiWindows* MpiCollectives::windows() {
   return windows_.has_value() ? &*windows_ : nullptr;
 }
 
+bool MpiCollectives::can_use(CollectiveAlgorithm algorithm) {
+  return algorithm == CollectiveAlgorithm::automatic ||
+         (size_ > 1 && (algorithm != CollectiveAlgorithm::windows || windows() != nullptr));
+}
+
 void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype,
                                 CollectiveAlgorithm algorithm, const std::string& doing) {
   const PatientWait wait;

@@ -37,6 +37,9 @@ class MpiCollectives {
   MpiCollectives(const MpiCollectives&) = delete;
   MpiCollectives& operator=(const MpiCollectives&) = delete;
 
+  // Collective.
+  bool can_use(CollectiveAlgorithm algorithm);
+
   // As in Communicator, but for two ranks or more, and at once. `doing`
   // ("all_gather of x") starts the text of an error.
   void all_reduce(void* data, int64_t count, DType dtype, CollectiveAlgorithm algorithm,

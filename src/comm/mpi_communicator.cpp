@@ -62,6 +62,8 @@ class MpiCommunicator final : public Communicator {
   int size() const override { return size_; }
   bool through_host() const override { return size_ > 1; }
 
+  bool can_use(CollectiveAlgorithm algorithm) override { return collectives_.can_use(algorithm); }
+
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   CollectiveAlgorithm algorithm, const std::string& name) override {
     if (size_ == 1) {

@@ -200,6 +200,15 @@ class Printout {
     print_rows("messages: along which axes, and how; bytes along each", rows, true);
   }
 
+  // Of each collective of which it consists; null where all are automatic.
+  static Json algorithms(const Instruction& instruction) {
+    Json names;
+    for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
+      names.push_back(name_of(algorithm));
+    }
+    return names;
+  }
+
   // Per axis, outermost first; null of what communicates nothing.
   Json bytes_along(const Instruction& instruction) const {
     Json along;
@@ -240,6 +249,7 @@ class Printout {
                         {"opcode", name_of(instruction.opcode)},
                         {"collective", collective_of(instruction.opcode)},
                         {"hierarchical", !instruction.inner_axes.empty()},
+                        {"algorithms", algorithms(instruction)},
                         {"bytes_along", bytes_along(instruction)},
                         {"dtype", name_of(work.dtype)},
                         {"flops", work.flops},

@@ -22,9 +22,12 @@ void print_summary(const Profile& profile, const std::string& file) {
   results::print("operations   {} timed\n", profile.operations.size());
   for (const CollectiveTimes& times : profile.collectives) {
     if (times.opcode != Opcode::slice) {
-      results::print("{:<14} {:>10} latency, {:>8.2f} MB/s along {}\n", name_of(times.opcode),
+      results::print("{:<14} {:>10} latency, {:>8.2f} MB/s along {}{}\n", name_of(times.opcode),
                      format_seconds(times.latency_s), times.bandwidth / 1e6,
-                     profile.key.mesh[times.axis].name);
+                     profile.key.mesh[times.axis].name,
+                     times.algorithm == CollectiveAlgorithm::automatic
+                         ? ""
+                         : fmt::format(" by {}", name_of(times.algorithm)));
     }
   }
   for (const auto& [axis, times] : profile.shared) {

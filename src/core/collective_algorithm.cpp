@@ -14,4 +14,13 @@ std::string_view name_of(CollectiveAlgorithm algorithm) {
   return kNames.at(static_cast<size_t>(algorithm));
 }
 
+std::string names_of(std::span<const CollectiveAlgorithm> algorithms) {
+  std::string names;
+  for (const CollectiveAlgorithm algorithm : algorithms) {
+    names += names.empty() ? "" : " ";
+    names += name_of(algorithm);
+  }
+  return names;
+}
+
 }  // namespace hidup

@@ -1,6 +1,8 @@
 // How a collective is done: a choice that programs and profiles name and communicators obey.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 
 namespace hidup {
@@ -16,5 +18,7 @@ enum class CollectiveAlgorithm {
 };
 
 std::string_view name_of(CollectiveAlgorithm algorithm);
+// "windows ring windows"
+std::string names_of(std::span<const CollectiveAlgorithm> algorithms);
 
 }  // namespace hidup

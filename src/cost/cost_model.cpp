@@ -4,9 +4,10 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "core/check.h"
-#include "cost/message_parts.h"
+#include "program/message_parts.h"
 
 namespace hidup {
 namespace {
@@ -44,35 +45,51 @@ double between(double x, double x0, double x1, double y0, double y1) {
   return y0 * std::pow(y1 / y0, part);
 }
 
-}  // namespace
+using Tables = std::map<CollectiveAlgorithm, std::vector<MessageTime>>;
 
-double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank) {
-  const auto bytes_of = [&](const std::vector<ValueId>& values) {
-    double bytes = 0.0;
-    for (const ValueId value : values) {
-      bytes += program.value(value).holds.empty()
-                   ? static_cast<double>(program.local_bytes(value, rank))
-                   : 0.0;
-    }
-    return bytes;
+MessageTime in_table(const std::vector<MessageTime>& table, double bytes) {
+  if (bytes <= table.front().bytes) {
+    return table.front();
+  }
+  if (bytes >= table.back().bytes) {
+    MessageTime longer = table.back();
+    longer.alone_s *= bytes / longer.bytes;
+    longer.beside_s *= bytes / longer.bytes;
+    longer.bytes = bytes;
+    return longer;
+  }
+  const auto above = std::ranges::upper_bound(table, bytes, {}, &MessageTime::bytes);
+  const auto below = std::prev(above);
+  const auto value = [&](double MessageTime::*member) {
+    return between(bytes, below->bytes, above->bytes, (*below).*member, (*above).*member);
   };
-  const double in = bytes_of(instruction.inputs);
-  const double out = bytes_of(instruction.outputs);
-  const auto axis = static_cast<size_t>(instruction.axis);
-  auto ranks = static_cast<double>(instruction.group.empty()
-                                       ? program.mesh.at(axis).size
-                                       : static_cast<int64_t>(instruction.group.size()));
-  for (const int inner : instruction.inner_axes) {
-    ranks *= static_cast<double>(program.mesh.at(static_cast<size_t>(inner)).size);
-  }
-  if (instruction.opcode == Opcode::all_gather) {
-    return std::max(out, ranks * in);
-  }
-  if (instruction.opcode == Opcode::reduce_scatter) {
-    return std::max(in, ranks * out);
-  }
-  return std::max(in, out);
+  return {bytes, value(&MessageTime::alone_s), value(&MessageTime::beside_s),
+          value(&MessageTime::slowdown)};
 }
+
+// Another algorithm from the middle between two timed sizes on where it is clearly faster at the
+// second than the one that was chosen up to there.
+std::vector<AlgorithmChoice> fastest(ReshardKind collective, size_t axis, const Tables& tables) {
+  constexpr double kClear = 0.9;  // of the time of the other
+  std::vector<AlgorithmChoice> choices;
+  auto chosen = CollectiveAlgorithm::automatic;
+  double below = 0.0;
+  for (const MessageTime& row : tables.at(chosen)) {
+    const auto seconds = [&](CollectiveAlgorithm algorithm) {
+      const MessageTime time = in_table(tables.at(algorithm), row.bytes);
+      return time.alone_s + time.beside_s;
+    };
+    const CollectiveAlgorithm best = std::ranges::min(std::views::keys(tables), {}, seconds);
+    if (seconds(best) < kClear * seconds(chosen)) {
+      chosen = best;
+      choices.push_back({collective, axis, std::round(std::sqrt(below * row.bytes)), chosen});
+    }
+    below = row.bytes;
+  }
+  return choices;
+}
+
+}  // namespace
 
 CostModel::CostModel(const Profile& profile)
     : launch_s_(profile.launch_s), signal_s_(profile.signal_s), overhead_s_(profile.overhead_s) {
@@ -85,7 +102,15 @@ CostModel::CostModel(const Profile& profile)
     }
   }
   for (const CollectiveTimes& times : profile.collectives) {
-    collectives_[{times.opcode, times.axis}] = times.table;
+    if (!times.table.empty()) {
+      collectives_[{times.opcode, times.axis}][times.algorithm] = times.table;
+    }
+  }
+  for (const auto& [which, tables] : collectives_) {
+    if (tables.size() > 1 && tables.contains(CollectiveAlgorithm::automatic)) {
+      const auto found = fastest(*spec_of(which.first).reshard, which.second, tables);
+      algorithms_.insert(algorithms_.end(), found.begin(), found.end());
+    }
   }
 }
 
@@ -140,7 +165,7 @@ MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
                                double bytes) const {
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
   for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {
-    const MessageTime time = collective(part.opcode, part.axis, part.bytes);
+    const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);
     all.alone_s += time.alone_s;
     all.beside_s += time.beside_s;
     all.slowdown += time.slowdown * time.beside_s;
@@ -149,32 +174,23 @@ MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
   return all;
 }
 
-MessageTime CostModel::collective(Opcode opcode, size_t axis, double bytes) const {
+const CostModel::Tables* CostModel::tables_of(Opcode opcode, size_t axis) const {
   auto found = collectives_.find({opcode, axis});
   if (found == collectives_.end() && opcode == Opcode::move) {  // as one that sends as much
     found = collectives_.find({Opcode::broadcast, axis});
   }
-  if (found == collectives_.end() || found->second.empty()) {
+  return found == collectives_.end() ? nullptr : &found->second;
+}
+
+MessageTime CostModel::collective(Opcode opcode, size_t axis, double bytes,
+                                  CollectiveAlgorithm algorithm) const {
+  const Tables* tables = tables_of(opcode, axis);
+  if (tables == nullptr) {
     return {.bytes = bytes};
   }
-  const std::vector<MessageTime>& table = found->second;
-  if (bytes <= table.front().bytes) {
-    return table.front();
-  }
-  if (bytes >= table.back().bytes) {
-    MessageTime longer = table.back();
-    longer.alone_s *= bytes / longer.bytes;
-    longer.beside_s *= bytes / longer.bytes;
-    longer.bytes = bytes;
-    return longer;
-  }
-  const auto above = std::ranges::upper_bound(table, bytes, {}, &MessageTime::bytes);
-  const auto below = std::prev(above);
-  const auto value = [&](double MessageTime::*member) {
-    return between(bytes, below->bytes, above->bytes, (*below).*member, (*above).*member);
-  };
-  return {bytes, value(&MessageTime::alone_s), value(&MessageTime::beside_s),
-          value(&MessageTime::slowdown)};
+  auto found = tables->find(algorithm);
+  found = found == tables->end() ? tables->begin() : found;  // automatic comes first
+  return in_table(found->second, bytes);
 }
 
 }  // namespace hidup

@@ -6,13 +6,10 @@
 #include <vector>
 
 #include "cost/profile.h"
+#include "program/message_parts.h"
 #include "program/program.h"
 
 namespace hidup {
-
-// What the time of a collective grows with: its bytes (as work_of() counts them), but of unequal
-// parts as if all were as large as this rank's, because a ring waits for the largest.
-double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank);
 
 class CostModel {
  public:
@@ -25,9 +22,14 @@ class CostModel {
 
   // A collective of that many paced_bytes() over the ranks of an axis;
   // slice: a copy of them on the communication stream. Between the timed sizes straight on
-  // logarithmic scales; nothing for one that was not timed, but a
-  // move then takes as long as a broadcast.
-  MessageTime collective(Opcode opcode, size_t axis, double bytes) const;
+  // logarithmic scales. By an algorithm that was not timed it takes as long as by automatic;
+  // nothing for one that was not timed at all, but a move then takes as long as a broadcast.
+  MessageTime collective(Opcode opcode, size_t axis, double bytes,
+                         CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic) const;
+
+  // For collectives of any size the algorithm that takes least by the profile, which counts a
+  // message as much alone as beside computation; automatic where no other is clearly faster.
+  const std::vector<AlgorithmChoice>& algorithms() const { return algorithms_; }
 
   // The sum of the collectives of which the instruction consists (message_parts()), of so many
   // paced_bytes().
@@ -49,9 +51,15 @@ class CostModel {
   // not).
   const std::vector<Sample>& samples_of(Opcode opcode, DType dtype) const;
 
+  using Tables = std::map<CollectiveAlgorithm, std::vector<MessageTime>>;
+
+  // Null where neither it nor one like it was timed.
+  const Tables* tables_of(Opcode opcode, size_t axis) const;
+
   double launch_s_, signal_s_, overhead_s_;
   std::map<std::pair<Opcode, DType>, std::vector<Sample>> operations_;
-  std::map<std::pair<Opcode, size_t>, std::vector<MessageTime>> collectives_;
+  std::map<std::pair<Opcode, size_t>, Tables> collectives_;
+  std::vector<AlgorithmChoice> algorithms_;
 };
 
 }  // namespace hidup

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cost/message_parts.h"
+#include "program/message_parts.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -22,7 +22,9 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
       .alone_s = message.alone_s, .beside_s = message.beside_s, .slowdown = message.slowdown};
   for (const MessagePart& part : message_parts(program.mesh, instruction, bytes)) {
     if (part.axis == axis) {
-      const auto alone_s = [&](double b) { return costs.collective(part.opcode, axis, b).alone_s; };
+      const auto alone_s = [&](double b) {
+        return costs.collective(part.opcode, axis, b, part.algorithm).alone_s;
+      };
       total.sending_s = std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
     }
   }

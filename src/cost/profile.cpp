@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 
 namespace hidup {
@@ -21,6 +23,14 @@ bool equal(const Mesh& a, const Mesh& b) {
 }
 
 }  // namespace
+
+const CollectiveTimes* times_of(const Profile& profile, Opcode opcode, size_t axis,
+                                CollectiveAlgorithm algorithm) {
+  const auto found = std::ranges::find_if(profile.collectives, [&](const CollectiveTimes& times) {
+    return times.opcode == opcode && times.axis == axis && times.algorithm == algorithm;
+  });
+  return found == profile.collectives.end() ? nullptr : &*found;
+}
 
 std::string profile_mismatch(const ProfileKey& measured, const ProfileKey& wanted) {
   const auto differ = [](std::string_view what, const std::string& a, const std::string& b) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/collective_algorithm.h"
 #include "program/program.h"
 #include "program/work.h"
 
@@ -41,6 +42,7 @@ struct MessageTime {
 struct CollectiveTimes {
   Opcode opcode = Opcode::all_reduce;
   size_t axis = 0;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
   double latency_s = 0.0;          // latency_s + bytes / bandwidth fits the times alone
   double bandwidth = 0.0;          // bytes per second
   std::vector<MessageTime> table;  // by bytes, rising
@@ -68,6 +70,10 @@ struct Profile {
   // number (kernels/products.h).
   std::map<std::vector<int64_t>, int> algorithms;
 };
+
+// Its times of the collective by that algorithm; null where it has none.
+const CollectiveTimes* times_of(const Profile& profile, Opcode opcode, size_t axis,
+                                CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic);
 
 // The first thing that differs, with both values: "it was measured with device ..., and this run
 // has ..."; empty where the profile fits.

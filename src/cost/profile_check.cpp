@@ -64,13 +64,6 @@ std::string implausible_rate(const DeviceRates& rates) {
   return rates.memory > kMostBytes ? fmt::format("memory at {:.3g} B/s", rates.memory) : "";
 }
 
-const CollectiveTimes* all_reduce_along(const Profile& profile, size_t axis) {
-  const auto found = std::ranges::find_if(profile.collectives, [&](const CollectiveTimes& times) {
-    return times.opcode == Opcode::all_reduce && times.axis == axis;
-  });
-  return found == profile.collectives.end() ? nullptr : &*found;
-}
-
 // Repeated as often as there is time for: in rows as a profile has them, or, where there is no time
 // for one, in one that is shorter. No repetitions: there is no time for any.
 Probe probe_of(const CollectiveTimes& times, const MessageTime& row, double seconds) {
@@ -110,7 +103,7 @@ std::string implausible_number(const Profile& profile) {
     }
   }
   for (size_t axis = 0; axis < profile.key.mesh.size(); ++axis) {
-    if (profile.key.mesh[axis].size > 1 && all_reduce_along(profile, axis) == nullptr) {
+    if (profile.key.mesh[axis].size > 1 && times_of(profile, Opcode::all_reduce, axis) == nullptr) {
       return fmt::format("no all_reduce along {}", profile.key.mesh[axis].name);
     }
   }
@@ -125,7 +118,7 @@ std::vector<Probe> probes_of(const Profile& profile, double seconds, double most
                     profile.key.mesh, [](const Axis& axis) { return axis.size > 1; }));
   std::vector<Probe> probes;
   for (size_t axis = 0; axis < profile.key.mesh.size(); ++axis) {
-    const CollectiveTimes* times = all_reduce_along(profile, axis);
+    const CollectiveTimes* times = times_of(profile, Opcode::all_reduce, axis);
     if (times == nullptr || times->table.empty() || times->table[0].bytes > most_bytes) {
       continue;
     }

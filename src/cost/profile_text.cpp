@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cost/profile.h"
+#include "sharding/algorithms.h"
 #include "yaml/fields.h"
 
 namespace hidup {
@@ -213,15 +214,37 @@ class ProfileReader {
     return axis;
   }
 
+  // It is missing where it is automatic.
+  CollectiveAlgorithm read_collective_algorithm(const YamlNode& node, Opcode opcode) {
+    const std::optional<ReshardKind> collective = spec_of(opcode).reshard;
+    if (node.kind == YamlNode::Kind::null || !collective) {
+      return CollectiveAlgorithm::automatic;
+    }
+    const auto known = algorithms_of(*collective);
+    const auto found = std::ranges::find_if(
+        known, [&](CollectiveAlgorithm algorithm) { return name_of(algorithm) == node.text; });
+    if (found == known.end()) {
+      report(node, fmt::format("algorithm: {} has no {}", name_of(opcode), node.text));
+      return CollectiveAlgorithm::automatic;
+    }
+    return *found;
+  }
+
   void read_collective(const YamlNode& node) {
-    const YamlFields fields =
-        fields_of(node, {"op", "axis", "latency_s", "bandwidth", "table"}, {}, problems_);
-    CollectiveTimes times{.opcode = read_opcode(fields.at("op")),
+    const YamlFields fields = fields_of(node, {"op", "axis", "latency_s", "bandwidth", "table"},
+                                        {"algorithm"}, problems_);
+    const Opcode opcode = read_opcode(fields.at("op"));
+    CollectiveTimes times{.opcode = opcode,
                           .axis = read_axis(fields.at("axis")),
+                          .algorithm = read_collective_algorithm(fields.at("algorithm"), opcode),
                           .latency_s = number(fields.at("latency_s"), "latency_s", kSeconds),
                           .bandwidth = number(fields.at("bandwidth"), "bandwidth", kBandwidth)};
     if (collective_of(times.opcode).empty() && times.opcode != Opcode::slice) {
       report(fields.at("op"), fmt::format("op: {} is no collective", name_of(times.opcode)));
+    }
+    if (times_of(profile_, times.opcode, times.axis, times.algorithm) != nullptr) {
+      report(node, fmt::format("collectives: {} along axis {} by {} is there already",
+                               name_of(times.opcode), times.axis, name_of(times.algorithm)));
     }
     for (const YamlNode& row : items(fields.at("table"), "table")) {
       const YamlFields cells =
@@ -351,8 +374,12 @@ std::string print_profile(const Profile& profile) {
   print("collectives:{}  # alone, and beside computation, which they slow by a factor\n",
         profile.collectives.empty() ? " []" : "");
   for (const CollectiveTimes& times : profile.collectives) {
-    print("  - op: {}\n    axis: {}\n    latency_s: {:.4g}\n    bandwidth: {:.4g}\n    table:\n",
-          name_of(times.opcode), times.axis, times.latency_s, times.bandwidth);
+    const std::string algorithm =
+        times.algorithm == CollectiveAlgorithm::automatic
+            ? ""
+            : fmt::format("    algorithm: {}\n", name_of(times.algorithm));
+    print("  - op: {}\n    axis: {}\n{}    latency_s: {:.4g}\n    bandwidth: {:.4g}\n    table:\n",
+          name_of(times.opcode), times.axis, algorithm, times.latency_s, times.bandwidth);
     for (const MessageTime& row : times.table) {
       print("      - {{bytes: {:.8g}, alone_s: {:.4g}, beside_s: {:.4g}, slowdown: {:.4g}}}\n",
             row.bytes, row.alone_s, row.beside_s, row.slowdown);

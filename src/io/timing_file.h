@@ -14,7 +14,7 @@
 //   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
-//   /program/{name,kind,stream,microbatch,phase,collective,flops,bytes}        [instructions]
+//   /program/{name,kind,stream,microbatch,phase,collective,algorithm,flops,bytes}  [instructions]
 //   /program/distinct/rank                                                     [ranks]
 //   /program/distinct/{flops,bytes}                                [ranks, instructions]
 //   /program/{predicted_start_s,predicted_s}     since the step's start     [instructions]
@@ -108,7 +108,10 @@ struct ProgramRow {
   int64_t microbatch = -1;  // -1: belongs to none
   std::string phase;        // forward, backward, update
   std::string collective;   // all_reduce, all_gather, ...; empty for other kinds
-  int64_t flops = 0;        // on the first rank
+  // Of a collective: automatic, ring, windows, ..., or hierarchical, and those of its parts unless
+  // all are automatic. Older files have none.
+  std::string algorithm = {};
+  int64_t flops = 0;  // on the first rank
   int64_t bytes = 0;
 };
 

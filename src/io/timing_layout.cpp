@@ -139,6 +139,7 @@ void TimingLayout::write_program(const ProgramInfo& program) {
   write_array("/program/microbatch", "1", gather(rows, &ProgramRow::microbatch));
   write_array("/program/phase", gather(rows, &ProgramRow::phase));
   write_array("/program/collective", gather(rows, &ProgramRow::collective));
+  write_array("/program/algorithm", gather(rows, &ProgramRow::algorithm));
   write_array("/program/flops", "flop", gather(rows, &ProgramRow::flops));
   write_array("/program/bytes", "bytes", gather(rows, &ProgramRow::bytes));
   if (!program.distinct.empty()) {

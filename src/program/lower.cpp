@@ -2,6 +2,7 @@
 
 #include "program/fuse.h"
 #include "program/lowering.h"
+#include "program/message_parts.h"
 #include "program/padded_rows.h"
 #include "program/work.h"
 
@@ -10,8 +11,9 @@ namespace hidup {
 namespace {
 
 // The passes over what the builder has written.
-Program finish(ProgramBuilder& builder, const LoweringOptions& options) {
+Program finish(ProgramBuilder& builder, const Strategy& strategy, const LoweringOptions& options) {
   Program program = builder.take();
+  choose_algorithms(program, strategy.algorithms);
   if (options.fuse) {
     fuse_epilogues(program);
     fuse_backward(program);
@@ -48,7 +50,7 @@ void write_step(const Graph& graph, const Strategy& strategy, const LoweringOpti
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
   ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
   write_step(graph, strategy, options, builder);
-  return finish(builder, options);
+  return finish(builder, strategy, options);
 }
 
 std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
@@ -78,7 +80,7 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
   }
   builder.weave();
 
-  Program program = finish(builder, options);
+  Program program = finish(builder, model.strategy, options);
   for (Instruction& instruction : program.instructions) {
     instruction.op =
         instruction.op < 0 ? -1 : model.original_ops[static_cast<size_t>(instruction.op)];

@@ -33,6 +33,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (!instruction.inner_axes.empty()) {
     items.push_back(fmt::format("inside={}", fmt::join(instruction.inner_axes, " ")));
   }
+  if (!instruction.algorithms.empty()) {
+    items.push_back(fmt::format("by={}", names_of(instruction.algorithms)));
+  }
   if (!instruction.group.empty()) {
     items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
   }
@@ -99,6 +102,9 @@ std::string print_collectives(const Program& program) {
     text += instruction.inner_axes.empty()
                 ? ""
                 : fmt::format(" and inside of it {}", fmt::join(instruction.inner_axes, " "));
+    text += instruction.algorithms.empty()
+                ? ""
+                : fmt::format(" by {}", names_of(instruction.algorithms));
     text += instruction.group.empty()
                 ? "\n"
                 : fmt::format(" of ranks {}\n", fmt::join(instruction.group, " "));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/collective_algorithm.h"
 #include "graph/graph.h"
 #include "program/opcodes.h"
 #include "sharding/placement.h"
@@ -62,6 +63,8 @@ struct Instruction {
   int axis = -1;        // of the mesh, for what changes a layout
   // Further axes, outermost first, of a hierarchical collective (ReshardStep::inner).
   std::vector<int> inner_axes = {};
+  // How a collective is done: each of its message_parts(). Empty: all as is automatic.
+  std::vector<CollectiveAlgorithm> algorithms = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
   std::vector<int64_t> group = {};
   OpId op = -1;     // of the graph; -1: belongs to none

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "program/access.h"
+#include "program/message_parts.h"
 #include "program/print.h"
 #include "program/verify_memory.h"
 #include "program/verify_operands.h"
@@ -107,6 +108,7 @@ class Verifier {
             "{} cannot go along the axis {} inside of {}", describe(i), inner, outer);
       outer = inner;
     }
+    check_algorithms(i);
     for (size_t k = 0; k < reshard.inputs.size(); ++k) {
       const Value& from = program_.value(reshard.inputs[k]);
       const Value& to = program_.value(reshard.outputs[k]);
@@ -126,6 +128,23 @@ class Verifier {
       check(fits, "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
             to_string(to.layout));
     }
+  }
+
+  // None, or one of the opcode's own for each part of a collective.
+  void check_algorithms(int i) const {
+    const Instruction& reshard = instruction(i);
+    if (reshard.algorithms.empty()) {
+      return;
+    }
+    Instruction plain = reshard;
+    plain.algorithms.clear();
+    const std::vector<MessagePart> parts = message_parts(program_.mesh, plain, 0.0);
+    bool fits = !collective_of(reshard.opcode).empty() && parts.size() == reshard.algorithms.size();
+    for (size_t p = 0; fits && p < parts.size(); ++p) {
+      const auto known = algorithms_of(*spec_of(parts[p].opcode).reshard);
+      fits = std::ranges::count(known, reshard.algorithms[p]) > 0;
+    }
+    check(fits, "{} cannot be done by its algorithms", describe(i));
   }
 
   // Whether the reshard's change of its k-th value on that axis is what its opcode says.

@@ -80,6 +80,10 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
     for (const int axis : instruction.inner_axes) {
       numbers.add(axis);
     }
+    numbers.add(instruction.algorithms.size());
+    for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
+      numbers.add(algorithm);
+    }
     numbers.add(instruction.group.size());
     numbers.add(skips(program, instruction, rank));
     for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {

@@ -163,7 +163,13 @@ Hierarchy hierarchy_of(const Operands& at) {
   for (const int axis : at.instruction().inner_axes) {
     inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
   }
-  return Hierarchy(group_along(at), std::move(inner));
+  return Hierarchy(group_along(at), std::move(inner), at.instruction().algorithms);
+}
+
+// Of a collective that is not hierarchical.
+CollectiveAlgorithm only_algorithm(const Operands& at) {
+  const std::vector<CollectiveAlgorithm>& algorithms = at.instruction().algorithms;
+  return algorithms.empty() ? CollectiveAlgorithm::automatic : algorithms[0];
 }
 
 // Which rank of its collective's group has that coordinate.
@@ -227,15 +233,15 @@ Launch exchange(const Operands& at) {
       unpacks ? messages.unpack(receive, opcode == Opcode::reduce_scatter ? 1 : all)
               : std::vector<Copy>{};
   return [=, &group, sends = messages.send_counts(), receives = messages.receive_counts(),
-          dtype = dtype_of(at), name = at.instruction().name](Stream& stream) {
+          algorithm = only_algorithm(at), dtype = dtype_of(at),
+          name = at.instruction().name](Stream& stream) {
     issue(pack, stream);
     if (opcode == Opcode::all_gather) {
       hierarchy.all_gather(stream, send, receive, receives, dtype, name);
     } else if (opcode == Opcode::reduce_scatter) {
       hierarchy.reduce_scatter(stream, send, receive, sends, dtype, name);
     } else {
-      group.all_to_all(stream, send, sends, receive, receives, dtype,
-                       CollectiveAlgorithm::automatic, name);
+      group.all_to_all(stream, send, sends, receive, receives, dtype, algorithm, name);
     }
     issue(unpack, stream);
   };

@@ -9,8 +9,6 @@
 namespace hidup {
 namespace {
 
-constexpr CollectiveAlgorithm kAutomatic = CollectiveAlgorithm::automatic;
-
 std::byte* at(void* data, int64_t elements, DType dtype) {
   return static_cast<std::byte*>(data) + elements * size_of(dtype);
 }
@@ -46,9 +44,14 @@ Hierarchy::Pieces Hierarchy::pieces_of(const Communicator& axis,
   return pieces;
 }
 
-Hierarchy::Hierarchy(Communicator& axis, std::vector<Communicator*> inner)
-    : axes_(std::move(inner)) {
+Hierarchy::Hierarchy(Communicator& axis, std::vector<Communicator*> inner,
+                     std::vector<CollectiveAlgorithm> algorithms)
+    : axes_(std::move(inner)), algorithms_(std::move(algorithms)) {
   axes_.insert(axes_.begin(), &axis);
+}
+
+CollectiveAlgorithm Hierarchy::algorithm(size_t part) const {
+  return algorithms_.empty() ? CollectiveAlgorithm::automatic : algorithms_.at(part);
 }
 
 void Hierarchy::all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
@@ -62,20 +65,22 @@ void Hierarchy::all_reduce(Stream& stream, void* data, int64_t count, DType dtyp
     }
     return counts;
   };
+  size_t part = 0;
   for (size_t a = axes_.size(); a-- > 1;) {
     const auto rank = static_cast<size_t>(axes_[a]->rank());
     offsets[a] = balanced_offsets(count, axes_[a]->size());
     std::byte* const whole = pieces.back();
     pieces.push_back(at(whole, offsets[a][rank], dtype));
-    axes_[a]->reduce_scatter(stream, whole, pieces.back(), counts_along(a), dtype, kAutomatic,
-                             name);
+    axes_[a]->reduce_scatter(stream, whole, pieces.back(), counts_along(a), dtype,
+                             algorithm(part++), name);
     count = offsets[a][rank + 1] - offsets[a][rank];
   }
-  axes_[0]->all_reduce(stream, pieces.back(), count, dtype, kAutomatic, name);
+  axes_[0]->all_reduce(stream, pieces.back(), count, dtype, algorithm(part++), name);
   for (size_t a = 1; a < axes_.size(); ++a) {
     const std::byte* const piece = pieces.back();
     pieces.pop_back();
-    axes_[a]->all_gather(stream, piece, pieces.back(), counts_along(a), dtype, kAutomatic, name);
+    axes_[a]->all_gather(stream, piece, pieces.back(), counts_along(a), dtype, algorithm(part++),
+                         name);
   }
 }
 
@@ -92,12 +97,12 @@ void Hierarchy::all_gather(Stream& stream, const void* send, void* receive,
   for (const Pieces& each : pieces) {
     start += each.start;
   }
-  axes_[0]->all_gather(stream, send, at(receive, start, dtype), left, dtype, kAutomatic, name);
+  axes_[0]->all_gather(stream, send, at(receive, start, dtype), left, dtype, algorithm(0), name);
   for (size_t a = 1; a < axes_.size(); ++a) {
     const Pieces& along = pieces[axes_.size() - 1 - a];
     const std::byte* const mine = at(receive, start, dtype);
     start -= along.start;
-    axes_[a]->all_gather(stream, mine, at(receive, start, dtype), along.counts, dtype, kAutomatic,
+    axes_[a]->all_gather(stream, mine, at(receive, start, dtype), along.counts, dtype, algorithm(a),
                          name);
   }
 }
@@ -109,11 +114,12 @@ void Hierarchy::reduce_scatter(Stream& stream, const void* send, void* receive,
   for (size_t a = axes_.size(); a-- > 1;) {
     Pieces along = pieces_of(*axes_[a], left);
     std::byte* const mine = at(const_cast<void*>(send), along.start, dtype);
-    axes_[a]->reduce_scatter(stream, send, mine, along.counts, dtype, kAutomatic, name);
+    axes_[a]->reduce_scatter(stream, send, mine, along.counts, dtype,
+                             algorithm(axes_.size() - 1 - a), name);
     send = mine;
     left = std::move(along.mine);
   }
-  axes_[0]->reduce_scatter(stream, send, receive, left, dtype, kAutomatic, name);
+  axes_[0]->reduce_scatter(stream, send, receive, left, dtype, algorithm(axes_.size() - 1), name);
 }
 
 }  // namespace hidup

@@ -10,11 +10,13 @@ namespace hidup {
 
 // Communicators of one rank: of an axis, and of the axes inside of it. Ranks are in the order of
 // collective_group(): those that differ on the innermost axis only lie furthest apart. Without
-// inner axes it is the axis's communicator. Device collectives as Communicator has them.
+// inner axes it is the axis's communicator. Device collectives as Communicator has them, by the
+// algorithms of an instruction (Instruction::algorithms).
 class Hierarchy {
  public:
   // `inner`: outermost first. All outlive it.
-  Hierarchy(Communicator& axis, std::vector<Communicator*> inner);
+  Hierarchy(Communicator& axis, std::vector<Communicator*> inner,
+            std::vector<CollectiveAlgorithm> algorithms = {});
 
   // Every inner axis scatters sums of its pieces, the axis sums what is left, and they are
   // gathered.
@@ -32,7 +34,11 @@ class Hierarchy {
   struct Pieces;
   static Pieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
 
+  // Of the collective's part with that number.
+  CollectiveAlgorithm algorithm(size_t part) const;
+
   std::vector<Communicator*> axes_;  // outermost first
+  std::vector<CollectiveAlgorithm> algorithms_;
 };
 
 }  // namespace hidup

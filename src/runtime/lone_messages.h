@@ -73,6 +73,13 @@ inline std::vector<double> lengths(const std::vector<Interval>& times) {
   return lengths;
 }
 
+// A collective of a group by an algorithm; slice: a copy.
+struct Message {
+  Opcode opcode;
+  Communicator& group;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
+};
+
 // Messages of the ranks' communication streams, while nothing else runs.
 class LoneMessages {
  public:
@@ -91,7 +98,10 @@ class LoneMessages {
   }
 
   // pause_s: that the stream idles before each.
-  void issue(int times, double pause_s, Opcode opcode, Communicator& group, double bytes) {
+  void issue(int times, double pause_s, const Message& message, double bytes) {
+    Communicator& group = message.group;
+    const Opcode opcode = message.opcode;
+    const CollectiveAlgorithm algorithm = message.algorithm;
     const auto count = static_cast<int64_t>(bytes) / kMessageElement;
     const auto peers = static_cast<size_t>(group.size());
     std::vector<int64_t> parts(peers, count / group.size());
@@ -111,17 +121,13 @@ class LoneMessages {
       auto* receive = reinterpret_cast<float*>(receive_->data() + at);
       switch (opcode) {
         case Opcode::all_reduce:
-          return group.all_reduce(stream, receive, count, DType::f32,
-                                  CollectiveAlgorithm::automatic, name);
+          return group.all_reduce(stream, receive, count, DType::f32, algorithm, name);
         case Opcode::all_gather:
-          return group.all_gather(stream, send, receive, parts, DType::f32,
-                                  CollectiveAlgorithm::automatic, name);
+          return group.all_gather(stream, send, receive, parts, DType::f32, algorithm, name);
         case Opcode::reduce_scatter:
-          return group.reduce_scatter(stream, send, receive, parts, DType::f32,
-                                      CollectiveAlgorithm::automatic, name);
+          return group.reduce_scatter(stream, send, receive, parts, DType::f32, algorithm, name);
         case Opcode::all_to_all:
-          return group.all_to_all(stream, send, parts, receive, mine, DType::f32,
-                                  CollectiveAlgorithm::automatic, name);
+          return group.all_to_all(stream, send, parts, receive, mine, DType::f32, algorithm, name);
         case Opcode::broadcast:
           return group.broadcast(stream, receive, count, 0, DType::f32, name);
         default:
@@ -134,12 +140,12 @@ class LoneMessages {
 
   // The median of several in a row, behind one that warms up; the mean over all ranks. The row is
   // shorter where it would take more than the patience.
-  double alone(int times, Opcode opcode, Communicator& group, double bytes) {
-    issue(1, 0.0, opcode, group, bytes);
+  double alone(int times, const Message& message, double bytes) {
+    issue(1, 0.0, message, bytes);
     const double first = agreed(lengths(messages_.times())[0]);
     const double affordable = std::clamp(kPatience / first, 1.0, static_cast<double>(times));
     world_.barrier();
-    issue(static_cast<int>(affordable), 0.0, opcode, group, bytes);
+    issue(static_cast<int>(affordable), 0.0, message, bytes);
     return agreed(median(lengths(messages_.times())));
   }
 

@@ -14,6 +14,7 @@
 #include "kernels/products.h"
 #include "runtime/lone_messages.h"
 #include "runtime/profiler.h"
+#include "sharding/algorithms.h"
 
 namespace hidup {
 namespace {
@@ -94,10 +95,10 @@ class MessageTimer {
     load_s_ = time_load();
   }
 
-  CollectiveTimes run(Opcode opcode, size_t axis, Communicator& group) {
-    CollectiveTimes times{.opcode = opcode, .axis = axis};
+  CollectiveTimes run(size_t axis, const Message& message) {
+    CollectiveTimes times{.opcode = message.opcode, .axis = axis, .algorithm = message.algorithm};
     for (double bytes = kSmallest; bytes <= limits_.bytes; bytes *= kFactor) {
-      const MessageTime row = measure(opcode, group, bytes);
+      const MessageTime row = measure(message, bytes);
       times.table.push_back(row);
       if (row.beside_s > limits_.seconds) {
         break;
@@ -116,22 +117,22 @@ class MessageTimer {
     return messages_.agreed(median(lengths(loads_.times())));
   }
 
-  MessageTime measure(Opcode opcode, Communicator& group, double bytes) {
+  MessageTime measure(const Message& message, double bytes) {
     MessageTime time{.bytes = bytes};
-    time.alone_s = messages_.alone(limits_.repetitions, opcode, group, bytes);
-    measure_beside(opcode, group, time);
+    time.alone_s = messages_.alone(limits_.repetitions, message, bytes);
+    measure_beside(message, time);
     return time;
   }
 
   // Messages that begin at any moment of a product, as in a step: where the two share a core, each
   // waits for the other now and then. How long depends on how often there are messages, so pauses
   // are short even where products are long.
-  void measure_beside(Opcode opcode, Communicator& group, MessageTime& time) {
+  void measure_beside(const Message& message, MessageTime& time) {
     const int sent = 3 * limits_.repetitions;
     const double load = std::min(2.0 * (time.alone_s + kPause) * sent, kPatience);
     world_.barrier();
     loads_.issue(static_cast<int>(std::ceil(load / load_s_)) + 10);
-    messages_.issue(sent, kPause, opcode, group, time.bytes);
+    messages_.issue(sent, kPause, message, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
     const double begin = loads.front().start_s;
@@ -178,6 +179,23 @@ class MessageTimer {
   double load_s_ = 0.0;  // of a load alone
 };
 
+// Those that are timed, the same on all ranks.
+std::vector<CollectiveAlgorithm> timed_algorithms(Opcode opcode, Communicator& group,
+                                                  Communicator& world, bool all) {
+  std::vector<CollectiveAlgorithm> timed = {CollectiveAlgorithm::automatic};
+  for (const CollectiveAlgorithm algorithm : algorithms_of(*spec_of(opcode).reshard)) {
+    const bool wanted = all || algorithm == CollectiveAlgorithm::windows;
+    if (algorithm == timed[0] || !wanted) {
+      continue;
+    }
+    const int can = group.can_use(algorithm) ? 1 : 0;
+    if (std::ranges::min(all_gather_value(world, can)) == 1) {
+      timed.push_back(algorithm);
+    }
+  }
+  return timed;
+}
+
 }  // namespace
 
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
@@ -188,8 +206,13 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
   std::vector<CollectiveTimes> times;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     for (const Opcode opcode : kMessages) {
-      if (mesh[axis].size > 1) {
-        times.push_back(timer.run(opcode, axis, groups.axis(axis)));
+      if (mesh[axis].size == 1) {
+        continue;
+      }
+      Communicator& group = groups.axis(axis);
+      for (const CollectiveAlgorithm algorithm :
+           timed_algorithms(opcode, group, world, limits.all_algorithms)) {
+        times.push_back(timer.run(axis, {opcode, group, algorithm}));
       }
     }
   }
@@ -208,7 +231,7 @@ std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Co
     std::vector<double> rows;
     while (rows.size() < static_cast<size_t>(probe.rows)) {
       rows.push_back(
-          messages.alone(probe.repetitions, probe.opcode, groups.axis(probe.axis), probe.bytes));
+          messages.alone(probe.repetitions, {probe.opcode, groups.axis(probe.axis)}, probe.bytes));
     }
     times.push_back({.fastest_s = std::ranges::min(rows), .median_s = median(rows)});
   }

@@ -13,7 +13,8 @@ double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_
                           double seconds) {
   double bytes = 0.0;
   for (const CollectiveTimes& times : collectives) {
-    if (times.opcode == Opcode::all_reduce && times.axis == axis) {
+    if (times.opcode == Opcode::all_reduce && times.axis == axis &&
+        times.algorithm == CollectiveAlgorithm::automatic) {
       for (const MessageTime& row : times.table) {
         bytes = bytes == 0.0 || row.alone_s <= seconds ? row.bytes : bytes;
       }
@@ -36,7 +37,7 @@ double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroup
     world.barrier();
     const double began = monotonic_seconds();
     if (takes_part) {
-      messages.issue(kInARow, 0.0, Opcode::all_reduce, groups.axis(axis), bytes);
+      messages.issue(kInARow, 0.0, {Opcode::all_reduce, groups.axis(axis)}, bytes);
       messages.times();
     }
     world.barrier();

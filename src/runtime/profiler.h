@@ -65,11 +65,12 @@ struct MessageLimits {
   double bytes = 0.0;    // of the largest message
   double seconds = 0.0;  // no larger messages than those that take this long
   int repetitions = 0;
+  bool all_algorithms = false;  // not only automatic ones and shared windows
 };
 
-// Every collective over every axis with more than one rank, from 64 bytes upwards by factors of
-// four, alone and beside the load, which is the same on all ranks. `threads`: of the compute
-// stream.
+// Every collective over every axis with more than one rank, by every algorithm that all its groups
+// can use, from 64 bytes upwards by factors of four, alone and beside the load, which is the same
+// on all ranks. `threads`: of the compute stream.
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const ComputeLoad& load, const MessageLimits& limits);

@@ -9,7 +9,7 @@
 
 #include "core/units.h"
 #include "search/by_axes.h"
-#include "search/choose_routes.h"
+#include "search/choose_ways.h"
 #include "search/dp/improve.h"
 #include "search/dp/repeats.h"
 #include "search/estimate.h"
@@ -277,8 +277,7 @@ class Search {
         return;
       }
       for (StrategyParts::Part& part : entry.parts.parts) {
-        part.strategy =
-            with_routes(*part.graph, std::move(part.strategy), options_.lowering, costs_);
+        part.strategy = with_ways(*part.graph, std::move(part.strategy), options_.lowering, costs_);
       }
       const Prediction prediction =
           options_.baselines
@@ -367,7 +366,7 @@ class Search {
       const bool whole =
           options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
       entry.candidate.strategy =
-          whole ? with_routes(graph_, whole_strategy(entry), options_.lowering, costs_)
+          whole ? with_ways(graph_, whole_strategy(entry), options_.lowering, costs_)
                 : label_of(entry);
       outcome_.candidates.push_back(std::move(entry.candidate));
     }

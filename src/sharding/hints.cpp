@@ -19,10 +19,10 @@ class HintsReader : private StrategyFields {
   Hints read(const std::string& text) {
     const YamlNode root = parse_yaml_map(
         text, "hints: a map of microbatches, gradients, operations or parameters", problems());
-    const YamlFields fields =
-        fields_of(root, {},
-                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
-                   "operations", "parameters", "routes", "shares", "stages", "predicted"});
+    const YamlFields fields = fields_of(
+        root, {},
+        {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients", "operations",
+         "parameters", "routes", "algorithms", "shares", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {

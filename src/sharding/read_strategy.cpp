@@ -26,12 +26,17 @@ class StrategyReader : private StrategyFields {
     const YamlFields fields = fields_of(root,
                                         {"format_version", "graph_hash", "mesh", "name",
                                          "microbatches", "gradients", "operations", "parameters"},
-                                        {"shares", "routes", "stages", "predicted"});
+                                        {"shares", "routes", "algorithms", "stages", "predicted"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     read_operations(fields.at("operations"));
     read_parameters(fields.at("parameters"));
-    read_routes(fields.at("routes"), fields.at("format_version"));
+    if (is_list_of_format_2(fields, "routes", "{from, to, bytes, steps}")) {
+      read_routes(fields.at("routes"));
+    }
+    if (is_list_of_format_2(fields, "algorithms", "{collective, axis, bytes, algorithm}")) {
+      read_algorithms(fields.at("algorithms"));
+    }
     read_stages(fields.at("stages"));
     read_prediction(fields.at("predicted"));
     problems().throw_if_any();
@@ -134,16 +139,23 @@ class StrategyReader : private StrategyFields {
     }
   }
 
-  void read_routes(const YamlNode& node, const YamlNode& version) {
+  // Whether it is there; reports what it should be.
+  bool is_list_of_format_2(const YamlFields& fields, const char* key, const char* items) {
+    const YamlNode& node = fields.at(key);
     if (node.kind == Kind::null) {
-      return;
+      return false;
     }
-    if (version.text == "1") {
-      report(node, "routes: files of format_version 1 have none; expected format_version: 2");
+    if (fields.at("format_version").text == "1") {
+      report(node, fmt::format(
+                       "{}: files of format_version 1 have none; expected format_version: 2", key));
     }
     if (node.kind != Kind::list) {
-      report(node, "routes: expected a list of {from, to, bytes, steps}");
+      report(node, fmt::format("{}: expected a list of {}", key, items));
     }
+    return true;
+  }
+
+  void read_routes(const YamlNode& node) {
     for (const YamlNode& item : node.values) {
       const YamlFields fields = fields_of(item, {"from", "to", "bytes", "steps"});
       if (!problems().empty()) {
@@ -175,6 +187,55 @@ class StrategyReader : private StrategyFields {
     report(node,
            fmt::format("routes: from {} to {} there are {}, found [{}]", print_layout(choice.from),
                        print_layout(choice.to), fmt::join(known, " and "), shown(wanted)));
+  }
+
+  void read_algorithms(const YamlNode& node) {
+    for (const YamlNode& item : node.values) {
+      const YamlFields fields = fields_of(item, {"collective", "axis", "bytes", "algorithm"});
+      if (!problems().empty()) {
+        return;
+      }
+      const auto axis = std::ranges::find(mesh(), fields.at("axis").text, &Axis::name);
+      if (axis == mesh().end()) {
+        report(fields.at("axis"),
+               fmt::format("algorithms: axis: the mesh has no {}", found(fields.at("axis"))));
+        return;
+      }
+      const ReshardKind collective = read_collective(fields.at("collective"));
+      strategy_.algorithms.push_back(
+          {.collective = collective,
+           .axis = static_cast<size_t>(axis - mesh().begin()),
+           .bytes = number_of(fields.at("bytes"), "bytes", problems()),
+           .algorithm = read_algorithm(fields.at("algorithm"), collective)});
+    }
+  }
+
+  ReshardKind read_collective(const YamlNode& node) {
+    std::vector<std::string_view> known;
+    for (const ReshardKind kind : kReshardKinds) {
+      if (algorithms_of(kind).size() > 1) {
+        known.push_back(name_of(kind));
+        if (node.text == known.back()) {
+          return kind;
+        }
+      }
+    }
+    report(node, fmt::format("algorithms: collective: expected {}, found {}",
+                             fmt::join(known, ", "), found(node)));
+    return ReshardKind::all_reduce;
+  }
+
+  CollectiveAlgorithm read_algorithm(const YamlNode& node, ReshardKind collective) {
+    std::vector<std::string_view> known;
+    for (const CollectiveAlgorithm algorithm : algorithms_of(collective)) {
+      known.push_back(name_of(algorithm));
+      if (node.text == known.back()) {
+        return algorithm;
+      }
+    }
+    report(node, fmt::format("algorithms: {} can be done by {}, found {}", name_of(collective),
+                             fmt::join(known, ", "), found(node)));
+    return CollectiveAlgorithm::automatic;
   }
 
   void read_prediction(const YamlNode& node) {

@@ -1,6 +1,7 @@
 // From one layout of a tensor to another.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,10 @@ enum class ReshardKind {
   place,           // S(d)%a or P%a, a in b, or R%a -> P%b: a summand is zero where the rank had
                    // nothing (R: but on the first rank of both): free
 };
+inline constexpr std::array kReshardKinds = {ReshardKind::all_gather, ReshardKind::broadcast,
+                                             ReshardKind::all_reduce, ReshardKind::reduce_scatter,
+                                             ReshardKind::all_to_all, ReshardKind::move,
+                                             ReshardKind::slice,      ReshardKind::place};
 std::string_view name_of(ReshardKind kind);
 bool is_local(ReshardKind kind);  // no communication
 // Whether several axes can do it together (ReshardStep::inner).

@@ -68,7 +68,7 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Whether only format 2 can say it: shares, rules on one rank, and routes.
+// Whether only format 2 can say it: shares, rules on one rank, routes and algorithms.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -76,7 +76,7 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  return !strategy.routes.empty() ||
+  return !strategy.routes.empty() || !strategy.algorithms.empty() ||
          !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
@@ -100,6 +100,16 @@ std::string print_routes(const Strategy& strategy) {
     text += fmt::format("  - {{from: {}, to: {}, bytes: {:.0f}, steps: [{}]}}\n",
                         print_layout(choice.from), print_layout(choice.to), choice.bytes,
                         to_string(choice.steps, strategy.mesh));
+  }
+  return text;
+}
+
+std::string print_algorithms(const Strategy& strategy) {
+  std::string text = strategy.algorithms.empty() ? "" : "algorithms:\n";
+  for (const AlgorithmChoice& choice : strategy.algorithms) {
+    text += fmt::format("  - {{collective: {}, axis: {}, bytes: {:.0f}, algorithm: {}}}\n",
+                        name_of(choice.collective), yaml_word(strategy.mesh[choice.axis].name),
+                        choice.bytes, name_of(choice.algorithm));
   }
   return text;
 }
@@ -154,7 +164,7 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
                         yaml_word(graph.tensor(parameter.tensor).name),
                         print_layout(parameter.storage), print_layout(parameter.optimizer_state));
   }
-  return text + print_routes(strategy) + print_notes(graph, strategy);
+  return text + print_routes(strategy) + print_algorithms(strategy) + print_notes(graph, strategy);
 }
 
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy) {

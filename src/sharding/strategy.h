@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "sharding/algorithms.h"
 #include "sharding/placement.h"
 #include "sharding/routes.h"
 #include "sharding/rules.h"
@@ -49,6 +50,8 @@ struct Strategy {
   std::vector<ParameterStrategy> parameters;  // in graph order
   // Of reshards that do not go by one axis after the other, outermost first.
   std::vector<RouteChoice> routes = {};
+  // Of collectives that are not left to who carries them.
+  std::vector<AlgorithmChoice> algorithms = {};
   // Notes for readers, which change nothing: the operations with which a stage of the forward pass
   // begins, and the prediction it was chosen by.
   std::vector<OpId> stages = {};

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "cost/roofline.h"
 
 namespace hidup {
 namespace {
@@ -51,36 +52,6 @@ TEST(CostModel, KeepsElementTypesApart) {
   EXPECT_NEAR(costs.operation(Opcode::matmul, work), work.flops / 8e9, 1e-4 * work.flops / 8e9);
   EXPECT_NEAR(costs.operation(Opcode::matmul, product(64, 128, 128)), work.flops / 1e9,
               1e-4 * work.flops / 1e9);
-}
-
-// Values 0 and 1: a whole tensor of 100 floats, and a part of it by the placement.
-double paced(Opcode opcode, int64_t ranks, Placement placement, int64_t rank) {
-  const Program program{
-      .mesh = {{"ranks", ranks}},
-      .values = {{.shape = {100},
-                  .layout = {opcode == Opcode::reduce_scatter ? Placement::partial()
-                                                              : Placement::replicate()}},
-                 {.shape = {100}, .layout = {placement}}}};
-  const bool gathers = opcode == Opcode::all_gather;
-  return paced_bytes(
-      program,
-      {.opcode = opcode, .axis = 0, .inputs = {gathers ? 1 : 0}, .outputs = {gathers ? 0 : 1}},
-      rank);
-}
-
-TEST(PacedBytes, OfEqualPartsAreThoseOfTheWhole) {
-  for (const Opcode opcode : {Opcode::all_gather, Opcode::reduce_scatter}) {
-    EXPECT_EQ(paced(opcode, 4, Placement::shard(0), 0), 400.0);
-    EXPECT_EQ(paced(opcode, 4, Placement::shard(0), 3), 400.0);
-  }
-}
-
-// All of it passes through one link, where of equal parts each passes through another.
-TEST(PacedBytes, OfUnequalPartsAreThoseOfTheLargest) {
-  for (const Opcode opcode : {Opcode::all_gather, Opcode::reduce_scatter}) {
-    EXPECT_EQ(paced(opcode, 2, Placement::on_first_rank(), 0), 800.0);
-    EXPECT_EQ(paced(opcode, 3, Placement::shard(0), 0), 408.0);  // 34 of 100
-  }
 }
 
 TEST(CostModel, BetweenSamplesThePaceIsBetweenTheirs) {
@@ -138,6 +109,49 @@ TEST(CostModel, AnotherOperationOfItsKindStandsIn) {
 
 TEST(CostModel, NeedsOperations) {
   EXPECT_THROW(CostModel(Profile{}), Error);
+}
+
+// Of n ranks a ring sends (n - 1) / n of the bytes, for a sum twice.
+TEST(CostModel, HierarchicalMessagesTakeTheirTimesOneAfterTheOther) {
+  const Mesh mesh = {{"pod", 2}, {"node", 4}, {"gpu", 8}};
+  const CostModel costs(roofline_profile(
+      mesh, {.flops = 1e12,
+             .memory_bandwidth = 1e12,
+             .links = {{.bandwidth = 1e8}, {.bandwidth = 1e9}, {.bandwidth = 1e11}}}));
+  const Instruction sum{.opcode = Opcode::all_reduce, .axis = 1, .inner_axes = {2}};
+  const double bytes = 8e9;
+  const double inside = 2.0 * 7.0 / 8.0 * bytes / 1e11;
+  const double outside = 2.0 * 3.0 / 4.0 * bytes / 8.0 / 1e9;
+  EXPECT_NEAR(costs.message(mesh, sum, bytes).alone_s / (inside + outside), 1.0, 0.005);
+}
+
+// Of two algorithms the one that takes less, from the middle between two sizes on.
+TEST(CostModel, ChoosesAlgorithmsBySize) {
+  Profile profile = sample();
+  const auto add = [&](CollectiveAlgorithm algorithm, std::vector<double> seconds) {
+    CollectiveTimes times{.opcode = Opcode::all_reduce, .axis = 1, .algorithm = algorithm};
+    double bytes = 100.0;
+    for (const double s : seconds) {
+      times.table.push_back({bytes, s, 2.0 * s, 1.0});
+      bytes *= 100.0;
+    }
+    profile.collectives.push_back(times);
+  };
+  using enum CollectiveAlgorithm;
+  add(automatic, {1.0, 2.0, 9.0});
+  add(windows, {0.95, 1.0, 8.0});
+  EXPECT_EQ(CostModel(sample()).algorithms(), std::vector<AlgorithmChoice>());
+  const std::vector<AlgorithmChoice> from_10_4 = {{ReshardKind::all_reduce, 1, 1e3, windows}};
+  EXPECT_EQ(CostModel(profile).algorithms(), from_10_4) << "what is little faster is not taken";
+  add(ring, {5.0, 3.0, 1.0});
+  const CostModel costs(profile);
+  const std::vector<AlgorithmChoice> two = {{ReshardKind::all_reduce, 1, 1e3, windows},
+                                            {ReshardKind::all_reduce, 1, 1e5, ring}};
+  EXPECT_EQ(costs.algorithms(), two);
+  EXPECT_NEAR(costs.collective(Opcode::all_reduce, 1, 1e6).alone_s, 9.0, 1e-9);
+  EXPECT_NEAR(costs.collective(Opcode::all_reduce, 1, 1e6, ring).alone_s, 1.0, 1e-9);
+  EXPECT_NEAR(costs.collective(Opcode::all_reduce, 1, 1e6, tree).alone_s, 9.0, 1e-9) << "not timed";
+  EXPECT_EQ(costs.collective(Opcode::all_gather, 1, 1e6).alone_s, 0.0);
 }
 
 }  // namespace

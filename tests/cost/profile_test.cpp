@@ -78,6 +78,30 @@ TEST(Profile, IsReadAsItWasWritten) {
   EXPECT_DOUBLE_EQ(read.collectives[0].table[1].slowdown, 1.5);
 }
 
+TEST(Profile, KnowsTheAlgorithmsOfCollectives) {
+  Profile profile = sample_profile();
+  CollectiveTimes windows = profile.collectives[0];
+  windows.algorithm = CollectiveAlgorithm::windows;
+  windows.table[0].alone_s = 5e-6;
+  profile.collectives.push_back(windows);
+  const std::string text = print_profile(profile);
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(print_profile(read), text);
+  const CollectiveTimes* found =
+      times_of(read, Opcode::all_gather, 1, CollectiveAlgorithm::windows);
+  ASSERT_NE(found, nullptr);
+  EXPECT_DOUBLE_EQ(found->table[0].alone_s, 5e-6);
+  EXPECT_DOUBLE_EQ(times_of(read, Opcode::all_gather, 1)->table[0].alone_s, 1e-5);
+  EXPECT_EQ(times_of(read, Opcode::all_gather, 1, CollectiveAlgorithm::ring), nullptr);
+  const auto changed = [&](const std::string& to) {
+    return message_of(
+        std::string(text).replace(text.find("algorithm: windows"), 18, "algorithm: " + to));
+  };
+  EXPECT_NE(changed("window").find("algorithm: all_gather has no window"), std::string::npos);
+  EXPECT_NE(changed("tree").find("algorithm: all_gather has no tree"), std::string::npos);
+  EXPECT_NE(changed("automatic").find("is there already"), std::string::npos);
+}
+
 TEST(Profile, OfOneRankHasNoCollectives) {
   Profile profile = sample_profile();
   profile.collectives.clear();

@@ -129,6 +129,12 @@ void check_apart(const void* send, int64_t send_count, const void* receive, int6
         "{}: send overlaps receive", doing);
 }
 
+// Ranks must name the same algorithm; all do the same here.
+std::string by(CollectiveAlgorithm algorithm) {
+  return algorithm == CollectiveAlgorithm::automatic ? ""
+                                                     : " by " + std::string(name_of(algorithm));
+}
+
 class FakeCommunicator final : public Communicator {
  public:
   FakeCommunicator(std::shared_ptr<Group> group, int rank)
@@ -137,16 +143,16 @@ class FakeCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return group_->size; }
 
-  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype, CollectiveAlgorithm,
-                  const std::string& name) override {
-    enqueue(stream, {"all_reduce of " + name, {count}, {}, data, data, dtype}, count, count,
-            all_reduce_now);
+  void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
+                  CollectiveAlgorithm algorithm, const std::string& name) override {
+    enqueue(stream, {"all_reduce of " + name + by(algorithm), {count}, {}, data, data, dtype},
+            count, count, all_reduce_now);
   }
 
   void all_gather(Stream& stream, const void* send, void* receive,
-                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
+                  const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm algorithm,
                   const std::string& name) override {
-    const std::string doing = "all_gather of " + name;
+    const std::string doing = "all_gather of " + name + by(algorithm);
     check_counts(counts, size(), doing);
     if (send != at(receive, starts_of(counts)[self()], dtype)) {
       check_apart(send, counts[self()], receive, starts_of(counts).back(), dtype, doing);
@@ -156,9 +162,9 @@ class FakeCommunicator final : public Communicator {
   }
 
   void reduce_scatter(Stream& stream, const void* send, void* receive,
-                      const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
-                      const std::string& name) override {
-    const std::string doing = "reduce_scatter of " + name;
+                      const std::vector<int64_t>& counts, DType dtype,
+                      CollectiveAlgorithm algorithm, const std::string& name) override {
+    const std::string doing = "reduce_scatter of " + name + by(algorithm);
     check_counts(counts, size(), doing);
     if (receive != at(send, starts_of(counts)[self()], dtype)) {
       check_apart(send, starts_of(counts).back(), receive, counts[self()], dtype, doing);
@@ -169,8 +175,8 @@ class FakeCommunicator final : public Communicator {
 
   void all_to_all(Stream& stream, const void* send, const std::vector<int64_t>& send_counts,
                   void* receive, const std::vector<int64_t>& receive_counts, DType dtype,
-                  CollectiveAlgorithm, const std::string& name) override {
-    const std::string doing = "all_to_all of " + name;
+                  CollectiveAlgorithm algorithm, const std::string& name) override {
+    const std::string doing = "all_to_all of " + name + by(algorithm);
     check_counts(send_counts, size(), doing);
     check_counts(receive_counts, size(), doing);
     check_apart(send, starts_of(send_counts).back(), receive, starts_of(receive_counts).back(),

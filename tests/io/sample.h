@@ -35,8 +35,8 @@ inline TimingHeader header() {
   header.strategy = {.name = "dp", .hash = "89abcdef01234567", .text = "format_version: 1\n"};
   header.program.text = "0 embed\n1 all_reduce embed.grad\n";
   header.program.rows = {
-      {"embed", "compute", "compute", 0, "forward", "", 4096, 512},
-      {"embed.grad", "collective", "comm", -1, "backward", "all_reduce", 0, 1024}};
+      {"embed", "compute", "compute", 0, "forward", "", "", 4096, 512},
+      {"embed.grad", "collective", "comm", -1, "backward", "all_reduce", "ring", 0, 1024}};
   header.memory = {.peak_bytes = {300, 301, 302}, .parameter_bytes = {100, 101, 102}};
   header.experts = kExperts;
   header.validation = true;

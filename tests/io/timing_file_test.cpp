@@ -44,6 +44,7 @@ TEST(TimingFile, HoldsTheHeader) {
   EXPECT_EQ(reader.texts("/program/stream"), (Texts{"compute", "comm"}));
   EXPECT_EQ(reader.texts("/program/phase"), (Texts{"forward", "backward"}));
   EXPECT_EQ(reader.texts("/program/collective"), (Texts{"", "all_reduce"}));
+  EXPECT_EQ(reader.texts("/program/algorithm"), (Texts{"", "ring"}));
   EXPECT_EQ(reader.values<int64_t>("/program/microbatch"), (Numbers{0, -1}));
   EXPECT_EQ(reader.values<int64_t>("/program/flops"), (Numbers{4096, 0}));
   EXPECT_EQ(reader.values<int64_t>("/program/bytes"), (Numbers{512, 1024}));
@@ -264,7 +265,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const Reader reader(path);
   int datasets = 0;
   H5Ovisit2(reader.id(), H5_INDEX_NAME, H5_ITER_NATIVE, check_dataset, &datasets, H5O_INFO_BASIC);
-  EXPECT_EQ(datasets, 36);
+  EXPECT_EQ(datasets, 37);
   EXPECT_EQ(reader.text_attribute("/iterations/wall_s", "unit"), Texts{"s"});
   EXPECT_EQ(reader.text_attribute("/ranks/peak_bytes", "unit"), Texts{"bytes"});
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});

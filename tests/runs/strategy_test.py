@@ -74,6 +74,24 @@ class EditedStrategyTest(StrategyTest):
         self.assertIn("{name: layers.1.moe.router.weight, storage: [R], "
                       "optimizer_state: [S(1)]}", recorded)
 
+    def test_algorithms(self):
+        """Collectives are done as the file says, which changes no loss."""
+        choices = {"all_reduce": "windows", "all_gather": "halving", "reduce_scatter": "ring",
+                   "all_to_all": "bruck"}
+        lines = [f"  - {{collective: {name}, axis: ranks, bytes: 0, algorithm: {algorithm}}}\n"
+                 for name, algorithm in choices.items()]
+        text = self.edit(self.write_strategy("ep-deepspeed"),
+                         ("format_version: 1", "format_version: 2"))
+        self.file.write_text(f"{text}algorithms:\n{''.join(lines)}")
+        other = self.train(2, ["--strategy", self.file])
+        self.assert_equal_runs(self.train(1), other)
+        with h5py.File(other.path) as file:
+            collectives = file["program/collective"].asstr()[:]
+            algorithms = file["program/algorithm"].asstr()[:]
+        self.assertIn("all_to_all", collectives)
+        for collective, algorithm in zip(collectives, algorithms):
+            self.assertEqual(algorithm, choices.get(collective, collective and "automatic"))
+
     def test_wrong_edits(self):
         """Each is refused at its place: that of the mark ^."""
         text = self.write_strategy("megatron")

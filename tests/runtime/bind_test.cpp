@@ -6,24 +6,10 @@
 #include <vector>
 
 #include "kernels/products.h"
+#include "watching_stream.h"
 
 namespace hidup {
 namespace {
-
-// Of the kind that CPUs have: it drops what it is given, and sees whether that is told that it runs
-// beside messages.
-class WatchingStream final : public Stream {
- public:
-  void enqueue(std::function<void()>) override { beside = kernels::BesideMessages::now(); }
-  void copy(void*, const void*, int64_t) override {}
-  void record(Event&) override {}
-  void wait(Event&) override {}
-  std::byte* staging(int64_t) override { return nullptr; }
-  void synchronize() override {}
-  void synchronize(Event&) override {}
-
-  bool beside = false;
-};
 
 TEST(Bind, ProductsBesideMessagesAreTold) {
   if (device_kind() != "cpu") {

@@ -96,6 +96,20 @@ Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
   return strategy;
 }
 
+// Collectives of some sizes by any algorithms.
+Strategy with_random_algorithms(Strategy strategy, Draw& draw) {
+  for (const ReshardKind collective : kReshardKinds) {
+    const std::span<const CollectiveAlgorithm> algorithms = algorithms_of(collective);
+    for (size_t axis = 0; axis < strategy.mesh.size() && algorithms.size() > 1; ++axis) {
+      for (const double bytes : {0.0, 300.0, 3000.0}) {
+        strategy.algorithms.push_back(
+            {collective, axis, bytes, algorithms[draw.below(algorithms.size())]});
+      }
+    }
+  }
+  return strategy;
+}
+
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                   const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {}) {
   EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds), "")
@@ -164,7 +178,8 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
     Draw draw(seed);
     const Mesh equal = strategy_mesh(ranks.size, seed / 2);
     const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
-    const Strategy strategy = with_random_routes(graph, random_strategy(graph, mesh, draw), draw);
+    const Strategy strategy = with_random_algorithms(
+        with_random_routes(graph, random_strategy(graph, mesh, draw), draw), draw);
     expect_equal(graph, strategy, expected, ranks, "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
       return;  // one is enough to read

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "graph/operation.h"
 #include "program/class_stats.h"
+#include "program/message_parts.h"
 #include "program/packing.h"
 #include "program/work.h"
 
@@ -216,7 +217,7 @@ Reshard RuleCosts::along(const Route& route, const Value& value, bool several) c
   return total;
 }
 
-Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction& instruction,
+Reshard RuleCosts::message(const Value& from, const Value& to, Instruction instruction,
                            bool several) const {
   const Program program{.mesh = mesh_, .values = {from, to}};
   const Opcode opcode = instruction.opcode;
@@ -233,6 +234,7 @@ Reshard RuleCosts::message(const Value& from, const Value& to, const Instruction
   // Each of the two streams waits for the other once.
   const double bytes =
       largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
+  instruction.algorithms = algorithms_by(costs_.algorithms(), mesh_, instruction, bytes);
   double seconds = costs_.message(mesh_, instruction, bytes).alone_s + costs_.launch_s() +
                    2.0 * costs_.signal_s();
   if (packed > 0.0) {

@@ -1,4 +1,4 @@
-#include "search/choose_routes.h"
+#include "search/choose_ways.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "cost/roofline.h"
 #include "program/memory.h"
+#include "program/print.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
@@ -41,8 +42,8 @@ CostModel costs_with(double node, double late_s = 0.0) {
   return CostModel(profile);
 }
 
-Strategy with_routes_of(const Graph& graph, std::string_view name, const CostModel& costs) {
-  return with_routes(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
+Strategy with_ways_of(const Graph& graph, std::string_view name, const CostModel& costs) {
+  return with_ways(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
 }
 
 // The steps of the largest values that go from sums on both axes.
@@ -53,32 +54,31 @@ std::string route_of_sums(const Strategy& strategy) {
   return found == strategy.routes.rend() ? "" : to_string(found->steps, strategy.mesh);
 }
 
-TEST(WithRoutes, SlowLinksCarryWhatIsDifferentInside) {
+TEST(WithWays, SlowLinksCarryWhatIsDifferentInside) {
   const Graph graph = dense_model();
-  EXPECT_EQ(route_of_sums(with_routes_of(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
-  EXPECT_EQ(route_of_sums(with_routes_of(graph, "fsdp", costs_with(1e7))),
-            "reduce_scatter node+gpu");
+  EXPECT_EQ(route_of_sums(with_ways_of(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
+  EXPECT_EQ(route_of_sums(with_ways_of(graph, "fsdp", costs_with(1e7))), "reduce_scatter node+gpu");
 }
 
-TEST(WithRoutes, GoByAxisWhereThatIsFaster) {
+TEST(WithWays, GoByAxisWhereThatIsFaster) {
   const Graph graph = dense_model();
-  const Strategy strategy = with_routes_of(graph, "dp", costs_with(1e7, 1.0));
+  const Strategy strategy = with_ways_of(graph, "dp", costs_with(1e7, 1.0));
   EXPECT_TRUE(strategy.routes.empty()) << to_string(strategy.routes[0].steps, kTwoByThree);
 }
 
-TEST(WithRoutes, AreChosenBySize) {
+TEST(WithWays, AreChosenBySize) {
   const Graph graph = dense_model();
-  const Strategy strategy = with_routes_of(graph, "dp", costs_with(1e7, 1e-5));
+  const Strategy strategy = with_ways_of(graph, "dp", costs_with(1e7, 1e-5));
   EXPECT_EQ(route_of_sums(strategy), "all_reduce node+gpu");
   EXPECT_TRUE(std::ranges::all_of(strategy.routes, [](const RouteChoice& choice) {
     return choice.bytes > 100.0;
   })) << "the loss goes by axis";
 }
 
-TEST(WithRoutes, AreObeyedAndVerified) {
+TEST(WithWays, AreObeyedAndVerified) {
   const Graph graph = dense_model();
   for (const std::string_view name : plain_names(kTwoByThree)) {
-    Strategy strategy = with_routes_of(graph, name, costs_with(1e7));
+    Strategy strategy = with_ways_of(graph, name, costs_with(1e7));
     strategy.microbatches = 2;
     const Program program = lower(graph, strategy, {});
     for (int64_t rank = 0; rank < ranks_of(kTwoByThree); ++rank) {
@@ -99,7 +99,7 @@ TEST(WithRoutes, AreObeyedAndVerified) {
 }
 
 // The sums over classes are cut equally among some ranks, by shares that the program's mesh has.
-TEST(WithRoutes, OfClassesOnSomeRanks) {
+TEST(WithWays, OfClassesOnSomeRanks) {
   const Graph graph = dense_model();
   Strategy strategy = named_strategy("dp", graph, kTwoByThree);
   strategy.mesh[1].shares = {{2, 1, 0}};
@@ -110,29 +110,32 @@ TEST(WithRoutes, OfClassesOnSomeRanks) {
           with_share(rule, strategy.mesh[1], ShareNumber::of(1));
     }
   }
-  strategy = with_routes(graph, std::move(strategy), {}, costs_with(1e7));
+  strategy = with_ways(graph, std::move(strategy), {}, costs_with(1e7));
   const Program program = lower(graph, strategy, {});
   for (int64_t rank = 0; rank < ranks_of(kTwoByThree); ++rank) {
     EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
   }
 }
 
-TEST(WithRoutes, AreWrittenAndRead) {
+// Of a strategy file for two by three ranks: "none", or what is wrong.
+std::string refusal_of(const Graph& graph, const std::string& text) {
+  try {
+    parse_strategy(graph, kTwoByThree, text, "file");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(WithWays, AreWrittenAndRead) {
   const Graph graph = dense_model();
-  const Strategy strategy = with_routes_of(graph, "fsdp", costs_with(1e7));
+  const Strategy strategy = with_ways_of(graph, "fsdp", costs_with(1e7));
   const std::string text = print_strategy(graph, strategy);
   EXPECT_THAT(text, HasSubstr("format_version: 2"));
   EXPECT_THAT(text, HasSubstr("steps: [reduce_scatter node+gpu]}"));
   EXPECT_EQ(parse_strategy(graph, kTwoByThree, text, "file").routes, strategy.routes);
   const auto refusal = [&](const std::string& old, const std::string& changed) {
-    std::string other = text;
-    other.replace(other.find(old), old.size(), changed);
-    try {
-      parse_strategy(graph, kTwoByThree, other, "file");
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("none");
+    return refusal_of(graph, std::string(text).replace(text.find(old), old.size(), changed));
   };
   EXPECT_THAT(refusal("steps: [reduce_scatter node+gpu]", "steps: [reduce_scatter gpu+node]"),
               HasSubstr("there are [reduce_scatter node, reduce_scatter gpu] and "
@@ -141,10 +144,44 @@ TEST(WithRoutes, AreWrittenAndRead) {
               HasSubstr("routes: files of format_version 1 have none"));
 }
 
-// A program with hierarchical collectives, each changed in a way that the verifier must see.
-TEST(WithRoutes, WrongAxesAreRefused) {
+TEST(WithWays, AlgorithmsAreWrittenAndRead) {
   const Graph graph = dense_model();
-  const Program program = lower(graph, with_routes_of(graph, "fsdp", costs_with(1e7)), {});
+  Profile profile = roofline_profile(
+      kTwoByThree,
+      {.flops = 1e12, .memory_bandwidth = 1e12, .links = {{.bandwidth = 1e7}, {.bandwidth = 1e9}}});
+  CollectiveTimes faster = *times_of(profile, Opcode::reduce_scatter, 1);
+  faster.algorithm = CollectiveAlgorithm::windows;
+  for (MessageTime& time : faster.table) {
+    time.alone_s /= 2.0;
+    time.beside_s /= 2.0;
+  }
+  profile.collectives.push_back(faster);
+  const Strategy strategy = with_ways_of(graph, "fsdp", CostModel(profile));
+  const std::string text = print_strategy(graph, strategy);
+  EXPECT_THAT(text, HasSubstr("algorithms:\n  - {collective: reduce_scatter, axis: gpu, bytes: 0, "
+                              "algorithm: windows}\n"));
+  EXPECT_EQ(parse_strategy(graph, kTwoByThree, text, "file").algorithms, strategy.algorithms);
+  EXPECT_THAT(print_program(lower(graph, strategy, {})), HasSubstr("by=windows automatic"));
+  const auto refusal = [&](const std::string& old, const std::string& changed) {
+    return refusal_of(graph, std::string(text).replace(text.rfind(old), old.size(), changed));
+  };
+  EXPECT_THAT(refusal("reduce_scatter", "reduce_scater"),
+              HasSubstr("collective: expected all_gather, all_reduce, reduce_scatter, all_to_all, "
+                        "found reduce_scater"));
+  EXPECT_THAT(refusal("axis: gpu", "axis: cpu"), HasSubstr("axis: the mesh has no cpu"));
+  EXPECT_THAT(refusal("algorithm: windows", "algorithm: tree"),
+              HasSubstr("reduce_scatter can be done by automatic, ring, halving, windows, found "
+                        "tree"));
+  EXPECT_THAT(refusal("bytes: 0", "bytes: few"), HasSubstr("bytes: expected a number"));
+  EXPECT_THAT(refusal_of(graph, std::string(text).replace(text.find("format_version: 2"), 17,
+                                                          "format_version: 1")),
+              HasSubstr("algorithms: files of format_version 1 have none"));
+}
+
+// A program with hierarchical collectives, each changed in a way that the verifier must see.
+TEST(WithWays, WrongAxesAreRefused) {
+  const Graph graph = dense_model();
+  const Program program = lower(graph, with_ways_of(graph, "fsdp", costs_with(1e7)), {});
   const auto refusal = [&](const Program& mutant) {
     try {
       verify(mutant, plan_memory(mutant, 0));

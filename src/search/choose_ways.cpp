@@ -1,4 +1,4 @@
-#include "search/choose_routes.h"
+#include "search/choose_ways.h"
 
 #include <algorithm>
 #include <utility>
@@ -68,8 +68,11 @@ class RouteChooser {
 
 }  // namespace
 
-Strategy with_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
-                     const CostModel& costs) {
+Strategy with_ways(const Graph& graph, Strategy strategy, const LoweringOptions& options,
+                   const CostModel& costs) {
+  if (strategy.algorithms.empty()) {
+    strategy.algorithms = costs.algorithms();
+  }
   if (axes_in_use(strategy.mesh) > 1 && strategy.routes.empty()) {
     const RuleCosts prices(graph, strategy.mesh, costs, strategy.microbatches,
                            options.bucket_bytes);

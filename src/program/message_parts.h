@@ -1,0 +1,36 @@
+// What a collective sends along each of its axes, and by which algorithm.
+#pragma once
+
+#include <vector>
+
+#include "program/program.h"
+#include "sharding/algorithms.h"
+
+namespace hidup {
+
+// What the time of a collective grows with: its bytes (as work_of() counts them), but of unequal
+// parts as if all were as large as this rank's, because a ring waits for the largest.
+double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank);
+
+// A collective along one axis; bytes as paced_bytes() counts them.
+struct MessagePart {
+  Opcode opcode = Opcode::all_reduce;
+  size_t axis = 0;
+  double bytes = 0.0;
+  CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
+};
+
+// The collectives, one after the other, that one of so many paced_bytes() consists of: itself, or,
+// of a hierarchical one, those along its axes. Of n ranks inside, a sum goes on outside with one
+// n-th of the bytes: reduce-scatter inside, all-reduce outside, all-gather inside.
+std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
+                                       double bytes);
+
+// Instruction::algorithms of a collective of so many paced_bytes().
+std::vector<CollectiveAlgorithm> algorithms_by(const std::vector<AlgorithmChoice>& choices,
+                                               const Mesh& mesh, const Instruction& instruction,
+                                               double bytes);
+// Fills those of all collectives, for the rank that has most.
+void choose_algorithms(Program& program, const std::vector<AlgorithmChoice>& choices);
+
+}  // namespace hidup

@@ -1,0 +1,26 @@
+// A stream that does nothing.
+#pragma once
+
+#include <functional>
+
+#include "device/device.h"
+#include "kernels/products.h"
+
+namespace hidup {
+
+// Of the kind that CPUs have: it drops what it is given, and sees whether that is told that it runs
+// beside messages.
+class WatchingStream final : public Stream {
+ public:
+  void enqueue(std::function<void()>) override { beside = kernels::BesideMessages::now(); }
+  void copy(void*, const void*, int64_t) override {}
+  void record(Event&) override {}
+  void wait(Event&) override {}
+  std::byte* staging(int64_t) override { return nullptr; }
+  void synchronize() override {}
+  void synchronize(Event&) override {}
+
+  bool beside = false;
+};
+
+}  // namespace hidup
