@@ -71,9 +71,11 @@ class Communicator {
   virtual void move(Stream& stream, const void* send, void* receive, int64_t count,
                     const std::vector<int>& sources, DType dtype, const std::string& name) = 0;
 
-  // Makes memory known that device collectives will use, until the result ends; all ranks of the
-  // group, each its own. Null where that makes no difference.
-  virtual std::shared_ptr<void> register_memory(void*, int64_t) { return nullptr; }
+  // Makes memory known that device collectives will use, until the result ends, before this group
+  // and the memory do; all ranks of the group, each its own. Null where that makes no difference.
+  // Through `windows` ranks of a host read what lies there where it is, if it is the mapping of a
+  // file (Device::allocate_shared()).
+  virtual std::shared_ptr<void> register_memory(Buffer&) { return nullptr; }
 
   // Host collectives: blocking, for small things outside the steps.
 

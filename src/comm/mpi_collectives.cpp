@@ -79,6 +79,14 @@ bool MpiCollectives::can_use(CollectiveAlgorithm algorithm) {
          (size_ > 1 && (algorithm != CollectiveAlgorithm::windows || windows() != nullptr));
 }
 
+std::shared_ptr<void> MpiCollectives::use_in_place(std::shared_ptr<PeerMemory> memory) {
+  if (memory == nullptr) {
+    return nullptr;
+  }
+  windows()->add(*memory);
+  return {memory.get(), [this, memory](void*) { windows_->remove(*memory); }};
+}
+
 void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype,
                                 CollectiveAlgorithm algorithm, const std::string& doing) {
   const PatientWait wait;

@@ -40,6 +40,10 @@ class MpiCollectives {
   // Collective.
   bool can_use(CollectiveAlgorithm algorithm);
 
+  // `windows` leave what lies in that memory where it is, until the result ends; all ranks
+  // together. Null of none.
+  std::shared_ptr<void> use_in_place(std::shared_ptr<PeerMemory> memory);
+
   // As in Communicator, but for two ranks or more, and at once. `doing`
   // ("all_gather of x") starts the text of an error.
   void all_reduce(void* data, int64_t count, DType dtype, CollectiveAlgorithm algorithm,

@@ -7,6 +7,7 @@
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_collectives.h"
+#include "comm/mpi_peer_memory.h"
 #include "comm/mpi_shared_memory.h"
 #include "comm/patient_yield.h"
 #include "comm/staging.h"
@@ -145,6 +146,15 @@ class MpiCommunicator final : public Communicator {
                       [this, count, sources, dtype, doing](const void* outgoing, void* incoming) {
                         collectives_.move(outgoing, incoming, count, sources, dtype, doing);
                       });
+  }
+
+  std::shared_ptr<void> register_memory(Buffer& memory) override {
+    const int is_file = memory.file() >= 0 ? 1 : 0;
+    if (std::ranges::min(all_gather_value(*this, is_file)) == 0 ||
+        !can_use(CollectiveAlgorithm::windows)) {
+      return nullptr;
+    }
+    return collectives_.use_in_place(PeerMemory::map(*this, memory));
   }
 
   void barrier() override {

@@ -17,8 +17,18 @@ namespace {
 constexpr int64_t kCacheLine = 64;  // bytes of a cache line
 // Bytes that a rank copies in a turn, which stay in its cache; more only for very many ranks.
 constexpr int64_t kPart = int64_t{1} << 19;
+constexpr int64_t kCached = int64_t{1} << 14;  // bytes that a core has at hand
 constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which all sum everything
 constexpr int kLooks = 2000;                   // before the first yield: some microseconds
+
+std::vector<const void*> shifted(const std::vector<std::byte*>& places, int64_t offset) {
+  std::vector<const void*> found;
+  found.reserve(places.size());
+  for (const std::byte* place : places) {
+    found.push_back(place + offset);
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -26,6 +36,8 @@ constexpr int kLooks = 2000;                   // before the first yield: some m
 struct alignas(kCacheLine) MpiWindows::Line {
   uint64_t meetings;  // to which it came
   int64_t turns[2];   // that it needs
+  int64_t memory;     // in which of memories_ its data lie, and where: -1 where in none
+  int64_t offset;
 };
 
 MpiWindows::MpiWindows(MPI_Comm group, int64_t max_piece) : group_(group), max_piece_(max_piece) {
@@ -80,6 +92,26 @@ std::vector<const void*> MpiWindows::summands(const void* own, int64_t offset) c
   return found;
 }
 
+std::vector<std::byte*> MpiWindows::places(const void* data, int64_t count, int64_t bytes,
+                                           const std::string& doing) {
+  if (memories_.empty()) {
+    return {};
+  }
+  Line& own = lines_[rank_];
+  own.memory = count == 0 ? 0 : -1;  // nothing lies anywhere
+  own.offset = 0;
+  for (size_t m = 0; own.memory < 0 && m < memories_.size(); ++m) {
+    own.offset = memories_[m]->offset_of(data, count * bytes);
+    own.memory = own.offset < 0 ? -1 : static_cast<int64_t>(m);
+  }
+  meet(doing);
+  std::vector<std::byte*> found;
+  for (int r = 0; r < size_ && lines_[r].memory >= 0; ++r) {
+    found.push_back(memories_[static_cast<size_t>(lines_[r].memory)]->at(r, lines_[r].offset));
+  }
+  return std::ssize(found) == size_ ? found : std::vector<std::byte*>();
+}
+
 void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
                             const std::string& doing) {
   if (count == 0) {
@@ -87,9 +119,28 @@ void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
   }
   if (count * elements.bytes * size_ <= kSumAll) {
     sum_all(data, count, elements, doing);
+  } else if (const auto all = places(data, count, elements.bytes, doing); !all.empty()) {
+    sum_in_place(all, count, elements, doing);
   } else {
     sum_slices(data, count, elements, doing);
   }
+}
+
+// What is summed up is still in a cache when it is copied.
+void MpiWindows::sum_in_place(const std::vector<std::byte*>& places, int64_t count,
+                              const Elements& elements, const std::string& doing) {
+  const int64_t block = kCached / elements.bytes;
+  const int64_t end = count * (rank_ + 1) / size_;
+  for (int64_t done = count * rank_ / size_; done < end; done += block) {
+    const int64_t here = std::min(block, end - done);
+    const auto self = static_cast<size_t>(rank_);
+    std::byte* const own = at(places[self], done, elements.bytes);
+    elements.sum(own, shifted(places, done * elements.bytes), here);
+    for (size_t r = 0; r < places.size(); ++r) {
+      copy_now(at(places[r], done, elements.bytes), own, r == self ? 0 : here, elements.bytes);
+    }
+  }
+  meet(doing);
 }
 
 void MpiWindows::sum_all(void* data, int64_t count, const Elements& elements,
@@ -155,6 +206,13 @@ void MpiWindows::all_gather(const void* send, void* receive, const std::vector<i
   const std::vector<int64_t> starts = starts_of(counts);
   const auto self = static_cast<size_t>(rank_);
   copy_now(at(receive, starts[self], bytes), send, counts[self], bytes);
+  if (const auto all = places(send, counts[self], bytes, doing); !all.empty()) {
+    for (size_t r = 0; r < counts.size(); ++r) {
+      copy_now(at(receive, starts[r], bytes), all[r], r == self ? 0 : counts[r], bytes);
+    }
+    meet(doing);
+    return;
+  }
   const int64_t length = part_length(bytes);
   const int64_t longest = std::ranges::max(counts);
   for (int64_t done = 0; done < longest; done += length) {
@@ -175,6 +233,13 @@ void MpiWindows::reduce_scatter(const void* send, void* receive, const std::vect
   const int64_t piece = piece_length(bytes);
   const std::vector<int64_t> starts = starts_of(counts);
   const auto self = static_cast<size_t>(rank_);
+  if (const auto all = places(send, starts.back(), bytes, doing); !all.empty()) {
+    if (counts[self] > 0) {
+      elements.sum(receive, shifted(all, starts[self] * bytes), counts[self]);
+    }
+    meet(doing);
+    return;
+  }
   const int64_t longest = std::ranges::max(counts);
   for (int64_t done = 0; done < longest; done += piece) {
     const auto here = [&](size_t r) { return std::clamp<int64_t>(counts[r] - done, 0, piece); };
@@ -203,6 +268,19 @@ void MpiWindows::all_to_all(const void* send, const std::vector<int64_t>& send_c
   const auto self = static_cast<size_t>(rank_);
   copy_now(at(receive, receive_starts[self], bytes), at(send, send_starts[self], bytes),
            send_counts[self], bytes);
+  if (!memories_.empty()) {
+    ++turn_;
+    std::ranges::copy(send_starts, reinterpret_cast<int64_t*>(part(rank_, turn_)));
+  }
+  if (const auto all = places(send, send_starts.back(), bytes, doing); !all.empty()) {
+    for (size_t r = 0; r < all.size(); ++r) {
+      const auto* const starts = reinterpret_cast<const int64_t*>(part(static_cast<int>(r), turn_));
+      copy_now(at(receive, receive_starts[r], bytes), at(all[r], starts[self], bytes),
+               r == self ? 0 : receive_counts[r], bytes);
+    }
+    meet(doing);
+    return;
+  }
   int64_t turns = (std::ranges::max(send_counts) + piece - 1) / piece;
   for (int64_t turn = 0; turn == 0 || turn < turns; ++turn) {
     const auto here = [&](const std::vector<int64_t>& counts, size_t r) {

@@ -195,13 +195,14 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     });
   }
 
-  std::shared_ptr<void> register_memory(void* data, int64_t bytes) override {
+  std::shared_ptr<void> register_memory(Buffer& memory) override {
     if (does_without() || !options_.register_buffers) {
       return nullptr;
     }
     void* handle = nullptr;
-    const ncclResult_t result =
-        alone([&] { return ncclCommRegister(comm_, data, static_cast<size_t>(bytes), &handle); });
+    const ncclResult_t result = alone([&] {
+      return ncclCommRegister(comm_, memory.data(), static_cast<size_t>(memory.bytes()), &handle);
+    });
     if (result != ncclSuccess) {
       fail(ExitCode::communication, "cluster.comm.register_buffers: {}", reason_of(result));
     }

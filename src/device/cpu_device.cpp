@@ -183,10 +183,29 @@ class CpuStream final : public Stream {
 };
 
 // Pages come from mmap directly: zeroed, and touched first by the threads that use them.
+// An open file, or none; closes it.
+class OpenFile {
+ public:
+  explicit OpenFile(int number = -1) : number_(number) {}
+  ~OpenFile() {
+    if (number_ >= 0) {
+      close(number_);
+    }
+  }
+  OpenFile(OpenFile&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  OpenFile& operator=(OpenFile&&) = delete;
+
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
 class CpuBuffer final : public Buffer {
  public:
-  CpuBuffer(std::byte* data, int64_t bytes, std::shared_ptr<std::atomic<int64_t>> allocated)
-      : data_(data), bytes_(bytes), allocated_(std::move(allocated)) {
+  CpuBuffer(std::byte* data, int64_t bytes, OpenFile file,
+            std::shared_ptr<std::atomic<int64_t>> allocated)
+      : data_(data), bytes_(bytes), file_(std::move(file)), allocated_(std::move(allocated)) {
     *allocated_ += bytes_;
   }
   ~CpuBuffer() override {
@@ -197,10 +216,12 @@ class CpuBuffer final : public Buffer {
   CpuBuffer& operator=(const CpuBuffer&) = delete;
   std::byte* data() override { return data_; }
   int64_t bytes() const override { return bytes_; }
+  int file() const override { return file_.number(); }
 
  private:
   std::byte* data_;
   int64_t bytes_;
+  OpenFile file_;
   std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
 };
 
@@ -253,23 +274,15 @@ class CpuDevice final : public Device {
   void take_free_memory() override {}
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
-    const int64_t size = std::max<int64_t>(bytes, kAlignment);
-    if (size > memory_) {
-      fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}", format_bytes(size),
-           format_bytes(memory_));
-    }
-    void* data = mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) {
-      fail(ExitCode::out_of_memory, "the plan needs {}, and the system refuses it: {}",
-           format_bytes(size), std::strerror(errno));
-    }
-    auto buffer = std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size, allocated_);
-    check_address_space(kRoomBeside,
-                        fmt::format("what runs beside a plan of {}", format_bytes(*allocated_)));
-    // Large pages where the kernel has them: fewer faults in the first step.
-    madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
-    return buffer;
+    return allocate_in(OpenFile(), bytes);
+  }
+
+  // Of a file without a name; where there can be none it is as any other.
+  std::unique_ptr<Buffer> allocate_shared(int64_t bytes) override {
+    OpenFile file(memfd_create("hidup", MFD_CLOEXEC));
+    const bool made = file.number() >= 0 && bytes <= memory_ &&
+                      ftruncate(file.number(), std::max<int64_t>(bytes, kAlignment)) == 0;
+    return allocate_in(made ? std::move(file) : OpenFile(), bytes);
   }
 
   std::unique_ptr<Buffer> allocate_host(int64_t bytes) override {
@@ -295,6 +308,28 @@ class CpuDevice final : public Device {
   }
 
  private:
+  std::unique_ptr<Buffer> allocate_in(OpenFile file, int64_t bytes) {
+    const int64_t size = std::max<int64_t>(bytes, kAlignment);
+    if (size > memory_) {
+      fail(ExitCode::out_of_memory, "the plan needs {}, the device has {}", format_bytes(size),
+           format_bytes(memory_));
+    }
+    const int flags = file.number() >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+    void* data =
+        mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE, flags, file.number(), 0);
+    if (data == MAP_FAILED) {
+      fail(ExitCode::out_of_memory, "the plan needs {}, and the system refuses it: {}",
+           format_bytes(size), std::strerror(errno));
+    }
+    auto buffer = std::make_unique<CpuBuffer>(static_cast<std::byte*>(data), size, std::move(file),
+                                              allocated_);
+    check_address_space(kRoomBeside,
+                        fmt::format("what runs beside a plan of {}", format_bytes(*allocated_)));
+    // Large pages where the kernel has them: fewer faults in the first step.
+    madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
+    return buffer;
+  }
+
   int64_t memory_;
   std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();

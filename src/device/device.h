@@ -68,6 +68,9 @@ class Buffer {
   virtual ~Buffer() = default;
   virtual std::byte* data() = 0;
   virtual int64_t bytes() const = 0;
+  // The descriptor of a file that is mapped there from its start, which other processes of the host
+  // can map, too; -1 of other memory.
+  virtual int file() const { return -1; }
 };
 
 inline constexpr int64_t kAlignment = 256;  // bytes; a GPU's, and four cache lines
@@ -100,6 +103,8 @@ class Device {
   virtual int64_t cache() const = 0;
   // Throws Error(out_of_memory) with both figures where `bytes` cannot be had.
   virtual std::unique_ptr<Buffer> allocate(int64_t bytes) = 0;
+  // The same; of memory that is the mapping of a file (Buffer::file()) where the device has such.
+  virtual std::unique_ptr<Buffer> allocate_shared(int64_t bytes) { return allocate(bytes); }
   // Memory of the host: a stream copies between it and the device while the host goes on, which it
   // may not do with other memory.
   virtual std::unique_ptr<Buffer> allocate_host(int64_t bytes) = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "cost/busy.h"
 #include "kernels/copy_strided.h"
 #include "program/opcodes.h"
+#include "runtime/mesh_groups.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
@@ -83,14 +85,15 @@ struct Message {
 // Messages of the ranks' communication streams, while nothing else runs.
 class LoneMessages {
  public:
-  // most_bytes: of the largest.
-  LoneMessages(Device& device, Communicator& world, double most_bytes)
+  // most_bytes: of the largest. As in a step, ranks of a host see each other's messages.
+  LoneMessages(Device& device, Communicator& world, const MeshGroups& groups, double most_bytes)
       : world_(world),
         stream_(device.create_stream("comm", 1)),
         messages_(device, *stream_),
         moved_(std::min(kMoved, device.memory() / 8)),
-        send_(device.allocate(static_cast<int64_t>(most_bytes) * 2 + moved_)),
-        receive_(device.allocate(static_cast<int64_t>(most_bytes) + moved_)) {
+        send_(device.allocate_shared(static_cast<int64_t>(most_bytes) * 2 + moved_)),
+        receive_(device.allocate_shared(static_cast<int64_t>(most_bytes) + moved_)),
+        registered_{groups.register_memory(*send_), groups.register_memory(*receive_)} {
     for (Buffer* buffer : {send_.get(), receive_.get()}) {  // pages come with the first write
       kernels::fill_zero(*stream_, buffer->data(), buffer->bytes());
     }
@@ -174,6 +177,7 @@ class LoneMessages {
   int64_t next_ = 0;  // below moved_
   std::unique_ptr<Buffer> send_;
   std::unique_ptr<Buffer> receive_;
+  std::array<std::vector<std::shared_ptr<void>>, 2> registered_;
 };
 
 }  // namespace hidup

@@ -57,9 +57,9 @@ bool MeshGroups::through_host() const {
   return any;
 }
 
-std::vector<std::shared_ptr<void>> MeshGroups::register_memory(void* data, int64_t bytes) const {
+std::vector<std::shared_ptr<void>> MeshGroups::register_memory(Buffer& memory) const {
   std::vector<std::shared_ptr<void>> registered;
-  for_each([&](Communicator& group) { registered.push_back(group.register_memory(data, bytes)); });
+  for_each([&](Communicator& group) { registered.push_back(group.register_memory(memory)); });
   return registered;
 }
 

@@ -35,7 +35,7 @@ class MeshGroups {
   Communicator& group(size_t axis, const std::vector<int64_t>& coordinates) const;
   // As Communicator's, of all groups.
   bool through_host() const;
-  std::vector<std::shared_ptr<void>> register_memory(void* data, int64_t bytes) const;
+  std::vector<std::shared_ptr<void>> register_memory(Buffer& memory) const;
 
  private:
   template <typename Use>

@@ -83,12 +83,12 @@ class Loads {
 
 class MessageTimer {
  public:
-  MessageTimer(Device& device, Communicator& world, int threads, const ComputeLoad& load,
-               const MessageLimits& limits)
+  MessageTimer(Device& device, Communicator& world, const MeshGroups& groups, int threads,
+               const ComputeLoad& load, const MessageLimits& limits)
       : world_(world),
         limits_(limits),
         loads_(device, threads, load),
-        messages_(device, world, limits.bytes) {
+        messages_(device, world, groups, limits.bytes) {
     const double product = time_load();
     constexpr double kMost = 50.0;
     loads_.repeat(static_cast<int>(std::clamp(std::ceil(kShortLoad / product), 1.0, kMost)));
@@ -202,7 +202,7 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const ComputeLoad& load,
                                               const MessageLimits& limits) {
-  MessageTimer timer(device, world, threads, load, limits);
+  MessageTimer timer(device, world, groups, threads, load, limits);
   std::vector<CollectiveTimes> times;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     for (const Opcode opcode : kMessages) {
@@ -225,7 +225,7 @@ std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Co
   for (const Probe& probe : probes) {
     most_bytes = std::max(most_bytes, probe.bytes);
   }
-  LoneMessages messages(device, world, most_bytes);
+  LoneMessages messages(device, world, groups, most_bytes);
   std::vector<ProbeTimes> times;
   for (const Probe& probe : probes) {
     std::vector<double> rows;

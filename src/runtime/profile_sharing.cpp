@@ -75,7 +75,7 @@ std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, 
   if (sizes.empty()) {
     return shared;
   }
-  LoneMessages messages(device, world, most_bytes);
+  LoneMessages messages(device, world, groups, most_bytes);
   for (const auto& [axis, bytes] : sizes) {
     const double longer = time_at_once(messages, world, groups, mesh, axis, bytes);
     if (longer > kClear) {

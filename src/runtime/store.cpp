@@ -24,6 +24,13 @@ int64_t largest_message(const PlannedProgram& planned) {
   return largest;
 }
 
+// Whether ranks of a host read each other's values where they are.
+bool uses_windows(const PlannedProgram& planned) {
+  return std::ranges::any_of(planned.program.instructions, [](const Instruction& instruction) {
+    return std::ranges::count(instruction.algorithms, CollectiveAlgorithm::windows) > 0;
+  });
+}
+
 }  // namespace
 
 Store::Store(std::span<const PlannedProgram> programs, Device& device, const MeshGroups& groups,
@@ -32,12 +39,14 @@ Store::Store(std::span<const PlannedProgram> programs, Device& device, const Mes
   const PlannedProgram& largest =
       *std::ranges::max_element(programs, {}, [](const PlannedProgram& p) { return p.plan.bytes; });
   try {
-    arena_ = device.allocate(largest.plan.bytes);
+    arena_ = std::ranges::any_of(programs, uses_windows)
+                 ? device.allocate_shared(largest.plan.bytes)
+                 : device.allocate(largest.plan.bytes);
   } catch (const Error& error) {
     fail(error.code(), "{}; the largest tensors: {}", error.what(),
          largest_values(largest.program, largest.plan, 5));
   }
-  registered_ = groups.register_memory(arena_->data(), arena_->bytes());
+  registered_ = groups.register_memory(*arena_);
   streams_ = {device.create_stream("compute", threads), device.create_stream("comm", 1)};
   if (groups.through_host()) {
     int64_t message = 0;

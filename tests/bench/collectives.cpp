@@ -1,23 +1,31 @@
 // Every algorithm of the collectives on MPI, against Open MPI's own collective, by turns:
 //
-//   mpirun -n 2 build/tests/bench/bench_collectives [LARGEST MiB] [repetitions]
+//   mpirun -n 2 build/tests/bench/bench_collectives [LARGEST MiB] [repetitions] [--apart]
 //
 // f32, equal parts; a size is that of the data before they are gathered or after they are
 // scattered, times the number of ranks. Times are medians, of the slowest rank. 2 ranks take a
-// minute. Built by the target bench_collectives.
+// minute. The data lie in memory that all ranks see, as a step's values do where it uses windows;
+// after
+// --apart in memory of each rank's own. Built by the target bench_collectives.
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/mpi_collectives.h"
 #include "comm/mpi_communicator.h"
+#include "comm/mpi_peer_memory.h"
 #include "comm/mpi_session.h"
 #include "core/collective_algorithm.h"
+#include "device/device.h"
 
 namespace hidup {
 namespace {
@@ -30,62 +38,62 @@ MPI_Comm g_group = MPI_COMM_NULL;  // of its own: the heartbeat has messages in 
 
 class Bench {
  public:
-  Bench(int64_t bytes, int repetitions)
-      : collectives_(g_group, kMaxPiece), repetitions_(repetitions) {
-    MPI_Comm_rank(g_group, &rank_);
-    MPI_Comm_size(g_group, &size_);
-    part_ = bytes / static_cast<int64_t>(sizeof(float)) / size_;
-    counts_.assign(static_cast<size_t>(size_), part_);
-    from_.assign(static_cast<size_t>(part_ * size_), 0.0F);
-    to_ = from_;
+  Bench(Communicator& world, bool in_place, int64_t bytes, int repetitions)
+      : collectives_(g_group, kMaxPiece),
+        repetitions_(repetitions),
+        rank_(world.rank()),
+        size_(world.size()),
+        part_(bytes / static_cast<int64_t>(sizeof(float)) / size_),
+        counts_(static_cast<size_t>(size_), part_) {
+    const std::unique_ptr<Device> device = make_device({});
+    for (std::unique_ptr<Buffer>& buffer : buffers_) {
+      buffer = in_place ? device->allocate_shared(bytes) : device->allocate(bytes);
+      std::memset(buffer->data(), 0, static_cast<size_t>(bytes));
+      registered_.push_back(collectives_.use_in_place(PeerMemory::map(world, *buffer)));
+    }
   }
 
   void all_reduce() {
     const auto count = static_cast<int>(part_ * size_);
     compare(
         "all_reduce", {automatic, ring, halving, tree, windows},
-        [&] { MPI_Allreduce(MPI_IN_PLACE, to_.data(), count, MPI_FLOAT, MPI_SUM, g_group); },
+        [&] { MPI_Allreduce(MPI_IN_PLACE, to(), count, MPI_FLOAT, MPI_SUM, g_group); },
         [&](CollectiveAlgorithm algorithm) {
-          collectives_.all_reduce(to_.data(), count, DType::f32, algorithm, "x");
+          collectives_.all_reduce(to(), count, DType::f32, algorithm, "x");
         });
   }
   void all_gather() {
     const auto count = static_cast<int>(part_);
     compare(
         "all_gather", {automatic, ring, halving, windows},
-        [&] {
-          MPI_Allgather(from_.data(), count, MPI_FLOAT, to_.data(), count, MPI_FLOAT, g_group);
-        },
+        [&] { MPI_Allgather(from(), count, MPI_FLOAT, to(), count, MPI_FLOAT, g_group); },
         [&](CollectiveAlgorithm algorithm) {
-          collectives_.all_gather(from_.data(), to_.data(), counts_, DType::f32, algorithm, "x");
+          collectives_.all_gather(from(), to(), counts_, DType::f32, algorithm, "x");
         });
   }
   void reduce_scatter() {
     const auto count = static_cast<int>(part_);
     compare(
         "reduce_scatter", {automatic, ring, halving, windows},
-        [&] {
-          MPI_Reduce_scatter_block(from_.data(), to_.data(), count, MPI_FLOAT, MPI_SUM, g_group);
-        },
+        [&] { MPI_Reduce_scatter_block(from(), to(), count, MPI_FLOAT, MPI_SUM, g_group); },
         [&](CollectiveAlgorithm algorithm) {
-          collectives_.reduce_scatter(from_.data(), to_.data(), counts_, DType::f32, algorithm,
-                                      "x");
+          collectives_.reduce_scatter(from(), to(), counts_, DType::f32, algorithm, "x");
         });
   }
   void all_to_all() {
     const auto count = static_cast<int>(part_);
     compare(
         "all_to_all", {automatic, pairwise, bruck, windows},
-        [&] {
-          MPI_Alltoall(from_.data(), count, MPI_FLOAT, to_.data(), count, MPI_FLOAT, g_group);
-        },
+        [&] { MPI_Alltoall(from(), count, MPI_FLOAT, to(), count, MPI_FLOAT, g_group); },
         [&](CollectiveAlgorithm algorithm) {
-          collectives_.all_to_all(from_.data(), counts_, to_.data(), counts_, DType::f32, algorithm,
-                                  "x");
+          collectives_.all_to_all(from(), counts_, to(), counts_, DType::f32, algorithm, "x");
         });
   }
 
  private:
+  float* from() { return reinterpret_cast<float*>(buffers_[0]->data()); }
+  float* to() { return reinterpret_cast<float*>(buffers_[1]->data()); }
+
   // Seconds that `work` takes on the slowest rank.
   static double seconds_of(const std::function<void()>& work) {
     MPI_Barrier(g_group);
@@ -126,12 +134,12 @@ class Bench {
 
   MpiCollectives collectives_;
   int repetitions_;
-  int rank_ = 0;
-  int size_ = 1;
-  int64_t part_ = 0;  // elements
+  int rank_;
+  int size_;
+  int64_t part_;  // elements
   std::vector<int64_t> counts_;
-  std::vector<float> from_;
-  std::vector<float> to_;
+  std::array<std::unique_ptr<Buffer>, 2> buffers_;
+  std::vector<std::shared_ptr<void>> registered_;
 };
 
 }  // namespace
@@ -140,6 +148,8 @@ class Bench {
 int main(int argc, char** argv) {
   hidup::MpiSession mpi(&argc, &argv);
   MPI_Comm_dup(MPI_COMM_WORLD, &hidup::g_group);
+  const bool apart = argc > 1 && std::string_view(argv[argc - 1]) == "--apart";
+  argc -= apart ? 1 : 0;
   const int64_t largest = (argc > 1 ? std::atoi(argv[1]) : 64) * int64_t{1 << 20};
   const int repetitions = argc > 2 ? std::atoi(argv[2]) : 30;
   if (mpi.world().size() < 2) {
@@ -147,7 +157,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (int64_t bytes = hidup::kSmallest; bytes <= largest; bytes *= 4) {
-    hidup::Bench bench(bytes, repetitions);
+    hidup::Bench bench(mpi.world(), !apart, bytes, repetitions);
     bench.all_reduce();
     bench.all_gather();
     bench.reduce_scatter();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "comm/mpi_session.h"
 #include "core/half.h"
 #include "device_needed/device_needed.h"
+#include "seen_memory.h"
 
 namespace hidup {
 
@@ -41,12 +43,12 @@ float sum_at(int64_t i) {
 
 // [count] and one behind the end, which must stay.
 template <typename T>
-std::vector<T> room(int64_t count) {
-  return std::vector<T>(static_cast<size_t>(count) + 1, T(99.0F));
+Values<T> room(int64_t count) {
+  return Values<T>(static_cast<size_t>(count) + 1, T(99.0F));
 }
 
 template <typename T>
-void expect_equal(const std::vector<T>& values, const std::function<float(int64_t)>& wanted,
+void expect_equal(const Values<T>& values, const std::function<float(int64_t)>& wanted,
                   const std::string& what) {
   const auto count = static_cast<int64_t>(values.size()) - 1;
   int64_t wrong = 0;
@@ -73,10 +75,12 @@ std::vector<Counts> count_patterns(int64_t around) {
 struct Case {
   CollectiveAlgorithm algorithm;
   int64_t max_piece;
+  bool seen = false;  // the data lie in memory that all ranks see
 };
 
 std::string name_of_case(const testing::TestParamInfo<Case>& tested) {
-  return std::string(name_of(tested.param.algorithm)) + std::to_string(tested.param.max_piece);
+  return std::string(name_of(tested.param.algorithm)) + std::to_string(tested.param.max_piece) +
+         (tested.param.seen ? "seen" : "");
 }
 
 std::vector<Case> cases(const std::vector<CollectiveAlgorithm>& algorithms) {
@@ -84,13 +88,26 @@ std::vector<Case> cases(const std::vector<CollectiveAlgorithm>& algorithms) {
   for (const CollectiveAlgorithm algorithm : algorithms) {
     all.push_back({algorithm, kMaxPiece});
     all.push_back({algorithm, kSmallPiece});
+    if (algorithm == windows) {
+      all.push_back({algorithm, kMaxPiece, true});
+      all.push_back({algorithm, kSmallPiece, true});
+    }
   }
   return all;
 }
 
 class OnRanks : public testing::TestWithParam<Case> {
  protected:
-  OnRanks() : collectives_(g_group, GetParam().max_piece) {}
+  OnRanks() : collectives_(g_group, GetParam().max_piece) {
+    if (GetParam().seen) {
+      memory_.emplace(collectives_, *g_world);
+    }
+  }
+  void SetUp() override {
+    if (memory_ && !memory_->is_seen()) {
+      GTEST_SKIP() << "the system keeps the memory of processes apart";
+    }
+  }
 
   static bool cuts_all() { return GetParam().max_piece == kSmallPiece; }
   // Lengths about which something is cut, in elements.
@@ -109,7 +126,7 @@ class OnRanks : public testing::TestWithParam<Case> {
       counts.insert(counts.end(), {kPart - 1, kPart + 1, kChunk + 1, 2 * kChunk + 1});
     }
     for (const int64_t count : counts) {
-      std::vector<T> data = room<T>(count);
+      Values<T> data = room<T>(count);
       for (int64_t i = 0; i < count; ++i) {
         data[static_cast<size_t>(i)] = T(summand(rank(), i));
       }
@@ -122,11 +139,11 @@ class OnRanks : public testing::TestWithParam<Case> {
   void reduce_scatters(DType dtype) {
     for (const int64_t limit : limits()) {
       for (const Counts& counts : count_patterns(limit)) {
-        std::vector<T> send = room<T>(sum_of(counts));
+        Values<T> send = room<T>(sum_of(counts));
         for (int64_t i = 0; i < sum_of(counts); ++i) {
           send[static_cast<size_t>(i)] = T(summand(rank(), i));
         }
-        std::vector<T> receive = room<T>(own(counts));
+        Values<T> receive = room<T>(own(counts));
         collectives_.reduce_scatter(send.data(), receive.data(), counts, dtype,
                                     GetParam().algorithm, "x");
         const int64_t start = sum_of(Counts(counts.begin(), counts.begin() + rank()));
@@ -140,11 +157,11 @@ class OnRanks : public testing::TestWithParam<Case> {
   void all_gathers(DType dtype) {
     for (const int64_t limit : limits()) {
       for (const Counts& counts : count_patterns(limit)) {
-        std::vector<T> send = room<T>(own(counts));
+        Values<T> send = room<T>(own(counts));
         for (int64_t i = 0; i < own(counts); ++i) {
           send[static_cast<size_t>(i)] = T(summand(rank(), i));
         }
-        std::vector<T> receive = room<T>(sum_of(counts));
+        Values<T> receive = room<T>(sum_of(counts));
         std::vector<float> wanted;
         for (int r = 0; r < size(); ++r) {
           for (int64_t i = 0; i < counts[static_cast<size_t>(r)]; ++i) {
@@ -171,14 +188,14 @@ class OnRanks : public testing::TestWithParam<Case> {
         wanted.push_back(summand(peer, i + rank()));
       }
     }
-    std::vector<T> send = room<T>(sum_of(sends));
+    Values<T> send = room<T>(sum_of(sends));
     auto next = send.begin();
     for (int peer = 0; peer < size(); ++peer) {
       for (int64_t i = 0; i < sends[static_cast<size_t>(peer)]; ++i) {
         *next++ = T(summand(rank(), i + peer));
       }
     }
-    std::vector<T> receive = room<T>(sum_of(receives));
+    Values<T> receive = room<T>(sum_of(receives));
     collectives_.all_to_all(send.data(), sends, receive.data(), receives, dtype,
                             GetParam().algorithm, "x");
     expect_equal(
@@ -200,6 +217,7 @@ class OnRanks : public testing::TestWithParam<Case> {
   }
 
   MpiCollectives collectives_;
+  std::optional<SeenMemory> memory_;
 };
 
 class AllReduce : public OnRanks {};
@@ -215,14 +233,14 @@ TEST_P(AllReduce, EqualsTheSum) {
 
 // Sums that are rounded: the same on all ranks, and in every run.
 TEST_P(AllReduce, GivesAllTheSameBits) {
-  std::vector<float> first;
+  Values<float> first;
   for (int repeat = 0; repeat < 3; ++repeat) {
-    std::vector<float> data(3001);
+    Values<float> data(3001);
     for (size_t i = 0; i < data.size(); ++i) {
       data[i] = 1.0F / static_cast<float>(3 + (i + 1) * static_cast<size_t>(rank() + 1));
     }
     collectives_.all_reduce(data.data(), 3001, DType::f32, GetParam().algorithm, "x");
-    std::vector<float> of_rank_0 = data;
+    Values<float> of_rank_0 = data;
     MPI_Bcast(of_rank_0.data(), 3001, MPI_FLOAT, 0, g_group);
     EXPECT_EQ(data, of_rank_0);
     first = repeat == 0 ? data : first;
@@ -250,29 +268,28 @@ TEST_P(AllToAll, ExchangesPieces) {
 
 // Halves of windows take turns: ranks that are ahead do not write where others still read. As many
 // elements as one turn has, and nothing between two collectives.
-TEST(Windows, OfCollectivesThatFollowEachOther) {
+void follow_each_other(MpiCollectives& collectives) {
   constexpr size_t kSums = 6;
-  MpiCollectives collectives(g_group, kMaxPiece);
   const int64_t part = kPart / size();
   const Counts parts(static_cast<size_t>(size()), part);
   const auto filled = [](int64_t count, size_t value) {
-    return std::vector<float>(static_cast<size_t>(count), static_cast<float>(value));
+    return Values<float>(static_cast<size_t>(count), static_cast<float>(value));
   };
   int64_t wrong = 0;
-  const auto look_at = [&](const std::vector<float>& values, size_t wanted) {
+  const auto look_at = [&](const Values<float>& values, size_t wanted) {
     wrong += std::ranges::count_if(
         values, [&](float value) { return value != static_cast<float>(wanted); });
   };
   const auto ranks = static_cast<size_t>(size());
   for (size_t repeat = 0; repeat < 10; ++repeat) {
-    std::vector<std::vector<float>> sums;
+    std::vector<Values<float>> sums;
     for (size_t value = 0; value < kSums; ++value) {
       sums.push_back(filled(part * size(), repeat + value));
     }
-    const std::vector<float> send = filled(part * size(), 100 + repeat);
-    std::vector<float> gathered = filled(part * size(), 0);
-    std::vector<float> exchanged = gathered;
-    std::vector<float> scattered = filled(part, 0);
+    const Values<float> send = filled(part * size(), 100 + repeat);
+    Values<float> gathered = filled(part * size(), 0);
+    Values<float> exchanged = gathered;
+    Values<float> scattered = filled(part, 0);
     const auto all_reduce = [&](size_t i) {
       collectives.all_reduce(sums[i].data(), part * size(), DType::f32, windows, "x");
     };
@@ -293,6 +310,38 @@ TEST(Windows, OfCollectivesThatFollowEachOther) {
     look_at(scattered, ranks * (100 + repeat));
   }
   EXPECT_EQ(wrong, 0);
+}
+
+TEST(Windows, OfCollectivesThatFollowEachOther) {
+  MpiCollectives collectives(g_group, kMaxPiece);
+  follow_each_other(collectives);
+}
+
+TEST(Windows, OfMemoryThatAllSee) {
+  MpiCollectives collectives(g_group, kMaxPiece);
+  const SeenMemory memory(collectives, *g_world);
+  if (!memory.is_seen()) {
+    GTEST_SKIP() << "the system keeps the memory of processes apart";
+  }
+  follow_each_other(collectives);
+}
+
+// Then all copy, and from the next collective on none does.
+TEST(Windows, OfMemoryThatAllSeeButOfOneRank) {
+  MpiCollectives collectives(g_group, kMaxPiece);
+  SeenMemory memory(collectives, *g_world);
+  for (int apart = 0; apart < size(); ++apart) {
+    SeenMemory::current() = rank() == apart ? nullptr : &memory;
+    Values<float> data(static_cast<size_t>(kPart), static_cast<float>(rank() + 1));
+    SeenMemory::current() = &memory;
+    Values<float> seen = data;
+    for (Values<float>* values : {&data, &seen}) {
+      collectives.all_reduce(values->data(), kPart, DType::f32, windows, "x");
+    }
+    const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+    EXPECT_EQ(std::ranges::count(data, sum), kPart);
+    EXPECT_EQ(seen, data);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Algorithms, AllReduce,

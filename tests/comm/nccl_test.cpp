@@ -72,9 +72,9 @@ TEST(Nccl, RegistersMemoryWhereAsked) {
   const auto device = make_device(own_device());
   const auto memory = device->allocate(1000);
   World plain;
-  EXPECT_EQ(plain->register_memory(memory->data(), memory->bytes()), nullptr);
+  EXPECT_EQ(plain->register_memory(*memory), nullptr);
   World registers(NcclOptions{.max_ctas = 4, .register_buffers = true});
-  const auto registered = registers->register_memory(memory->data(), memory->bytes());
+  const auto registered = registers->register_memory(*memory);
   EXPECT_EQ(registered != nullptr, registers->size() > 1);
   EXPECT_FALSE(registers->through_host());
 }

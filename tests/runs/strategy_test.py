@@ -89,6 +89,7 @@ class EditedStrategyTest(StrategyTest):
             collectives = file["program/collective"].asstr()[:]
             algorithms = file["program/algorithm"].asstr()[:]
         self.assertIn("all_to_all", collectives)
+        self.assertIn("windows", algorithms)
         for collective, algorithm in zip(collectives, algorithms):
             self.assertEqual(algorithm, choices.get(collective, collective and "automatic"))
 
