@@ -214,6 +214,7 @@ class Measurement {
       too_large_ = error.what();
       return false;  // a strategy that does not fit is not one that can run
     }
+    store->register_arena();
     StepInputs inputs;
     fill_inputs(program, rank, input_.batches, 0, inputs);
     // As training runs them: a step of kernels that are given one by one waits for the host.

@@ -55,6 +55,7 @@ class EvaluationRun {
       executor.emplace(program_, plan, *store, world_.rank(),
                        checkpoint_ ? checkpoint_->state().seed : deck.train.seed);
     });
+    store->register_arena();
     const std::string origin = load(*executor);
     log::info("model: {} of {}; strategy {}; {} rank(s), {} a rank", graph_->name(), origin,
               strategy.name, world_.size(), format_bytes(executor->plan().bytes));

@@ -189,6 +189,7 @@ class Run {
         validation_->prepare(*store_, data_);
       }
     });
+    store_->register_arena();
     if (files_.checkpoint) {
       restore(world_, *executor_, *files_.checkpoint);
     } else if (initial_) {

@@ -46,7 +46,6 @@ Store::Store(std::span<const PlannedProgram> programs, Device& device, const Mes
     fail(error.code(), "{}; the largest tensors: {}", error.what(),
          largest_values(largest.program, largest.plan, 5));
   }
-  registered_ = groups.register_memory(*arena_);
   streams_ = {device.create_stream("compute", threads), device.create_stream("comm", 1)};
   if (groups.through_host()) {
     int64_t message = 0;
@@ -55,6 +54,10 @@ Store::Store(std::span<const PlannedProgram> programs, Device& device, const Mes
     }
     stream(StreamKind::comm).staging(message);
   }
+}
+
+void Store::register_arena() {
+  registered_ = groups_.register_memory(*arena_);
 }
 
 }  // namespace hidup

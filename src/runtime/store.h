@@ -29,6 +29,8 @@ class Store {
   // with the largest values where the arena does not fit.
   Store(std::span<const PlannedProgram> programs, Device& device, const MeshGroups& groups,
         int threads);
+  // Collective, when all ranks have their stores: makes the arena known to who sends from it.
+  void register_arena();
 
   Device& device() { return device_; }
   const MeshGroups& groups() const { return groups_; }

@@ -131,6 +131,7 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
   groups.add_groups_of(forward_program);
   const PlannedProgram planned[] = {{program, plan}, {forward_program, forward_plan}};
   Store store(planned, *device, groups, 1);
+  store.register_arena();
   std::optional<Emulator> emulator;
   if (emulation.times) {
     emulator.emplace(program, world, emulation.times(program, world.rank()),
@@ -209,6 +210,7 @@ ForwardRun run_forward(const Graph& graph, const Strategy& strategy, Communicato
   groups.add_groups_of(program);
   const PlannedProgram planned{program, plan};
   Store store(std::span(&planned, 1), *device, groups, 1);
+  store.register_arena();
   Executor executor(program, plan, store, world.rank(), kSeed);
   executor.initialize_parameters();
   const StepInputs inputs = inputs_of(program, world.rank(), 1, vocab);
