@@ -2,7 +2,7 @@
 """What the order of a mesh's axes changes in predicted step times, which should be nothing: every
 shipped model x every shipped cluster of two axes x every strategy (the names, three combinations of
 two names, and the search), with the cluster deck as it is and with the two entries of cluster.mesh
-in the other order. Needs nothing but the program; 20 minutes on one core. Prints a line per model
+in the other order. Needs nothing but the program; 23 minutes on one core. Prints a line per model
 and cluster with its largest difference, at the end how many were compared, and what could not be.
 
     python3 tests/bench/axes.py [--only REGEX] [--binary build/hidup] [--timeout 120]
