@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Collectives over links of unequal speed, on the test bed: a hierarchical all-reduce against one
+by axis, and all-to-alls of hosts that share a link against their prediction. Needs root and
+jobs/install.sh --testbed; 16 minutes on two cores. Prints ratios; asserts nothing.
+
+    python3 tests/bench/routes.py [--only hierarchical|hosts] [--slow 200] [--fast 2000]
+                                  [--link 500] [--rounds 3]
+
+hierarchical: four hosts with a rank each, as a mesh of 2 x 2. Hosts 0 and 1 are neighbours, and 2
+and 3: what a host sends to its neighbour goes at the fast rate (Mbit/s), all else at the slow one.
+Data parallel training, whose gradients are one bucket of 16 MiB, under two strategy files that
+differ in nothing but `routes`, in turn. A collective's time is the least of all ranks', that of the
+last one to come, which waits for nobody; medians over the steps.
+
+hosts: two hosts with two ranks each on one axis (per_host: 2). All-to-alls that `hidup profile`
+times, and those of a training step with experts (means of the ranks, medians over the steps),
+against what is predicted by the deck's rates. Its host_bandwidth is not the rate that the link was
+given but what messages get: those of an all-gather of two ranks, one per host, which is one message
+in each direction. A profile of two ranks, taken just before, has its times; the median over its
+sizes from 1 MiB on.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import h5py
+import numpy
+import yaml
+
+from places import SOURCE, TESTBED, WARMUP
+
+ALL = {"family": "bert", "layers": 2, "vocab": 256, "dropout": 0.0}
+DATA = {"kind": "synthetic"}
+# 16.1 MiB of parameters.
+DENSE = {"model": {**ALL, "hidden": 408, "heads": 4, "ffn": 1632, "sequence": 16}, "data": DATA,
+         "train": {"batch": 4, "steps": 16, "bucket": "1GiB", "timeline_every": 1}}
+# A rank dispatches 4 KiB for every sequence of the batch.
+EXPERTS = {"model": {**ALL, "hidden": 64, "heads": 2, "ffn": 64, "sequence": 64,
+                     "moe": {"experts": 4, "router": "top1", "capacity_factor": 1.0}},
+           "data": DATA, "train": {"steps": 12, "timeline_every": 1}}
+SEQUENCE_BYTES = 4096
+# Of large memory bandwidth: packing, which is no part of a message, takes no time.
+DEVICE = {"kind": "cpu", "threads": 1, "flops": "50GFLOPS", "memory_bandwidth": "1000TB/s"}
+BURST = "burst 128kb cburst 128kb quantum 60000"  # as up.sh has it; a quantum of some packets
+LEAST = 1 << 20  # bytes of the messages that count
+
+
+def call(*words, timeout=300):
+    result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
+                            timeout=timeout)
+    if result.returncode != 0:
+        raise RuntimeError(f"{words}: {result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def hidup(*words, ranks=0):
+    launcher = [TESTBED / "run.sh", "-n", ranks] if ranks else []
+    return call(*launcher, SOURCE / "build" / "hidup", *words)
+
+
+@contextlib.contextmanager
+def hosts(number, mbit):
+    call(TESTBED / "up.sh", "--hosts", number, "--rate", f"{mbit}mbit")
+    try:
+        yield
+    finally:
+        call(TESTBED / "down.sh")
+
+
+def write(file, tree):
+    file.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return file
+
+
+def cluster(file, *axes):
+    return write(file, {"cluster": {"device": DEVICE, "mesh": list(axes), "profile": "none"}})
+
+
+def slow_but_to_neighbours(folder, slow, fast):
+    """Of four hosts: what each sends goes through one of two classes of its own."""
+    for host in range(4):
+        batch = folder / "tc"
+        batch.write_text(f"""qdisc replace dev eth0 root handle 2: htb default 2
+class add dev eth0 parent 2: classid 2:1 htb rate {fast}mbit {BURST}
+class add dev eth0 parent 2: classid 2:2 htb rate {slow}mbit {BURST}
+filter add dev eth0 parent 2: protocol ip u32 match ip dst 198.18.0.{(host ^ 1) + 1} flowid 2:1
+""", encoding="utf-8")
+        call("tc", "-n", f"hidup{host}", "-batch", batch)
+
+
+def times_of(file, wanted):
+    """([instruction, step, rank], predicted [instruction]) in s, of those with wanted(name)."""
+    with h5py.File(file) as run:
+        names = run["/program/name"].asstr()[:]
+        mine = [i for i, name in enumerate(names) if wanted(name)]
+        step, rank, instruction, start, end = (
+            run[f"/timeline/{column}"][:]
+            for column in ("step", "rank", "instruction", "start_s", "end_s"))
+        times = numpy.zeros((len(names), step.max() + 1, rank.max() + 1))
+        times[instruction, step, rank] = end - start
+        return times[mine, WARMUP + 1:], run["/program/predicted_s"][:][mine]
+
+
+def hierarchical(folder, options):
+    model = write(folder / "dense.yaml", DENSE)
+    deck = cluster(folder / "mesh.yaml",
+                   {"name": "node", "size": 2, "bandwidth": f"{options.slow}Mbps"},
+                   {"name": "gpu", "size": 2, "bandwidth": f"{options.fast}Mbps"})
+    by_axis, joined = folder / "by-axis.yaml", folder / "hierarchical.yaml"
+    hidup("validate", model, "--cluster", deck, "--strategy", "dp", "--strategy-out", joined)
+    text = joined.read_text(encoding="utf-8")
+    assert "all_reduce node+gpu" in text, text
+    by_axis.write_text(text[:text.index("routes:")], encoding="utf-8")
+    print(f"## All-reduce of 16 MiB on 2 x 2 hosts, {options.slow} and {options.fast} Mbit/s\n"
+          "| round | by axis: node + gpu | hierarchical | ratio | by the deck's rates |\n"
+          "|---|---|---|---|---|")
+    ratios = []
+    with hosts(4, options.fast):
+        slow_but_to_neighbours(folder, options.slow, options.fast)
+        for number in range(options.rounds):
+            found = []
+            for strategy in (by_axis, joined):
+                out = strategy.with_suffix(".h5")
+                hidup("train", model, "--cluster", deck, "--strategy", strategy, "--out", out,
+                      "--overwrite", ranks=4)
+                times, expected = times_of(out, lambda name: name.startswith("gradients."))
+                found += [numpy.median(times.min(axis=2), axis=1), expected.sum()]
+            apart, expected, together, least = found
+            ratios.append(together.sum() / apart.sum())
+            print(f"| {number + 1} | {1e3 * apart[0]:.0f} + {1e3 * apart[1]:.0f} ms | "
+                  f"{1e3 * together.sum():.0f} ms | {ratios[-1]:.3f} | {1e3 * expected:.0f} and "
+                  f"{1e3 * least:.0f} ms: {least / expected:.3f} |", flush=True)
+    print(f"\nhierarchical / by axis: median {statistics.median(ratios):.3f} (aim: 0.6)\n")
+
+
+def profiled(folder, ranks, deck):
+    """{collective: {bytes: seconds}} of messages alone."""
+    out = folder / "profile.yaml"
+    hidup("profile", folder / "dense.yaml", "--cluster", deck, "--out", out, "--overwrite",
+          ranks=ranks)
+    return {one["op"]: {int(row["bytes"]): float(row["alone_s"]) for row in one["table"]}
+            for one in yaml.safe_load(out.read_text(encoding="utf-8"))["collectives"]}
+
+
+def on_hosts(folder, options):
+    write(folder / "dense.yaml", DENSE)
+    model, out = write(folder / "experts.yaml", EXPERTS), folder / "run.h5"
+    print(f"## All-to-all of 4 ranks on 2 hosts, links of {options.link} Mbit/s\n"
+          "| round | link | size | predicted | in the profile | in a step |\n"
+          "|---|---|---|---|---|---|")
+    errors = []
+    with hosts(2, options.link):
+        for number in range(options.rounds):
+            axis = {"name": "ranks", "size": 2, "bandwidth": f"{options.link}Mbps"}
+            link = profiled(folder, 2, cluster(folder / "two.yaml", axis))["all_gather"]
+            rate = statistics.median(size / 2 / seconds for size, seconds in link.items()
+                                     if size >= LEAST)
+            deck = cluster(folder / "four.yaml",
+                           {"name": "ranks", "size": 4, "bandwidth": "4GB/s", "per_host": 2,
+                            "latency": f"{1e6 * link[min(link)]:.0f}us",
+                            "host_bandwidth": f"{rate / 1e6:.3f}MB/s"})
+            table = profiled(folder, 4, deck)["all_to_all"]
+            for size, in_profile in ((size, table[size]) for size in table if size >= LEAST):
+                hidup("train", model, "--cluster", deck, "--strategy", "ep-deepspeed", "--out", out,
+                      "--overwrite", "--set", f"train.batch={size // SEQUENCE_BYTES}", ranks=4)
+                times, expected = times_of(
+                    out, lambda name: "all_to_all" in name and "counts" not in name)
+                in_step, expected = numpy.median(times.mean(axis=2)), expected.mean()
+                ratios = [in_profile / expected, in_step / expected]
+                errors.append([abs(ratio - 1.0) for ratio in ratios])
+                print(f"| {number + 1} | {8e-6 * rate:.0f} Mbit/s | {size / 2**20:.0f} MiB | "
+                      f"{1e3 * expected:.1f} ms | {1e3 * in_profile:.1f} ms, {ratios[0]:.3f} | "
+                      f"{1e3 * in_step:.1f} ms, {ratios[1]:.3f} |", flush=True)
+    for where, found in zip(("in the profile", "in a step"), zip(*errors)):
+        print(f"\n{where}: median error {statistics.median(found):.1%}, worst {max(found):.1%} "
+              f"(aim: 10 %)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=["hierarchical", "hosts"])
+    parser.add_argument("--slow", type=int, default=200, help="Mbit/s")
+    parser.add_argument("--fast", type=int, default=2000, help="Mbit/s")
+    parser.add_argument("--link", type=int, default=500, help="Mbit/s, of two hosts")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the test bed goes then, too
+    with tempfile.TemporaryDirectory() as name:
+        for part, run in (("hierarchical", hierarchical), ("hosts", on_hosts)):
+            if options.only in (None, part):
+                run(pathlib.Path(name), options)
+
+
+if __name__ == "__main__":
+    main()
