@@ -79,7 +79,7 @@ bool MpiCollectives::can_use(CollectiveAlgorithm algorithm) {
          (size_ > 1 && (algorithm != CollectiveAlgorithm::windows || windows() != nullptr));
 }
 
-std::shared_ptr<void> MpiCollectives::use_in_place(std::shared_ptr<PeerMemory> memory) {
+std::shared_ptr<void> MpiCollectives::use_in_place(const std::shared_ptr<PeerMemory>& memory) {
   if (memory == nullptr) {
     return nullptr;
   }

@@ -42,7 +42,7 @@ class MpiCollectives {
 
   // `windows` leave what lies in that memory where it is, until the result ends; all ranks
   // together. Null of none.
-  std::shared_ptr<void> use_in_place(std::shared_ptr<PeerMemory> memory);
+  std::shared_ptr<void> use_in_place(const std::shared_ptr<PeerMemory>& memory);
 
   // As in Communicator, but for two ranks or more, and at once. `doing`
   // ("all_gather of x") starts the text of an error.

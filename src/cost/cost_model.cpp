@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <ranges>
 
 #include "core/check.h"
 #include "program/message_parts.h"
@@ -79,7 +78,10 @@ std::vector<AlgorithmChoice> fastest(ReshardKind collective, size_t axis, const 
       const MessageTime time = in_table(tables.at(algorithm), row.bytes);
       return time.alone_s + time.beside_s;
     };
-    const CollectiveAlgorithm best = std::ranges::min(std::views::keys(tables), {}, seconds);
+    CollectiveAlgorithm best = chosen;
+    for (const auto& [algorithm, table] : tables) {
+      best = seconds(algorithm) < seconds(best) ? algorithm : best;
+    }
     if (seconds(best) < kClear * seconds(chosen)) {
       chosen = best;
       choices.push_back({collective, axis, std::round(std::sqrt(below * row.bytes)), chosen});

@@ -338,7 +338,8 @@ TEST(Windows, OfMemoryThatAllSeeButOfOneRank) {
     for (Values<float>* values : {&data, &seen}) {
       collectives.all_reduce(values->data(), kPart, DType::f32, windows, "x");
     }
-    const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+    const int ranks = size() * (size() + 1) / 2;
+    const auto sum = static_cast<float>(ranks);
     EXPECT_EQ(std::ranges::count(data, sum), kPart);
     EXPECT_EQ(seen, data);
   }
