@@ -293,7 +293,7 @@ bool Expander::continue_with(size_t op, const Transition& transition, const Part
   after.seconds += choice.step_s + options_.memory_multiplier * bytes;
   const double forward = reshards.forward_comm + choice.forward_comm_s;
   const double backward = reshards.backward_comm + choice.backward_comm_s;
-  exposed_forward_ |= !after.forward.hides(std::min(after.forward.open_compute, forward));
+  exposed_forward_ |= !after.forward.keeps_up_with(forward);
   after.seconds += after.forward.communicate(forward, forward_turns_);
   exposed_forward_ |= !after.forward.hides(choice.gather_s);
   after.seconds += after.forward.message(choice.gather_s, forward_turns_);
@@ -302,7 +302,7 @@ bool Expander::continue_with(size_t op, const Transition& transition, const Part
 
   exposed_backward_ |= !after.backward.hides(choice.sync_s);
   after.seconds += after.backward.message(choice.sync_s, backward_turns_);
-  exposed_backward_ |= !after.backward.hides(std::min(after.backward.open_compute, backward));
+  exposed_backward_ |= !after.backward.keeps_up_with(backward);
   after.seconds += after.backward.communicate(backward, backward_turns_);
   after.seconds += after.backward.compute(choice.backward_compute_s + reshards.backward_compute,
                                           backward_turns_);

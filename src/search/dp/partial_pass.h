@@ -19,24 +19,30 @@ struct Turns {
   double interference;
 };
 
-// The time so far is the time of the pass if it ended here. Each of the three numbers (seconds) can
+// The time so far is the time of the pass if it ended here. Each of the four numbers (seconds) can
 // only shorten what comes: a second of it saves at most a second, less the interference;
 // advantage() has the exact bound.
 struct PartialPass {
   double open_compute = 0.0;  // of the open stage: the next communication hides behind it
   double open_comm = 0.0;     // of the open stage: further computation hides it
-  double spare = 0.0;  // idle time of the communication stream beyond open_compute; may be negative
+  // Idle time of the communication stream beside one microbatch, beyond open_compute; may be
+  // negative.
+  double spare = 0.0;
+  double turns_idle = 0.0;  // the same beside the other microbatches: only messages hide there
 
   // Idle time of the communication stream that is not used yet.
   double idle() const { return spare + open_compute; }
   // Whether a message of that length is hidden.
-  bool hides(double seconds) const { return seconds <= idle(); }
+  bool hides(double seconds) const { return seconds <= turns_idle + idle(); }
+  // Whether messages leave room for what communication of that length claims of open_compute.
+  bool keeps_up_with(double seconds) const { return std::min(open_compute, seconds) <= idle(); }
 
   // Each returns the seconds that it adds to the pass.
   double communicate(double seconds, const Turns& turns) {
     if (seconds <= 0.0) {
       return 0.0;
     }
+    turns_idle = 0.0;
     if (turns.count == 0.0) {
       spare = 0.0;
       return seconds;
@@ -57,12 +63,14 @@ struct PartialPass {
     const double hidden = std::min(seconds, open_comm);
     open_compute += seconds;
     open_comm -= hidden;
-    spare += turns.hiding * (seconds - hidden);
+    turns_idle += turns.hiding * (seconds - hidden);
     return seconds + turns.count * (seconds - hidden + turns.interference * hidden);
   }
   double message(double seconds, const Turns& turns) {
-    const double hidden = std::min(seconds, idle());
-    spare -= hidden;
+    const double in_turns = std::min(seconds, turns_idle);
+    const double hidden = std::min(seconds, turns_idle + idle());
+    turns_idle -= in_turns;
+    spare -= hidden - in_turns;
     return seconds - hidden + turns.interference * hidden;
   }
 };
@@ -77,16 +85,24 @@ struct RemainingWork {
 // An upper bound of the seconds by which pass b can still gain on pass a, whatever operations come.
 // Of b's additional idle time, only what a lacks for the messages to come counts. Additional
 // open_compute counts up to the longest communication, and what is left of it for those messages.
+// A second of idle time beside one microbatch serves a message or the communication that claims it,
+// never both: of the two differences the larger one counts. This holds because evaluate() is
+// monotone: with as much more computation, pass a would have both, and a pass with more
+// computation takes no less time.
 inline double advantage(const PartialPass& b, const PartialPass& a, const RemainingWork& remaining,
                         const Turns& turns) {
   const auto excess = [](double x, double y, double most) {
     return std::max(0.0, std::min(x, most) - std::min(y, most));
   };
-  const double idle = std::max(0.0, std::min(b.idle() - a.idle(), remaining.messages - a.spare));
+  const double lacking = std::max(0.0, remaining.messages - a.turns_idle);
+  const double in_turns = excess(b.turns_idle, a.turns_idle, remaining.messages);
+  const double more = b.idle() - a.idle();
+  const double idle = std::max(0.0, std::min(more, lacking - a.spare));
   const double compute =
       excess(b.open_compute, a.open_compute, remaining.largest_comm + remaining.messages);
+  const double own = std::min(idle + compute, std::max({0.0, more, compute}));
   const double comm = excess(b.open_comm, a.open_comm, remaining.compute);
-  return (1.0 - turns.interference) * (idle + compute + turns.count * comm);
+  return (1.0 - turns.interference) * (in_turns + own + turns.count * comm);
 }
 
 }  // namespace hidup

@@ -150,6 +150,7 @@ Sweep::Period Sweep::period(const Snapshot& before, size_t block) const {
       same([](const PartialPlan& p) { return p.forward.open_comm; }) &&
       same([](const PartialPlan& p) { return p.backward.open_compute; }) &&
       same([](const PartialPlan& p) { return p.backward.open_comm; }) &&
+      same([](const PartialPlan& p) { return p.backward.turns_idle; }) &&
       accumulates([](const PartialPlan& p) { return p.forward.spare; }, before.exposed_forward,
                   period.spare_forward) &&
       accumulates([](const PartialPlan& p) { return p.backward.spare; }, before.exposed_backward,

@@ -105,20 +105,24 @@ class Pass {
       seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
       idle_ = std::max(0.0, std::min(idle_, compute_) - comm);
     }
+    idle_in_turns_ = 0.0;
     compute_ = 0.0;
     comm_ = comm;
   }
 
   void message(double seconds) {
-    const double hidden = std::min(seconds, idle_);
+    const double in_turns = std::min(seconds, idle_in_turns_);
+    const double hidden = std::min(seconds, idle_in_turns_ + idle_);
     seconds_ += seconds - hidden + interference_ * hidden;
-    idle_ -= hidden;
+    idle_in_turns_ -= in_turns;
+    idle_ -= hidden - in_turns;
   }
 
   void compute(double seconds) {
     const double excess = std::max(0.0, compute_ - comm_);
     compute_ += seconds;
-    idle_ += seconds + further_ * (std::max(0.0, compute_ - comm_) - excess);
+    idle_ += seconds;
+    idle_in_turns_ += further_ * (std::max(0.0, compute_ - comm_) - excess);
   }
 
   double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
@@ -133,7 +137,8 @@ class Pass {
   double interference_;
   double seconds_ = 0.0;               // of closed stages, and messages
   double compute_ = 0.0, comm_ = 0.0;  // of the open stage
-  double idle_ = 0.0;                  // of the communication stream, and not yet used
+  // Of the communication stream, and not yet used: beside one microbatch, and beside the others.
+  double idle_ = 0.0, idle_in_turns_ = 0.0;
 };
 
 bool sensible(double number) {

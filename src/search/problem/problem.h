@@ -124,14 +124,15 @@ struct Evaluation {
 //   the computation of one microbatch.
 // - Synchronization is sent after the backward pass of the last microbatch, and each bucket ends a
 //   stage. It hides behind the computation of all microbatches: of the k - 1 further ones, behind
-//   the part that exceeds the stage's C.
-// - When a stage starts, min(idle, debt) - C of the idle time remains.
+//   the part that exceeds the stage's C. Messages hide there first; C cannot.
+// - When a stage starts, min(idle, debt) - C of the idle time beside one microbatch remains.
 // - A hidden second costs `interference`, any other one a second. The same holds for seconds of C
 //   that should hide behind the debt while a message still hides there.
 // - Within an operation a gather comes after the communication. A synchronization comes before it
 //   (in graph order), behind the gradients of the weights.
 //
-// Measured against the simulation of what lower() writes: tests/bench/README.md.
+// Measured against the simulation of what lower() writes: tests/bench/README.md. The time is
+// monotone: it does not grow if any cost of the plan becomes less.
 //
 // Throws Error(internal) for a plan of another problem, or with other stages than its choices need.
 Evaluation evaluate(const Problem& problem, const Plan& plan);
