@@ -50,6 +50,7 @@ class Search {
         prepare_named();
       }
     });
+    certify_all();
     add_plans();
     simulate_from(0);
     add_variations();
@@ -97,6 +98,23 @@ class Search {
     } else {
       solution.by_axes =
           search_by_axes(graph_, mesh_, costs_, build_options(solution), options_.effort);
+    }
+  }
+
+  // The bounds of all numbers of microbatches are compared with the best plan of all: one that is
+  // slower for certain needs no better bound.
+  void certify_all() {
+    double best = std::numeric_limits<double>::infinity();
+    for (const Solution& solution : solutions_) {
+      if (!solution.found.plans.empty()) {
+        best = std::min(best, solution.found.plans[0].cost.seconds);
+      }
+    }
+    if (one_axis()) {
+      in_parallel(solutions_.size(), options_.threads, [&](size_t s) {
+        certify(solutions_[s].built.problem, options_.effort, options_.certify, best,
+                solutions_[s].found);
+      });
     }
   }
 

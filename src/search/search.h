@@ -7,6 +7,7 @@
 
 #include "cost/simulate.h"
 #include "program/lower.h"
+#include "search/dp/certify.h"
 #include "search/dp/dynamic.h"
 #include "sharding/hints.h"
 #include "sharding/strategy.h"
@@ -15,6 +16,7 @@ namespace hidup {
 
 struct SearchOptions {
   DynamicOptions effort;
+  CertifyOptions certify;
   // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
   // be split.
   std::vector<int> microbatches = {1, 2, 4};

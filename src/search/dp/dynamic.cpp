@@ -13,23 +13,10 @@ namespace {
 // The effects below are of half and twice the value, on bert, bert-sgmoe and bert-switch, on one
 // axis of 8 or 64 ranks, on two axes, and near the memory limit.
 
-// More than sums in another order may differ by: 1e-16 for each of some 1e5 summands.
-constexpr double kRounding = 1e-9;
 // Sweeps with a memory multiplier, at most. Half and twice find the same plans.
 constexpr int kMostMultipliers = 40;
 // How exact the multiplier is. With 1.1 plans were 0.3 % slower, with 1.005 not faster.
 constexpr double kMultiplierTolerance = 1.02;
-
-// Sweeps with a wide beam: only up to kMostCertified operations and kMostStates states, because
-// they are most of the time where they run. bert's lower bound is 18 to 30 % lower with half of
-// either; twice the states take 1.7 times as long for all decks, and raise no bound.
-constexpr size_t kMostCertified = 300;
-constexpr size_t kMostStates = 200;
-// The second, wider beam; bert's bound is 5 % lower with 2, and 1.7 % higher with 6 in twice the
-// time.
-constexpr size_t kWider = 3;
-// No wider beam where the gap is less. 1 % takes twice as long for bert, and finds the same.
-constexpr double kCertified = 0.02;
 
 // No further relaxation where it can raise the bound by no more. 0.0005 and 0.01 give the same.
 constexpr double kNearBound = 0.002;
@@ -99,18 +86,11 @@ class Solver {
       relax();
     }
     if (options_.width > 0 && !is_close(options_.gap)) {
-      for (FoundPlan& found : crossover(problem_, result_.plans, kEvaluations)) {
-        add(std::move(found));
+      for (const FoundPlan& found : crossover(problem_, result_.plans, kEvaluations)) {
+        add_if_it_fits(problem_, found.plan, result_);
       }
     }
-    if (options_.width > 0 && options_.wide > options_.width) {
-      certify();
-    }
-    std::ranges::stable_sort(result_.plans, {},
-                             [](const FoundPlan& found) { return found.cost.seconds; });
-    if (!result_.plans.empty()) {  // sums in another order may differ
-      result_.lower_bound = std::min(result_.lower_bound, result_.plans[0].cost.seconds);
-    }
+    finish(result_);
     return std::move(result_);
   }
 
@@ -119,29 +99,18 @@ class Solver {
   bool sweep(const SweepOptions& options) {
     Sweep sweep(problem_, options);
     if (!sweep.run()) {
-      too_many_states_ = true;
       return false;
     }
-    too_many_states_ |= sweep.most_states() > kMostStates;
     result_.expanded = std::max(result_.expanded, sweep.expanded());
     result_.largest_front = std::max(result_.largest_front, sweep.largest_front());
     const std::vector<Plan> plans = sweep.plans();
     bool fits = false;
     for (size_t p = 0; p < plans.size(); ++p) {
-      const Evaluation cost = evaluate(problem_, plans[p]);
-      result_.least_bytes = std::min(result_.least_bytes, cost.bytes);
-      if (cost.bytes <= problem_.memory_limit) {
-        fits |= p == 0;
-        add({plans[p], cost});
-      }
+      const bool it_fits = add_if_it_fits(problem_, plans[p], result_);
+      fits |= p == 0 && it_fits;
     }
     if (sweep.has_bound() && !plans.empty()) {
-      // A plan that fits pays for no more than the memory limit.
-      const double free =
-          options.memory_multiplier > 0.0 ? options.memory_multiplier * problem_.memory_limit : 0.0;
-      const double bound = sweep.bound();
-      result_.lower_bound =
-          std::max(result_.lower_bound, bound - free - kRounding * std::abs(bound));
+      raise_bound(problem_, options, sweep.bound(), result_);
     }
     return fits;
   }
@@ -154,7 +123,7 @@ class Solver {
       return;
     }
     const std::vector<int> greedy = least_communication_choices(problem_);
-    consider({greedy, needed_starts(problem_, greedy)});
+    add_if_it_fits(problem_, {greedy, needed_starts(problem_, greedy)}, result_);
     if (options_.bounds == 0) {
       return;
     }
@@ -162,7 +131,7 @@ class Solver {
     for (const FoundPlan& found : result_.plans) {
       planes.push_back(cutting_plane_of(problem_, found.plan.choices));
     }
-    for (int i = 0; i < options_.bounds && !is_close(options_.gap); ++i) {
+    for (int i = 0; may_try(i, options_.bounds) && !is_close(options_.gap); ++i) {
       const Weights weights = highest_weights(planes);
       if (least_value(planes, weights) <= (1.0 + kNearBound) * result_.lower_bound) {
         break;
@@ -170,21 +139,11 @@ class Solver {
       const Problem relaxed = without_overlap(problem_, weights);
       Sweep sweep(relaxed, {.width = 1, .additive = true});
       sweep.run();
-      const double bound = sweep.bound();
-      result_.lower_bound = std::max(result_.lower_bound, bound - kRounding * std::abs(bound));
+      raise_bound(problem_, {}, sweep.bound(), result_);
       Plan plan = std::move(sweep.plans().at(0));
       plan.starts = needed_starts(problem_, plan.choices);
       planes.push_back(cutting_plane_of(problem_, plan.choices));
-      consider(plan);
-    }
-  }
-
-  // Where states are few, a sweep with a wide beam gives a lower bound of its own.
-  void certify() {
-    for (const size_t width : {options_.wide, kWider * options_.wide}) {
-      if (problem_.ops.size() <= kMostCertified && !too_many_states_ && !is_close(kCertified)) {
-        sweep({.width = width, .states = kMostStates, .certified = true});
-      }
+      add_if_it_fits(problem_, plan, result_);
     }
   }
 
@@ -198,42 +157,31 @@ class Solver {
     return best <= (1.0 + gap) * result_.lower_bound;
   }
 
-  // Adds the plan if it fits.
-  void consider(const Plan& plan) {
-    const Evaluation cost = evaluate(problem_, plan);
-    if (cost.bytes <= problem_.memory_limit) {
-      add({plan, cost});
-    }
-  }
-
-  void add(FoundPlan found) {
-    const bool known = std::ranges::any_of(result_.plans, [&](const FoundPlan& other) {
-      return other.plan.choices == found.plan.choices;
-    });
-    if (!known) {
-      result_.plans.push_back(std::move(found));
-    }
-  }
-
   // Lagrangian relaxation of the memory limit (Everett, Operations Research 11, 1963): looks for
   // the least multiplier at which the best plan fits.
   void search_multiplier() {
-    const SweepOptions options{.width = options_.width, .states = options_.states};
+    SweepOptions options{.width = options_.width, .states = options_.states};
     if (sweep(options)) {
       return;
     }
+    options.deadline = options_.deadline;
     double low = 0.0;
     double high = result_.lower_bound / problem_.memory_limit;
     int tried = 0;
-    for (; tried < kMostMultipliers / 2 && !sweep_with(options, high); ++tried) {
+    for (; may_try(tried, kMostMultipliers / 2) && !sweep_with(options, high); ++tried) {
       low = high;
       high *= 4.0;
     }
-    for (; tried < kMostMultipliers && low * kMultiplierTolerance < high && !result_.plans.empty();
+    for (; may_try(tried, kMostMultipliers) && low * kMultiplierTolerance < high &&
+           !result_.plans.empty();
          ++tried) {
       const double middle = low > 0.0 ? std::sqrt(low * high) : high / 16.0;
       (sweep_with(options, middle) ? high : low) = middle;
     }
+    result_.memory_multiplier = high;
+  }
+  bool may_try(int tried, int most) const {
+    return tried < most && !options_.deadline.has_passed();
   }
   bool sweep_with(SweepOptions options, double memory_multiplier) {
     options.memory_multiplier = memory_multiplier;
@@ -242,7 +190,6 @@ class Solver {
 
   const Problem& problem_;
   const DynamicOptions& options_;
-  bool too_many_states_ = false;  // to certify
   DynamicResult result_;
 };
 

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/deadline.h"
 #include "search/problem/problem.h"
 
 namespace hidup {
@@ -21,14 +22,12 @@ struct DynamicOptions {
   size_t width = 2;
   // States that are kept; 0: all. 80 takes up to twice as long and finds the same.
   size_t states = 40;
-  // Beam width of the last sweeps, which give small problems a lower bound. With 10 it is up to 5 %
-  // lower; with 40 up to 1.7 % higher in twice the time.
-  size_t wide = 20;
   // Relaxations that are solved for the lower bound. With 2 it is up to 7 % lower; 8 give the same.
   int bounds = 4;
   // No more of them where the best plan is above the bound by no more than this part. A smaller gap
   // is below the errors of predictions; 0.001 and 0.02 find the same in the same time.
   double gap = 0.005;
+  Deadline deadline = {};  // of all but the first sweep
 };
 
 struct FoundPlan {
@@ -38,7 +37,9 @@ struct FoundPlan {
 
 struct DynamicResult {
   std::vector<FoundPlan> plans;  // best first, all different; empty: no plan fits in the memory
-  double lower_bound = 0.0;      // of the seconds of every plan
+  double lower_bound = 0.0;      // of the seconds of every plan; certify() raises it
+  // Seconds that a byte costs: the least price that was tried at which the best plan fits.
+  double memory_multiplier = 0.0;
   double least_bytes = 0.0;      // without plans: the least that a plan was found to need
   size_t expanded = 0;           // operations whose fronts were computed; the rest were repeats
   size_t largest_front = 0;      // plans

@@ -341,11 +341,14 @@ Front Expander::expand(size_t op, const Front& before) {
         plans.back().parent = m;
       }
     }
-    prune(plans, options_.width, by);
+    if (options_.bound_only) {
+      prune_for_bound(plans, options_.width, by);
+    } else {
+      prune(plans, options_.width, by);
+    }
     front.plans.insert(front.plans.end(), plans.begin(), plans.end());
     front.begin.push_back(static_cast<uint32_t>(front.plans.size()));
   }
-  most_states_ = std::max(most_states_, front.states.size());
   if (options_.states > 0 && front.states.size() > options_.states) {
     drop_states(front);
   }

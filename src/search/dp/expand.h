@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/deadline.h"
 #include "search/dp/front.h"
 #include "search/dp/states.h"
 
@@ -34,6 +35,8 @@ struct SweepOptions {
   bool certified =
       false;              // stop where the lower bound would be lost: no state is dropped, no guess
   bool additive = false;  // nothing overlaps: costs add up (relax.h)
+  bool bound_only = false;  // prune_for_bound(): the plans are none of the problem
+  Deadline deadline = {};   // the sweep stops there
 };
 
 class Expander {
@@ -50,8 +53,6 @@ class Expander {
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
   // Whether states were dropped: then the regrets of the plans bound nothing.
   bool dropped_states() const { return dropped_states_; }
-  // The most states of a front, before any were dropped.
-  size_t most_states() const { return most_states_; }
 
  private:
   // The next state for a state and a choice.
@@ -119,7 +120,6 @@ class Expander {
   };
   std::vector<Remaining> remaining_;  // per operation: of it and all later ones
   bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
-  size_t most_states_ = 0;
 };
 
 }  // namespace hidup

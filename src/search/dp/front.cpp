@@ -75,6 +75,115 @@ void keep_few(std::vector<PartialPlan>& plans, size_t width, const Comparison& b
   plans.resize(count);
 }
 
+// Merges plans until `width` are left, those first for which the least must be raised.
+class Merger {
+ public:
+  Merger(std::vector<PartialPlan>& plans, const Comparison& by)
+      : plans_(plans), by_(by), merged_(plans.size()), nearest_(plans.size()) {}
+
+  void run(size_t width) {
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      find_nearest(p);
+    }
+    for (size_t left = plans_.size(); left > width; --left) {
+      const size_t dropped = next();
+      if (dropped == plans_.size()) {
+        break;  // no plan can be raised above another one
+      }
+      merge(dropped);
+    }
+    size_t count = 0;
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      if (!merged_[p]) {
+        plans_[count++] = plans_[p];
+      }
+    }
+    plans_.resize(count);
+    std::ranges::stable_sort(plans_, {}, &PartialPlan::seconds);
+  }
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  struct Nearest {
+    size_t plan = 0;
+    double raise = kNever;
+  };
+
+  static PartialPlan raised(PartialPlan plan, const PartialPlan& to) {
+    const auto raise = [](PartialPass& pass, const PartialPass& other) {
+      const double more = std::max(0.0, other.open_compute - pass.open_compute);
+      pass.open_compute += more;
+      pass.spare -= more;  // the idle time stays
+    };
+    raise(plan.forward, to.forward);
+    raise(plan.backward, to.backward);
+    return plan;
+  }
+
+  // How much `kept` must be raised to dominate `dropped`.
+  double raise_of(size_t kept, size_t dropped) const {
+    const PartialPlan& plan = plans_[kept];
+    const PartialPlan& other = plans_[dropped];
+    if (plan.seconds > other.seconds) {
+      return kNever;
+    }
+    const PartialPlan better = raised(plan, other);
+    return regret_bound(better, other, by_) > 0.0
+               ? kNever
+               : better.forward.open_compute - plan.forward.open_compute +
+                     better.backward.open_compute - plan.backward.open_compute;
+  }
+
+  void find_nearest(size_t dropped) {
+    nearest_[dropped] = {};
+    for (size_t kept = 0; kept < plans_.size(); ++kept) {
+      if (kept != dropped && !merged_[kept]) {
+        offer(kept, dropped);
+      }
+    }
+  }
+  void offer(size_t kept, size_t dropped) {
+    const double raise = raise_of(kept, dropped);
+    if (raise < nearest_[dropped].raise) {
+      nearest_[dropped] = {kept, raise};
+    }
+  }
+
+  size_t next() const {
+    size_t best = plans_.size();
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      if (!merged_[p] && nearest_[p].raise < kNever &&
+          (best == plans_.size() || nearest_[p].raise < nearest_[best].raise)) {
+        best = p;
+      }
+    }
+    return best;
+  }
+
+  void merge(size_t dropped) {
+    const size_t kept = nearest_[dropped].plan;
+    plans_[kept] = raised(plans_[kept], plans_[dropped]);
+    add_regret(plans_[kept], plans_[dropped], regret_bound(plans_[kept], plans_[dropped], by_));
+    merged_[dropped] = true;
+    for (size_t p = 0; p < plans_.size(); ++p) {
+      if (merged_[p]) {
+        continue;
+      }
+      const size_t nearest = nearest_[p].plan;
+      if (p == kept || nearest == kept || nearest == dropped) {
+        find_nearest(p);
+      } else {
+        offer(kept, p);
+      }
+    }
+  }
+
+  std::vector<PartialPlan>& plans_;
+  const Comparison& by_;
+  std::vector<bool> merged_;
+  std::vector<Nearest> nearest_;  // by which each plan would be dropped
+};
+
 }  // namespace
 
 double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by) {
@@ -94,6 +203,14 @@ void prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) 
   if (width > 0 && plans.size() > width) {
     keep_few(plans, width, by);
   }
+}
+
+void prune_for_bound(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
+  prune(plans, 0, by);
+  if (plans.size() > width) {
+    Merger(plans, by).run(width);
+  }
+  prune(plans, width, by);
 }
 
 }  // namespace hidup

@@ -69,7 +69,7 @@ bool Sweep::run() {
       }
     }
     front_ = expander_.expand(op, front_);
-    if (options_.certified && expander_.dropped_states()) {
+    if ((options_.certified && expander_.dropped_states()) || options_.deadline.has_passed()) {
       return false;
     }
     largest_front_ = std::max(largest_front_, front_.plans.size());
@@ -198,6 +198,39 @@ std::vector<Plan> Sweep::plans() const {
     plans.push_back(std::move(plan));
   }
   return plans;
+}
+
+bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& found) {
+  const Evaluation cost = evaluate(problem, plan);
+  found.least_bytes = std::min(found.least_bytes, cost.bytes);
+  if (cost.bytes > problem.memory_limit) {
+    return false;
+  }
+  const bool known = std::ranges::any_of(found.plans, [&](const FoundPlan& other) {
+    return other.plan.choices == plan.choices;
+  });
+  if (!known) {
+    found.plans.push_back({plan, cost});
+  }
+  return true;
+}
+
+void raise_bound(const Problem& problem, const SweepOptions& options, double bound,
+                 DynamicResult& found) {
+  // More than sums in another order may differ by: 1e-16 for each of some 1e5 summands.
+  constexpr double kRounding = 1e-9;
+  // A plan that fits pays for no more than the memory limit.
+  const double free =
+      options.memory_multiplier > 0.0 ? options.memory_multiplier * problem.memory_limit : 0.0;
+  found.lower_bound = std::max(found.lower_bound, bound - free - kRounding * std::abs(bound));
+}
+
+void finish(DynamicResult& found) {
+  std::ranges::stable_sort(found.plans, {},
+                           [](const FoundPlan& plan) { return plan.cost.seconds; });
+  if (!found.plans.empty()) {  // sums in another order may differ
+    found.lower_bound = std::min(found.lower_bound, found.plans[0].cost.seconds);
+  }
 }
 
 }  // namespace hidup

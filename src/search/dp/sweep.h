@@ -1,4 +1,4 @@
-// One sweep of the dynamic programming over all operations; only solve() uses it.
+// One sweep of the dynamic programming over all operations; only solve() and certify() use it.
 #pragma once
 
 #include <deque>
@@ -14,14 +14,13 @@ class Sweep {
  public:
   Sweep(const Problem& problem, const SweepOptions& options);
 
-  // False if it stopped early: SweepOptions::certified.
+  // False if it stopped early: SweepOptions::certified, SweepOptions::deadline.
   bool run();
   // Afterwards:
   std::vector<Plan> plans() const;  // in the order of PartialPlan::seconds
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of PartialPlan::seconds, if has_bound()
   size_t expanded() const { return back_pointers_.size(); }
-  size_t most_states() const { return expander_.most_states(); }
   size_t largest_front() const { return largest_front_; }
 
  private:
@@ -57,5 +56,13 @@ class Sweep {
   size_t largest_front_ = 0;
   bool estimated_ = false;
 };
+
+// What sweeps find is gathered so. Returns whether the plan fits in the memory.
+bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& found);
+// `bound`: of the seconds and of what the bytes cost in that sweep.
+void raise_bound(const Problem& problem, const SweepOptions& options, double bound,
+                 DynamicResult& found);
+// Puts the plans in their order.
+void finish(DynamicResult& found);
 
 }  // namespace hidup

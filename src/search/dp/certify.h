@@ -1,0 +1,21 @@
+// A lower bound near the best plan's time, by wide sweeps of a coarser problem.
+#pragma once
+
+#include "search/dp/dynamic.h"
+
+namespace hidup {
+
+struct CertifyOptions {
+  // Beam width of the first sweep; the second one is three times as wide. 0: no sweeps.
+  size_t width = 20;
+  double gap = 0.02;  // no sweep where the bound is nearer to the best time than this part
+};
+
+// Raises the lower bound of what solve() found for the problem until it is near `best_s`, the least
+// seconds of any plan that was found, of this problem or of another one that it competes with (with
+// another number of microbatches). Where the bound stays far off, sweeps of the problem itself
+// follow, if it is small; they may find better plans. Ends at the deadline of `options`.
+void certify(const Problem& problem, const DynamicOptions& options, const CertifyOptions& how,
+             double best_s, DynamicResult& found);
+
+}  // namespace hidup
