@@ -29,31 +29,42 @@ class Certifier {
       return;
     }
     const Problem coarse = coarsened(problem_, kSmall * best_s_);
-    sweep(coarse, {.states = kMostStates, .bound_only = true});
+    const SweepOptions to_bound{.states = kMostStates, .bound_only = true};
+    const size_t wider = kWider * how_.width;
+    for (const size_t width : {how_.width, wider}) {
+      sweep(coarse, to_bound, width);
+    }
     if (problem_.ops.size() <= kMostExactOperations) {
-      sweep(problem_, {.states = kMostExactStates});
+      for (const size_t width : {how_.width, wider}) {
+        sweep(problem_, {.states = kMostExactStates}, width);
+      }
+    }
+    for (size_t width = kWider * wider; width <= how_.widest; width *= kWider) {
+      sweep(coarse, to_bound, width);
     }
   }
 
  private:
   bool is_near() const { return best_s_ <= (1.0 + how_.gap) * found_.lower_bound; }
 
-  void sweep(const Problem& problem, SweepOptions options) {
+  void sweep(const Problem& problem, SweepOptions options, size_t width) {
+    if (is_near()) {
+      return;
+    }
+    options.width = width;
     options.certified = true;
     options.memory_multiplier = found_.memory_multiplier;
     options.deadline = options_.deadline;
-    for (const size_t width : {how_.width, kWider * how_.width}) {
-      options.width = width;
-      Sweep sweep(problem, options);
-      if (is_near() || !sweep.run()) {
-        return;
-      }
-      raise_bound(problem_, options, sweep.bound(), found_);
-      if (!options.bound_only) {
-        for (const Plan& plan : sweep.plans()) {
-          add_if_it_fits(problem_, plan, found_);
+    Sweep sweep(problem, options);
+    if (!sweep.run()) {
+      return;
+    }
+    raise_bound(problem_, options, sweep.bound(), found_);
+    if (!options.bound_only) {
+      for (const Plan& plan : sweep.plans()) {
+        if (add_if_it_fits(problem_, plan, found_)) {
+          best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
         }
-        best_s_ = std::min(best_s_, found_.plans[0].cost.seconds);
       }
     }
   }

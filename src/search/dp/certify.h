@@ -6,9 +6,11 @@
 namespace hidup {
 
 struct CertifyOptions {
-  // Beam width of the first sweep; the second one is three times as wide. 0: no sweeps.
+  // Beam width of the first sweep; every other one is three times as wide, up to `widest`, as long
+  // as the bound is not as near to the best time as `gap`, a part of it. 0: no sweeps.
   size_t width = 20;
-  double gap = 0.02;  // no sweep where the bound is nearer to the best time than this part
+  size_t widest = 180;
+  double gap = 0.02;
 };
 
 // Raises the lower bound of what solve() found for the problem until it is near `best_s`, the least
