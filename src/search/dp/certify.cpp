@@ -8,70 +8,75 @@
 namespace hidup {
 namespace {
 
-// Of a tensor, what its dearest reshard takes is forgotten up to this part of the best time.
-constexpr double kSmall = 0.005;
-// The largest problems that are bounded: fronts of these sweeps seldom repeat.
-constexpr size_t kMostOperations = 1500;
-constexpr size_t kMostStates = 1000;
-constexpr size_t kWider = 3;
-// The largest that are swept as they are. Most of such a sweep's time goes there.
-constexpr size_t kMostExactOperations = 300;
+// Of a tensor, what its dearest reshard takes is forgotten up to this part of the best time: first
+// much, which leaves few states on several axes, too; then little.
+constexpr double kSmall[] = {0.02, 0.005};
+// The most states of a problem that is swept. Larger ones stop early, at little cost.
+constexpr size_t kMostStates = 3000;
 constexpr size_t kMostExactStates = 200;
+constexpr size_t kWider = 3;
 
 class Certifier {
  public:
   Certifier(const Problem& problem, const DynamicOptions& options, const CertifyOptions& how,
             double best_s, DynamicResult& found)
-      : problem_(problem), options_(options), how_(how), best_s_(best_s), found_(found) {}
+      : problem_(problem),
+        options_(options),
+        how_(how),
+        left_(how.work),
+        best_s_(best_s),
+        found_(found) {}
 
   void run() {
-    if (problem_.ops.size() > kMostOperations || is_near()) {
-      return;
-    }
-    const Problem coarse = coarsened(problem_, kSmall * best_s_);
-    const SweepOptions to_bound{.states = kMostStates, .bound_only = true};
-    const size_t wider = kWider * how_.width;
-    for (const size_t width : {how_.width, wider}) {
-      sweep(coarse, to_bound, width);
-    }
-    if (problem_.ops.size() <= kMostExactOperations) {
-      for (const size_t width : {how_.width, wider}) {
-        sweep(problem_, {.states = kMostExactStates}, width);
+    bool goes_on = true;
+    for (size_t width = how_.width; goes_on && may_sweep(); width *= kWider) {
+      goes_on = false;
+      for (const double small : kSmall) {
+        goes_on |= bound(small, width);
       }
-    }
-    for (size_t width = kWider * wider; width <= how_.widest; width *= kWider) {
-      sweep(coarse, to_bound, width);
+      goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates}, true);
     }
   }
 
  private:
-  bool is_near() const { return best_s_ <= (1.0 + how_.gap) * found_.lower_bound; }
+  bool may_sweep() const {
+    return best_s_ > (1.0 + how_.gap) * found_.lower_bound && left_ > 0 &&
+           !options_.deadline.has_passed();
+  }
 
-  void sweep(const Problem& problem, SweepOptions options, size_t width) {
-    if (is_near()) {
-      return;
+  bool bound(double small, size_t width) {
+    return may_sweep() && sweep(coarsened(problem_, small * best_s_),
+                                {.width = width, .states = kMostStates, .bound_only = true}, false);
+  }
+
+  // False where a wider sweep of this problem stops early, too.
+  bool sweep(const Problem& problem, SweepOptions options, bool for_plans) {
+    if (!may_sweep()) {
+      return false;
     }
-    options.width = width;
     options.certified = true;
     options.memory_multiplier = found_.memory_multiplier;
+    options.work = left_;
     options.deadline = options_.deadline;
     Sweep sweep(problem, options);
-    if (!sweep.run()) {
-      return;
+    const bool through = sweep.run();
+    left_ -= std::min(left_, sweep.work());
+    if (!through) {
+      return false;
     }
     raise_bound(problem_, options, sweep.bound(), found_);
-    if (!options.bound_only) {
-      for (const Plan& plan : sweep.plans()) {
-        if (add_if_it_fits(problem_, plan, found_)) {
-          best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
-        }
+    for (const Plan& plan : for_plans ? sweep.plans() : std::vector<Plan>()) {
+      if (add_if_it_fits(problem_, plan, found_)) {
+        best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
       }
     }
+    return true;
   }
 
   const Problem& problem_;
   const DynamicOptions& options_;
   const CertifyOptions& how_;
+  size_t left_;  // of the work
   double best_s_;
   DynamicResult& found_;
 };
@@ -82,7 +87,7 @@ void certify(const Problem& problem, const DynamicOptions& options, const Certif
              double best_s, DynamicResult& found) {
   if (how.width > 0 && !found.plans.empty()) {
     Certifier(problem, options, how, best_s, found).run();
-    finish(found);
+    put_in_order(found);
   }
 }
 

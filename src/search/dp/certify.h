@@ -6,11 +6,12 @@
 namespace hidup {
 
 struct CertifyOptions {
-  // Beam width of the first sweep; every other one is three times as wide, up to `widest`, as long
-  // as the bound is not as near to the best time as `gap`, a part of it. 0: no sweeps.
+  // Beam width of the first sweep; the next ones are three times as wide each, as long as the bound
+  // is not as near to the best time as `gap`, a part of it, and work is left. 0: no sweeps.
   size_t width = 20;
-  size_t widest = 180;
   double gap = 0.02;
+  // Of all sweeps together (Expander::work()): about a second.
+  size_t work = 60'000'000;
 };
 
 // Raises the lower bound of what solve() found for the problem until it is near `best_s`, the least

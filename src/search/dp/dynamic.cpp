@@ -90,7 +90,7 @@ class Solver {
         add_if_it_fits(problem_, found.plan, result_);
       }
     }
-    finish(result_);
+    put_in_order(result_);
     return std::move(result_);
   }
 

@@ -341,11 +341,8 @@ Front Expander::expand(size_t op, const Front& before) {
         plans.back().parent = m;
       }
     }
-    if (options_.bound_only) {
-      prune_for_bound(plans, options_.width, by);
-    } else {
-      prune(plans, options_.width, by);
-    }
+    work_ += plans.size() + (options_.bound_only ? prune_for_bound(plans, options_.width, by)
+                                                 : prune(plans, options_.width, by));
     front.plans.insert(front.plans.end(), plans.begin(), plans.end());
     front.begin.push_back(static_cast<uint32_t>(front.plans.size()));
   }

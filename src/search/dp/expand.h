@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/deadline.h"
@@ -36,7 +37,9 @@ struct SweepOptions {
       false;              // stop where the lower bound would be lost: no state is dropped, no guess
   bool additive = false;  // nothing overlaps: costs add up (relax.h)
   bool bound_only = false;  // prune_for_bound(): the plans are none of the problem
-  Deadline deadline = {};   // the sweep stops there
+  // Where the sweep stops: after that much work (Expander::work()), or at the deadline.
+  size_t work = std::numeric_limits<size_t>::max();
+  Deadline deadline = {};
 };
 
 class Expander {
@@ -53,6 +56,8 @@ class Expander {
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
   // Whether states were dropped: then the regrets of the plans bound nothing.
   bool dropped_states() const { return dropped_states_; }
+  // Partial plans that were made, and pairs of them that were compared.
+  size_t work() const { return work_; }
 
  private:
   // The next state for a state and a choice.
@@ -120,6 +125,7 @@ class Expander {
   };
   std::vector<Remaining> remaining_;  // per operation: of it and all later ones
   bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
+  size_t work_ = 0;
 };
 
 }  // namespace hidup

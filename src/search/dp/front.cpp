@@ -10,14 +10,16 @@ void add_regret(PartialPlan& kept, const PartialPlan& dropped, double bound) {
   kept.regret = std::max(kept.regret, dropped.regret + bound);
 }
 
-// Leaves the plans that no other one dominates, in the order of seconds.
-void drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
+// Leaves the plans that no other one dominates, in the order of seconds. Returns the comparisons.
+size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
   std::ranges::stable_sort(plans, {}, &PartialPlan::seconds);
   size_t kept = 0;
+  size_t compared = 0;
   for (size_t p = 0; p < plans.size(); ++p) {
     bool dominated = false;
     for (size_t k = 0; k < kept && !dominated; ++k) {
       const double bound = regret_bound(plans[k], plans[p], by);
+      ++compared;
       dominated = bound <= 0.0;
       if (dominated) {
         add_regret(plans[k], plans[p], bound);
@@ -28,6 +30,7 @@ void drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
     }
   }
   plans.resize(kept);
+  return compared;
 }
 
 // Starts with the fastest plan and adds, again and again, the plan of the largest regret
@@ -81,7 +84,8 @@ class Merger {
   Merger(std::vector<PartialPlan>& plans, const Comparison& by)
       : plans_(plans), by_(by), merged_(plans.size()), nearest_(plans.size()) {}
 
-  void run(size_t width) {
+  // Returns how many pairs of plans it compared.
+  size_t run(size_t width) {
     for (size_t p = 0; p < plans_.size(); ++p) {
       find_nearest(p);
     }
@@ -100,6 +104,7 @@ class Merger {
     }
     plans_.resize(count);
     std::ranges::stable_sort(plans_, {}, &PartialPlan::seconds);
+    return compared_;
   }
 
  private:
@@ -144,6 +149,7 @@ class Merger {
   }
   void offer(size_t kept, size_t dropped) {
     const double raise = raise_of(kept, dropped);
+    ++compared_;
     if (raise < nearest_[dropped].raise) {
       nearest_[dropped] = {kept, raise};
     }
@@ -182,6 +188,7 @@ class Merger {
   const Comparison& by_;
   std::vector<bool> merged_;
   std::vector<Nearest> nearest_;  // by which each plan would be dropped
+  size_t compared_ = 0;
 };
 
 }  // namespace
@@ -195,22 +202,24 @@ double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const C
          advantage(dropped.backward, kept.backward, by.backward, by.backward_turns);
 }
 
-void prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
+size_t prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
   if (plans.size() <= 1) {
-    return;
+    return 0;
   }
-  drop_dominated(plans, by);
+  size_t compared = drop_dominated(plans, by);
   if (width > 0 && plans.size() > width) {
+    compared += width * plans.size();
     keep_few(plans, width, by);
   }
+  return compared;
 }
 
-void prune_for_bound(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
-  prune(plans, 0, by);
+size_t prune_for_bound(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
+  size_t compared = prune(plans, 0, by);
   if (plans.size() > width) {
-    Merger(plans, by).run(width);
+    compared += Merger(plans, by).run(width);
   }
-  prune(plans, width, by);
+  return compared + prune(plans, width, by);
 }
 
 }  // namespace hidup

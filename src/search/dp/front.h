@@ -33,11 +33,12 @@ double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const C
 
 // Drops the plans that another one dominates (regret_bound at most 0). Of what is left it keeps
 // `width` plans (0: all), chosen so that the regrets of the dropped ones are small. The plans that
-// stay are in the order of seconds; their regrets account for the dropped ones.
-void prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by);
+// stay are in the order of seconds; their regrets account for the dropped ones. Returns how many
+// pairs of plans it compared.
+size_t prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by);
 // The same for a lower bound only. A plan may be given the open_compute of another one, if it
 // dominates that one then: no plan is like it, but it is better than both. The next communication
 // forgets it, while a regret is never forgotten.
-void prune_for_bound(std::vector<PartialPlan>& plans, size_t width, const Comparison& by);
+size_t prune_for_bound(std::vector<PartialPlan>& plans, size_t width, const Comparison& by);
 
 }  // namespace hidup

@@ -69,7 +69,8 @@ bool Sweep::run() {
       }
     }
     front_ = expander_.expand(op, front_);
-    if ((options_.certified && expander_.dropped_states()) || options_.deadline.has_passed()) {
+    if ((options_.certified && expander_.dropped_states()) || expander_.work() > options_.work ||
+        options_.deadline.has_passed()) {
       return false;
     }
     largest_front_ = std::max(largest_front_, front_.plans.size());
@@ -225,7 +226,7 @@ void raise_bound(const Problem& problem, const SweepOptions& options, double bou
   found.lower_bound = std::max(found.lower_bound, bound - free - kRounding * std::abs(bound));
 }
 
-void finish(DynamicResult& found) {
+void put_in_order(DynamicResult& found) {
   std::ranges::stable_sort(found.plans, {},
                            [](const FoundPlan& plan) { return plan.cost.seconds; });
   if (!found.plans.empty()) {  // sums in another order may differ

@@ -14,13 +14,14 @@ class Sweep {
  public:
   Sweep(const Problem& problem, const SweepOptions& options);
 
-  // False if it stopped early: SweepOptions::certified, SweepOptions::deadline.
+  // False if it stopped early: SweepOptions::certified, work, deadline.
   bool run();
   // Afterwards:
   std::vector<Plan> plans() const;  // in the order of PartialPlan::seconds
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of PartialPlan::seconds, if has_bound()
   size_t expanded() const { return back_pointers_.size(); }
+  size_t work() const { return expander_.work(); }
   size_t largest_front() const { return largest_front_; }
 
  private:
@@ -63,6 +64,6 @@ bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& fou
 void raise_bound(const Problem& problem, const SweepOptions& options, double bound,
                  DynamicResult& found);
 // Puts the plans in their order.
-void finish(DynamicResult& found);
+void put_in_order(DynamicResult& found);
 
 }  // namespace hidup

@@ -52,6 +52,19 @@ std::vector<OpStrategy> same_on_all_axes(const std::vector<std::vector<Rule>>& a
 
 }  // namespace
 
+size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints) {
+  size_t most = 0;
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    const OperationHint* hint = hints != nullptr ? hints->of_operation(op) : nullptr;
+    size_t count = 1;
+    for (const std::vector<Rule>& rules : rules_per_axis(rules_of(graph, op), mesh, hint)) {
+      count *= rules.size();
+    }
+    most = std::max(most, count);
+  }
+  return most;
+}
+
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most) {
   const std::vector<Rule> rules = rules_of(graph, op);

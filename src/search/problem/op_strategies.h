@@ -13,6 +13,9 @@ namespace hidup {
 std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
                                          const OperationHint* hint, bool same_rules);
 
+// How many the operation that has most of them has.
+size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints);
+
 // One strategy for each way to divide the computation: strategies that cut the operation into as
 // many parts by each rule, on whatever axes, compute equally much. Empty where there are more than
 // `most`.
