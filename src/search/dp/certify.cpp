@@ -10,7 +10,7 @@ namespace {
 
 // Of a tensor, what its dearest reshard takes is forgotten up to this part of the best time: first
 // much, which leaves few states on several axes, too; then little.
-constexpr double kSmall[] = {0.02, 0.005};
+constexpr double kMuch = 0.02, kLittle = 0.005;
 // The most states of a problem that is swept. Larger ones stop early, at little cost.
 constexpr size_t kMostStates = 3000;
 constexpr size_t kMostExactStates = 200;
@@ -30,9 +30,9 @@ class Certifier {
   void run() {
     bool goes_on = true;
     for (size_t width = how_.width; goes_on && may_sweep(); width *= kWider) {
-      goes_on = false;
-      for (const double small : kSmall) {
-        goes_on |= bound(small, width);
+      goes_on = bound(kMuch, width);
+      if (forgets(kMuch) > forgets(kLittle)) {
+        goes_on |= bound(kLittle, width);
       }
       goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates}, true);
     }
@@ -43,6 +43,8 @@ class Certifier {
     return best_s_ > (1.0 + how_.gap) * found_.lower_bound && left_ > 0 &&
            !options_.deadline.has_passed();
   }
+
+  size_t forgets(double small) const { return small_tensors(problem_, small * best_s_); }
 
   bool bound(double small, size_t width) {
     return may_sweep() && sweep(coarsened(problem_, small * best_s_),

@@ -9,10 +9,26 @@ namespace {
 
 enum class Reading { exact, free, none };
 
+// Per tensor of the problem.
+std::vector<bool> are_small(const Problem& problem, double small_s) {
+  const auto dearest = [&](const std::vector<Reshard>& reshards) {
+    double most = 0.0;
+    for (const Reshard& reshard : reshards) {
+      most = std::max(most, problem.microbatches * (reshard.comm_s + reshard.compute_s));
+    }
+    return most;
+  };
+  std::vector<bool> small;
+  for (const TensorCosts& tensor : problem.tensors) {
+    small.push_back(std::max(dearest(tensor.forward), dearest(tensor.backward)) <= small_s);
+  }
+  return small;
+}
+
 class Coarsener {
  public:
-  Coarsener(const Problem& problem, double small_s) : problem_(problem) {
-    find_small(small_s);
+  Coarsener(const Problem& problem, double small_s)
+      : problem_(problem), small_(are_small(problem, small_s)) {
     find_last_readers();
   }
 
@@ -39,19 +55,6 @@ class Coarsener {
   }
 
  private:
-  void find_small(double small_s) {
-    const auto dearest = [&](const std::vector<Reshard>& reshards) {
-      double most = 0.0;
-      for (const Reshard& reshard : reshards) {
-        most = std::max(most, problem_.microbatches * (reshard.comm_s + reshard.compute_s));
-      }
-      return most;
-    };
-    for (const TensorCosts& tensor : problem_.tensors) {
-      small_.push_back(std::max(dearest(tensor.forward), dearest(tensor.backward)) <= small_s);
-    }
-  }
-
   void find_last_readers() {
     const size_t count = problem_.ops.size();
     last_.resize(count);
@@ -114,6 +117,10 @@ class Coarsener {
 
 Problem coarsened(const Problem& problem, double small_s) {
   return Coarsener(problem, small_s).run();
+}
+
+size_t small_tensors(const Problem& problem, double small_s) {
+  return static_cast<size_t>(std::ranges::count(are_small(problem, small_s), true));
 }
 
 }  // namespace hidup

@@ -14,5 +14,7 @@ namespace hidup {
 // Every plan of the problem is a plan of this one, with the same choices, and takes no less time
 // there: the objective is monotone (problem.h).
 Problem coarsened(const Problem& problem, double small_s);
+// How many tensors are small.
+size_t small_tensors(const Problem& problem, double small_s);
 
 }  // namespace hidup
