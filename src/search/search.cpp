@@ -115,12 +115,15 @@ class Search {
   }
 
   void solve_jointly(Solution& solution) const {
+    solution.found = solve(solution.built->problem, joint_effort());
+  }
+  DynamicOptions joint_effort() const {
     DynamicOptions effort = options_.effort;
     if (!one_axis()) {
       effort.states = kJointStates;
-      effort.bounds = 0;  // the relaxation has too many states
+      effort.bounds = 0;  // the relaxation has too many states; certify() has fewer
     }
-    solution.found = solve(solution.built->problem, effort);
+    return effort;
   }
   void solve_by_axes(Solution& solution) const {
     if (!one_axis()) {
@@ -155,7 +158,7 @@ class Search {
     }
     in_parallel(solutions_.size(), options_.threads, [&](size_t s) {
       if (solutions_[s].built) {
-        certify(solutions_[s].built->problem, options_.effort, options_.certify, best,
+        certify(solutions_[s].built->problem, joint_effort(), options_.certify, best,
                 solutions_[s].found);
       }
     });

@@ -28,6 +28,9 @@ class Certifier {
         found_(found) {}
 
   void run() {
+    if (may_sweep() && options_.bounds == 0) {  // solve() left it out
+      relax();
+    }
     bool goes_on = true;
     for (size_t width = how_.width; goes_on && may_sweep(); width *= kWider) {
       goes_on = bound(kMuch, width);
@@ -42,6 +45,15 @@ class Certifier {
   bool may_sweep() const {
     return best_s_ > (1.0 + how_.gap) * found_.lower_bound && left_ > 0 &&
            !options_.deadline.has_passed();
+  }
+
+  // Without overlap costs add up (relax.h).
+  void relax() {
+    Problem coarse = coarsened(problem_, kMuch * best_s_);
+    coarse.memory_limit = std::numeric_limits<double>::infinity();
+    const DynamicResult relaxed =
+        solve(coarse, {.width = 1, .states = 1, .deadline = options_.deadline});
+    raise_bound(problem_, {}, relaxed.lower_bound, found_);
   }
 
   size_t forgets(double small) const { return small_tensors(problem_, small * best_s_); }

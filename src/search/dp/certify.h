@@ -10,8 +10,8 @@ struct CertifyOptions {
   // is not as near to the best time as `gap`, a part of it, and work is left. 0: no sweeps.
   size_t width = 20;
   double gap = 0.02;
-  // Of all sweeps together (Expander::work()): about two seconds.
-  size_t work = 150'000'000;
+  // Of all sweeps together (Expander::work()): about three seconds.
+  size_t work = 250'000'000;
 };
 
 // Raises the lower bound of what solve() found for the problem until it is near `best_s`, the least
