@@ -102,8 +102,7 @@ class LoneMessages {
   }
 
   // before: what the host does before each, in the stream and not timed; may be empty.
-  void issue(int times, const std::function<void()>& before, const Message& message,
-             double bytes) {
+  void issue(int times, const std::function<void()>& before, const Message& message, double bytes) {
     Communicator& group = message.group;
     const Opcode opcode = message.opcode;
     const CollectiveAlgorithm algorithm = message.algorithm;

@@ -132,9 +132,7 @@ class MessageTimer {
     const double load = std::min(2.0 * (time.alone_s + kPause) * sent, kPatience);
     world_.barrier();
     loads_.issue(static_cast<int>(std::ceil(load / load_s_)) + 10);
-    const auto pause = [] {
-      std::this_thread::sleep_for(std::chrono::duration<double>(kPause));
-    };
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::duration<double>(kPause)); };
     messages_.issue(sent, pause, message, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
