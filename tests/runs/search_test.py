@@ -63,7 +63,7 @@ class WithoutRanks(SearchTest):
         fast, slow = ["--set", link("100GB/s")], ["--set", link("0.01MB/s")]
         line = (r"the 2 ranks along ranks repeat each other's work \((\d+) of \1 operations, 100 % of the "
                 r"flops\): messages along ranks would cost more than sharing saves; 1 rank\(s\) would take "
-                r"[0-9.]+ [mu]s per step, these 2 take [0-9.]+ [mu]s\n")
+                r"[0-9.]+ [mu]s per step, these 2 take [0-9.]+ [mu]s: rank 2 along ranks adds nothing\n")
         for name in ("search", "explain"):
             self.assertRegex(self.command(name, "--ranks", 2, *slow).stdout, "\nrepeated  " + line)
             self.assertNotIn("repeat each", self.command(name, "--ranks", 2, *fast).stdout)
