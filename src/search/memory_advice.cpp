@@ -144,13 +144,9 @@ class NearestVariant {
     if (change_.variants == 0) {
       return std::nullopt;
     }
-    const int64_t last = change_.variants - 1;
     std::optional<int64_t> fits = nearest_small();
-    if (!fits && !hopeless_ && last == 0) {
-      return advice_of(last);
-    }
-    if (!fits && !hopeless_ && searches_left_-- > 0 && search(change_.variant(last), false)) {
-      fits = last;
+    if (!fits && !hopeless_) {
+      fits = change_.variants == 1 ? 0 : first_by_search();  // what a run does comes below
     }
     if (!fits) {
       return std::nullopt;
@@ -199,6 +195,16 @@ class NearestVariant {
           return visit(small, small.bytes <= variant.options.memory_limit);
         },
         wanted);
+  }
+
+  // Where no strategy of little memory fits. A search for the nearest variant is often enough.
+  std::optional<int64_t> first_by_search() {
+    for (const int64_t number : {int64_t{0}, change_.variants - 1}) {
+      if (searches_left_-- > 0 && search(change_.variant(number), false)) {
+        return number;
+      }
+    }
+    return std::nullopt;
   }
 
   // A search may find a strategy that fits where none of little memory does.
