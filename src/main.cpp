@@ -211,12 +211,17 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   explain->footer(hidup::strategies_help());
   explain->add_option("--ranks", options.ranks, kRanks);
   add_hints(*explain, options.hints);
+  explain->add_flag(
+      "--what-if", options.what_if,
+      "Search again with twice the bandwidth or ranks of each axis, twice the memory, "
+      "and without each hint: what a step gains by each");
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which python3 -m analysis timeline draws, too");
   CLI::Option* measured = explain->add_option(
       "--measured", options.measured,
       "Instead: of this timing file, say which operations took other times than predicted");
-  for (const char* name : {"DECK", "--set", "--cluster", "--strategy", "--ranks", "--hints"}) {
+  for (const char* name :
+       {"DECK", "--set", "--cluster", "--strategy", "--ranks", "--hints", "--what-if"}) {
     measured->excludes(explain->get_option(name)->required(false));
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "cost/changed_links.h"
 #include "cost/roofline.h"
 
 namespace hidup {
@@ -51,6 +52,11 @@ Pace slowest_pace(const ClusterDeck& cluster) {
   return slowest;
 }
 
+// And not made of the deck's rates.
+bool is_measured(const Profile& costs) {
+  return !costs.key.build.empty();
+}
+
 bool published(const Deck& deck) {
   return deck.cluster.cost_model == "published";
 }
@@ -90,9 +96,37 @@ std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
   return profile_of_rates(deck, mesh, slowest_pace(deck.cluster));
 }
 
+std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
+                                     std::optional<size_t> twice_as_fast) {
+  constexpr double kTwice = 2.0;
+  if (!is_measured(costs)) {
+    Deck changed = deck;
+    if (twice_as_fast) {
+      for (MeshAxis& link : changed.cluster.mesh) {
+        if (link.name == mesh[*twice_as_fast].name) {
+          link.bandwidth = kTwice * link.bandwidth.value_or(0.0);
+          link.host_bandwidth = kTwice * link.host_bandwidth.value_or(0.0);
+        }
+      }
+    }
+    return costs_of(changed, mesh, std::nullopt);
+  }
+  Profile changed = costs;
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    const int64_t measured = costs.key.mesh.at(axis).size;
+    if (mesh[axis].size == measured) {
+      continue;
+    }
+    if (measured == 1) {
+      return std::nullopt;
+    }
+    changed = with_ranks(std::move(changed), axis, mesh[axis].size);
+  }
+  return twice_as_fast ? with_bandwidth(std::move(changed), *twice_as_fast, kTwice) : changed;
+}
+
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
-  const bool measured = !costs.key.build.empty();
-  if (deck.cluster.devices.empty() || measured) {
+  if (deck.cluster.devices.empty() || is_measured(costs)) {
     return CostModel(costs);
   }
   std::vector<Pace> paces;

@@ -21,6 +21,14 @@ std::string read_profile_file(const std::string& path);
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
+// What `costs`, which costs_of() gave for the cluster as it is, would be if as many ranks were
+// along each axis as `mesh` has, and links along `twice_as_fast`, if any, had twice the bandwidth:
+// from the deck's rates changed so (`shared` and `per_host` stay, the links of hosts are faster,
+// too), or of measured costs by changed_links.h. Nothing where no time of messages along an axis is
+// known.
+std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
+                                     std::optional<size_t> twice_as_fast);
+
 // The costs of every rank, where `costs` is what costs_of() gave: where they are made of rates,
 // each of cluster.devices has its own.
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);

@@ -7,10 +7,13 @@
 #include <map>
 #include <utility>
 
-#include "app/measured.h"
+#include "app/costs.h"
+#include "core/name_pattern.h"
 #include "core/units.h"
 #include "program/message_parts.h"
+#include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
+#include "search/parallel.h"
 
 namespace hidup {
 namespace {
@@ -128,17 +131,35 @@ std::string why_slower(const Candidate& loser, const Candidate& best) {
   return fmt::format("{}", fmt::join(reasons, ", "));
 }
 
+namespace {
+
+void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
+  const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
+  candidate.seconds = step.prediction.iteration_s;
+  candidate.busy = step.prediction.busy;
+  candidate.memory_bytes = step.plan.bytes;
+}
+
+void check_memory(Candidate& candidate, int64_t limit) {
+  if (limit > 0 && candidate.memory_bytes > limit) {
+    candidate.reason = fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
+                                   format_bytes(limit));
+  }
+}
+
+void rank(std::vector<Candidate>& candidates) {
+  std::ranges::stable_sort(candidates, {}, [](const Candidate& candidate) {
+    return std::pair(!candidate.feasible, candidate.seconds);
+  });
+}
+
+}  // namespace
+
 std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
                                          const RankCosts& costs) {
   std::vector<Candidate> best;
   const auto known = [&](std::string_view name) {
     return std::ranges::any_of(best, [&](const Candidate& c) { return c.strategy.name == name; });
-  };
-  const auto predict = [&](Candidate& candidate) {
-    const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
-    candidate.seconds = step.prediction.iteration_s;
-    candidate.busy = step.prediction.busy;
-    candidate.memory_bytes = step.plan.bytes;
   };
   for (const Candidate& candidate : found.candidates) {  // fastest first
     if (known(candidate.strategy.name)) {
@@ -147,7 +168,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
     best.push_back(candidate);
     const bool whole = !candidate.strategy.ops.empty();
     if (!costs.all_alike() && whole && candidate.seconds > 0.0) {
-      predict(best.back());
+      predict(best.back(), input, costs);
     }
   }
   for (const std::string_view name : plain_names(input.mesh)) {
@@ -156,13 +177,36 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
     }
     Candidate candidate{.strategy = named_strategy(name, input.graph, input.mesh)};
     candidate.strategy.microbatches = found.strategy.microbatches;
-    predict(candidate);
+    predict(candidate, input, costs);
     best.push_back(std::move(candidate));
   }
-  std::ranges::stable_sort(best, {}, [](const Candidate& candidate) {
-    return std::pair(!candidate.feasible, candidate.seconds);
-  });
+  rank(best);
   return best;
+}
+
+std::vector<Candidate> beside_named(const Candidate& explained, const PlanningInput& input,
+                                    const Profile& costs, const SearchOptions& options) {
+  std::vector<Candidate> candidates = {explained};
+  for (const std::string_view name : plain_names(input.mesh)) {
+    if (name != explained.strategy.name) {
+      candidates.push_back({.strategy = named_strategy(name, input.graph, input.mesh)});
+      candidates.back().strategy.microbatches = explained.strategy.microbatches;
+    }
+  }
+  const RankCosts all_costs = rank_costs(input.deck, input.mesh, costs);
+  in_parallel(candidates.size() - 1, options.threads, [&](size_t c) {
+    Candidate& candidate = candidates[c + 1];
+    candidate.reason = broken_hint(input.graph, options.hints, candidate.strategy);
+    if (candidate.reason.empty()) {
+      candidate.strategy =
+          with_ways(input.graph, std::move(candidate.strategy), options.lowering, CostModel(costs));
+      predict(candidate, input, all_costs);
+      check_memory(candidate, options.memory_limit);
+    }
+    candidate.feasible = candidate.reason.empty();
+  });
+  rank(candidates);
+  return candidates;
 }
 
 }  // namespace hidup

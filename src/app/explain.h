@@ -63,6 +63,12 @@ Explanation explain_step(const Graph& graph, const Forecast& step);
 std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
                                          const RankCosts& costs);
 
+// The explained strategy and every named one with as many microbatches, in the same order: without
+// a search. `costs`: those by which named ones choose their ways; `options`: the hints and the
+// memory that they have to keep.
+std::vector<Candidate> beside_named(const Candidate& explained, const PlanningInput& input,
+                                    const Profile& costs, const SearchOptions& options);
+
 // In a few words, what makes a step of `loser` longer than one of `best`.
 std::string why_slower(const Candidate& loser, const Candidate& best);
 

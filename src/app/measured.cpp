@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/name_pattern.h"
 #include "runtime/profiler.h"
 
 namespace hidup {
@@ -117,19 +118,6 @@ MeasuredRun compare_with_prediction(const TimingRecord& record) {
     run.steps.push_back(steps.number(step));
   }
   return run;
-}
-
-std::string pattern_of(const std::string& name) {
-  std::string pattern;
-  size_t begin = 0;
-  while (begin <= name.size()) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string part = name.substr(begin, end - begin);
-    const bool number = !part.empty() && part.find_first_not_of("0123456789") == std::string::npos;
-    pattern += (begin == 0 ? "" : ".") + (number ? "*" : part);
-    begin = end + 1;
-  }
-  return pattern;
 }
 
 }  // namespace hidup

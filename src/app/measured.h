@@ -50,7 +50,4 @@ struct MeasuredRun {
 // late rank is not its time. Throws Error(file) where the file has no prediction or no second step.
 MeasuredRun compare_with_prediction(const TimingRecord& record);
 
-// "layers.3.ffn.up" -> "layers.*.ffn.up": alike in every block.
-std::string pattern_of(const std::string& name);
-
 }  // namespace hidup

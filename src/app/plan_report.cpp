@@ -62,6 +62,38 @@ void print_candidates(const std::vector<Candidate>& candidates) {
   }
 }
 
+namespace {
+
+// "12 % faster"; that nothing can be gained where a bound says so.
+std::string gained(const WhatIf& change) {
+  constexpr double kSame = 0.005;  // less than predictions are off by
+  if (change.gain >= kSame) {
+    return fmt::format("{:.0f} % faster", std::max(100.0 * change.gain, 1.0));
+  }
+  if (change.gain <= -kSame) {
+    return fmt::format("{:.0f} % slower", std::max(-100.0 * change.gain, 1.0));
+  }
+  return change.at_most < 2.0 * kSame ? "the same, whatever the strategy" : "the same";
+}
+
+}  // namespace
+
+void print_what_if(const WhatIfReport& report) {
+  size_t width = 30;
+  for (const WhatIf& change : report.changes) {
+    width = std::max(width, change.what.size());
+  }
+  results::print("  {:<{}} {:>9}\n", "as it is", width, format_seconds(report.now_s));
+  for (const WhatIf& change : report.changes) {
+    if (change.feasible) {
+      results::print("  {:<{}} {:>9}  {}\n", change.what, width, format_seconds(change.seconds),
+                     gained(change));
+    } else {
+      results::print("  {:<{}} {}\n", change.what, width, change.reason);
+    }
+  }
+}
+
 Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated) {
   const PredictedStep& step = strategy.predicted.value();
   return {{"model", input.graph.name()},
@@ -91,6 +123,21 @@ Json candidates_json(const std::vector<Candidate>& candidates) {
                                      {"predicted_comm_s", candidate.busy.comm_s},
                                      {"predicted_exposed_comm_s", candidate.busy.exposed_comm_s},
                                      {"predicted_peak_bytes", candidate.memory_bytes}};
+  }
+  return json;
+}
+
+Json what_if_json(const WhatIfReport& report) {
+  Json json = Json::array();
+  for (const WhatIf& change : report.changes) {
+    json.push_back({{"what", change.what},
+                    {"kind", change.kind},
+                    {"of", change.of},
+                    {"feasible", change.feasible},
+                    {"reason", change.reason},
+                    {"predicted_iteration_s", change.seconds},
+                    {"gain", change.gain},
+                    {"gain_at_most", change.at_most}});
   }
   return json;
 }

@@ -7,6 +7,7 @@
 
 #include "app/planning.h"
 #include "search/repeated_work.h"
+#include "search/what_if.h"
 
 namespace hidup {
 
@@ -19,9 +20,14 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
 // A line per candidate: its step's time, against that of the first one, and why it lost.
 void print_candidates(const std::vector<Candidate>& candidates);
 
+// A line per change: the step's time then, and how much faster that is than now, or why it is not.
+void print_what_if(const WhatIfReport& report);
+
 // Of a strategy with a prediction among its notes.
 Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated);
 // By name.
 Json candidates_json(const std::vector<Candidate>& candidates);
+// An array, an object per change.
+Json what_if_json(const WhatIfReport& report);
 
 }  // namespace hidup

@@ -65,8 +65,12 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
 
-// The search that the decks ask for. `hints`: a file (sharding/hints.h), or empty; `baselines`: see
-// SearchOptions. Throws as read_hints() and search_strategy() do, and Error(file).
+// Of the search that the decks ask for. `hints`: a file (sharding/hints.h), or empty. Throws as
+// read_hints() does, and Error(file).
+SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                             const std::string& hints);
+
+// That search. `baselines`: see SearchOptions. Throws as search_options() and search_strategy() do.
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                          const CostModel& costs, const std::string& hints, bool baselines);
 

@@ -82,6 +82,7 @@ struct ExplainOptions {
   std::string hints;                // of the search; empty: none
   std::string strategy = "search";  // a name, a file or search
   std::optional<int64_t> ranks;
+  bool what_if = false;
   bool json = false;
   std::string measured;  // a timing file, without all of the above but json; empty: none
   std::vector<std::string> overrides;

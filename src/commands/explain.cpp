@@ -8,14 +8,15 @@
 #include "app/costs.h"
 #include "app/emulation.h"
 #include "app/explain.h"
-#include "app/measured.h"
 #include "app/plan_report.h"
 #include "commands/commands.h"
 #include "core/check.h"
+#include "core/name_pattern.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "graph/operation.h"
 #include "program/work.h"
+#include "search/what_if.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -269,6 +270,52 @@ class Printout {
 
 }  // namespace
 
+namespace {
+
+// The strategy, the others that it is compared with, and what searches found.
+struct Explained {
+  Strategy strategy;
+  std::optional<Forecast> step;
+  std::vector<Candidate> candidates;
+  std::optional<WhatIfReport> what_if;
+};
+
+// Searches only where that is the strategy, or where a what-if is wanted.
+Explained explained(const ExplainOptions& options, const PlanningInput& input,
+                    const Profile& profile, const RankCosts& all_costs) {
+  const CostModel costs(profile);
+  Explained result;
+  std::optional<SearchOutcome> found;
+  if (options.strategy == kSearch) {
+    found = search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
+    result.strategy = found->strategy;
+  } else {
+    result.strategy =
+        choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile);
+  }
+  const Forecast& step =
+      result.step.emplace(forecast(input.graph, result.strategy, input.deck, all_costs));
+  annotate(result.strategy, step.program, step.plan, step.prediction);
+  const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
+  result.candidates = found ? best_of_each_name(*found, input, all_costs)
+                            : beside_named({.strategy = result.strategy,
+                                            .seconds = step.prediction.iteration_s,
+                                            .busy = step.prediction.busy,
+                                            .memory_bytes = step.plan.bytes},
+                                           input, profile, search);
+  if (options.what_if) {
+    result.what_if = what_if(
+        input.graph, input.mesh, search,
+        [&](const Mesh& mesh, std::optional<size_t> twice_as_fast) -> std::optional<CostModel> {
+          const auto changed = changed_costs(input.deck, profile, mesh, twice_as_fast);
+          return changed ? std::optional(CostModel(*changed)) : std::nullopt;
+        });
+  }
+  return result;
+}
+
+}  // namespace
+
 int explain(const ExplainOptions& options) {
   if (!options.measured.empty()) {
     return explain_measured(options);
@@ -282,20 +329,13 @@ int explain(const ExplainOptions& options) {
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
-  const SearchOutcome found =
-      search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
-  Strategy strategy =
-      options.strategy == kSearch
-          ? found.strategy
-          : choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile);
-  const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
-  annotate(strategy, step.program, step.plan, step.prediction);
-
+  const Explained found = explained(options, input, profile, all_costs);
+  const Strategy& strategy = found.strategy;
+  const Forecast& step = *found.step;
   const RepeatedWork repeated =
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, strategy, step);
-  const std::vector<Candidate> candidates = best_of_each_name(found, input, all_costs);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, all_costs);
   if (options.json) {
@@ -305,7 +345,11 @@ int explain(const ExplainOptions& options) {
                           {"dependency_floor_s", to_seconds(emulated->floor)}};
     }
     json["memory"] = memory_json(step.plan);
-    json["candidates"] = candidates_json(candidates);
+    json["candidates"] = candidates_json(found.candidates);
+    if (found.what_if) {
+      json["what_if_now_s"] = found.what_if->now_s;
+      json["what_if"] = what_if_json(*found.what_if);
+    }
     json.update(report.json());
     results::print("{}\n", json.dump(2));
     return 0;
@@ -320,7 +364,11 @@ int explain(const ExplainOptions& options) {
   }
   report.print();
   results::print("\ncandidates\n");
-  print_candidates(candidates);
+  print_candidates(found.candidates);
+  if (found.what_if) {
+    results::print("\nwhat if: the best strategy then, as a search finds it\n");
+    print_what_if(*found.what_if);
+  }
   return 0;
 }
 

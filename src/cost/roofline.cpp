@@ -33,28 +33,6 @@ CollectiveTimes straight_line(Opcode opcode, size_t axis, double latency_s, doub
   return times;
 }
 
-// How often a rank sends the bytes of a collective over its link, and how many messages follow each
-// other.
-struct Volume {
-  double bytes = 1.0;
-  double depth = 1.0;
-};
-
-Volume volume_of(Opcode opcode, int64_t ranks) {
-  const double part = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-  const double depth = std::ceil(std::log2(static_cast<double>(ranks)));
-  switch (opcode) {
-    case Opcode::all_reduce:
-      return {2.0 * part, 2.0 * depth};
-    case Opcode::broadcast:
-      return {1.0, depth};
-    case Opcode::move:
-      return {1.0, 1.0};
-    default:
-      return {part, depth};
-  }
-}
-
 // Whether ranks of the axis have to pass a host's link to reach each other.
 bool passes_hosts(const LinkRates& link, int64_t ranks) {
   return link.per_host > 1 && link.per_host < ranks;
@@ -89,6 +67,21 @@ Profile empty_profile(const Mesh& mesh, const MachineRates& rates, const char* d
 }
 
 }  // namespace
+
+MessageVolume volume_of(Opcode opcode, int64_t ranks) {
+  const double part = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
+  const double depth = std::ceil(std::log2(static_cast<double>(ranks)));
+  switch (opcode) {
+    case Opcode::all_reduce:
+      return {2.0 * part, 2.0 * depth};
+    case Opcode::broadcast:
+      return {1.0, depth};
+    case Opcode::move:
+      return {1.0, 1.0};
+    default:
+      return {part, depth};
+  }
+}
 
 Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
   Profile profile = empty_profile(mesh, rates, "the rates of the cluster deck, not measured");

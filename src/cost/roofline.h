@@ -21,6 +21,15 @@ struct MachineRates {
   std::vector<LinkRates> links;   // per axis of the mesh
 };
 
+// How often a rank sends the bytes of a collective over its link, and how many messages follow each
+// other.
+struct MessageVolume {
+  double bytes = 1.0;
+  double depth = 1.0;
+};
+// Of a collective over so many ranks, at least two: see roofline_profile().
+MessageVolume volume_of(Opcode opcode, int64_t ranks);
+
 // Products at the peak rate, everything else at that of the memory (the roofline model, Williams et
 // al. 2009). Of n ranks along an axis, a rank sends (n - 1) / n of a collective's bytes, twice that
 // for an all_reduce, all of them for a broadcast or a move; messages follow each other log2(n)

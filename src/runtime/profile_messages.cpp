@@ -58,7 +58,7 @@ class Loads {
     const kernels::MatmulShape shape{.m = load_.rows, .n = load_.columns, .k = load_.summed};
     with_floating_type(load_.dtype, [&](auto zero) {
       using Element = decltype(zero);
-      products_.issue(times, 0.0, [&](Stream& stream) {
+      products_.issue(times, {}, [&](Stream& stream) {
         const kernels::BesideMessages here;
         for (int i = 0; i < repetitions_; ++i) {
           kernels::matmul(stream, reinterpret_cast<const Element*>(a_->data()),
@@ -132,7 +132,8 @@ class MessageTimer {
     const double load = std::min(2.0 * (time.alone_s + kPause) * sent, kPatience);
     world_.barrier();
     loads_.issue(static_cast<int>(std::ceil(load / load_s_)) + 10);
-    messages_.issue(sent, kPause, message, time.bytes);
+    const auto pause = [] { std::this_thread::sleep_for(std::chrono::duration<double>(kPause)); };
+    messages_.issue(sent, pause, message, time.bytes);
     std::vector<Interval> loads = loads_.times();
     std::vector<Interval> messages = messages_.times();
     const double begin = loads.front().start_s;

@@ -37,7 +37,7 @@ double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroup
     world.barrier();
     const double began = monotonic_seconds();
     if (takes_part) {
-      messages.issue(kInARow, 0.0, {Opcode::all_reduce, groups.axis(axis)}, bytes);
+      messages.issue(kInARow, {}, {Opcode::all_reduce, groups.axis(axis)}, bytes);
       messages.times();
     }
     world.barrier();

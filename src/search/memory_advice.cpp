@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include "core/units.h"
 #include "graph/batch.h"
 #include "program/memory.h"
+#include "search/parallel.h"
 
 namespace hidup {
 namespace {
@@ -21,59 +25,206 @@ namespace {
 constexpr size_t kTensors = 5;  // the largest, which a message names
 
 // How far the changes go that are tried.
-constexpr int64_t kMostRanks = 64;     // times the given number; enough for any cluster of today
+constexpr int kRankDoublings = 6;      // enough for any cluster of today
 constexpr int kMostMicrobatches = 16;  // larger programs take long to plan
-constexpr int kMostBatches = 8;  // searches for the largest batch: halving leaves 1 of 256 batches
 
-// What all searches together may cost, in operations times microbatches. A search took 0.1 to 0.2
-// ms for each of these on two cores (966 operations: 0.7 s with up to 4 microbatches, 5 s with 64),
-// so that all of them take a few seconds.
-constexpr int64_t kMostWork = 20000;
-// Enough for all changes: kMostBatches, up to 6 for ranks, 4 for microbatches, 2 for the hints and
-// the batch.
-constexpr int64_t kMostSearches = 20;
+// What the searches for a change may cost, in operations times microbatches. A search takes 0.1 to
+// 0.2 ms for each of these on one axis (966 operations: 0.7 s with up to 4 microbatches, 5 s with
+// 64), and 1.3 ms on two, so that all of them take a few seconds.
+constexpr int64_t kMostWork = 4000;
+constexpr int64_t kTooLarge = 20000;  // even one search for each change takes too long
+// Halving leaves 1 of 256 batches.
+constexpr int64_t kMostSearches = 8;
+// A search is not tried where even the smallest strategy of little memory needs so many times the
+// memory: on two axes searches found plans of half of that.
+constexpr double kHopeless = 3.0;
 
-// Looks for changes with which a strategy fits.
-class MemoryAdvice {
+// A run with one thing changed.
+struct Variant {
+  Graph graph;
+  Mesh mesh;
+  SearchOptions options;
+  std::string fits;       // "train.batch 186 instead of 256 fits"
+  double distance = 1.0;  // how far it is from the run that does not fit: by what factor it differs
+};
+
+// Variants of a run in one thing, the nearest first; each needs no more memory than those before.
+struct Change {
+  int64_t variants = 0;
+  std::function<Variant(int64_t)> variant;
+};
+
+// The run that does not fit.
+struct Run {
+  const Graph& graph;
+  const Mesh& mesh;
+  const SearchOptions& options;
+
+  Variant variant() const { return {graph, mesh, options, "", 1.0}; }
+};
+
+Change without_hints(const Run& run) {
+  return {.variants = run.options.hints.empty() ? 0 : 1, .variant = [run](int64_t) {
+            Variant free = run.variant();
+            free.options.hints = {};
+            free.fits = "without the hints it fits";
+            return free;
+          }};
+}
+
+Change smaller_batch(const Run& run) {
+  const int64_t batch = splittable_batch(run.graph);
+  const int64_t least =
+      run.options.hints.microbatches.value_or(std::ranges::min(run.options.microbatches));
+  return {.variants = std::max<int64_t>(batch - least, 0), .variant = [run, batch](int64_t v) {
+            const int64_t fewer = batch - 1 - v;
+            return Variant{with_batch(run.graph, fewer), run.mesh, run.options,
+                           fmt::format("train.batch {} instead of {} fits", fewer, batch),
+                           static_cast<double>(batch) / static_cast<double>(fewer)};
+          }};
+}
+
+Change more_microbatches(const Run& run) {
+  const int now = std::ranges::max(microbatches_of(run.graph, run.options));
+  const int64_t most = std::min<int64_t>(splittable_batch(run.graph), kMostMicrobatches) / now;
+  const bool free = !run.options.hints.microbatches && most >= 2;
+  const int64_t doublings = free ? static_cast<int64_t>(std::log2(most)) : 0;
+  return {.variants = doublings, .variant = [run, now](int64_t v) {
+            Variant more = run.variant();
+            more.options.microbatches = {now << (v + 1)};
+            more.fits = fmt::format("train.microbatches {} fits", more.options.microbatches[0]);
+            more.distance = std::exp2(v + 1);
+            return more;
+          }};
+}
+
+// Along the outermost axis.
+Change more_ranks(const Run& run) {
+  return {.variants = run.mesh[0].shares.empty() ? kRankDoublings : 0, .variant = [run](int64_t v) {
+            Variant more = run.variant();
+            Axis& axis = more.mesh[0];
+            axis.size <<= v + 1;
+            more.fits = fmt::format("{} ranks instead of {} (axis {}: {}) fit", ranks_of(more.mesh),
+                                    ranks_of(run.mesh), axis.name, axis.size);
+            more.distance = std::exp2(v + 1);
+            return more;
+          }};
+}
+
+Change fewer_bits(const Run& run) {
+  const bool has_more = std::ranges::any_of(run.graph.tensors(), [](const Tensor& tensor) {
+    return tensor.role == Tensor::Role::parameter && tensor.dtype == DType::f32;
+  });
+  return {.variants = has_more ? 1 : 0, .variant = [run](int64_t) {
+            Variant shorter = run.variant();
+            shorter.graph = with_precision(run.graph, DType::bf16);
+            shorter.fits = "model.precision bf16 fits";
+            shorter.distance = 2.0;
+            return shorter;
+          }};
+}
+
+// All that are tried: a new one is a function like those above, and a name here.
+constexpr std::array kChanges = {without_hints, smaller_batch, more_microbatches, fewer_bits,
+                                 more_ranks};
+
+// The nearest variant that fits, as a search finds it.
+struct Advice {
+  std::string line;
+  double distance = 1.0;
+};
+
+// Looks for the nearest variant of a change with which a strategy fits.
+class NearestVariant {
  public:
-  MemoryAdvice(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-               const SearchOptions& options, int64_t searches)
-      : graph_(graph), mesh_(mesh), costs_(costs), options_(options), searches_left_(searches) {}
+  NearestVariant(const Change& change, const CostModel& costs, int64_t searches)
+      : change_(change), costs_(costs), searches_left_(searches) {}
 
-  // A line each.
-  std::vector<std::string> lines() {
-    std::vector<std::string> lines;
-    for (const std::optional<std::string>& line :
-         {without_hints(), smaller_batch(), more_microbatches(), more_ranks()}) {
-      if (line) {
-        lines.push_back(*line);
-      }
+  std::optional<Advice> find() {
+    if (change_.variants == 0) {
+      return std::nullopt;
     }
-    return lines;
+    std::optional<int64_t> fits = nearest_small();
+    if (!fits && !hopeless_) {
+      fits = change_.variants == 1 ? 0 : first_by_search();  // what a run does comes below
+    }
+    if (!fits) {
+      return std::nullopt;
+    }
+    const int64_t nearest = by_searches(*fits);
+    std::optional<Advice> advice = advice_of(nearest);
+    return advice || nearest == *fits ? advice : advice_of(*fits);
   }
 
  private:
-  // The bytes of the first strategy of little memory that fits. A search may find one where none of
-  // these does.
-  std::optional<int64_t> fits(const Graph& graph, const Mesh& mesh,
-                              const SearchOptions& options) const {
-    std::optional<int64_t> found;
-    visit_small_strategies(graph, mesh, costs_, options, [&](const SmallStrategy& small) {
-      if (small.bytes <= options.memory_limit) {
-        found = small.bytes;
+  // By strategies of little memory alone.
+  std::optional<int64_t> nearest_small() {
+    int64_t fits = change_.variants - 1;
+    std::set<std::string, std::less<>> names;  // of those that fit in the last variant
+    int64_t least_bytes = std::numeric_limits<int64_t>::max();
+    const Variant last = change_.variant(fits);
+    visit_small(last, [&](const SmallStrategy& small, bool does) {
+      least_bytes = std::min(least_bytes, small.bytes);
+      if (does) {
+        names.emplace(small.parts.parts[0].strategy.name);
       }
-      return found.has_value();
+      return false;
     });
-    return found;
+    if (names.empty()) {
+      hopeless_ = static_cast<double>(least_bytes) >
+                  kHopeless * static_cast<double>(last.options.memory_limit);
+      return std::nullopt;
+    }
+    for (int64_t too_large = -1; fits - too_large > 1;) {
+      const int64_t middle = std::midpoint(too_large, fits);
+      bool one_fits = false;
+      visit_small(
+          change_.variant(middle), [&](const SmallStrategy&, bool does) { return one_fits = does; },
+          [&](std::string_view name) { return names.contains(name); });
+      (one_fits ? fits : too_large) = middle;
+    }
+    return fits;
   }
 
-  // What a search with these options finds; none where nothing fits.
-  std::optional<SearchOutcome> search(const Graph& graph, const Mesh& mesh,
-                                      SearchOptions options) const {
+  template <typename Visit>
+  void visit_small(const Variant& variant, Visit visit,
+                   const std::function<bool(std::string_view)>& wanted = {}) const {
+    visit_small_strategies(
+        variant.graph, variant.mesh, costs_, variant.options,
+        [&](const SmallStrategy& small) {
+          return visit(small, small.bytes <= variant.options.memory_limit);
+        },
+        wanted);
+  }
+
+  // Where no strategy of little memory fits. A search for the nearest variant is often enough.
+  std::optional<int64_t> first_by_search() {
+    for (const int64_t number : {int64_t{0}, change_.variants - 1}) {
+      if (searches_left_-- > 0 && search(change_.variant(number), false)) {
+        return number;
+      }
+    }
+    return std::nullopt;
+  }
+
+  // A search may find a strategy that fits where none of little memory does.
+  int64_t by_searches(int64_t fits) {
+    for (int64_t too_large = -1; fits - too_large > 1 && searches_left_ > 0; --searches_left_) {
+      const int64_t middle = std::midpoint(too_large, fits);
+      (search(change_.variant(middle), false) ? fits : too_large) = middle;
+    }
+    return fits;
+  }
+
+  // None where nothing fits. What a run would do with `combinations`; without, a refusal is quick.
+  std::optional<SearchOutcome> search(const Variant& variant, bool combinations) const {
+    SearchOptions options = variant.options;
     options.baselines = false;
+    options.combinations = combinations;
     options.advice = false;
+    options.threads = 1;  // other changes are looked at beside this one
     try {
-      return search_strategy(graph, mesh, costs_, options);
+      return search_strategy(variant.graph, variant.mesh, costs_, options);
     } catch (const Error& error) {
       if (error.code() != ExitCode::infeasible) {
         throw;
@@ -82,140 +233,44 @@ class MemoryAdvice {
     }
   }
 
-  // The same; none, too, where no searches are left.
-  std::optional<SearchOutcome> next_search(const Graph& graph, const Mesh& mesh,
-                                           const SearchOptions& options) {
-    return searches_left_-- > 0 ? search(graph, mesh, options) : std::nullopt;
-  }
-
-  // The bytes of the first strategy that fits, of all that a search finds.
-  std::optional<int64_t> fits_a_run(const Graph& graph, const Mesh& mesh,
-                                    const SearchOptions& options) {
-    if (const auto bytes = fits(graph, mesh, options)) {
-      return bytes;
-    }
-    const auto found = next_search(graph, mesh, options);
-    return found ? std::optional(found->candidates[0].memory_bytes) : std::nullopt;
-  }
-
-  std::optional<std::string> without_hints() {
-    if (options_.hints.empty()) {
-      return std::nullopt;
-    }
-    SearchOptions free = options_;
-    free.hints = {};
-    const auto bytes = fits_a_run(graph_, mesh_, free);
-    return bytes ? std::optional(
-                       fmt::format("without the hints it fits with {}", format_bytes(*bytes)))
-                 : std::nullopt;
-  }
-
-  std::optional<std::string> smaller_batch() {
-    const int64_t batch = splittable_batch(graph_);
-    const int64_t least =
-        options_.hints.microbatches.value_or(std::ranges::min(options_.microbatches));
-    if (batch <= least || !fits_a_run(with_batch(graph_, least), mesh_, options_)) {
-      return std::nullopt;
-    }
-    int64_t largest = least;
-    for (int64_t too_large = batch; too_large - largest > 1;) {
-      const int64_t middle = std::midpoint(largest, too_large);
-      (fits(with_batch(graph_, middle), mesh_, options_) ? largest : too_large) = middle;
-    }
-    const auto [most, found] = largest_batch(largest, batch);
-    return fmt::format("train.batch {} instead of {} fits with {}: {} per sequence", most, batch,
-                       format_bytes(found.candidates[0].memory_bytes),
-                       format_seconds(found.seconds / static_cast<double>(most)));
-  }
-
-  // The largest batch for which a search finds something: at least `fitting`, less than
-  // `too_large`. It goes up by growing steps, then halves what remains. It may end a little below
-  // the largest: see kMostBatches.
-  std::pair<int64_t, SearchOutcome> largest_batch(int64_t fitting, int64_t too_large) {
-    std::optional<SearchOutcome> best;
-    int64_t step = std::max<int64_t>(fitting / 8, 1);
-    for (int tried = 0; tried < kMostBatches && too_large - fitting > 1; ++tried) {
-      const int64_t next = std::min(fitting + step, std::midpoint(fitting, too_large));
-      if (auto found = next_search(with_batch(graph_, next), mesh_, options_)) {
-        best = std::move(found);
-        fitting = next;
-        step *= 2;
-      } else {
-        too_large = next;
-      }
-    }
-    if (!best) {
-      best = search(with_batch(graph_, fitting), mesh_, options_);
-    }
-    check(best.has_value(), "a search that misses a strategy that fits");
-    return {fitting, std::move(*best)};
-  }
-
-  // A changed run: the bytes of a strategy of little memory that fits or, if `searched`, of any.
-  using Change = std::function<std::optional<int64_t>(int64_t times, bool searched)>;
-
-  // The least power of two, from 2 to `most`, by which the change does; and the bytes then needed.
-  static std::optional<std::pair<int64_t, int64_t>> least_times(int64_t most,
-                                                                const Change& change) {
-    int64_t times = 2;
-    std::optional<int64_t> bytes = change(times, times == most);
-    while (!bytes && times < most) {
-      times *= 2;
-      bytes = change(times, times == most);
-    }
-    for (; bytes && times > 2; times /= 2) {
-      const auto fewer = change(times / 2, true);
-      if (!fewer) {
-        break;
-      }
-      bytes = fewer;
-    }
-    return bytes ? std::optional(std::pair(times, *bytes)) : std::nullopt;
-  }
-
-  std::optional<std::string> more_microbatches() {
-    const int now = std::ranges::max(microbatches_of(graph_, options_));
-    const int64_t most = std::min<int64_t>(splittable_batch(graph_), kMostMicrobatches) / now;
-    if (options_.hints.microbatches || most < 2) {
-      return std::nullopt;
-    }
-    const auto found = least_times(
-        static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most))),
-        [&](int64_t times, bool searched) {
-          SearchOptions options = options_;
-          options.microbatches = {now * static_cast<int>(times)};
-          return searched ? fits_a_run(graph_, mesh_, options) : fits(graph_, mesh_, options);
-        });
-    return found ? std::optional(fmt::format("train.microbatches {} fits with {}",
-                                             now * found->first, format_bytes(found->second)))
-                 : std::nullopt;
-  }
-
-  // Along the outermost axis.
-  std::optional<std::string> more_ranks() {
-    const auto larger = [&](int64_t times) {
-      Mesh mesh = mesh_;
-      mesh[0].size *= times;
-      return mesh;
-    };
-    const auto found = least_times(kMostRanks, [&](int64_t times, bool searched) {
-      return searched ? fits_a_run(graph_, larger(times), options_)
-                      : fits(graph_, larger(times), options_);
-    });
+  std::optional<Advice> advice_of(int64_t number) const {
+    const Variant variant = change_.variant(number);
+    const auto found = search(variant, true);
     if (!found) {
       return std::nullopt;
     }
-    const Mesh mesh = larger(found->first);
-    return fmt::format("{} ranks instead of {} (axis {}: {}) fit with {} each", ranks_of(mesh),
-                       ranks_of(mesh_), mesh[0].name, mesh[0].size, format_bytes(found->second));
+    const auto sequences = static_cast<double>(batch_of(variant.graph));
+    return Advice{
+        fmt::format("{} with {} per rank: {} per step, {} per sequence", variant.fits,
+                    format_bytes(found->candidates[0].memory_bytes), format_seconds(found->seconds),
+                    format_seconds(found->seconds / sequences)),
+        variant.distance};
   }
 
-  const Graph& graph_;
-  const Mesh& mesh_;
+  const Change& change_;
   const CostModel& costs_;
-  const SearchOptions& options_;
   int64_t searches_left_;
+  bool hopeless_ = false;  // that a search finds something where no strategy of little memory does
 };
+
+// A line each, the nearest first.
+std::vector<std::string> advice_lines(const Run& run, const CostModel& costs, int64_t searches) {
+  std::array<std::optional<Advice>, kChanges.size()> found;
+  in_parallel(found.size(), run.options.threads, [&](size_t c) {
+    const Change change = kChanges[c](run);
+    found[c] = NearestVariant(change, costs, searches).find();
+  });
+  std::ranges::stable_sort(found, {}, [](const std::optional<Advice>& advice) {
+    return advice ? advice->distance : std::numeric_limits<double>::infinity();
+  });
+  std::vector<std::string> lines;
+  for (const std::optional<Advice>& advice : found) {
+    if (advice) {
+      lines.push_back(advice->line);
+    }
+  }
+  return lines;
+}
 
 // Operations that are lowered and simulated for the strategy.
 int64_t simulated_operations(const Graph& graph, const LeastMemoryStrategy& least) {
@@ -232,7 +287,8 @@ int64_t simulated_operations(const Graph& graph, const LeastMemoryStrategy& leas
 }  // namespace
 
 int64_t advice_searches(int64_t operations, int64_t microbatches) {
-  return std::min(kMostSearches, kMostWork / std::max<int64_t>(operations * microbatches, 1));
+  const int64_t work = std::max<int64_t>(operations * microbatches, 1);
+  return work > kTooLarge ? 0 : std::clamp<int64_t>(kMostWork / work, 1, kMostSearches);
 }
 
 void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
@@ -256,15 +312,15 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
     throw Error(ExitCode::infeasible,
                 text + "\nwhat would fit is not looked for: the program is too large");
   }
-  const std::vector<std::string> lines =
-      MemoryAdvice(graph, mesh, costs, options, searches).lines();
+  const std::vector<std::string> lines = advice_lines({graph, mesh, options}, costs, searches);
   for (const std::string& line : lines) {
     text += "\n" + line;
   }
   if (lines.empty()) {
     text += fmt::format(
-        "\nneither a smaller batch nor more microbatches nor {} times as many ranks would do",
-        kMostRanks);
+        "\nneither a smaller batch nor more microbatches nor {} times as many ranks nor "
+        "model.precision bf16 would do",
+        1 << kRankDoublings);
   }
   throw Error(ExitCode::infeasible, text);
 }

@@ -44,7 +44,8 @@ std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& option
 
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                             const SearchOptions& options,
-                            const std::function<bool(const SmallStrategy&)>& visit) {
+                            const std::function<bool(const SmallStrategy&)>& visit,
+                            const std::function<bool(std::string_view)>& wanted) {
   const std::vector<int> counts = microbatches_of(graph, options);
   std::vector<uint64_t> signatures;  // they do not depend on the number of microbatches
   for (const int count : counts) {
@@ -57,6 +58,9 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     signatures = signatures_of(built.problem);
     const Plan plan = least_memory_plan(built.problem);
     const Strategy strategy = to_strategy(graph, mesh, built, plan);
+    if (wanted && !wanted(strategy.name)) {
+      continue;
+    }
     const auto reduced = reduced_graphs_of(graph, signatures, plan.choices);
     const StrategyParts parts = parts_of(graph, reduced, strategy);
     if (visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)})) {
@@ -73,7 +77,7 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
   };
   const auto reduced = reduced_graphs_of(graph, signatures);
   for (const std::string_view name : plain_names(mesh)) {
-    if (!keeps_hints(name)) {
+    if ((wanted && !wanted(name)) || !keeps_hints(name)) {
       continue;
     }
     for (const int count : counts) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "search/estimate.h"
@@ -27,10 +28,12 @@ struct SmallStrategy {
 
 // For each number of microbatches: the strategy that is estimated to keep the fewest bytes
 // (parameters, gradients, optimizer state, what the backward pass needs), and the named strategies,
-// as far as they keep the hints. Ends when visit() returns true.
+// as far as they keep the hints. Ends when visit() returns true. `wanted`: by the strategy's name;
+// empty: all.
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                             const SearchOptions& options,
-                            const std::function<bool(const SmallStrategy&)>& visit);
+                            const std::function<bool(const SmallStrategy&)>& visit,
+                            const std::function<bool(std::string_view)>& wanted = {});
 
 struct LeastMemoryStrategy {
   Strategy strategy;

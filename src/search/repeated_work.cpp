@@ -81,6 +81,10 @@ std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, con
                       format_seconds(repeated.step_s), ranks_of(mesh), format_seconds(work.step_s));
   if (!repeated.fits) {
     text += fmt::format(", but would need {} each", format_bytes(repeated.bytes));
+  } else if (repeated.step_s <= kSameStep * work.step_s) {
+    text += axis.size == 2
+                ? fmt::format(": rank 2 along {} adds nothing", axis.name)
+                : fmt::format(": ranks 2 to {} along {} add nothing", axis.size, axis.name);
   }
   return text;
 }

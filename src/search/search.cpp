@@ -171,6 +171,9 @@ class Search {
       }
       return;
     }
+    if (!options_.combinations) {
+      return;
+    }
     LeastTime least(graph_, mesh_, costs_, options_.lowering.bucket_bytes);
     baselines_.emplace(graph_, mesh_, [&](const Strategy& strategy) {
       least_s_.push_back(least.seconds(strategy));
@@ -296,7 +299,7 @@ class Search {
   // Those that may be faster than the best plan with every number of microbatches. If all are asked
   // for, those with one name likewise, and the many others with the number of that plan.
   void add_named_by_axes(double best, int microbatches) {
-    for (size_t n = 0; n < baselines_->size(); ++n) {
+    for (size_t n = 0; baselines_ && n < baselines_->size(); ++n) {
       const auto may_win = [&](const Solution& solution) {
         return least_s_[n].of(solution.microbatches) <= kOptimism * best;
       };
@@ -342,8 +345,9 @@ class Search {
       for (StrategyParts::Part& part : entry.parts.parts) {
         part.strategy = with_ways(*part.graph, std::move(part.strategy), options_.lowering, costs_);
       }
+      // Where there are no plans, memory is short: all candidates may have to be planned.
       const Prediction prediction =
-          options_.baselines
+          options_.baselines || plans_ == 0
               ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
               : simulated(entry.parts, costs_, options_.lowering);
       entry.candidate.seconds = prediction.iteration_s;

@@ -31,6 +31,8 @@ struct SearchOptions {
   // Simulate all named strategies, on two axes also those with a name per axis (Baselines); else
   // only those that may be faster.
   bool baselines = true;
+  // On several axes strategies with a name per axis count, too.
+  bool combinations = true;
   size_t threads = 2;
   bool advice = true;  // where nothing fits, the error says what would
 };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cost/changed_links.h"
 #include "cost/cost_model.h"
 #include "cost/roofline.h"
 #include "small_decks.h"
@@ -73,6 +74,34 @@ TEST(Costs, AreNotThereWithoutRates) {
               Pair(ExitCode::usage, "cluster.device.flops is missing: it is needed"));
   deck.cluster.cost_model = "published";
   EXPECT_FALSE(costs_of(deck, kMesh, measured_profile())) << "which rest on rates only";
+}
+
+TEST(Costs, OfChangedClustersAreThoseOfChangedRates) {
+  Deck deck = deck_with_rates();
+  deck.cluster.mesh[1].per_host = 2;
+  deck.cluster.mesh[1].host_bandwidth = 3e9;
+  const Profile now = costs_of(deck, kMesh, std::nullopt).value();
+  EXPECT_EQ(print_profile(changed_costs(deck, now, kMesh, std::nullopt).value()),
+            print_profile(now));
+  Deck faster = deck;
+  faster.cluster.mesh[1].bandwidth = 2e10;
+  faster.cluster.mesh[1].host_bandwidth = 6e9;
+  EXPECT_EQ(print_profile(changed_costs(deck, now, kMesh, 1).value()),
+            print_profile(costs_of(faster, kMesh, std::nullopt).value()));
+  const Mesh more = {{"node", 4}, {"gpu", 4}};
+  EXPECT_EQ(print_profile(changed_costs(deck, now, more, std::nullopt).value()),
+            print_profile(costs_of(deck, more, std::nullopt).value()));
+}
+
+TEST(Costs, OfChangedClustersRestOnWhatWasMeasured) {
+  Profile measured = measured_profile();
+  measured.key.build = "1.0";
+  const Deck deck = deck_with_rates();
+  const Mesh more = {{"node", 4}, {"gpu", 4}};
+  EXPECT_EQ(print_profile(changed_costs(deck, measured, more, 1).value()),
+            print_profile(with_bandwidth(with_ranks(measured, 0, 4), 1, 2.0)));
+  measured.key.mesh[0].size = 1;
+  EXPECT_FALSE(changed_costs(deck, measured, more, std::nullopt));
 }
 
 TEST(Costs, NoiseIsDrawnFromTheSeed) {

@@ -9,6 +9,7 @@
 #include "app/plan_report.h"
 #include "search/choose_ways.h"
 #include "search/named/combination.h"
+#include "sharding/hints.h"
 #include "small_decks.h"
 #include "train/setup.h"
 
@@ -147,6 +148,34 @@ TEST_F(Explained, TheBestOfEveryName) {
   EXPECT_EQ(megatron->strategy.microbatches, 2);
   EXPECT_EQ(megatron->seconds, step_of("megatron").prediction.iteration_s);
   EXPECT_EQ(megatron->memory_bytes, step_of("megatron").plan.bytes);
+}
+
+// What a search would find has no part in it.
+TEST_F(Explained, AStrategyBesideTheNamedOnes) {
+  const Forecast step = step_of("fsdp");
+  Strategy mine = choose_strategy("fsdp", input_.deck, input_.graph, input_.mesh, profile_);
+  mine.name = "mine";
+  const Candidate explained{.strategy = mine, .seconds = step.prediction.iteration_s};
+  SearchOptions options = search_options(input_.deck, input_.graph, input_.mesh, "");
+  options.memory_limit = step_of("dp").plan.bytes - 1;
+  options.hints = read_hints(input_.graph, input_.mesh,
+                             "operations: [{op: 'layers.*.ffn.up', rule: [batch]}]", "h.yaml");
+  const std::vector<Candidate> all = beside_named(explained, input_, profile_, options);
+  EXPECT_EQ(all.size(), plain_names(input_.mesh).size() + 1);
+  const auto of = [&](std::string_view name) {
+    return *std::ranges::find_if(all, [&](const Candidate& c) { return c.strategy.name == name; });
+  };
+  EXPECT_EQ(of("mine").seconds, step.prediction.iteration_s);
+  EXPECT_EQ(of("fsdp").seconds, step.prediction.iteration_s);
+  EXPECT_EQ(of("fsdp").strategy.microbatches, 2);
+  EXPECT_TRUE(of("fsdp").feasible);
+  EXPECT_FALSE(of("dp").feasible);
+  EXPECT_EQ(of("dp").reason.find("needs "), 0U) << of("dp").reason;
+  EXPECT_FALSE(of("megatron").feasible);
+  EXPECT_EQ(of("megatron").reason.find("the hints ask for "), 0U) << of("megatron").reason;
+  EXPECT_TRUE(std::ranges::is_sorted(all, {}, [](const Candidate& candidate) {
+    return std::pair(!candidate.feasible, candidate.seconds);
+  }));
 }
 
 TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {

@@ -142,11 +142,5 @@ TEST(Measured, ADamagedFileIsRefused) {
   expect_refused(file.path, "the timeline of step 1 lacks instructions");
 }
 
-TEST(Measured, PatternsOfNames) {
-  EXPECT_EQ(pattern_of("layers.3.ffn.up"), "layers.*.ffn.up");
-  EXPECT_EQ(pattern_of("gradients.12"), "gradients.*");
-  EXPECT_EQ(pattern_of("head2.norm1"), "head2.norm1");
-}
-
 }  // namespace
 }  // namespace hidup

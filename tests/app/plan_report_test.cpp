@@ -105,5 +105,53 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   EXPECT_THAT(printed("much of it"), HasSubstr("repeated  much of it\n"));
 }
 
+// Faster, slower, the same, surely the same, and not possible.
+WhatIfReport sample_report() {
+  WhatIfReport report{.now_s = 1.0, .changes = {}};
+  const auto add = [&](const char* kind, const char* what, double seconds, double at_most) {
+    report.changes.push_back({.kind = kind,
+                              .of = "gpu",
+                              .what = what,
+                              .feasible = seconds > 0.0,
+                              .reason = seconds > 0.0 ? "" : "no strategy fits in the memory",
+                              .seconds = seconds,
+                              .gain = seconds > 0.0 ? 1.0 - seconds : 0.0,
+                              .at_most = at_most});
+  };
+  add("bandwidth", "bandwidth of axis gpu x 2", 0.875, 0.5);
+  add("ranks", "ranks along axis gpu x 2", 1.25, 1.0);
+  add("memory", "memory x 2", 0.999, 0.25);
+  add("hint", "without layers.*.attention by head", 1.0, 0.0);
+  add("hint", "without 2 microbatch(es)", 0.0, 1.0);
+  return report;
+}
+
+TEST(PrintWhatIf, SaysWhatEachChangeGains) {
+  testing::internal::CaptureStdout();
+  print_what_if(sample_report());
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "  as it is                              1.00 s\n"
+            "  bandwidth of axis gpu x 2          875.00 ms  12 % faster\n"
+            "  ranks along axis gpu x 2              1.25 s  25 % slower\n"
+            "  memory x 2                         999.00 ms  the same\n"
+            "  without layers.*.attention by head    1.00 s  the same, whatever the strategy\n"
+            "  without 2 microbatch(es)           no strategy fits in the memory\n");
+}
+
+TEST(WhatIfJson, IsAnObjectPerChange) {
+  const Json json = what_if_json(sample_report());
+  ASSERT_EQ(json.size(), 5U);
+  const Json first = {{"what", "bandwidth of axis gpu x 2"},
+                      {"kind", "bandwidth"},
+                      {"of", "gpu"},
+                      {"feasible", true},
+                      {"reason", ""},
+                      {"predicted_iteration_s", 0.875},
+                      {"gain", 0.125},
+                      {"gain_at_most", 0.5}};
+  EXPECT_EQ(json[0].dump(2), first.dump(2));
+  EXPECT_EQ(json[4]["feasible"], false);
+}
+
 }  // namespace
 }  // namespace hidup

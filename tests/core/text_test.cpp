@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "core/name_pattern.h"
+
 namespace hidup {
 namespace {
 
@@ -90,6 +92,12 @@ TEST(Utf8Length, OfTheFirstCharacter) {
                            "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
     EXPECT_EQ(utf8_length(text), 0U) << text;
   }
+}
+
+TEST(NamePattern, NumbersBecomeStars) {
+  EXPECT_EQ(pattern_of("layers.3.ffn.up"), "layers.*.ffn.up");
+  EXPECT_EQ(pattern_of("gradients.12"), "gradients.*");
+  EXPECT_EQ(pattern_of("head2.norm1"), "head2.norm1");
 }
 
 }  // namespace

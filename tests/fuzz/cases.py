@@ -24,6 +24,8 @@ def options_of(rng, scene, command):
         reads.append("hints.yaml")
     if command == "search" and rng.random() < 0.4:
         arguments.append("--baselines")
+    if command == "explain" and rng.random() < 0.2:
+        arguments.append("--what-if")
     if command in ("search", "explain") and rng.random() < 0.5:
         arguments.append("--json")
     if command in ("search", "validate") and rng.random() < 0.5:

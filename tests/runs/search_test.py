@@ -63,7 +63,7 @@ class WithoutRanks(SearchTest):
         fast, slow = ["--set", link("100GB/s")], ["--set", link("0.01MB/s")]
         line = (r"the 2 ranks along ranks repeat each other's work \((\d+) of \1 operations, 100 % of the "
                 r"flops\): messages along ranks would cost more than sharing saves; 1 rank\(s\) would take "
-                r"[0-9.]+ [mu]s per step, these 2 take [0-9.]+ [mu]s\n")
+                r"[0-9.]+ [mu]s per step, these 2 take [0-9.]+ [mu]s: rank 2 along ranks adds nothing\n")
         for name in ("search", "explain"):
             self.assertRegex(self.command(name, "--ranks", 2, *slow).stdout, "\nrepeated  " + line)
             self.assertNotIn("repeat each", self.command(name, "--ranks", 2, *fast).stdout)
@@ -115,7 +115,8 @@ class WithoutRanks(SearchTest):
 
     def test_the_batch_that_would_fit(self):
         args = ["search", "--ranks", 2, "--set", "cluster.device.memory=1MiB", "--set"]
-        told = re.search(r"\ntrain.batch (\d+) instead of 40 fits with \S+ KiB: \S+ [mu]s per sequence\n",
+        told = re.search(r"\ntrain.batch (\d+) instead of 40 fits with \S+ KiB per rank: "
+                         r"\S+ [mu]s per step, \S+ [mu]s per sequence\n",
                          self.command(*args, "train.batch=40").stderr)
         self.assert_done(self.command(*args, f"train.batch={told[1]}"))
         self.assert_one_error(self.command(*args, f"train.batch={int(told[1]) + 1}"), INFEASIBLE)
@@ -180,6 +181,39 @@ class Explained(SearchTest):
         for text in ("strategy  fsdp", "layers.*.ffn.up", "gradients reduce_scatter",
                      "megatron-sp", "more exposed communication"):
             self.assertIn(text, result.stdout)
+
+
+    def test_a_strategy_that_is_given_is_not_searched_for(self):
+        plan = self.json("explain", "--ranks", 2, "--strategy", "dp")
+        self.assertNotIn("search", plan["candidates"])
+        self.assertNotIn("what_if", plan)
+        self.assertIn("search", self.json("explain", "--ranks", 2)["candidates"])
+
+    def test_what_if(self):
+        """A search of the changed cluster finds the same, or less than the strategy of now would gain."""
+        hints = self.folder / "hints.yaml"
+        hints.write_text("operations:\n  - {op: '*.ffn.up', rule: [replicate]}\n")
+        mesh = "cluster.mesh=[{{name: ranks, size: auto, bandwidth: {}, latency: 20us}}]".format
+        memory = ["--set", "cluster.device.memory=1GiB"]
+        args = ["--ranks", 2, "--hints", hints, *memory]
+        plan = self.json("explain", "--what-if", "--strategy", "dp", *args)
+        changes = {change["what"]: change for change in plan["what_if"]}
+        now = self.json("search", *args)["predicted_iteration_s"]
+        self.assertAlmostEqual(plan["what_if_now_s"], now, delta=1e-9)
+        for what, changed in (
+                ("bandwidth of axis ranks x 2", [*args, "--set", mesh("2GB/s")]),
+                ("memory x 2", ["--ranks", 2, "--hints", hints, "--set", "cluster.device.memory=2GiB"]),
+                ("ranks along axis ranks x 2", ["--ranks", 4, "--hints", hints, *memory]),
+                ("without layers.*.ffn.up by replicate", ["--ranks", 2, *memory])):
+            step = changes[what]["predicted_iteration_s"]
+            found = self.json("search", *changed)["predicted_iteration_s"]
+            least = found if "ranks along" in what else min(found, now)
+            self.assertAlmostEqual(step, least, delta=1e-9, msg=what)
+            self.assertAlmostEqual(changes[what]["gain"], 1 - step / now, delta=1e-9, msg=what)
+            self.assertTrue(changes[what]["feasible"], what)
+        self.assertGreater(changes["without layers.*.ffn.up by replicate"]["gain"], 0)
+        text = self.command("explain", "--what-if", "--strategy", "dp", *args).stdout
+        self.assertRegex(text, r"\n  bandwidth of axis ranks x 2 +[0-9.]+ [mu]s  ")
 
 
 class Trained(SearchTest):

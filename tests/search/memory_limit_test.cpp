@@ -80,10 +80,10 @@ TEST(MemoryLimit, DeepGraphsAreSizedByReducedOnes) {
 }
 
 TEST(MemoryLimit, TheLargerTheProgramTheFewerSearchesForAdvice) {
-  EXPECT_EQ(advice_searches(0, 1), 20);
-  EXPECT_EQ(advice_searches(1000, 1), 20);
-  EXPECT_EQ(advice_searches(1000, 4), 5);
-  EXPECT_EQ(advice_searches(4000, 1), 5);
+  EXPECT_EQ(advice_searches(0, 1), 8);
+  EXPECT_EQ(advice_searches(500, 1), 8);
+  EXPECT_EQ(advice_searches(250, 4), 4);
+  EXPECT_EQ(advice_searches(1000, 1), 4);
   EXPECT_EQ(advice_searches(5000, 4), 1);
   EXPECT_EQ(advice_searches(5001, 4), 0);
 }
@@ -175,6 +175,38 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message_of(larger), "");
 }
 
+// Each by itself, with what a run of it takes; the nearest first.
+TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
+  Setting setting = small_setting();
+  setting.deck.model.vocab = 30;  // activations are most of the memory
+  setting.options.microbatches = {1};
+  Setting half = setting;
+  half.deck.train.batch = setting.deck.train.batch / 2;
+  setting.options.memory_limit = least_memory_bytes(half);
+  const std::string message = message_of(setting);
+  const auto expect_line = [&](const Setting& changed, const Graph& graph,
+                               const std::string& line) {
+    const SearchOutcome found =
+        search_strategy(graph, changed.mesh, changed.costs(), changed.options);
+    const auto sequences = static_cast<double>(changed.deck.train.batch);
+    EXPECT_NE(message.find(fmt::format("\n{} with {} per rank: {} per step, {} per sequence", line,
+                                       format_bytes(found.candidates[0].memory_bytes),
+                                       format_seconds(found.seconds),
+                                       format_seconds(found.seconds / sequences))),
+              std::string::npos)
+        << line << "\n"
+        << message;
+  };
+  Setting smaller = setting;
+  smaller.deck.train.batch = number_behind(message, "train.batch ");
+  expect_line(smaller, smaller.graph(),
+              fmt::format("train.batch {} instead of 32 fits", smaller.deck.train.batch));
+  expect_line(setting, with_precision(setting.graph(), DType::bf16), "model.precision bf16 fits");
+  // A batch of 16 or more is nearer than half the bits.
+  EXPECT_LT(message.find("train.batch "), message.find("model.precision bf16")) << message;
+  EXPECT_LT(message.find("model.precision bf16"), message.find("ranks instead of 4")) << message;
+}
+
 // By what a run does: a search may find a strategy where no other fits.
 TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
@@ -191,10 +223,16 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
     setting.deck.train.batch = batch;
     const SearchOutcome found = setting.search();
     EXPECT_NE(
-        message.find(fmt::format("train.batch {} instead of 48 fits with {}: {} per sequence\n",
-                                 batch, format_bytes(found.candidates[0].memory_bytes),
-                                 format_seconds(found.seconds / static_cast<double>(batch)))),
+        message.find(fmt::format(
+            "train.batch {} instead of 48 fits with {} per rank: {} per step, {} per sequence",
+            batch, format_bytes(found.candidates[0].memory_bytes), format_seconds(found.seconds),
+            format_seconds(found.seconds / static_cast<double>(batch)))),
         std::string::npos)
+        << message;
+    const int64_t ranks = number_behind(message, "axis [a-z]+: ") * (mesh.size() == 1 ? 1 : 2);
+    ASSERT_GT(ranks, 4) << message;
+    EXPECT_EQ(message.find("train.batch") < message.find("ranks instead of"),
+              48.0 / static_cast<double>(batch) <= static_cast<double>(ranks) / 4.0)
         << message;
     setting.options.advice = false;
     for (int64_t larger = batch + 1; larger <= batch + 4; ++larger) {

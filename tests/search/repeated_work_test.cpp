@@ -64,9 +64,9 @@ TEST(RepeatedWork, ASlowLinkMakesNodesRepeatEachOther) {
   EXPECT_LE(work.axes[0].step_s, 1.05 * alone_s);
   const std::string line = describe(work, setting.mesh, true);
   for (const char* part :
-       {"the 2 ranks along node repeat each other's work (",
-        " % of the flops): ", "messages along node would cost more than sharing saves; ",
-        "; 2 rank(s) would take ", " per step, these 4 take "}) {
+       {"the 2 ranks along node repeat each other's work (", " % of the flops): ",
+        "messages along node would cost more than sharing saves; ", "; 2 rank(s) would take ",
+        " per step, these 4 take ", ": rank 2 along node adds nothing"}) {
     EXPECT_NE(line.find(part), std::string::npos) << line;
   }
   EXPECT_EQ(line.find('\n'), std::string::npos);
@@ -119,6 +119,24 @@ TEST(RepeatedWork, RanksThatHaveNoMemoryForItAreNotEnough) {
   EXPECT_FALSE(tight.axes[0].fits);
   EXPECT_EQ(tight.useful_ranks, 4);
   EXPECT_NE(describe(tight, setting.mesh, true).find(", but would need "), std::string::npos);
+  EXPECT_EQ(describe(tight, setting.mesh, true).find("add"), std::string::npos);
+}
+
+// All ranks do all of the attention, but share the rest.
+TEST(RepeatedWork, RanksThatShareSomethingAddSomething) {
+  Setting setting = small_setting();
+  setting.mesh = {{"ranks", 16}};
+  const Graph graph = setting.graph();
+  Strategy strategy = named_strategy("dp", graph, setting.mesh);
+  replicate(graph, strategy, 0, OpKind::attention);
+  const std::string some = describe(repeated(setting, strategy), setting.mesh, false);
+  EXPECT_NE(some.find("1 rank(s) would take "), std::string::npos) << some;
+  EXPECT_EQ(some.find("add nothing"), std::string::npos) << some;
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    strategy.ops[static_cast<size_t>(op)].rules[0] = find_rule(graph, op, "replicate");
+  }
+  const std::string none = describe(repeated(setting, strategy), setting.mesh, false);
+  EXPECT_NE(none.find(": ranks 2 to 16 along ranks add nothing"), std::string::npos) << none;
 }
 
 // Along both axes: with one rank along each a step takes as long.

@@ -1,0 +1,56 @@
+#include "cost/changed_links.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "cost/roofline.h"
+
+namespace hidup {
+namespace {
+
+// Multiplies the latency, and what grows with the bytes.
+void change(CollectiveTimes& times, double latency, double growing) {
+  times.latency_s *= latency;
+  times.bandwidth /= growing;
+  if (times.table.empty()) {
+    return;
+  }
+  const MessageTime least = times.table.front();
+  const auto changed = [&](double of_least, double seconds) {
+    return latency * of_least + growing * std::max(seconds - of_least, 0.0);
+  };
+  for (MessageTime& row : times.table) {
+    row.alone_s = changed(least.alone_s, row.alone_s);
+    row.beside_s = changed(least.beside_s, row.beside_s);
+  }
+}
+
+template <typename Change>
+void for_each_along(Profile& profile, size_t axis, Change change_one) {
+  for (CollectiveTimes& times : profile.collectives) {
+    if (times.axis == axis && times.opcode != Opcode::slice) {
+      change_one(times);
+    }
+  }
+}
+
+}  // namespace
+
+Profile with_bandwidth(Profile profile, size_t axis, double factor) {
+  for_each_along(profile, axis, [&](CollectiveTimes& times) { change(times, 1.0, 1.0 / factor); });
+  return profile;
+}
+
+Profile with_ranks(Profile profile, size_t axis, int64_t ranks) {
+  const int64_t now = profile.key.mesh.at(axis).size;
+  check(now > 1 && ranks > 1, "no messages along an axis of one rank were timed");
+  for_each_along(profile, axis, [&](CollectiveTimes& times) {
+    const MessageVolume had = volume_of(times.opcode, now);
+    const MessageVolume has = volume_of(times.opcode, ranks);
+    change(times, has.depth / had.depth, has.bytes / had.bytes);
+  });
+  profile.key.mesh[axis].size = ranks;
+  return profile;
+}
+
+}  // namespace hidup

@@ -1,0 +1,180 @@
+// What a step gains from one change: the same as a search for the changed cluster finds.
+#include "search/what_if.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "setting.h"
+#include "sharding/hints.h"
+
+namespace hidup {
+namespace {
+
+Setting changed(Setting setting, const Mesh& mesh, std::optional<size_t> twice_as_fast) {
+  setting.mesh = mesh;
+  if (twice_as_fast) {
+    setting.machine.links[*twice_as_fast].bandwidth *= 2.0;
+  }
+  return setting;
+}
+
+WhatIfReport report_of(const Setting& setting) {
+  return what_if(setting.graph(), setting.mesh, setting.options,
+                 [&](const Mesh& mesh, std::optional<size_t> twice_as_fast) {
+                   return std::optional(changed(setting, mesh, twice_as_fast).costs());
+                 });
+}
+
+const WhatIf& find(const WhatIfReport& report, const std::string& what) {
+  const auto found = std::ranges::find(report.changes, what, &WhatIf::what);
+  if (found == report.changes.end()) {
+    fail(ExitCode::internal, "no change is called {}", what);
+  }
+  return *found;
+}
+
+void expect_step(const WhatIfReport& report, const std::string& what, double seconds) {
+  const WhatIf& change = find(report, what);
+  EXPECT_TRUE(change.feasible) << what;
+  EXPECT_DOUBLE_EQ(change.seconds, seconds) << what;
+  EXPECT_DOUBLE_EQ(change.gain, 1.0 - seconds / report.now_s) << what;
+  EXPECT_GE(change.at_most, change.gain) << what;
+}
+
+double searched(Setting setting) {
+  setting.options.baselines = false;
+  return setting.search().seconds;
+}
+
+Setting two_axes() {
+  Setting setting = small_setting();
+  setting.mesh = {{"node", 2}, {"core", 2}};
+  setting.machine.links = {{.bandwidth = 1e9, .latency_s = 5e-6}, setting.machine.links[0]};
+  return setting;
+}
+
+// The text of each, in order.
+std::vector<std::string> changes_of(const WhatIfReport& report) {
+  std::vector<std::string> texts;
+  for (const WhatIf& change : report.changes) {
+    texts.push_back(change.what);
+  }
+  return texts;
+}
+
+TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
+  const Setting setting = two_axes();
+  const WhatIfReport report = report_of(setting);
+  EXPECT_EQ(changes_of(report),
+            (std::vector<std::string>{"bandwidth of axis node x 2", "bandwidth of axis core x 2",
+                                      "ranks along axis node x 2", "ranks along axis core x 2"}));
+  EXPECT_DOUBLE_EQ(report.now_s, searched(setting));
+  for (const size_t axis : {0, 1}) {
+    const double faster = searched(changed(setting, setting.mesh, axis));
+    expect_step(report, "bandwidth of axis " + setting.mesh[axis].name + " x 2",
+                std::min(faster, report.now_s));
+    Mesh more = setting.mesh;
+    more[axis].size *= 2;
+    expect_step(report, "ranks along axis " + more[axis].name + " x 2",
+                searched(changed(setting, more, std::nullopt)));
+  }
+  EXPECT_GT(find(report, "bandwidth of axis node x 2").gain, 0.0);
+  EXPECT_EQ(find(report, "ranks along axis core x 2").kind, "ranks");
+  EXPECT_EQ(find(report, "ranks along axis core x 2").of, "core");
+}
+
+TEST(WhatIf, MemoryCountsWhereItIsShort) {
+  Setting setting = small_setting();
+  setting.options.memory_limit = 5'200'000;
+  const WhatIfReport report = report_of(setting);
+  Setting free = setting;
+  free.options.memory_limit *= 2;
+  expect_step(report, "memory x 2", searched(free));
+  EXPECT_GT(find(report, "memory x 2").gain, 0.0);
+}
+
+// Of an axis of one rank no link counts.
+TEST(WhatIf, WhatIsNotKnownIsSaid) {
+  Setting setting = two_axes();
+  setting.mesh[0].size = 1;
+  const WhatIfReport report =
+      what_if(setting.graph(), setting.mesh, setting.options,
+              [&](const Mesh& mesh, std::optional<size_t>) -> std::optional<CostModel> {
+                return mesh[0].size == 1 ? std::optional(setting.costs()) : std::nullopt;
+              });
+  EXPECT_EQ(changes_of(report),
+            (std::vector<std::string>{"bandwidth of axis core x 2", "ranks along axis node x 2",
+                                      "ranks along axis core x 2"}));
+  const WhatIf& unknown = find(report, "ranks along axis node x 2");
+  EXPECT_FALSE(unknown.feasible);
+  EXPECT_EQ(unknown.reason, "how long messages along it take is not known");
+  EXPECT_EQ(unknown.seconds, 0.0);
+}
+
+TEST(WhatIf, EveryHintHasItsPrice) {
+  Setting setting = small_setting();
+  setting.options.hints = read_hints(setting.graph(), setting.mesh, R"(
+microbatches: 2
+operations:
+  - {op: "layers.*.ffn.up", rule: [replicate]}
+  - {op: "layers.*.ffn.down", rule: [replicate]}
+parameters:
+  - {name: "layers.*.ffn.up.weight", storage: [R]}
+)",
+                                     "h.yaml");
+  const WhatIfReport report = report_of(setting);
+  EXPECT_DOUBLE_EQ(report.now_s, searched(setting));
+  std::vector<std::string> hints;
+  for (const WhatIf& change : report.changes) {
+    if (change.kind == "hint") {
+      hints.push_back(change.of);
+      EXPECT_EQ(change.what, "without " + change.of);
+      EXPECT_GE(change.gain, 0.0) << change.of;
+    }
+  }
+  EXPECT_EQ(hints, (std::vector<std::string>{"2 microbatch(es)", "layers.*.ffn.up by replicate",
+                                             "layers.*.ffn.down by replicate",
+                                             "layers.*.ffn.up.weight stored as [R]"}));
+  Setting free = setting;
+  for (size_t op = 0; op < free.options.hints.ops.size(); ++op) {
+    if (free.graph().op_name(static_cast<OpId>(op)).ends_with("ffn.up")) {
+      free.options.hints.ops[op][0].reset();
+    }
+  }
+  expect_step(report, "without layers.*.ffn.up by replicate", searched(free));
+  EXPECT_GT(find(report, "without layers.*.ffn.up by replicate").gain, 0.0);
+}
+
+TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
+  Setting setting = small_setting();
+  setting.options.microbatches = {4};
+  Setting free = setting;
+  free.options.microbatches = {1, 2, 4};
+  expect_step(report_of(setting), "without train.microbatches 4", searched(free));
+}
+
+// A share has a weight for every rank that there is now.
+TEST(WhatIf, SharesAreOfTheirRanks) {
+  Setting setting = small_setting();
+  setting.options.hints = read_hints(setting.graph(), setting.mesh,
+                                     "format_version: 2\n"
+                                     "shares: {ranks: [[2, 1, 1, 1]]}\n"
+                                     "operations: [{op: '*.ffn.up', rule: [batch%1]}]\n",
+                                     "h.yaml");
+  const WhatIfReport report = report_of(setting);
+  const WhatIf& more = find(report, "ranks along axis ranks x 2");
+  EXPECT_FALSE(more.feasible);
+  EXPECT_EQ(more.reason, "the hints have a share for each of its ranks");
+}
+
+TEST(WhatIf, NothingThatFitsIsAnError) {
+  Setting setting = small_setting();
+  setting.options.memory_limit = 1000;
+  setting.options.advice = false;
+  EXPECT_THROW(report_of(setting), Error);
+}
+
+}  // namespace
+}  // namespace hidup
