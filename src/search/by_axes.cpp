@@ -52,8 +52,11 @@ class AxesSearch {
   FoundStrategy descend(FoundStrategy best) {
     FoundStrategy now = best;
     size_t idle = 0;  // axes in a row that did not improve
-    for (int round = 0; round < kMostRounds && idle < axes_in_use(mesh_); ++round) {
-      for (size_t axis = mesh_.size(); axis-- > 0 && idle < axes_in_use(mesh_);) {
+    const auto goes_on = [&] {
+      return idle < axes_in_use(mesh_) && !effort_.deadline.has_passed();
+    };
+    for (int round = 0; round < kMostRounds && goes_on(); ++round) {
+      for (size_t axis = mesh_.size(); axis-- > 0 && goes_on();) {
         if (mesh_[axis].size == 1) {
           continue;
         }

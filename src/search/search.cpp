@@ -4,23 +4,21 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "core/units.h"
-#include "search/by_axes.h"
 #include "search/choose_ways.h"
 #include "search/dp/improve.h"
 #include "search/dp/repeats.h"
-#include "search/dp/sweep.h"
 #include "search/estimate.h"
 #include "search/least_time.h"
 #include "search/memory_advice.h"
 #include "search/memory_limit.h"
 #include "search/named/combination.h"
 #include "search/parallel.h"
-#include "search/problem/build_problem.h"
-#include "search/problem/op_strategies.h"
+#include "search/solutions.h"
 
 namespace hidup {
 namespace {
@@ -30,31 +28,28 @@ namespace {
 // to 9 % less than the objective (tests/bench/README.md).
 constexpr double kOptimism = 1.1;
 
-// All axes are searched at once where an operation has no more strategies: on two axes.
-constexpr size_t kMostJointly = 128;
-// States that are kept then. 300 takes twice as long, and finds plans that are 0.0 to 0.1 % faster.
-constexpr size_t kJointStates = 100;
-
 class Search {
  public:
   Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
-      : graph_(graph), mesh_(mesh), costs_(costs), options_(options) {
-    for (const int count : microbatches_of(graph, options)) {
-      solutions_.push_back({.microbatches = count});
-    }
-  }
+      : graph_(graph),
+        mesh_(mesh),
+        costs_(costs),
+        options_(options),
+        deadline_(options.time_limit_s > 0.0 ? Deadline::in(options.time_limit_s) : Deadline()) {}
 
   SearchOutcome run() {
-    in_parallel(solutions_.size(), options_.threads, [&](size_t s) { build(solutions_[s]); });
+    const Solver solver(graph_, mesh_, costs_, options_, deadline_);
+    solutions_ = solver.build();
     if (solutions_[0].built) {
       signatures_ = signatures_of(solutions_[0].built->problem);
       reduced_ = reduced_graphs_of(graph_, signatures_);
     }
-    solve_all();
-    certify_all();
+    solver.solve(solutions_, [&] { prepare_named(); });
+    solver.certify(solutions_);
     add_plans();
     simulate_from(0);
     add_variations();
+    add_deferred();
     add_named();
     simulate_from(plans_);
     plan_memory_of_the_fastest();
@@ -63,13 +58,6 @@ class Search {
   }
 
  private:
-  // What is found for one number of microbatches.
-  struct Solution {
-    int microbatches = 1;
-    std::optional<BuiltProblem> built;  // none: too many choices on several axes
-    DynamicResult found;                // of that problem
-    AxesResult by_axes;                 // on a mesh of several axes
-  };
   // A candidate, and the graphs that are simulated for it.
   struct Entry {
     Candidate candidate;
@@ -78,91 +66,9 @@ class Search {
     const Solution* solution = nullptr;  // of the plan; null: not from a plan
     const FoundPlan* plan = nullptr;
     Strategy whole;  // neither a plan nor a named strategy
+    bool deferred = false;  // Strategy::defer_gradients, unlike the plan
   };
   bool one_axis() const { return axes_in_use(mesh_) <= 1; }
-
-  BuildOptions build_options(const Solution& solution) const {
-    return {.microbatches = solution.microbatches,
-            .bucket_bytes = options_.lowering.bucket_bytes,
-            .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
-                                                      : std::numeric_limits<double>::infinity(),
-            .hints = &options_.hints};
-  }
-
-  void build(Solution& solution) const {
-    const BuildOptions how = build_options(solution);
-    if (one_axis()) {
-      solution.built = build_problem(graph_, mesh_, costs_, how);
-    } else if (most_strategies(graph_, mesh_, how.hints) <= kMostJointly) {
-      solution.built = try_build_problem(graph_, mesh_, costs_, how);
-    }
-  }
-
-  void solve_all() {
-    const size_t count = solutions_.size();
-    in_parallel(2 * count + 1, options_.threads, [&](size_t task) {
-      if (task == 2 * count) {
-        prepare_named();
-      } else if (task >= count) {
-        solve_by_axes(solutions_[task - count]);
-      } else if (solutions_[task].built) {
-        solve_jointly(solutions_[task]);
-      }
-    });
-    for (Solution& solution : solutions_) {
-      take_over(solution);
-    }
-  }
-
-  void solve_jointly(Solution& solution) const {
-    solution.found = solve(solution.built->problem, joint_effort());
-  }
-  DynamicOptions joint_effort() const {
-    DynamicOptions effort = options_.effort;
-    if (!one_axis()) {
-      effort.states = kJointStates;
-      effort.bounds = 0;  // the relaxation has too many states; certify() has fewer
-    }
-    return effort;
-  }
-  void solve_by_axes(Solution& solution) const {
-    if (!one_axis()) {
-      solution.by_axes =
-          search_by_axes(graph_, mesh_, costs_, build_options(solution), options_.effort);
-    }
-  }
-  // Strategies that were found axis by axis are plans of the joint problem.
-  void take_over(Solution& solution) const {
-    DynamicResult& found = solution.found;
-    found.lower_bound = std::max(found.lower_bound, solution.by_axes.lower_bound);
-    if (!solution.built || one_axis()) {
-      return;
-    }
-    const Problem& problem = solution.built->problem;
-    for (const FoundStrategy& each : std::exchange(solution.by_axes.found, {})) {
-      if (const auto choices = choices_of(graph_, problem, *solution.built, each.strategy)) {
-        add_if_it_fits(problem, {*choices, needed_starts(problem, *choices)}, found);
-      }
-    }
-    put_in_order(found);
-  }
-
-  // The bounds of all numbers of microbatches are compared with the best plan of all: one that is
-  // slower for certain needs no better bound.
-  void certify_all() {
-    double best = std::numeric_limits<double>::infinity();
-    for (const Solution& solution : solutions_) {
-      if (!solution.found.plans.empty()) {
-        best = std::min(best, solution.found.plans[0].cost.seconds);
-      }
-    }
-    in_parallel(solutions_.size(), options_.threads, [&](size_t s) {
-      if (solutions_[s].built) {
-        certify(solutions_[s].built->problem, joint_effort(), options_.certify, best,
-                solutions_[s].found);
-      }
-    });
-  }
 
   void prepare_named() {
     if (one_axis()) {
@@ -193,7 +99,7 @@ class Search {
     double bound = std::numeric_limits<double>::infinity();
     for (const Solution& solution : solutions_) {
       const std::vector<FoundPlan>& plans = solution.found.plans;
-      const std::vector<FoundStrategy>& strategies = solution.by_axes.found;
+      const std::vector<FoundStrategy>& strategies = solution.by_axes;
       bound = std::min(bound, solution.found.lower_bound);
       for (size_t p = 0; p < std::min(plans.size(), options_.simulated); ++p) {
         found.push_back({&solution, plans[p].cost.seconds, &plans[p], nullptr, p == 0});
@@ -265,6 +171,33 @@ class Search {
     plans_ = entries_.size();
   }
 
+  // The fastest with all gradients in one message behind the backward pass: where latencies count
+  // for more than what buckets hide. The objective does not know it.
+  void add_deferred() {
+    constexpr size_t kDeferred = 2;
+    if (options_.hints.defer_gradients) {
+      return;
+    }
+    std::vector<size_t> order(entries_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, {}, [&](size_t e) { return entries_[e].candidate.seconds; });
+    order.resize(std::min(order.size(), kDeferred));
+    for (const size_t e : order) {
+      Entry deferred = entries_[e];
+      deferred.deferred = true;
+      deferred.candidate.objective_s = 0.0;
+      for (StrategyParts::Part& part : deferred.parts.parts) {
+        part.strategy.defer_gradients = true;
+        part.strategy.routes.clear();
+        part.strategy.algorithms.clear();
+      }
+      deferred.whole.defer_gradients = true;
+      entries_.push_back(std::move(deferred));
+    }
+    simulate_from(plans_);
+    plans_ = entries_.size();
+  }
+
   void add_named() {
     const Entry* fastest_plan = fastest();
     const double best = fastest_plan != nullptr ? fastest_plan->candidate.seconds
@@ -313,7 +246,8 @@ class Search {
         if (wanted || may_win(solution)) {
           strategy.microbatches = solution.microbatches;
           Entry& entry = entries_.emplace_back();
-          entry.parts = parts_of(graph_, {}, strategy);
+          entry.parts = parts_of(graph_, reduced_, strategy);
+          entry.candidate.approximate = !reduced_.empty();
           check_hints(entry, strategy);
         }
       }
@@ -340,6 +274,11 @@ class Search {
     in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
       Entry& entry = entries_[first + e];
       if (!entry.candidate.feasible) {
+        return;
+      }
+      if (first > 0 && deadline_.has_passed()) {  // the first plans are there
+        entry.candidate.feasible = false;
+        entry.candidate.reason = "not simulated before the time limit";
         return;
       }
       for (StrategyParts::Part& part : entry.parts.parts) {
@@ -408,7 +347,9 @@ class Search {
 
   Strategy whole_strategy(const Entry& entry) const {
     if (entry.plan != nullptr) {
-      return to_strategy(graph_, mesh_, *entry.solution->built, entry.plan->plan);
+      Strategy strategy = to_strategy(graph_, mesh_, *entry.solution->built, entry.plan->plan);
+      strategy.defer_gradients |= entry.deferred;
+      return strategy;
     }
     if (!entry.whole.ops.empty()) {
       return entry.whole;
@@ -450,6 +391,7 @@ class Search {
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
+  const Deadline deadline_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
   std::vector<ReducedGraph> reduced_;        // of named strategies: all blocks are equal

@@ -7,16 +7,22 @@
 
 #include "cost/simulate.h"
 #include "program/lower.h"
-#include "search/dp/certify.h"
 #include "search/dp/dynamic.h"
 #include "sharding/hints.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
 
+// How much the search does for the proof that its plan is good: nothing, what takes a second or a
+// few, or up to a minute.
+enum class SearchLevel { fast, standard, thorough };
+
 struct SearchOptions {
+  SearchLevel level = SearchLevel::standard;
+  // Seconds after which the best so far is returned; 0: none. What has to be there first (a plan
+  // for each number of microbatches, its simulation and memory) may take longer.
+  double time_limit_s = 0.0;
   DynamicOptions effort;
-  CertifyOptions certify;
   // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
   // be split.
   std::vector<int> microbatches = {1, 2, 4};

@@ -1,0 +1,132 @@
+#include "search/solutions.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "search/dp/sweep.h"
+#include "search/estimate.h"
+#include "search/memory_limit.h"
+#include "search/parallel.h"
+#include "search/problem/op_strategies.h"
+
+namespace hidup {
+namespace {
+
+// All axes are searched at once where an operation has no more strategies: on two axes.
+constexpr size_t kMostJointly = 128;
+// States that are kept then. 300 takes twice as long, and finds plans that are 0.0 to 0.1 % faster.
+constexpr size_t kJointStates = 100;
+
+// What a level of effort leaves to the proof that a plan is good.
+CertifyOptions proof_of(SearchLevel level) {
+  switch (level) {
+    case SearchLevel::fast: return {.width = 0};
+    case SearchLevel::thorough: return {.gap = 0.002, .work = 6'000'000'000};  // about a minute
+    case SearchLevel::standard: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+Solver::Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+               const SearchOptions& options, const Deadline& deadline)
+    : graph_(graph),
+      mesh_(mesh),
+      costs_(costs),
+      options_(options),
+      deadline_(deadline),
+      one_axis_(axes_in_use(mesh) <= 1) {}
+
+BuildOptions Solver::build_options(int microbatches) const {
+  return {.microbatches = microbatches,
+          .bucket_bytes = options_.lowering.bucket_bytes,
+          .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
+                                                    : std::numeric_limits<double>::infinity(),
+          .hints = &options_.hints};
+}
+
+DynamicOptions Solver::effort() const {
+  DynamicOptions effort = options_.effort;
+  effort.deadline = deadline_;
+  if (!one_axis_) {
+    effort.states = kJointStates;
+    effort.bounds = 0;  // the relaxation has too many states; certify() has fewer
+  }
+  return effort;
+}
+
+void Solver::build(Solution& solution) const {
+  const BuildOptions how = build_options(solution.microbatches);
+  if (one_axis_) {
+    solution.built = build_problem(graph_, mesh_, costs_, how);
+  } else if (most_strategies(graph_, mesh_, how.hints) <= kMostJointly) {
+    solution.built = try_build_problem(graph_, mesh_, costs_, how);
+  }
+}
+
+std::vector<Solution> Solver::build() const {
+  std::vector<Solution> solutions;
+  for (const int count : microbatches_of(graph_, options_)) {
+    solutions.push_back({.microbatches = count});
+  }
+  in_parallel(solutions.size(), options_.threads, [&](size_t s) { build(solutions[s]); });
+  return solutions;
+}
+
+void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const {
+  const size_t count = solutions.size();
+  std::vector<AxesResult> by_axes(count);
+  in_parallel(2 * count + 1, options_.threads, [&](size_t task) {
+    if (task == 2 * count) {
+      beside();
+    } else if (task >= count) {
+      const size_t s = task - count;
+      if (!one_axis_) {
+        DynamicOptions effort = options_.effort;
+        effort.deadline = deadline_;
+        by_axes[s] = search_by_axes(graph_, mesh_, costs_,
+                                    build_options(solutions[s].microbatches), effort);
+      }
+    } else if (solutions[task].built) {
+      solutions[task].found = hidup::solve(solutions[task].built->problem, effort());
+    }
+  });
+  for (size_t s = 0; s < count; ++s) {
+    add_by_axes(by_axes[s], solutions[s]);
+  }
+}
+
+// Strategies that were found one axis at a time are plans of the joint problem.
+void Solver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
+  DynamicResult& found = solution.found;
+  found.lower_bound = std::max(found.lower_bound, by_axes.lower_bound);
+  for (const FoundStrategy& each : by_axes.found) {
+    if (!solution.built) {
+      solution.by_axes.push_back(each);
+      continue;
+    }
+    const Problem& problem = solution.built->problem;
+    if (const auto choices = choices_of(graph_, problem, *solution.built, each.strategy)) {
+      add_if_it_fits(problem, {*choices, needed_starts(problem, *choices)}, found);
+    }
+  }
+  put_in_order(found);
+}
+
+void Solver::certify(std::vector<Solution>& solutions) const {
+  double best = std::numeric_limits<double>::infinity();
+  for (const Solution& solution : solutions) {
+    if (!solution.found.plans.empty()) {
+      best = std::min(best, solution.found.plans[0].cost.seconds);
+    }
+  }
+  in_parallel(solutions.size(), options_.threads, [&](size_t s) {
+    if (solutions[s].built) {
+      hidup::certify(solutions[s].built->problem, effort(), proof_of(options_.level), best,
+                     solutions[s].found);
+    }
+  });
+}
+
+}  // namespace hidup

@@ -1,0 +1,51 @@
+// What the dynamic programming finds, for every number of microbatches.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "search/by_axes.h"
+#include "search/dp/certify.h"
+#include "search/search.h"
+
+namespace hidup {
+
+struct Solution {
+  int microbatches = 1;
+  // On several axes the joint problem: a rule per axis. None where that has too many choices.
+  std::optional<BuiltProblem> built;
+  DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
+  // Without a joint problem: what was found one axis at a time.
+  std::vector<FoundStrategy> by_axes;
+};
+
+class Solver {
+ public:
+  // All of them have to outlive it.
+  Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options,
+         const Deadline& deadline);
+
+  // The problems, one for each number of microbatches.
+  std::vector<Solution> build() const;
+  // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
+  void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
+  // Raises the lower bounds. One of a number of microbatches that is slower for certain than the
+  // best plan of all others needs no better bound.
+  void certify(std::vector<Solution>& solutions) const;
+
+ private:
+  BuildOptions build_options(int microbatches) const;
+  DynamicOptions effort() const;
+  void build(Solution& solution) const;
+  void add_by_axes(const AxesResult& by_axes, Solution& solution) const;
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const CostModel& costs_;
+  const SearchOptions& options_;
+  const Deadline& deadline_;
+  const bool one_axis_;
+};
+
+}  // namespace hidup
