@@ -1,6 +1,7 @@
 #include "cost/changed_links.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 #include "cost/roofline.h"
@@ -8,21 +9,10 @@
 namespace hidup {
 namespace {
 
-// Multiplies the latency, and what grows with the bytes.
 void change(CollectiveTimes& times, double latency, double growing) {
   times.latency_s *= latency;
   times.bandwidth /= growing;
-  if (times.table.empty()) {
-    return;
-  }
-  const MessageTime least = times.table.front();
-  const auto changed = [&](double of_least, double seconds) {
-    return latency * of_least + growing * std::max(seconds - of_least, 0.0);
-  };
-  for (MessageTime& row : times.table) {
-    row.alone_s = changed(least.alone_s, row.alone_s);
-    row.beside_s = changed(least.beside_s, row.beside_s);
-  }
+  times.table = with_volume(std::move(times.table), latency, growing);
 }
 
 template <typename Change>
@@ -35,6 +25,22 @@ void for_each_along(Profile& profile, size_t axis, Change change_one) {
 }
 
 }  // namespace
+
+std::vector<MessageTime> with_volume(std::vector<MessageTime> table, double latency,
+                                     double growing) {
+  if (table.empty()) {
+    return table;
+  }
+  const MessageTime least = table.front();
+  const auto changed = [&](double of_least, double seconds) {
+    return latency * of_least + growing * std::max(seconds - of_least, 0.0);
+  };
+  for (MessageTime& row : table) {
+    row.alone_s = changed(least.alone_s, row.alone_s);
+    row.beside_s = changed(least.beside_s, row.beside_s);
+  }
+  return table;
+}
 
 Profile with_bandwidth(Profile profile, size_t axis, double factor) {
   for_each_along(profile, axis, [&](CollectiveTimes& times) { change(times, 1.0, 1.0 / factor); });

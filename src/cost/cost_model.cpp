@@ -4,8 +4,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/check.h"
+#include "cost/changed_links.h"
+#include "cost/roofline.h"
 #include "program/message_parts.h"
 
 namespace hidup {
@@ -114,6 +117,22 @@ CostModel::CostModel(const Profile& profile)
       algorithms_.insert(algorithms_.end(), found.begin(), found.end());
     }
   }
+}
+
+CostModel CostModel::with_ranks(size_t axis, int64_t now, int64_t ranks) const {
+  check(now > 1 && ranks > 1, "no messages along an axis of one rank were timed");
+  CostModel changed = *this;
+  for (auto& [which, tables] : changed.collectives_) {
+    if (which.second != axis || which.first == Opcode::slice) {
+      continue;
+    }
+    const MessageVolume had = volume_of(which.first, now);
+    const MessageVolume has = volume_of(which.first, ranks);
+    for (auto& [algorithm, table] : tables) {
+      table = with_volume(std::move(table), has.depth / had.depth, has.bytes / had.bytes);
+    }
+  }
+  return changed;
 }
 
 const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType dtype) const {

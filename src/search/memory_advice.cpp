@@ -46,6 +46,8 @@ struct Variant {
   SearchOptions options;
   std::string fits;       // "train.batch 186 instead of 256 fits"
   double distance = 1.0;  // how far it is from the run that does not fit: by what factor it differs
+  std::optional<CostModel> costs = std::nullopt;  // where they are others than those of now
+  bool timed = true;                              // how long its messages take is known
 };
 
 // Variants of a run in one thing, the nearest first; each needs no more memory than those before.
@@ -59,6 +61,7 @@ struct Run {
   const Graph& graph;
   const Mesh& mesh;
   const SearchOptions& options;
+  const CostModel& costs;
 
   Variant variant() const { return {graph, mesh, options, "", 1.0}; }
 };
@@ -103,7 +106,12 @@ Change more_ranks(const Run& run) {
   return {.variants = run.mesh[0].shares.empty() ? kRankDoublings : 0, .variant = [run](int64_t v) {
             Variant more = run.variant();
             Axis& axis = more.mesh[0];
+            const int64_t now = axis.size;
             axis.size <<= v + 1;
+            more.timed = now > 1;
+            if (more.timed) {
+              more.costs = run.costs.with_ranks(0, now, axis.size);
+            }
             more.fits = fmt::format("{} ranks instead of {} (axis {}: {}) fit", ranks_of(more.mesh),
                                     ranks_of(run.mesh), axis.name, axis.size);
             more.distance = std::exp2(v + 1);
@@ -224,7 +232,7 @@ class NearestVariant {
     options.advice = false;
     options.threads = 1;  // other changes are looked at beside this one
     try {
-      return search_strategy(variant.graph, variant.mesh, costs_, options);
+      return search_strategy(variant.graph, variant.mesh, variant.costs.value_or(costs_), options);
     } catch (const Error& error) {
       if (error.code() != ExitCode::infeasible) {
         throw;
@@ -240,11 +248,14 @@ class NearestVariant {
       return std::nullopt;
     }
     const auto sequences = static_cast<double>(batch_of(variant.graph));
-    return Advice{
-        fmt::format("{} with {} per rank: {} per step, {} per sequence", variant.fits,
-                    format_bytes(found->candidates[0].memory_bytes), format_seconds(found->seconds),
-                    format_seconds(found->seconds / sequences)),
-        variant.distance};
+    const std::string times =
+        variant.timed
+            ? fmt::format(": {} per step, {} per sequence", format_seconds(found->seconds),
+                          format_seconds(found->seconds / sequences))
+            : "; how long messages take is not known";
+    return Advice{fmt::format("{} with {} per rank{}", variant.fits,
+                              format_bytes(found->candidates[0].memory_bytes), times),
+                  variant.distance};
   }
 
   const Change& change_;
@@ -254,11 +265,11 @@ class NearestVariant {
 };
 
 // A line each, the nearest first.
-std::vector<std::string> advice_lines(const Run& run, const CostModel& costs, int64_t searches) {
+std::vector<std::string> advice_lines(const Run& run, int64_t searches) {
   std::array<std::optional<Advice>, kChanges.size()> found;
   in_parallel(found.size(), run.options.threads, [&](size_t c) {
     const Change change = kChanges[c](run);
-    found[c] = NearestVariant(change, costs, searches).find();
+    found[c] = NearestVariant(change, run.costs, searches).find();
   });
   std::ranges::stable_sort(found, {}, [](const std::optional<Advice>& advice) {
     return advice ? advice->distance : std::numeric_limits<double>::infinity();
@@ -312,7 +323,7 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
     throw Error(ExitCode::infeasible,
                 text + "\nwhat would fit is not looked for: the program is too large");
   }
-  const std::vector<std::string> lines = advice_lines({graph, mesh, options}, costs, searches);
+  const std::vector<std::string> lines = advice_lines({graph, mesh, options, costs}, searches);
   for (const std::string& line : lines) {
     text += "\n" + line;
   }

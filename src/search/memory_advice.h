@@ -16,9 +16,9 @@ int64_t advice_searches(int64_t operations, int64_t microbatches);
 // Throws Error(infeasible) with what `least` lacks and its largest tensors. With
 // SearchOptions::advice also with the changes that would do, the nearest first, each found by
 // itself and with its predicted time: no hints, the largest batch, more microbatches (up to 16),
-// more ranks (up to 64 times as many, messages among which are taken to take as long as among those
-// of now), bf16. A change is tried with strategies of little memory (visit_small_strategies())
-// first, and then with up to advice_searches() searches.
+// more ranks (up to 64 times as many; CostModel::with_ranks()), bf16. A change is tried with
+// strategies of little memory (visit_small_strategies()) first, and then with up to
+// advice_searches() searches.
 [[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                   const SearchOptions& options, const LeastMemoryStrategy& least);
 

@@ -202,9 +202,29 @@ TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
   expect_line(smaller, smaller.graph(),
               fmt::format("train.batch {} instead of 32 fits", smaller.deck.train.batch));
   expect_line(setting, with_precision(setting.graph(), DType::bf16), "model.precision bf16 fits");
+  Setting larger = setting;
+  larger.mesh[0].size = 8;
+  const SearchOutcome more = larger.search();
+  const std::string told =
+      fmt::format("\n8 ranks instead of 4 (axis ranks: 8) fit with {} per rank: {} per step",
+                  format_bytes(more.candidates[0].memory_bytes), format_seconds(more.seconds));
+  EXPECT_NE(message.find(told), std::string::npos) << told << "\n" << message;
   // A batch of 16 or more is nearer than half the bits.
   EXPECT_LT(message.find("train.batch "), message.find("model.precision bf16")) << message;
   EXPECT_LT(message.find("model.precision bf16"), message.find("ranks instead of 4")) << message;
+}
+
+// One rank has sent no messages.
+TEST(MemoryLimit, TimesThatNobodyKnowsAreNotTold) {
+  Setting setting = small_setting();
+  setting.mesh[0].size = 2;
+  setting.options.memory_limit = least_memory_bytes(setting);
+  setting.mesh[0].size = 1;
+  const std::string message = message_of(setting);
+  EXPECT_NE(message.find("2 ranks instead of 1 (axis ranks: 2) fit with "), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("per rank; how long messages take is not known"), std::string::npos)
+      << message;
 }
 
 // By what a run does: a search may find a strategy where no other fits.
