@@ -199,6 +199,16 @@ void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
   search->add_flag("--overwrite", options.overwrite, kOverwrite);
   search->add_flag("--baselines", options.baselines,
                    "Predict the strategies that have a name, too, and say why they lost");
+  search
+      ->add_option("--level", options.level,
+                   "fast: the plan alone; default: and proof of how good it is, as far as that takes "
+                   "a few seconds; thorough: for up to a minute")
+      ->check(CLI::IsMember({"fast", "default", "thorough"}))
+      ->capture_default_str();
+  search
+      ->add_option("--time-limit", options.time_limit_s,
+                   "Seconds after which the best so far is returned (default 10; thorough: 60)")
+      ->check(CLI::PositiveNumber);
   search->add_flag("--json", options.json, "Print one JSON object");
 }
 

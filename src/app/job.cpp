@@ -220,7 +220,9 @@ LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const Sea
   }
   deck.cluster.device_memory = basis.memory;
   const double began = monotonic_seconds();
-  SearchOutcome found = search_for(deck, graph, mesh, CostModel(*basis.costs), basis.hints, false);
+  SearchOptions options = search_options(deck, graph, mesh, basis.hints);
+  options.baselines = false;
+  SearchOutcome found = search_for(graph, mesh, CostModel(*basis.costs), options);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
             format_seconds(found.seconds), format_seconds(seconds));

@@ -160,7 +160,8 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
-  SearchOptions options{.memory_limit = deck.cluster.device_memory.value_or(0),
+  SearchOptions options{.time_limit_s = kSearchTime,
+                        .memory_limit = deck.cluster.device_memory.value_or(0),
                         .lowering = lowering_options(deck)};
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);
@@ -171,10 +172,8 @@ SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& m
   return options;
 }
 
-SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                         const CostModel& costs, const std::string& hints, bool baselines) {
-  SearchOptions options = search_options(deck, graph, mesh, hints);
-  options.baselines = baselines;
+SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                         const SearchOptions& options) {
   return search_strategy(graph, options.hints.empty() ? mesh : options.hints.mesh, costs, options);
 }
 

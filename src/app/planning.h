@@ -65,14 +65,18 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
 
+// Seconds that a search may take where nobody says how long.
+inline constexpr double kSearchTime = 10.0;
+inline constexpr double kThoroughSearchTime = 60.0;
+
 // Of the search that the decks ask for. `hints`: a file (sharding/hints.h), or empty. Throws as
 // read_hints() does, and Error(file).
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints);
 
-// That search. `baselines`: see SearchOptions. Throws as search_options() and search_strategy() do.
-SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                         const CostModel& costs, const std::string& hints, bool baselines);
+// With these options, on the mesh of the hints where there are some. Throws as search_strategy().
+SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                         const SearchOptions& options);
 
 // A step before it runs.
 struct Forecast {

@@ -72,6 +72,8 @@ struct SearchCommandOptions {
   std::string strategy_out;  // empty: none
   bool overwrite = false;
   bool baselines = false;  // the named strategies, too
+  std::string level = "default";
+  std::optional<double> time_limit_s;  // by default as the level says
   bool json = false;
   std::vector<std::string> overrides;
 };

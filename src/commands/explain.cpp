@@ -286,8 +286,9 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   const CostModel costs(profile);
   Explained result;
   std::optional<SearchOutcome> found;
+  const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   if (options.strategy == kSearch) {
-    found = search_for(input.deck, input.graph, input.mesh, costs, options.hints, true);
+    found = search_for(input.graph, input.mesh, costs, search);
     result.strategy = found->strategy;
   } else {
     result.strategy =
@@ -296,7 +297,6 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   const Forecast& step =
       result.step.emplace(forecast(input.graph, result.strategy, input.deck, all_costs));
   annotate(result.strategy, step.program, step.plan, step.prediction);
-  const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   result.candidates = found ? best_of_each_name(*found, input, all_costs)
                             : beside_named({.strategy = result.strategy,
                                             .seconds = step.prediction.iteration_s,

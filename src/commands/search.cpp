@@ -22,6 +22,37 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input) {
+  SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
+  search.baselines = options.baselines;
+  if (options.level == "fast") {
+    search.level = SearchLevel::fast;
+  } else if (options.level == "thorough") {
+    search.level = SearchLevel::thorough;
+    search.time_limit_s = kThoroughSearchTime;
+  }
+  search.time_limit_s = options.time_limit_s.value_or(search.time_limit_s);
+  return search;
+}
+
+// How good the plan is, for people.
+std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
+  constexpr double kWide = 0.1;
+  std::string text;
+  if (level == SearchLevel::fast) {
+    text = "how near it is to the best plan was not asked (--level)";
+  } else if (found.lower_bound_s <= 0.0) {
+    text = "no bound of the best plan is known";
+  } else {
+    text = fmt::format("at most {:.1f} % slower than the best plan of this search space",
+                       100.0 * found.gap);
+    if (found.gap > kWide) {
+      text += "; the bound is loose, as on small balanced meshes and for deep graphs";
+    }
+  }
+  return found.timed_out ? text + "; stopped at the time limit" : text;
+}
+
 }  // namespace
 
 int search(const SearchCommandOptions& options) {
@@ -34,8 +65,8 @@ int search(const SearchCommandOptions& options) {
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
-  SearchOutcome found =
-      search_for(input.deck, input.graph, input.mesh, costs, options.hints, options.baselines);
+  const SearchOptions how = search_options(options, input);
+  SearchOutcome found = search_for(input.graph, input.mesh, costs, how);
   const double seconds = monotonic_seconds() - began;
 
   Strategy& strategy = found.strategy;
@@ -57,11 +88,13 @@ int search(const SearchCommandOptions& options) {
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   if (options.json) {
+    const bool known = found.lower_bound_s > 0.0 && how.level != SearchLevel::fast;
     Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};
     json.update(plan_json(input, strategy, repeated));
     json.update({{"objective_s", found.objective_s},
-                 {"lower_bound_s", found.lower_bound_s},
-                 {"gap", found.gap}});
+                 {"lower_bound_s", known ? Json(found.lower_bound_s) : Json()},
+                 {"gap", known ? Json(found.gap) : Json()},
+                 {"timed_out", found.timed_out}});
     if (options.baselines) {
       json["baselines"] = candidates_json(baselines);
     }
@@ -70,10 +103,7 @@ int search(const SearchCommandOptions& options) {
   }
   print_plan(input, strategy, profile, describe(repeated, input.mesh, options.hints.empty()));
   results::print("search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
-                 found.lower_bound_s > 0.0
-                     ? fmt::format("by its cost model at most {:.1f} % slower than the best plan",
-                                   100.0 * found.gap)
-                     : "no lower bound is known");
+                 describe_gap(found, how.level));
   print_candidates(baselines);
   if (!options.strategy_out.empty()) {
     results::print("file      {}\n", options.strategy_out);

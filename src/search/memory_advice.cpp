@@ -230,6 +230,7 @@ class NearestVariant {
     options.baselines = false;
     options.combinations = combinations;
     options.advice = false;
+    options.level = SearchLevel::fast;
     options.threads = 1;  // other changes are looked at beside this one
     try {
       return search_strategy(variant.graph, variant.mesh, variant.costs.value_or(costs_), options);

@@ -214,7 +214,8 @@ class Search {
       }
       for (const Solution& solution : solutions_) {
         const double objective = objective_of(parts, solution);
-        if (!options_.baselines && objective > kOptimism * best) {
+        const bool defers = parts.parts[0].strategy.defer_gradients;
+        if (!options_.baselines && objective > kOptimism * best && !defers) {
           continue;
         }
         Entry& entry = entries_.emplace_back();
@@ -233,13 +234,18 @@ class Search {
   // for, those with one name likewise, and the many others with the number of that plan.
   void add_named_by_axes(double best, int microbatches) {
     for (size_t n = 0; baselines_ && n < baselines_->size(); ++n) {
-      const auto may_win = [&](const Solution& solution) {
+      const auto is_near = [&](const Solution& solution) {
         return least_s_[n].of(solution.microbatches) <= kOptimism * best;
       };
-      if (!options_.baselines && std::ranges::none_of(solutions_, may_win)) {
+      if (!options_.baselines && !baselines_->is_plain(n) &&
+          std::ranges::none_of(solutions_, is_near)) {
         continue;
       }
       Strategy strategy = baselines_->strategy(n);
+      // Its messages are larger than those that the least time is of.
+      const auto may_win = [&](const Solution& solution) {
+        return strategy.defer_gradients || is_near(solution);
+      };
       for (const Solution& solution : solutions_) {
         const bool wanted = options_.baselines &&
                             (baselines_->is_plain(n) || solution.microbatches == microbatches);
@@ -383,6 +389,10 @@ class Search {
     if (outcome_.objective_s == 0.0) {  // by the estimated bytes no plan fits
       outcome_.objective_s = outcome_.seconds;
     }
+    if (outcome_.strategy.defer_gradients && !options_.hints.defer_gradients) {
+      outcome_.lower_bound_s = 0.0;  // it is one of strategies that send gradients in buckets
+    }
+    outcome_.timed_out = deadline_.has_passed();
     const double bound = outcome_.lower_bound_s;
     outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
   }

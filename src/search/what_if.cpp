@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/name_pattern.h"
+#include "search/by_axes.h"
 #include "search/parallel.h"
 
 namespace hidup {
@@ -172,6 +173,9 @@ struct Step {
 
 Step search(const Graph& graph, const Mesh& mesh, const CostModel& costs, SearchOptions options) {
   options.baselines = false;
+  if (axes_in_use(mesh) > 1) {
+    options.level = SearchLevel::fast;  // bounds take longer than all else there
+  }
   const Mesh& searched = options.hints.empty() ? mesh : options.hints.mesh;
   const SearchOutcome found = search_strategy(graph, searched, costs, options);
   return {found.seconds, found.objective_s, found.lower_bound_s};
