@@ -1,0 +1,227 @@
+#include "program/again.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/check.h"
+#include "sharding/reshard.h"
+
+namespace hidup {
+namespace {
+
+// The last step of a fused instruction, if it has one that can be done again by itself: from the
+// second output, which is as the steps before left it.
+std::optional<Opcode> last_step(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::matmul_bias_gelu:
+      return Opcode::gelu;
+    case Opcode::residual_norm:
+      return Opcode::layer_norm;
+    case Opcode::residual_rms_norm:
+      return Opcode::rms_norm;
+    default:
+      return std::nullopt;
+  }
+}
+
+bool has(const ValueIds& values, ValueId value) {
+  return std::ranges::find(values, value) != values.end();
+}
+
+}  // namespace
+
+ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& parameters,
+                           const std::vector<ForwardValues>& forward, ProgramBuilder& builder,
+                           size_t first)
+    : input_(input),
+      parameters_(parameters),
+      builder_(builder),
+      first_(first),
+      gathered_(input, builder),
+      gathered_of_(builder.program().values.size(), {-1, {}}),
+      writers_(builder.program().values.size()),
+      now_(builder.program().values.size(), -1),
+      planned_(builder.program().instructions.size() - first),
+      written_(planned_.size()),
+      started_(forward.size()) {
+  for (const Value& value : builder.program().values) {
+    kept_.push_back(value.persistent());
+  }
+  for (TensorId id = 0; id < static_cast<TensorId>(input.graph.tensors().size()); ++id) {
+    if (input.is_parameter(id)) {
+      keep_parameter(id, parameters.copies(id));
+    }
+  }
+  for (const ForwardValues& values : forward) {
+    for (OpId op = 0; op < input.op_count(); ++op) {
+      if (!input.recomputes(op)) {
+        keep(values.copies[static_cast<size_t>(input.graph.op(op).output)]);
+        keep(values.saved[static_cast<size_t>(op)]);
+      }
+    }
+  }
+  find_writers();
+}
+
+void ForwardAgain::keep(const ValueIds& values) {
+  for (const ValueId value : values) {
+    kept_[index(value)] = true;
+  }
+}
+
+void ForwardAgain::keep_parameter(TensorId id, const ValueIds& copies) {
+  if (input_.stored(id).kept == Kept::step) {
+    keep(copies);
+    return;
+  }
+  for (const ValueId copy : copies) {
+    const Layout& layout = builder_.value(copy).layout;
+    if (!kept_[index(copy)] &&
+        !reshards_locally(input_.stored(id).storage, layout, builder_.mesh())) {
+      gathered_of_[index(copy)] = {id, layout};
+    }
+  }
+}
+
+void ForwardAgain::find_writers() {
+  for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
+    for (const ValueId output : forward(place).outputs) {
+      writers_[index(output)].push_back(place);
+    }
+  }
+}
+
+Instruction ForwardAgain::rest_of(const Instruction& instruction) const {
+  const std::optional<Opcode> last = last_step(instruction.opcode);
+  if (!last || !kept_[index(instruction.outputs[1])]) {
+    return instruction;
+  }
+  Instruction rest = instruction;
+  rest.opcode = *last;
+  rest.inputs = {instruction.outputs[1]};
+  rest.outputs.erase(rest.outputs.begin() + 1);
+  rest.attributes = spec_of(*last).attributes;
+  rest.purpose.clear();
+  if (const auto* norm = std::get_if<ResidualNormAttributes>(&instruction.attributes)) {
+    rest.attributes = LayerNormAttributes{.epsilon = norm->epsilon};
+    rest.inputs.insert(rest.inputs.end(), instruction.inputs.begin() + 2, instruction.inputs.end());
+  }
+  return rest;
+}
+
+std::vector<int> ForwardAgain::missing(ValueId value, const std::vector<bool>& written) const {
+  std::set<int> places;
+  ValueIds open = {value};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (kept_[index(next)] || is_gathered(next)) {
+      continue;
+    }
+    for (const int place : writers_[index(next)]) {
+      if (!written[static_cast<size_t>(place)] && places.insert(place).second) {
+        const Instruction rest = rest_of(forward(place));
+        open.insert(open.end(), rest.inputs.begin(), rest.inputs.end());
+      }
+    }
+  }
+  return {places.begin(), places.end()};
+}
+
+void ForwardAgain::plan(const ValueIds& values) {
+  const auto plan_gather = [&](ValueId value) {
+    if (is_gathered(value)) {
+      const auto& [id, wanted] = gathered_of_[index(value)];
+      gathered_.plan(id, wanted);
+    }
+  };
+  for (const ValueId value : values) {
+    plan_gather(value);
+    for (const int place : missing(value, planned_)) {
+      planned_[static_cast<size_t>(place)] = true;
+      std::ranges::for_each(rest_of(forward(place)).inputs, plan_gather);
+    }
+  }
+}
+
+void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId since) {
+  for (const ValueId value : values) {
+    if (is_gathered(value)) {
+      gather(scope, value);
+    }
+    for (const int place : missing(value, written_)) {
+      write(scope, place, since);
+    }
+  }
+}
+
+void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
+  written_[static_cast<size_t>(place)] = true;
+  Instruction again = rest_of(forward(place));
+  for (ValueId& input : again.inputs) {
+    if (is_gathered(input)) {
+      gather(scope, input);
+    }
+  }
+  const ValueIds read = again.inputs;
+  for (ValueId& input : again.inputs) {
+    input = now(input);
+  }
+  for (ValueId& output : again.outputs) {
+    check(!kept_[index(output)] || !has(read, output), "{} would be written over again",
+          builder_.value(output).name);
+    output = made_again(output);
+  }
+  again.phase = Phase::backward;
+  again.again = true;
+  if (again.stream == StreamKind::comm && since >= 0) {
+    again.after_uses_of = {since};
+  }
+  builder_.append(scope.microbatch, std::move(again));
+}
+
+// A value that is kept is written beside it, for nobody to read.
+ValueId ForwardAgain::made_again(ValueId value) {
+  ValueId& now = now_[index(value)];
+  if (now >= 0 && !kept_[index(value)]) {
+    return now;
+  }
+  Value again = builder_.value(value);
+  again.role = Value::Role::activation;
+  for (ValueId& held : again.holds) {
+    held = now_[index(held)] >= 0 ? now_[index(held)] : held;
+  }
+  const ValueId made = builder_.add(std::move(again));
+  if (!kept_[index(value)]) {
+    now = made;
+  }
+  return made;
+}
+
+void ForwardAgain::gather(const Scope& scope, ValueId value) {
+  const auto& [id, wanted] = gathered_of_[index(value)];
+  const int bucket = gathered_.bucket_of(id, wanted);
+  std::vector<bool>& started = started_[static_cast<size_t>(scope.microbatch) % started_.size()];
+  started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
+  if (!started[static_cast<size_t>(bucket)]) {
+    started[static_cast<size_t>(bucket)] = true;
+    builder_.cut(scope.microbatch);  // all compute while the next bucket comes
+    gathered_.gather(scope, bucket, parameters_.all());
+  }
+}
+
+ValueId ForwardAgain::now(ValueId value) const {
+  if (kept_[index(value)]) {
+    return value;
+  }
+  if (is_gathered(value)) {
+    const auto& [id, wanted] = gathered_of_[index(value)];
+    return gathered_.value(id, wanted);
+  }
+  const ValueId now = now_[index(value)];
+  check(now >= 0, "{} is read again, and not there", builder_.value(value).name);
+  return now;
+}
+
+}  // namespace hidup
