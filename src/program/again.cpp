@@ -43,7 +43,7 @@ ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& paramet
       writers_(builder.program().values.size()),
       now_(builder.program().values.size(), -1),
       planned_(builder.program().instructions.size() - first),
-      written_(planned_.size()),
+      written_(forward.size(), planned_),
       started_(forward.size()) {
   for (const Value& value : builder.program().values) {
     kept_.push_back(value.persistent());
@@ -150,19 +150,26 @@ void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId sinc
     if (is_gathered(value)) {
       gather(scope, value);
     }
-    for (const int place : missing(value, written_)) {
+    for (const int place : missing(value, written_[list_of(scope)])) {
       write(scope, place, since);
     }
   }
 }
 
 void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
-  written_[static_cast<size_t>(place)] = true;
+  const auto is_there = [&](const std::vector<bool>& written) {
+    return written[static_cast<size_t>(place)];
+  };
+  const bool of_all = forward(place).microbatch < 0 && std::ranges::any_of(written_, is_there);
+  written_[list_of(scope)][static_cast<size_t>(place)] = true;
   Instruction again = rest_of(forward(place));
-  for (ValueId& input : again.inputs) {
+  for (const ValueId input : again.inputs) {
     if (is_gathered(input)) {
       gather(scope, input);
     }
+  }
+  if (of_all) {
+    return;
   }
   const ValueIds read = again.inputs;
   for (ValueId& input : again.inputs) {
@@ -202,7 +209,7 @@ ValueId ForwardAgain::made_again(ValueId value) {
 void ForwardAgain::gather(const Scope& scope, ValueId value) {
   const auto& [id, wanted] = gathered_of_[index(value)];
   const int bucket = gathered_.bucket_of(id, wanted);
-  std::vector<bool>& started = started_[static_cast<size_t>(scope.microbatch) % started_.size()];
+  std::vector<bool>& started = started_[list_of(scope)];
   started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
   if (!started[static_cast<size_t>(bucket)]) {
     started[static_cast<size_t>(bucket)] = true;

@@ -42,6 +42,9 @@ class ForwardAgain {
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;
   // Of one whose last step is all that is missing: that step; otherwise the instruction.
   Instruction rest_of(const Instruction& instruction) const;
+  size_t list_of(const Scope& scope) const {
+    return static_cast<size_t>(scope.microbatch) % written_.size();
+  }
   void write(const Scope& scope, int place, ValueId since);
   ValueId made_again(ValueId value);
   void gather(const Scope& scope, ValueId value);
@@ -56,9 +59,10 @@ class ForwardAgain {
   std::vector<std::pair<TensorId, Layout>> gathered_of_;  // the parameter that it is; -1: none
   std::vector<std::vector<int>> writers_;                 // places in the pass, rising
   ValueIds now_;                                          // where it has been made again, else -1
-  // Per instruction of the forward pass:
-  std::vector<bool> planned_, written_;
-  std::vector<std::vector<bool>> started_;  // per list of the builder and bucket: it has its stage
+  std::vector<bool> planned_;  // per instruction of the forward pass
+  // Per microbatch of the group: which instructions are there again, its own and those of all; which
+  // buckets have their stage.
+  std::vector<std::vector<bool>> written_, started_;
 };
 
 }  // namespace hidup

@@ -85,9 +85,7 @@ class ProgramBuilder {
 
   void emit_reshard(const Scope& scope, const ReshardStep& step, const std::string& name,
                     const ValueIds& inputs, ValueIds outputs);
-  List& list_of(int microbatch) {
-    return lists_[static_cast<size_t>(microbatch) % lists_.size()];
-  }
+  List& list_of(int microbatch) { return lists_[static_cast<size_t>(microbatch) % lists_.size()]; }
   double bytes_of(const ValueIds& values) const;
   bool one_piece(const ValueIds& values) const;
 

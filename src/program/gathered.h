@@ -46,7 +46,7 @@ class GatheredParameters {
     Layout wanted;
     bool of_a_pass = false;
     std::vector<TensorId> parameters = {};
-    int64_t bytes = 0;      // global, as they are stored
+    int64_t bytes = 0;       // global, as they are stored
     ValueIds gathered = {};  // per parameter; empty: not there
   };
 

@@ -67,8 +67,8 @@ struct Instruction {
   std::vector<CollectiveAlgorithm> algorithms = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
   std::vector<int64_t> group = {};
-  OpId op = -1;     // of the graph; -1: belongs to none
-  int input = -1;   // of that operation: whose layout or whose gradient it makes
+  OpId op = -1;    // of the graph; -1: belongs to none
+  int input = -1;  // of that operation: whose layout or whose gradient it makes
   // Of parameters (in the forward pass, in the update and where they are gathered again) or of
   // gradients (in the backward pass): its number.
   int bucket = -1;
@@ -79,8 +79,8 @@ struct Instruction {
   std::vector<ValueId> after_uses_of = {};
   // Of the backward pass: does what the forward pass did already.
   bool again = false;
-  bool accumulate = false;       // adds to its outputs instead of overwriting them; see adds_to()
-  std::string purpose;           // dropout: names its stream of random numbers
+  bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
+  std::string purpose;      // dropout: names its stream of random numbers
   InstructionAttributes attributes;  // of the kind that the opcode's record has
   // Instructions of the other stream that must be done before; each is an event
   // that its stream records and this one waits for.

@@ -23,11 +23,11 @@ class StrategyReader : private StrategyFields {
   Strategy read(const std::string& text) {
     const YamlNode root =
         parse_yaml_map(text, "a strategy: a map that begins with format_version", problems());
-    const YamlFields fields = fields_of(root,
-                                        {"format_version", "graph_hash", "mesh", "name",
-                                         "microbatches", "gradients", "operations", "parameters"},
-                                        {"accumulate", "shares", "routes", "algorithms", "stages",
-                                         "predicted"});
+    const YamlFields fields =
+        fields_of(root,
+                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
+                   "operations", "parameters"},
+                  {"accumulate", "shares", "routes", "algorithms", "stages", "predicted"});
     version_ = fields.at("format_version");
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it

@@ -76,8 +76,8 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Whether only format 2 can say it: shares, rules on one rank, routes, algorithms, and what comes and
-// goes within a step.
+// Whether only format 2 can say it: shares, rules on one rank, routes, algorithms, and what comes
+// and goes within a step.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -85,11 +85,10 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  const auto goes = [](const ParameterStrategy& parameter) {
-    return parameter.kept != Kept::step;
-  };
+  const auto goes = [](const ParameterStrategy& parameter) { return parameter.kept != Kept::step; };
   return strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
-         std::ranges::any_of(strategy.parameters, goes) || !strategy.routes.empty() || !strategy.algorithms.empty() ||
+         std::ranges::any_of(strategy.parameters, goes) || !strategy.routes.empty() ||
+         !strategy.algorithms.empty() ||
          !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
@@ -154,11 +153,11 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }
   text += print_shares(strategy.mesh);
-  text += fmt::format("name: {}\nmicrobatches: {}\n{}gradients: {}\noperations:\n",
-                      yaml_word(strategy.name), strategy.microbatches,
-                      strategy.accumulate > 1 ? fmt::format("accumulate: {}\n", strategy.accumulate)
-                                              : "",
-                      strategy.defer_gradients ? "deferred" : "overlapped");
+  text += fmt::format(
+      "name: {}\nmicrobatches: {}\n{}gradients: {}\noperations:\n", yaml_word(strategy.name),
+      strategy.microbatches,
+      strategy.accumulate > 1 ? fmt::format("accumulate: {}\n", strategy.accumulate) : "",
+      strategy.defer_gradients ? "deferred" : "overlapped");
   for (size_t i = 0; i < strategy.ops.size(); ++i) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;

@@ -164,8 +164,8 @@ Kept StrategyFields::read_kept(const YamlNode& node, const std::string& paramete
 void StrategyFields::check_format_2(const YamlNode& node, std::string_view key,
                                     const YamlNode& version) {
   if (version.text == "1") {
-    report(node, fmt::format(
-                     "{}: files of format_version 1 have none; expected format_version: 2", key));
+    report(node,
+           fmt::format("{}: files of format_version 1 have none; expected format_version: 2", key));
   }
 }
 

@@ -39,7 +39,7 @@ class StrategyFields {
   void read_shares(const YamlNode& node, const YamlNode& version);
   void check_graph(const YamlNode& node);
   void check_mesh(const YamlNode& node);
-  int read_microbatches(const YamlNode& node);  // 1 where it reports a problem
+  int read_microbatches(const YamlNode& node);                  // 1 where it reports a problem
   int read_accumulate(const YamlNode& node, int microbatches);  // so, too
   bool read_recompute(const YamlNode& node, OpId id);
   Kept read_kept(const YamlNode& node, const std::string& parameter);
