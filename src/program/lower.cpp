@@ -64,8 +64,12 @@ void write_step(const Graph& graph, const Strategy& strategy, const LoweringOpti
     if (!gradients) {
       gradients.emplace(input, parameters, builder);
     }
+    const size_t first = builder.program().instructions.size();
     write_backward(input, group, forward.values, again, *gradients, builder);
     builder.weave();
+    if (group + 1 == strategy.accumulate) {
+      gradients->order_sums(first);
+    }
     parameters.end_pass();
   }
   gradients->close({.phase = Phase::backward}, 0);

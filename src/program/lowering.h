@@ -167,6 +167,9 @@ class ParameterGradients {
   void close(const Scope& scope, int64_t least);
   // Bytes, global, that the operation completes and that are sent.
   int64_t bytes_to_send(OpId op) const;
+  // Of parameters kept for a pass: what begins sums, from that instruction of the program on, comes
+  // after the bucket before the last one has been sent, so that its memory is free.
+  void order_sums(size_t first) const;
 
  private:
   // The rules that use the parameter leave sums in one layout or several; the total is in the
@@ -184,6 +187,8 @@ class ParameterGradients {
   void add_values(const Parameters& parameters, const Group& group);
   void close_bucket(const Scope& scope, Group& group);
   int64_t bytes(TensorId id) const;
+  // Per value: whether it is a sum that goes when it has been sent.
+  std::vector<bool> passing_sums() const;
 
   const LoweringInput& input_;
   ProgramBuilder& builder_;
