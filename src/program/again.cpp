@@ -129,11 +129,11 @@ std::vector<int> ForwardAgain::missing(ValueId value, const std::vector<bool>& w
   return {places.begin(), places.end()};
 }
 
-void ForwardAgain::plan(const ValueIds& values) {
+void ForwardAgain::plan(OpId op, const ValueIds& values) {
   const auto plan_gather = [&](ValueId value) {
     if (is_gathered(value)) {
       const auto& [id, wanted] = gathered_of_[index(value)];
-      gathered_.plan(id, wanted);
+      gathered_.plan(op, id, wanted);
     }
   };
   for (const ValueId value : values) {

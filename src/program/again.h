@@ -20,9 +20,9 @@ class ForwardAgain {
   ForwardAgain(const LoweringInput& input, const Parameters& parameters,
                const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
 
-  // The backward pass of the first microbatch reads the values, behind all that was noted before.
-  // What it gathers again is planned by that: before the first need().
-  void plan(const ValueIds& values);
+  // The operation's backward pass in the first microbatch reads the values, behind all that was
+  // noted before. What it gathers again is planned by that: before the first need().
+  void plan(OpId op, const ValueIds& values);
   // Writes what it takes for the values to be there. `since`: a value behind whose uses so far
   // messages wait, which could come much earlier otherwise; -1: none.
   void need(const Scope& scope, const ValueIds& values, ValueId since);
@@ -59,9 +59,9 @@ class ForwardAgain {
   std::vector<std::pair<TensorId, Layout>> gathered_of_;  // the parameter that it is; -1: none
   std::vector<std::vector<int>> writers_;                 // places in the pass, rising
   ValueIds now_;                                          // where it has been made again, else -1
-  std::vector<bool> planned_;  // per instruction of the forward pass
-  // Per microbatch of the group: which instructions are there again, its own and those of all; which
-  // buckets have their stage.
+  std::vector<bool> planned_;                             // per instruction of the forward pass
+  // Per microbatch of the group: which instructions are there again, its own and those of all;
+  // which buckets have their stage.
   std::vector<std::vector<bool>> written_, started_;
 };
 

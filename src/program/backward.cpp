@@ -26,7 +26,7 @@ class BackwardPass {
 
   void run() {
     for (OpId op = input_.op_count() - 1; op >= 0; --op) {
-      again_.plan(read_by(op, first_));
+      again_.plan(op, read_by(op, first_));
     }
     for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
       sums_.assign(graph_.tensors().size(), {});

@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-int GatheredParameters::plan(TensorId id, const Layout& wanted) {
+int GatheredParameters::plan(OpId op, TensorId id, const Layout& wanted) {
   const ParameterStrategy& stored = input_.stored(id);
   const bool of_a_pass = stored.kept == Kept::pass;
   if (reshards_locally(stored.storage, wanted, builder_.mesh()) || bucket_of(id, wanted) >= 0) {
@@ -17,15 +17,15 @@ int GatheredParameters::plan(TensorId id, const Layout& wanted) {
   }
   const auto open = std::find_if(buckets_.rbegin(), buckets_.rend(), [&](const Bucket& bucket) {
     return bucket.storage == stored.storage && bucket.wanted == wanted &&
-           bucket.of_a_pass == of_a_pass;
+           (bucket.step >= 0) == of_a_pass;
   });
   int number = static_cast<int>(buckets_.rend() - open) - 1;
   const bool begins = open == buckets_.rend() || open->bytes >= input_.options.bucket_bytes;
   if (begins) {
     number = static_cast<int>(buckets_.size());
-    buckets_.push_back({stored.storage, wanted, of_a_pass});
+    buckets_.push_back({stored.storage, wanted});
     if (of_a_pass) {
-      of_a_pass_.push_back(number);
+      add_to_step(op, number);
     }
   }
   const Tensor& tensor = input_.graph.tensor(id);
@@ -35,25 +35,52 @@ int GatheredParameters::plan(TensorId id, const Layout& wanted) {
   return begins ? number : -1;
 }
 
+void GatheredParameters::add_to_step(OpId op, int bucket) {
+  if (steps_.empty() || steps_.back().op != op) {
+    steps_.push_back({op, {}});
+  }
+  steps_.back().buckets.push_back(bucket);
+  at(bucket).step = static_cast<int>(steps_.size()) - 1;
+}
+
 int GatheredParameters::bucket_of(TensorId id, const Layout& wanted) const {
   const auto found = bucket_of_.find({id, to_string(wanted)});
   return found == bucket_of_.end() ? -1 : found->second;
 }
 
 bool GatheredParameters::is_kept_for_a_pass(int bucket) const {
-  return at(bucket).of_a_pass;
+  return at(bucket).step >= 0;
 }
 
 std::vector<GatheredParameters::Copy> GatheredParameters::gather(
     const Scope& scope, int bucket, const std::vector<ValueIds>& stored) {
   std::vector<Copy> copies;
-  write(scope, bucket, stored, {}, copies);
-  const auto place = std::ranges::find(of_a_pass_, bucket);
-  if (place != of_a_pass_.end() && place + 1 != of_a_pass_.end()) {
-    const ValueIds used = place == of_a_pass_.begin() ? ValueIds{} : at(place[-1]).gathered;
-    write(scope, place[1], stored, used, copies);
+  const int step = at(bucket).step;
+  if (step < 0) {
+    write(scope, bucket, stored, {}, copies);
+    return copies;
+  }
+  write(scope, step, stored, copies);
+  if (step + 1 < static_cast<int>(steps_.size())) {
+    write(scope, step + 1, stored, copies);
   }
   return copies;
+}
+
+void GatheredParameters::write(const Scope& scope, int step, const std::vector<ValueIds>& stored,
+                               std::vector<Copy>& copies) {
+  const ValueIds used = step < 2 ? ValueIds{} : values_of(steps_[static_cast<size_t>(step) - 2]);
+  for (const int bucket : steps_[static_cast<size_t>(step)].buckets) {
+    write(scope, bucket, stored, used, copies);
+  }
+}
+
+ValueIds GatheredParameters::values_of(const Step& step) const {
+  ValueIds values;
+  for (const int bucket : step.buckets) {
+    values.insert(values.end(), at(bucket).gathered.begin(), at(bucket).gathered.end());
+  }
+  return values;
 }
 
 void GatheredParameters::write(const Scope& scope, int bucket, const std::vector<ValueIds>& stored,
@@ -91,8 +118,10 @@ ValueId GatheredParameters::value(TensorId id, const Layout& wanted) const {
 }
 
 void GatheredParameters::end_pass() {
-  for (const int bucket : of_a_pass_) {
-    at(bucket).gathered.clear();
+  for (Bucket& bucket : buckets_) {
+    if (bucket.step >= 0) {
+      bucket.gathered.clear();
+    }
   }
 }
 

@@ -17,7 +17,7 @@ Parameters::Parameters(const LoweringInput& input, ProgramBuilder& builder)
     const std::vector<TensorId>& inputs = input.graph.op(op).inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (input.is_parameter(inputs[i])) {
-        const int bucket = gathered_.plan(inputs[i], input_layout(input.rules(op), i));
+        const int bucket = gathered_.plan(op, inputs[i], input_layout(input.rules(op), i));
         if (bucket >= 0) {
           starts_[static_cast<size_t>(op)].push_back(bucket);
         }
