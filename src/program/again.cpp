@@ -61,6 +61,7 @@ ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& paramet
       }
     }
   }
+  keep_last_parameters(forward);
   find_writers();
 }
 
@@ -80,6 +81,23 @@ void ForwardAgain::keep_parameter(TensorId id, const ValueIds& copies) {
     if (!kept_[index(copy)] &&
         !reshards_locally(input_.stored(id).storage, layout, builder_.mesh())) {
       gathered_of_[index(copy)] = {id, layout};
+    }
+  }
+}
+
+void ForwardAgain::keep_last_parameters(const std::vector<ForwardValues>& forward) {
+  bool found = false;
+  for (OpId id = input_.op_count() - 1; id >= 0 && !found; --id) {
+    const Op& op = input_.graph.op(id);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      for (const ForwardValues& values : forward) {
+        const ValueId read = values.operands[static_cast<size_t>(id)][i];
+        if (is_gathered(read) && input_.needs_input(op, i)) {
+          gathered_of_[index(read)].first = -1;
+          kept_[index(read)] = true;
+          found = true;
+        }
+      }
     }
   }
 }

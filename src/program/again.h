@@ -37,6 +37,9 @@ class ForwardAgain {
   }
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
+  // Of the last operation whose backward pass reads parameters, which is the first to read some:
+  // nothing would be free between the passes.
+  void keep_last_parameters(const std::vector<ForwardValues>& forward);
   void find_writers();
   // Places of the instructions that are to be written again for the value, rising.
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;

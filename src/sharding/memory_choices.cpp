@@ -40,6 +40,7 @@ std::vector<int> blocks_of(const Graph& graph) {
 std::vector<bool> inside_blocks(const Graph& graph) {
   const std::vector<int> blocks = blocks_of(graph);
   std::vector<bool> inside;
+  inside.reserve(blocks.size());
   for (const int block : blocks) {
     inside.push_back(block >= 0);
   }

@@ -25,7 +25,8 @@ struct OpStrategy {
 };
 
 // How long what a step gathers of a parameter is kept: until nothing of the step reads it any more;
-// or for the forward pass, after which the backward pass gathers it again.
+// or for the forward pass, after which the backward pass gathers it again (but for what it reads
+// first).
 enum class Kept { step, pass };
 std::string_view name_of(Kept kept);
 

@@ -46,8 +46,8 @@ Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t
 
 // A random strategy draws a rule for every operation and a storage for every parameter and its
 // optimizer state, each axis for itself, how long parameters are kept, what is computed again, and
-// numbers of microbatches and groups; every second one the shares of their parts, too. These are GoogleTest's
-// checks; the first failure ends them.
+// numbers of microbatches and groups; every second one the shares of their parts, too. These are
+// GoogleTest's checks; the first failure ends them.
 void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
                                           int strategies);
 
