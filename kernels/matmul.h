@@ -49,8 +49,7 @@ struct Epilogue {
 };
 
 // y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
-// other, except that in 16 bits what goes from one to the next need not be rounded. On CPUs gelu's
-// input is: gelu_forward() of epilogue.input gives y again, to the bit. y: [m, n]; y,
+// other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
 // epilogue.input and the operands overlap nowhere. a is not transposed, and y is dense where there
 // is an activation. With k = 0 the product is zero.
 template <typename Element>

@@ -43,8 +43,9 @@ void finish_row(const float* sums, const Element* bias, Element* input, Element*
   }
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    input[j] = sums[j] + bias[j];
-    y[j] = activate(input[j]);  // rounded, as it is when the activation is computed again
+    const float at = sums[j] + bias[j];
+    input[j] = at;
+    y[j] = activate(at);
   }
 }
 

@@ -48,9 +48,9 @@ std::vector<Key> train_keys() {
            "that has a name; a strategy file says so itself. cheap: norms, biases, activation "
            "functions and dropout. block: all in a block but what others read; a block are "
            "operations one behind the other whose names are equal up to their first number, such "
-           "as layers.3. Losses are equal to the bit; on GPUs, where cuBLASLt's products have "
-           "their "
-           "GELU, those of cheap up to rounding.",
+           "as layers.3. Losses are equal to the bit, but for fp32 on GPUs, where cuBLASLt's "
+           "products "
+           "have a GELU of their own; in 16 bits cheap keeps a GELU behind a product's bias.",
        .fallback = "none",
        .choices = {"none", "cheap", "block"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train.recompute; }},

@@ -62,6 +62,7 @@ ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& paramet
     }
   }
   keep_last_parameters(forward);
+  keep_unrounded_gelus();
   find_writers();
 }
 
@@ -98,6 +99,16 @@ void ForwardAgain::keep_last_parameters(const std::vector<ForwardValues>& forwar
           found = true;
         }
       }
+    }
+  }
+}
+
+void ForwardAgain::keep_unrounded_gelus() {
+  for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
+    const ValueIds& outputs = forward(place).outputs;
+    if (forward(place).opcode == Opcode::matmul_bias_gelu && kept_[index(outputs[1])] &&
+        builder_.value(outputs[0]).dtype != DType::f32) {
+      kept_[index(outputs[0])] = true;
     }
   }
 }

@@ -40,6 +40,9 @@ class ForwardAgain {
   // Of the last operation whose backward pass reads parameters, which is the first to read some:
   // nothing would be free between the passes.
   void keep_last_parameters(const std::vector<ForwardValues>& forward);
+  // A product's GELU of 16 bits is of what was not rounded: from what is kept of that it would be
+  // another one.
+  void keep_unrounded_gelus();
   void find_writers();
   // Places of the instructions that are to be written again for the value, rising.
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;
