@@ -25,6 +25,17 @@ std::optional<Opcode> last_step(Opcode opcode) {
   }
 }
 
+// Whether the strategy has something that does not stay for the whole step.
+bool anything_goes(const LoweringInput& input) {
+  bool goes = std::ranges::any_of(input.strategy.parameters, [](const ParameterStrategy& stored) {
+    return stored.kept == Kept::pass;
+  });
+  for (OpId op = 0; op < input.op_count() && !goes; ++op) {
+    goes = input.recomputes(op);
+  }
+  return goes;
+}
+
 bool has(const ValueIds& values, ValueId value) {
   return std::ranges::find(values, value) != values.end();
 }
@@ -38,32 +49,41 @@ ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& paramet
       parameters_(parameters),
       builder_(builder),
       first_(first),
+      is_needed_(anything_goes(input)),
       gathered_(input, builder),
-      gathered_of_(builder.program().values.size(), {-1, {}}),
-      writers_(builder.program().values.size()),
-      now_(builder.program().values.size(), -1),
-      planned_(builder.program().instructions.size() - first),
-      written_(forward.size(), planned_),
       started_(forward.size()) {
-  for (const Value& value : builder.program().values) {
+  if (!is_needed_) {
+    return;
+  }
+  const size_t values = builder.program().values.size();
+  gathered_of_.resize(values, {-1, {}});
+  writers_.resize(values);
+  now_.resize(values, -1);
+  planned_.resize(builder.program().instructions.size() - first);
+  written_.resize(forward.size(), planned_);
+  find_kept(forward);
+  find_writers();
+}
+
+void ForwardAgain::find_kept(const std::vector<ForwardValues>& forward) {
+  for (const Value& value : builder_.program().values) {
     kept_.push_back(value.persistent());
   }
-  for (TensorId id = 0; id < static_cast<TensorId>(input.graph.tensors().size()); ++id) {
-    if (input.is_parameter(id)) {
-      keep_parameter(id, parameters.copies(id));
+  for (TensorId id = 0; id < static_cast<TensorId>(input_.graph.tensors().size()); ++id) {
+    if (input_.is_parameter(id)) {
+      keep_parameter(id, parameters_.copies(id));
     }
   }
   for (const ForwardValues& values : forward) {
-    for (OpId op = 0; op < input.op_count(); ++op) {
-      if (!input.recomputes(op)) {
-        keep(values.copies[static_cast<size_t>(input.graph.op(op).output)]);
+    for (OpId op = 0; op < input_.op_count(); ++op) {
+      if (!input_.recomputes(op)) {
+        keep(values.copies[static_cast<size_t>(input_.graph.op(op).output)]);
         keep(values.saved[static_cast<size_t>(op)]);
       }
     }
   }
   keep_last_parameters(forward);
   keep_unrounded_gelus();
-  find_writers();
 }
 
 void ForwardAgain::keep(const ValueIds& values) {
@@ -165,6 +185,9 @@ void ForwardAgain::plan(OpId op, const ValueIds& values) {
       gathered_.plan(op, id, wanted);
     }
   };
+  if (!is_needed_) {
+    return;
+  }
   for (const ValueId value : values) {
     plan_gather(value);
     for (const int place : missing(value, planned_)) {
@@ -175,6 +198,9 @@ void ForwardAgain::plan(OpId op, const ValueIds& values) {
 }
 
 void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId since) {
+  if (!is_needed_) {
+    return;
+  }
   for (const ValueId value : values) {
     if (is_gathered(value)) {
       gather(scope, value);
@@ -248,7 +274,7 @@ void ForwardAgain::gather(const Scope& scope, ValueId value) {
 }
 
 ValueId ForwardAgain::now(ValueId value) const {
-  if (kept_[index(value)]) {
+  if (!is_needed_ || kept_[index(value)]) {
     return value;
   }
   if (is_gathered(value)) {

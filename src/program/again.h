@@ -35,6 +35,7 @@ class ForwardAgain {
   const Instruction& forward(int place) const {
     return builder_.program().instructions[first_ + static_cast<size_t>(place)];
   }
+  void find_kept(const std::vector<ForwardValues>& forward);
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
   // Of the last operation whose backward pass reads parameters, which is the first to read some:
@@ -59,6 +60,7 @@ class ForwardAgain {
   const Parameters& parameters_;
   ProgramBuilder& builder_;
   const size_t first_;
+  const bool is_needed_;  // else all is kept
   GatheredParameters gathered_;
   // Per value of the forward pass:
   std::vector<bool> kept_;
