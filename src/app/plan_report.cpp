@@ -1,7 +1,5 @@
 #include "app/plan_report.h"
 
-#include <fmt/format.h>
-
 #include <fmt/core.h>
 
 #include <algorithm>
