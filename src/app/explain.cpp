@@ -26,9 +26,9 @@ void add(PassTimes& times, const Instruction& instruction, const Interval& ran, 
 
 // What belongs to no operation: "gradients all_reduce".
 std::string bucket_name(const Instruction& instruction) {
-  const char* of = instruction.bucket < 0                 ? "gradient_norm"
-                   : instruction.phase == Phase::backward ? "gradients"
-                                                          : "parameters";
+  const char* of = instruction.bucket < 0                                       ? "gradient_norm"
+                   : instruction.phase == Phase::backward && !instruction.again ? "gradients"
+                                                                                : "parameters";
   return fmt::format("{} {}", of, name_of(instruction.opcode));
 }
 

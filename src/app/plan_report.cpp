@@ -16,7 +16,9 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
   const PredictedStep& step = strategy.predicted.value();
   results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
                  format_count(input.graph.parameter_count()), ranks_of(input.mesh));
-  results::print("strategy  {}, {} microbatch(es)\n", strategy.name, strategy.microbatches);
+  results::print(
+      "strategy  {}, {} microbatch(es){}\n", strategy.name, strategy.microbatches,
+      strategy.accumulate > 1 ? fmt::format(" in each of {} groups", strategy.accumulate) : "");
   results::print("costs     {}{}\n", costs.key.build.empty() ? "" : "measured on ",
                  costs.key.device);
   results::print("predicted {}\n",

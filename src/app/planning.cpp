@@ -14,6 +14,7 @@
 #include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
+#include "sharding/memory_choices.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"
 #include "train/tokens.h"
@@ -29,15 +30,38 @@ bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos;
 }
 
-// train.microbatches, where the deck has them. Throws Error(usage) where the graph cannot.
-std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
-  const std::optional<int64_t> wanted = deck.train.microbatches;
-  const std::string obstacle = wanted.value_or(1) > 1 ? batch_obstacle(graph) : "";
-  if (!obstacle.empty()) {
-    fail_at(deck, "train.microbatches",
-            "train.microbatches: the batch of this graph cannot be split: " + obstacle);
+// A number of parts of the batch, where the deck has it. Throws Error(usage) where the graph
+// cannot.
+std::optional<int> wanted_parts(const Deck& deck, const std::string& key,
+                                const std::optional<int64_t>& wanted, const std::string& obstacle) {
+  if (wanted.value_or(1) > 1 && !obstacle.empty()) {
+    fail_at(deck, key, fmt::format("{}: {}", key, obstacle));
   }
   return wanted ? std::optional(static_cast<int>(*wanted)) : std::nullopt;
+}
+
+std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
+  const std::string obstacle = batch_obstacle(graph);
+  return wanted_parts(
+      deck, "train.microbatches", deck.train.microbatches,
+      obstacle.empty() ? "" : "the batch of this graph cannot be split: " + obstacle);
+}
+
+std::optional<int> wanted_groups(const Deck& deck, const Graph& graph) {
+  return wanted_parts(deck, "train.accumulate", deck.train.accumulate, accumulate_obstacle(graph));
+}
+
+// In as many parts as the deck says.
+Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
+  strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
+  strategy.accumulate = wanted_groups(deck, graph).value_or(strategy.accumulate);
+  const int64_t parts = int64_t{strategy.microbatches} * strategy.accumulate;
+  if (parts > std::max<int64_t>(batch_of(graph), 1)) {  // the deck's and the strategy's together
+    fail_at(deck, deck.train.accumulate ? "train.accumulate" : "train.microbatches",
+            fmt::format("{} groups of {} microbatches are more than the {} sequences of a step",
+                        strategy.accumulate, strategy.microbatches, batch_of(graph)));
+  }
+  return strategy;
 }
 
 // What is wrong with a graph of the deck's sizes gets the deck's place.
@@ -137,10 +161,11 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                          const Mesh& mesh, const std::optional<Profile>& costs) {
   const bool named = !looks_like_file(name_or_file);
   Strategy strategy =
-      named
-          ? named_strategy(name_or_file, graph, mesh)
-          : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"), name_or_file);
-  strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
+      with_parts(deck, graph,
+                 named ? with_recompute(graph, named_strategy(name_or_file, graph, mesh),
+                                        recompute_of(deck.train.recompute))
+                       : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
+                                        name_or_file));
   return named && costs
              ? with_ways(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
              : strategy;
@@ -149,12 +174,21 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh) {
   try {
-    Strategy strategy = parse_strategy(graph, mesh, text, "the checkpoint's strategy");
-    strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
-    return strategy;
+    return with_parts(deck, graph, parse_strategy(graph, mesh, text, "the checkpoint's strategy"));
   } catch (const Error& error) {
     check(error.code() == ExitCode::usage, "{}", error.what());
     return std::nullopt;
+  }
+}
+
+void check_searchable(const Deck& deck) {
+  if (deck.train.accumulate.value_or(1) > 1) {
+    fail_at(deck, "train.accumulate",
+            "train.accumulate: the search has no plans with groups; name a strategy");
+  }
+  if (deck.train.recompute != "none") {
+    fail_at(deck, "train.recompute",
+            "train.recompute: the search has no plans that compute again; name a strategy");
   }
 }
 

@@ -55,8 +55,9 @@ inline constexpr const char* kSearch = "search";  // as a choice of strategy
 // file (a dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
-// The strategy of a file, or the named one for this graph and mesh, with train.microbatches
-// where the deck has them. Throws Error(file) or Error(usage).
+// The strategy of a file, or the named one for this graph and mesh with train.recompute; with
+// train.microbatches and train.accumulate where the deck has them. Throws Error(file) or
+// Error(usage).
 // A named one goes the ways that take least by the costs, if any (choose_ways.h).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs = std::nullopt);
@@ -64,6 +65,10 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 // The strategy that a checkpoint has; nothing where it is for another graph or mesh.
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
+
+// Throws Error(usage) where the deck asks for what no search chooses yet: for train.accumulate and
+// train.recompute a strategy is named.
+void check_searchable(const Deck& deck);
 
 // Seconds that a search may take where nobody says how long.
 inline constexpr double kSearchTime = 10.0;

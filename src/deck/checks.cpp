@@ -162,10 +162,18 @@ void check_schedule(const TrainDeck& train, const DeckChecks& checks) {
 
 void check_microbatches(const TrainDeck& train, const DeckChecks& checks) {
   constexpr Name kName = "train.microbatches";
+  constexpr Name kGroups = "train.accumulate";
   if (usable(checks, kName, "train.batch") && train.microbatches.value_or(1) > train.batch) {
     checks.report(kName, fmt::format("{} {} is more than train.batch {}: a part has a sequence at "
                                      "least",
                                      kName, *train.microbatches, train.batch));
+  } else if (usable(checks, kName, "train.batch") && usable(checks, kGroups, "train.batch") &&
+             train.microbatches.value_or(1) * train.accumulate.value_or(1) > train.batch) {
+    checks.report(
+        kGroups,
+        fmt::format("{} {} groups of {} microbatch(es) are more than train.batch "
+                    "{}: a part has a sequence at least",
+                    kGroups, *train.accumulate, train.microbatches.value_or(1), train.batch));
   }
 }
 

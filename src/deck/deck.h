@@ -87,7 +87,9 @@ using Patterns = std::vector<std::string>;  // of names, with * and ? (core/text
 struct TrainDeck {
   int64_t batch = 0;  // sequences per step, all ranks together
   int64_t steps = 0;
-  std::optional<int64_t> microbatches;  // none: auto, the strategy's
+  std::optional<int64_t> microbatches;  // none: auto, the strategy's; of a group
+  std::optional<int64_t> accumulate;    // groups; none: auto, the strategy's
+  std::string recompute;                // none, cheap, block
   uint64_t seed = 0;
   double lr = 0.0;
   std::string schedule;

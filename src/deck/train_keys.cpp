@@ -32,6 +32,28 @@ std::vector<Key> train_keys() {
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, Item) -> Slot { return &d.train.microbatches; }},
+      {.name = "train.accumulate",
+       .doc =
+           "Groups of microbatches, one after the other, each with its forward and its backward "
+           "pass: activations take the memory of one. Gradients add up over the groups; they are "
+           "sent and applied once a step. `train.batch` has a sequence for each microbatch of "
+           "each group. Not for routers with losses of their own, which are of the whole batch. "
+           "auto: what the strategy says.",
+       .fallback = "auto",
+       .range = {1, kMaxMicrobatches},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train.accumulate; }},
+      {.name = "train.recompute",
+       .doc =
+           "What is not kept for the backward pass, which computes it again, under a strategy "
+           "that has a name; a strategy file says so itself. cheap: norms, biases, activation "
+           "functions and dropout. block: all in a block but what others read; a block are "
+           "operations one behind the other whose names are equal up to their first number, such "
+           "as layers.3. Losses are equal to the bit, but for fp32 on GPUs, where cuBLASLt's "
+           "products "
+           "have a GELU of their own; in 16 bits cheap keeps a GELU behind a product's bias.",
+       .fallback = "none",
+       .choices = {"none", "cheap", "block"},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train.recompute; }},
       {.name = "train.seed",
        .doc = "Parameters, dropout and the order of the data follow from it, on any number "
               "of ranks.",

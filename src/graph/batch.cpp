@@ -40,6 +40,19 @@ std::string batch_obstacle(const Graph& graph) {
   return "";
 }
 
+std::string accumulate_obstacle(const Graph& graph) {
+  if (const std::string obstacle = batch_obstacle(graph); !obstacle.empty()) {
+    return "the batch of this graph cannot be split: " + obstacle;
+  }
+  for (const Op& op : graph.ops()) {
+    if (std::holds_alternative<RouteAttributes>(op.attributes) && has_backward(op)) {
+      return fmt::format("the losses of {} are of the whole batch, not of a group of it",
+                         graph.tensor(op.output).name);
+    }
+  }
+  return "";
+}
+
 Graph with_batch(const Graph& graph, int64_t batch) {
   Graph other(graph.name());
   for (const Tensor& tensor : graph.tensors()) {  // in the same order: the numbers are the same

@@ -15,6 +15,11 @@ int64_t batch_of(const Graph& graph);
 // are used as weights, biases and tables only.
 std::string batch_obstacle(const Graph& graph);
 
+// Why the batch cannot be computed in groups, one behind the other, or "": where it cannot be
+// split, and where routers have losses of their own, whose gradients need sums over the whole
+// batch.
+std::string accumulate_obstacle(const Graph& graph);
+
 // The same graph for so many sequences of a step. Where the batch can be split only.
 Graph with_batch(const Graph& graph, int64_t batch);
 

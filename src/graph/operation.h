@@ -38,6 +38,9 @@ struct OperationSpec {
                   const OpAttributes& attributes);
   // A product: the flops bound its time, and model_flops() counts it.
   bool product = false;
+  // A few flops per number that it reads or writes: rather computed again than kept where memory is
+  // short (sharding/memory_choices.h).
+  bool cheap = false;
   // f32 values that the forward pass keeps for the backward pass beside the output, and their shape
   // (mean and reciprocal deviation, log-sum-exp): one per row of the first input unless it says
   // otherwise.

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "program/again.h"
 #include "program/lowering.h"
 
 namespace hidup {
@@ -13,16 +14,21 @@ namespace {
 // first.
 class BackwardPass {
  public:
-  BackwardPass(const LoweringInput& input, const std::vector<ForwardValues>& forward,
-               ParameterGradients& gradients, ProgramBuilder& builder)
+  BackwardPass(const LoweringInput& input, int group, const std::vector<ForwardValues>& forward,
+               ForwardAgain& again, ParameterGradients& gradients, ProgramBuilder& builder)
       : input_(input),
         graph_(input.graph),
+        first_(group * input.strategy.microbatches),
         forward_(forward),
+        again_(again),
         gradients_(gradients),
         builder_(builder) {}
 
   void run() {
-    for (int m = 0; m < input_.strategy.microbatches; ++m) {
+    for (OpId op = input_.op_count() - 1; op >= 0; --op) {
+      again_.plan(op, read_by(op, first_));
+    }
+    for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
       sums_.assign(graph_.tensors().size(), {});
       int64_t unsent = 0;
       for (OpId op = input_.op_count() - 1; op >= 0; --op) {
@@ -60,6 +66,7 @@ class BackwardPass {
     const ValueId dy = output_gradient(scope);
     check(dy >= 0 || op.output == graph_.loss() || op.kind == OpKind::route, "{} has no use",
           graph_.op_name(scope.op));
+    again_.need(scope, read_by(scope.op, scope.microbatch), dy);
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
         instruction(scope, step, dy);
@@ -105,20 +112,56 @@ class BackwardPass {
     return result;
   }
 
-  ValueIds operands(const Scope& scope, const BackwardStep& step, ValueId dy) const {
+  const ForwardValues& forward(int microbatch) const {
+    return forward_[static_cast<size_t>(microbatch - first_)];
+  }
+
+  // What the forward pass made of the operand.
+  ValueId forward_value(const Scope& scope, const BackwardOperand& operand) const {
     using From = BackwardOperand::From;
-    const ForwardValues& forward = forward_[static_cast<size_t>(scope.microbatch)];
+    const ForwardValues& values = forward(scope.microbatch);
     const auto op = static_cast<size_t>(scope.op);
     const auto output = static_cast<size_t>(graph_.op(scope.op).output);
+    return operand.from == From::input   ? values.operands[op][operand.index]
+           : operand.from == From::saved ? values.saved[op][operand.index]
+                                         : values.copies[output][0];
+  }
+
+  // Of the forward pass, what the operation's backward pass reads. Behind it what that of a GELU
+  // before it reads: the two become one (fuse_backward()), with nothing between them.
+  ValueIds read_by(OpId id, int microbatch) const {
+    const Op& op = graph_.op(id);
     ValueIds values;
-    for (const auto& [from, index] : step.operands) {
-      values.push_back(from == From::input    ? forward.operands[op][index]
-                       : from == From::saved  ? forward.saved[op][index]
-                       : from == From::output ? forward.copies[output][0]
-                                              : dy);
+    if (!has_backward(op)) {
+      return values;
+    }
+    const Scope scope{.microbatch = microbatch, .op = id};
+    for (const BackwardStep& step : forward_of(op.kind).backward) {
+      for (const BackwardOperand& operand : step.operands) {
+        if (is_needed(step, graph_, op) && operand.from != BackwardOperand::From::output_gradient) {
+          values.push_back(forward_value(scope, operand));
+        }
+      }
+    }
+    for (const TensorId input : op.inputs) {
+      const OpId producer = graph_.tensor(input).producer;
+      if (producer >= 0 && graph_.op(producer).kind == OpKind::gelu) {
+        const ValueIds more = read_by(producer, microbatch);
+        values.insert(values.end(), more.begin(), more.end());
+      }
+    }
+    return values;
+  }
+
+  ValueIds operands(const Scope& scope, const BackwardStep& step, ValueId dy) const {
+    ValueIds values;
+    for (const BackwardOperand& operand : step.operands) {
+      values.push_back(operand.from == BackwardOperand::From::output_gradient
+                           ? dy
+                           : again_.now(forward_value(scope, operand)));
     }
     if (graph_.op(scope.op).kind == OpKind::route) {  // its losses
-      values.push_back(forward.saved[op][0]);
+      values.push_back(forward(scope.microbatch).saved[static_cast<size_t>(scope.op)][0]);
     }
     return values;
   }
@@ -260,7 +303,9 @@ class BackwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
+  const int first_;  // microbatch of the group
   const std::vector<ForwardValues>& forward_;
+  ForwardAgain& again_;
   ParameterGradients& gradients_;
   ProgramBuilder& builder_;
   std::vector<std::vector<GradientSum>> sums_;  // per activation, of the microbatch
@@ -269,9 +314,10 @@ class BackwardPass {
 
 }  // namespace
 
-void write_backward(const LoweringInput& input, const std::vector<ForwardValues>& forward,
+void write_backward(const LoweringInput& input, int group,
+                    const std::vector<ForwardValues>& forward, ForwardAgain& again,
                     ParameterGradients& gradients, ProgramBuilder& builder) {
-  BackwardPass(input, forward, gradients, builder).run();
+  BackwardPass(input, group, forward, again, gradients, builder).run();
 }
 
 }  // namespace hidup

@@ -37,9 +37,13 @@ Instruction& ProgramBuilder::emit(const Scope& scope, Opcode opcode, const std::
       .inputs = std::move(inputs),
       .outputs = std::move(outputs),
       .attributes = spec_of(opcode).attributes};
-  std::vector<Instruction>& list = lists_[static_cast<size_t>(scope.microbatch)].instructions;
+  std::vector<Instruction>& list = list_of(scope.microbatch).instructions;
   list.push_back(std::move(instruction));
   return list.back();
+}
+
+void ProgramBuilder::append(int microbatch, Instruction instruction) {
+  list_of(microbatch).instructions.push_back(std::move(instruction));
 }
 
 ValueId ProgramBuilder::convert(const Scope& scope, ValueId value, DType dtype,
@@ -59,7 +63,7 @@ ValueId ProgramBuilder::convert(const Scope& scope, ValueId value, DType dtype,
 }
 
 void ProgramBuilder::cut(int microbatch) {
-  List& list = lists_[static_cast<size_t>(microbatch)];
+  List& list = list_of(microbatch);
   list.cuts.push_back(list.instructions.size());
 }
 

@@ -1,6 +1,7 @@
 // Values and instructions while lower() writes them; for the passes of this folder only.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ using ValueIds = std::vector<ValueId>;
 // What an instruction belongs to.
 struct Scope {
   Phase phase = Phase::forward;
-  int microbatch = 0;   // in whose list it is written
+  int microbatch = 0;   // of all groups: it is written in the list of its place in the group
   bool common = false;  // it belongs to no microbatch
   OpId op = -1;
   int input = -1;
@@ -28,7 +29,7 @@ struct Scope {
   }
 };
 
-// Every microbatch has a list of its own; weave() puts them into the program.
+// Every microbatch of a group has a list of its own; weave() puts them into the program.
 class ProgramBuilder {
  public:
   // Reshards go the ways that the strategy has for them (Strategy::routes).
@@ -42,6 +43,7 @@ class ProgramBuilder {
   const Mesh& mesh() const { return program_.mesh; }
   Layout replicated() const { return Layout(program_.mesh.size(), Placement::replicate()); }
   Program& program() { return program_; }
+  const Program& program() const { return program_; }
   Program take() { return std::move(program_); }
   // From now on reshard() notes what it is asked for.
   void note_demands(std::vector<RouteDemand>& demands) { demands_ = &demands; }
@@ -50,6 +52,13 @@ class ProgramBuilder {
   // With the attributes that its opcode has by default.
   Instruction& emit(const Scope& scope, Opcode opcode, const std::string& name, ValueIds inputs,
                     ValueIds outputs);
+
+  void append(int microbatch, Instruction instruction);
+  // Of the microbatch's list: how many instructions it has, and those from one on.
+  size_t length(int microbatch) { return list_of(microbatch).instructions.size(); }
+  std::span<Instruction> from(int microbatch, size_t first) {
+    return std::span(list_of(microbatch).instructions).subspan(first);
+  }
 
   // Brings values of one layout to another: themselves, or new ones, or `into` where that is given.
   // One instruction where all of them communicate. `overwrite`: nobody needs the old ones any more.
@@ -76,6 +85,7 @@ class ProgramBuilder {
 
   void emit_reshard(const Scope& scope, const ReshardStep& step, const std::string& name,
                     const ValueIds& inputs, ValueIds outputs);
+  List& list_of(int microbatch) { return lists_[static_cast<size_t>(microbatch) % lists_.size()]; }
   double bytes_of(const ValueIds& values) const;
   bool one_piece(const ValueIds& values) const;
 

@@ -10,19 +10,22 @@ namespace {
 // Where the stages of the list begin, and its end. A stage is communication and then computation
 // (HiDup, section 4): the list is cut before every collective of the microbatch that follows its
 // computation, and at `cuts` (rising). What belongs to no microbatch (parameters, their gradients)
-// cuts nothing, so that all microbatches have the same stages.
+// cuts nothing, so that all microbatches have the same stages: neither does a second cut behind
+// such instructions alone.
 std::vector<size_t> stages_of(const std::vector<Instruction>& list,
                               const std::vector<size_t>& cuts) {
   std::vector<size_t> begins = {0};
   bool computed = false;
+  bool has_own = true;  // since the last cut
   for (size_t i = 0; i < list.size(); ++i) {
     const bool collective = !collective_of(list[i].opcode).empty();
     const bool own = list[i].microbatch >= 0;
     const bool cut = std::ranges::binary_search(cuts, i);
-    if (cut || (collective && own && computed)) {
+    if ((cut && has_own) || (collective && own && computed)) {
       begins.push_back(i);
-      computed = false;
+      computed = has_own = false;
     }
+    has_own |= own;
     computed |= !collective && own;
   }
   begins.push_back(list.size());

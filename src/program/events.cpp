@@ -28,10 +28,12 @@ void insert_waits(Program& program) {
     for (const ValueId value : instruction.inputs) {
       depend(states[static_cast<size_t>(value)].writer);
     }
-    for (const ValueId value : instruction.outputs) {
-      depend(states[static_cast<size_t>(value)].writer);
-      for (const int reader : states[static_cast<size_t>(value)].readers) {
-        depend(reader);
+    for (const auto* values : {&instruction.outputs, &instruction.after_uses_of}) {
+      for (const ValueId value : *values) {
+        depend(states[static_cast<size_t>(value)].writer);
+        for (const int reader : states[static_cast<size_t>(value)].readers) {
+          depend(reader);
+        }
       }
     }
     if (latest > covered[stream]) {

@@ -14,19 +14,27 @@ namespace {
 
 class ForwardPass {
  public:
-  ForwardPass(const LoweringInput& input, Parameters& parameters, ProgramBuilder& builder)
-      : input_(input), graph_(input.graph), parameters_(parameters), builder_(builder) {}
+  ForwardPass(const LoweringInput& input, int group, Parameters& parameters, ForwardSums& sums,
+              ProgramBuilder& builder)
+      : input_(input),
+        graph_(input.graph),
+        first_(group * input.strategy.microbatches),
+        parameters_(parameters),
+        sums_(sums),
+        builder_(builder) {}
 
   std::vector<ForwardValues> run() {
-    for (int m = 0; m < input_.strategy.microbatches; ++m) {
+    for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
       microbatches_.push_back({.copies = std::vector<ValueIds>(graph_.tensors().size()),
                                .operands = std::vector<ValueIds>(graph_.ops().size()),
                                .saved = std::vector<ValueIds>(graph_.ops().size())});
       for (OpId op = 0; op < input_.op_count(); ++op) {
+        const Scope scope{.phase = Phase::forward, .microbatch = m, .op = op};
         if (parameters_.starts_bucket(op)) {  // all compute while the next bucket comes
           builder_.cut(m);
+          parameters_.start_buckets(scope);
         }
-        operation({.phase = Phase::forward, .microbatch = m, .op = op});
+        operation(scope);
       }
     }
     return std::move(microbatches_);
@@ -34,7 +42,7 @@ class ForwardPass {
 
  private:
   ForwardValues& values(const Scope& scope) {
-    return microbatches_[static_cast<size_t>(scope.microbatch)];
+    return microbatches_[static_cast<size_t>(scope.microbatch - first_)];
   }
   // Values of a tensor: parameters belong to all microbatches.
   ValueIds& copies(const Scope& scope, TensorId id) {
@@ -210,7 +218,7 @@ class ForwardPass {
     instruction.attributes = input_.loss_attributes(graph_.op(scope.op));
     instruction.accumulate = scope.microbatch > 0 && sums_up;
     if (!sums_up) {
-      builder_.program().loss = add_to_first(scope, name, outputs[0], losses_);
+      builder_.program().loss = add_to_first(scope, name, outputs[0], sums_.losses);
     }
   }
 
@@ -225,7 +233,7 @@ class ForwardPass {
     const ValueId load = value_per_expert(scope, name, 2, routing);
     builder_.emit(scope, Opcode::expert_load, name, {routing}, {load}).attributes =
         ExpertLoadAttributes{graph_.op(scope.op).as<RouteAttributes>().capacity};
-    const ValueId first = add_to_first(scope, name, load, loads_);
+    const ValueId first = add_to_first(scope, name, load, sums_.loads);
     if (scope.microbatch == 0) {
       builder_.program().expert_loads.push_back(first);
     }
@@ -239,7 +247,7 @@ class ForwardPass {
     const ValueId sums = value_per_expert(scope, name, 3, routing);
     builder_.emit(scope, Opcode::router_sums, name, {logits, routing}, {sums}).attributes =
         RouterSumsAttributes{op.as<RouteAttributes>().capacity, losses.counted};
-    const ValueId first = add_to_first(scope, name, sums, sums_);
+    const ValueId first = add_to_first(scope, name, sums, sums_.routers);
     if (scope.microbatch == 0) {
       builder_.program().router_sums.push_back({first, losses});
     }
@@ -274,17 +282,19 @@ class ForwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
+  const int first_;  // microbatch of the group
   Parameters& parameters_;
+  ForwardSums& sums_;
   ProgramBuilder& builder_;
   std::vector<ForwardValues> microbatches_;
-  std::map<OpId, ValueId> loads_, sums_, losses_;  // per operation: the first microbatch's
 };
 
 }  // namespace
 
-std::vector<ForwardValues> write_forward(const LoweringInput& input, Parameters& parameters,
+std::vector<ForwardValues> write_forward(const LoweringInput& input, int group,
+                                         Parameters& parameters, ForwardSums& sums,
                                          ProgramBuilder& builder) {
-  return ForwardPass(input, parameters, builder).run();
+  return ForwardPass(input, group, parameters, sums, builder).run();
 }
 
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {

@@ -23,10 +23,10 @@ class Fusion {
  public:
   explicit Fusion(Program& program) : program_(program), list_(program.instructions) {}
 
-  void run() {
+  void run(size_t first) {
     Instructions fused;
-    fused.reserve(list_.size());
-    for (size_t i = 0; i < list_.size(); ++i) {
+    fused.reserve(list_.size() - first);
+    for (size_t i = first; i < list_.size(); ++i) {
       const std::optional<Chain> chain = chain_at(i);
       if (!chain) {
         fused.push_back(std::move(list_[i]));
@@ -38,7 +38,8 @@ class Fusion {
       fused.push_back(std::move(product));
       i = chain->last;
     }
-    list_ = std::move(fused);
+    list_.resize(first);
+    std::ranges::move(fused, std::back_inserter(list_));
   }
 
  private:
@@ -118,8 +119,8 @@ bool on_same_ranks(const Program& program, ValueId a, ValueId b) {
   return true;
 }
 
-void fuse_epilogues(Program& program) {
-  Fusion(program).run();
+void fuse_epilogues(Program& program, size_t first) {
+  Fusion(program).run(first);
 }
 
 }  // namespace hidup

@@ -8,7 +8,8 @@ namespace hidup {
 // Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
 // and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
 // them but local copies of parameters. Not those of experts, whose empty slots get no bias.
-void fuse_epilogues(Program& program);
+// `first`: the instruction from which on.
+void fuse_epilogues(Program& program, size_t first = 0);
 
 // Makes one instruction of two of the backward pass, where nothing else touches what they share in
 // between: of a product's input gradient and GELU's backward pass behind it
@@ -19,7 +20,7 @@ void fuse_backward(Program& program);
 
 // Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
 // the dropout of what is added, where nothing comes between them.
-void fuse_residual_norms(Program& program);
+void fuse_residual_norms(Program& program, size_t first = 0);
 
 // Whether the same ranks have parts of both: otherwise some would skip one instruction only.
 bool on_same_ranks(const Program& program, ValueId a, ValueId b);

@@ -1,5 +1,7 @@
 #include "program/fuse.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -47,16 +49,17 @@ Instruction fused(const Instruction* parts, size_t length) {
 
 }  // namespace
 
-void fuse_residual_norms(Program& program) {
+void fuse_residual_norms(Program& program, size_t first) {
   Instructions list;
-  list.reserve(program.instructions.size());
-  for (size_t i = 0; i < program.instructions.size();) {
+  list.reserve(program.instructions.size() - first);
+  for (size_t i = first; i < program.instructions.size();) {
     const size_t length = length_at(program, i);
     list.push_back(length > 0 ? fused(&program.instructions[i], length)
                               : std::move(program.instructions[i]));
     i += length > 0 ? length : 1;
   }
-  program.instructions = std::move(list);
+  program.instructions.resize(first);
+  std::ranges::move(list, std::back_inserter(program.instructions));
 }
 
 }  // namespace hidup

@@ -177,4 +177,44 @@ void ParameterGradients::close_bucket(const Scope& scope, Group& group) {
   group.buckets.push_back(bucket);
 }
 
+std::vector<bool> ParameterGradients::passing_sums() const {
+  std::vector<bool> passing(builder_.program().values.size());
+  for (const auto& [id, gradient] : gradients_) {
+    for (const GradientSum& sum : gradient.sums) {
+      passing[static_cast<size_t>(sum.value)] =
+          sum.value != gradient.total && input_.stored(id).kept == Kept::pass;
+    }
+  }
+  return passing;
+}
+
+void ParameterGradients::order_sums(size_t first) const {
+  std::vector<Instruction>& list = builder_.program().instructions;
+  const std::vector<bool> passing = passing_sums();
+  std::vector<bool> begun(passing.size());
+  std::map<int, ValueIds> sent;  // by bucket
+  std::vector<int> order;        // of the buckets
+  for (size_t i = 0; i < list.size(); ++i) {
+    Instruction& instruction = list[i];
+    const bool sends = instruction.phase == Phase::backward && instruction.bucket >= 0;
+    for (const ValueId value : instruction.inputs) {
+      if (sends && passing[static_cast<size_t>(value)]) {
+        sent[instruction.bucket].push_back(value);
+        if (order.empty() || order.back() != instruction.bucket) {
+          order.push_back(instruction.bucket);
+        }
+      }
+    }
+    for (const ValueId value : instruction.outputs) {
+      if (!passing[static_cast<size_t>(value)] || begun[static_cast<size_t>(value)]) {
+        continue;
+      }
+      begun[static_cast<size_t>(value)] = true;
+      if (i >= first && order.size() >= 2) {
+        instruction.after_uses_of = sent[order[order.size() - 2]];
+      }
+    }
+  }
+}
+
 }  // namespace hidup

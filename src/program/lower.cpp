@@ -1,5 +1,8 @@
 #include "program/lower.h"
 
+#include <optional>
+
+#include "program/again.h"
 #include "program/fuse.h"
 #include "program/lowering.h"
 #include "program/message_parts.h"
@@ -15,9 +18,7 @@ Program finish(ProgramBuilder& builder, const Strategy& strategy, const Lowering
   Program program = builder.take();
   choose_algorithms(program, strategy.algorithms);
   if (options.fuse) {
-    fuse_epilogues(program);
     fuse_backward(program);
-    fuse_residual_norms(program);
   }
   if (options.pad) {
     pad_rows(program);
@@ -28,20 +29,51 @@ Program finish(ProgramBuilder& builder, const Strategy& strategy, const Lowering
   return program;
 }
 
+// A forward pass, which ends the program; returns what it leaves, and where it begins.
+struct WrittenPass {
+  size_t first;
+  std::vector<ForwardValues> values;
+};
+WrittenPass write_pass(const LoweringInput& input, int group, Parameters& parameters,
+                       ForwardSums& sums, ProgramBuilder& builder) {
+  Program& program = builder.program();
+  const size_t first = program.instructions.size();
+  WrittenPass pass{first, write_forward(input, group, parameters, sums, builder)};
+  builder.weave();
+  if (input.options.fuse) {
+    fuse_epilogues(program, first);
+    fuse_residual_norms(program, first);
+  }
+  return pass;
+}
+
 void write_step(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
                 ProgramBuilder& builder) {
   const LoweringInput input(graph, strategy, options, true);
   builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size());  // about what is needed
   Parameters parameters(input, builder);
-  const std::vector<ForwardValues> forward = write_forward(input, parameters, builder);
-  builder.weave();
-  reduce_results(input, builder);
-  builder.weave();
-  ParameterGradients gradients(input, parameters, builder);
-  write_backward(input, forward, gradients, builder);
-  builder.weave();
-  gradients.close({.phase = Phase::backward}, 0);
-  write_update(input, parameters, gradients, builder);
+  ForwardSums sums;
+  std::optional<ParameterGradients> gradients;
+  for (int group = 0; group < strategy.accumulate; ++group) {
+    const WrittenPass forward = write_pass(input, group, parameters, sums, builder);
+    ForwardAgain again(input, parameters, forward.values, builder, forward.first);
+    if (group + 1 == strategy.accumulate) {
+      reduce_results(input, builder);
+      builder.weave();
+    }
+    if (!gradients) {
+      gradients.emplace(input, parameters, builder);
+    }
+    const size_t first = builder.program().instructions.size();
+    write_backward(input, group, forward.values, again, *gradients, builder);
+    builder.weave();
+    if (group + 1 == strategy.accumulate) {
+      gradients->order_sums(first);
+    }
+    parameters.end_pass();
+  }
+  gradients->close({.phase = Phase::backward}, 0);
+  write_update(input, parameters, *gradients, builder);
   builder.weave();
 }
 
@@ -66,14 +98,18 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
                       const ForwardOptions& forward) {
   InferenceModel model = without_training(graph, strategy);
   if (forward.keep_logits) {
-    model.strategy.microbatches = 1;
+    model.strategy.microbatches = model.strategy.accumulate = 1;
   }
   const LoweringInput input(model.graph, model.strategy, options, false);
   ProgramBuilder builder(graph.name(), strategy, model.strategy.microbatches);
 
   Parameters parameters(input, builder);
-  std::vector<ForwardValues> values = write_forward(input, parameters, builder);
-  builder.weave();
+  ForwardSums sums;
+  std::vector<ForwardValues> values;
+  for (int group = 0; group < model.strategy.accumulate; ++group) {
+    values = write_pass(input, group, parameters, sums, builder).values;
+    parameters.end_pass();
+  }
   reduce_results(input, builder);
   if (forward.keep_logits) {
     keep_logits(input, values[0], builder);

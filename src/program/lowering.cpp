@@ -59,11 +59,11 @@ bool LoweringInput::needs_input(const Op& op, size_t i) const {
 }
 
 void LoweringInput::split(Value& value, int dim, int microbatch) const {
-  if (strategy.microbatches == 1) {
+  if (microbatches() == 1) {
     return;
   }
   auto& extent = value.shape[static_cast<size_t>(dim)];
-  const auto offsets = balanced_offsets(extent, strategy.microbatches);
+  const auto offsets = balanced_offsets(extent, microbatches());
   const auto part = static_cast<size_t>(microbatch);
   value.batch = {dim, offsets[part], extent};
   extent = offsets[part + 1] - offsets[part];

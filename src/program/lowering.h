@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "program/builder.h"
+#include "program/gathered.h"
 #include "program/lower.h"
 
 namespace hidup {
@@ -30,7 +31,12 @@ struct LoweringInput {
   const OpStrategy& rules(OpId op) const { return strategy.ops[static_cast<size_t>(op)]; }
   int consumers_of(TensorId id) const { return consumers[static_cast<size_t>(id)]; }
   const ParameterStrategy& stored(TensorId id) const { return *storage[static_cast<size_t>(id)]; }
-  bool is_last(int microbatch) const { return microbatch + 1 == strategy.microbatches; }
+  int microbatches() const { return strategy.microbatches * strategy.accumulate; }  // of all groups
+  bool is_last(int microbatch) const { return microbatch + 1 == microbatches(); }
+  // Whether the backward pass computes again what the operation wrote.
+  bool recomputes(OpId op) const {
+    return trains && rules(op).recompute && can_recompute(graph, op);
+  }
   // Whether the backward pass of the operation that made the activation reads it.
   bool needed_by_producer(TensorId activation) const;
   // Whether the backward pass of the operation reads its input i.
@@ -62,37 +68,32 @@ class Parameters {
 
   // A parameter as it is stored, then as it has been gathered.
   ValueIds& copies(TensorId id) { return copies_[static_cast<size_t>(id)]; }
+  const ValueIds& copies(TensorId id) const { return copies_[static_cast<size_t>(id)]; }
+  const std::vector<ValueIds>& all() const { return copies_; }  // per tensor
   ValueId stored(TensorId id) const { return copies_[static_cast<size_t>(id)][0]; }
   const std::pair<ValueId, ValueId>& moments(TensorId id) const { return moments_.at(id); }
   // A parameter of 16 bits in f32; -1: the parameter is f32 itself.
   ValueId master(TensorId id) const;
   // Whether the operation is the first to need some bucket of gathered parameters.
-  bool starts_bucket(OpId op) const { return starts_.at(static_cast<size_t>(op)); }
+  bool starts_bucket(OpId op) const { return !starts_.at(static_cast<size_t>(op)).empty(); }
+  // Gathers those of the buckets that are kept for a pass, and those that come behind them.
+  void start_buckets(const Scope& scope);
+  // Of parameters kept for a pass nothing is there any more.
+  void end_pass();
   // Gathers the bucket with that parameter in that layout; false where there is none.
   bool gather(const Scope& scope, TensorId id, const Layout& wanted);
 
  private:
-  // Parameters stored in one layout and used in another, gathered together: in order of use, and
-  // when the first of them is needed (the communication stream runs ahead, so that the next bucket
-  // comes while this one is used).
-  struct Bucket {
-    Layout storage;
-    Layout wanted;
-    std::vector<TensorId> parameters;
-    int64_t bytes = 0;  // global, as they are stored
-  };
-
   void add_values(TensorId id);
-  void plan_bucket(OpId op, TensorId id, const Layout& wanted);
+  void gather(const Scope& scope, int bucket);
 
   const LoweringInput& input_;
   ProgramBuilder& builder_;
   std::vector<ValueIds> copies_;                             // per tensor
   std::map<TensorId, std::pair<ValueId, ValueId>> moments_;  // m and v
   std::map<TensorId, ValueId> masters_;
-  std::vector<Bucket> buckets_;
-  std::map<std::pair<TensorId, std::string>, size_t> bucket_of_;  // by tensor and layout
-  std::vector<bool> starts_;                                      // per operation
+  GatheredParameters gathered_;
+  std::vector<std::vector<int>> starts_;  // per operation: buckets that begin with it
 };
 
 // What the forward pass of a microbatch leaves to its backward pass.
@@ -103,8 +104,13 @@ struct ForwardValues {
   std::vector<ValueIds> saved;     // per operation: kept for its backward pass; of a routing, the
                                    // sums that its losses are computed from
 };
-// Returns them per microbatch.
-std::vector<ForwardValues> write_forward(const LoweringInput& input, Parameters& parameters,
+// Results that are sums over all microbatches: per operation, the first one's.
+struct ForwardSums {
+  std::map<OpId, ValueId> loads, routers, losses;
+};
+// Of the microbatches of a group; returns them per microbatch.
+std::vector<ForwardValues> write_forward(const LoweringInput& input, int group,
+                                         Parameters& parameters, ForwardSums& sums,
                                          ProgramBuilder& builder);
 // Sums what the host reads over all ranks. Of that, the backward pass needs the routers' sums only.
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder);
@@ -161,6 +167,9 @@ class ParameterGradients {
   void close(const Scope& scope, int64_t least);
   // Bytes, global, that the operation completes and that are sent.
   int64_t bytes_to_send(OpId op) const;
+  // Of parameters kept for a pass: what begins sums, from that instruction of the program on, comes
+  // after the bucket before the last one has been sent, so that its memory is free.
+  void order_sums(size_t first) const;
 
  private:
   // The rules that use the parameter leave sums in one layout or several; the total is in the
@@ -178,6 +187,8 @@ class ParameterGradients {
   void add_values(const Parameters& parameters, const Group& group);
   void close_bucket(const Scope& scope, Group& group);
   int64_t bytes(TensorId id) const;
+  // Per value: whether it is a sum that goes when it has been sent.
+  std::vector<bool> passing_sums() const;
 
   const LoweringInput& input_;
   ProgramBuilder& builder_;
@@ -186,7 +197,10 @@ class ParameterGradients {
   int buckets_ = 0;
 };
 
-void write_backward(const LoweringInput& input, const std::vector<ForwardValues>& forward,
+class ForwardAgain;
+// Of the same group.
+void write_backward(const LoweringInput& input, int group,
+                    const std::vector<ForwardValues>& forward, ForwardAgain& again,
                     ParameterGradients& gradients, ProgramBuilder& builder);
 
 void write_update(const LoweringInput& input, const Parameters& parameters,

@@ -1,9 +1,4 @@
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "program/lowering.h"
-#include "sharding/reshard.h"
 
 namespace hidup {
 
@@ -11,6 +6,7 @@ Parameters::Parameters(const LoweringInput& input, ProgramBuilder& builder)
     : input_(input),
       builder_(builder),
       copies_(input.graph.tensors().size()),
+      gathered_(input, builder),
       starts_(input.graph.ops().size()) {
   for (TensorId id = 0; id < static_cast<TensorId>(input.graph.tensors().size()); ++id) {
     if (input.is_parameter(id)) {
@@ -21,7 +17,10 @@ Parameters::Parameters(const LoweringInput& input, ProgramBuilder& builder)
     const std::vector<TensorId>& inputs = input.graph.op(op).inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (input.is_parameter(inputs[i])) {
-        plan_bucket(op, inputs[i], input_layout(input.rules(op), i));
+        const int bucket = gathered_.plan(op, inputs[i], input_layout(input.rules(op), i));
+        if (bucket >= 0) {
+          starts_[static_cast<size_t>(op)].push_back(bucket);
+        }
       }
     }
   }
@@ -55,54 +54,40 @@ void Parameters::add_values(TensorId id) {
   moments_[id] = {m, builder_.add(value)};
 }
 
-void Parameters::plan_bucket(OpId op, TensorId id, const Layout& wanted) {
-  const Layout& storage = input_.stored(id).storage;
-  if (reshards_locally(storage, wanted, builder_.mesh()) ||
-      bucket_of_.contains({id, to_string(wanted)})) {
-    return;
-  }
-  const auto open = std::find_if(buckets_.rbegin(), buckets_.rend(), [&](const Bucket& bucket) {
-    return bucket.storage == storage && bucket.wanted == wanted;
-  });
-  size_t at = static_cast<size_t>(buckets_.rend() - open) - 1;
-  if (open == buckets_.rend() || open->bytes >= input_.options.bucket_bytes) {
-    at = buckets_.size();
-    buckets_.push_back({storage, wanted, {}});
-    starts_[static_cast<size_t>(op)] = true;
-  }
-  const Tensor& tensor = input_.graph.tensor(id);
-  buckets_[at].parameters.push_back(id);
-  buckets_[at].bytes += elements(tensor.shape) * size_of(tensor.dtype);
-  bucket_of_[{id, to_string(wanted)}] = at;
-}
-
 ValueId Parameters::master(TensorId id) const {
   const auto found = masters_.find(id);
   return found == masters_.end() ? -1 : found->second;
 }
 
 bool Parameters::gather(const Scope& scope, TensorId id, const Layout& wanted) {
-  const auto found = bucket_of_.find({id, to_string(wanted)});
-  if (found == bucket_of_.end()) {
-    return false;
+  const int bucket = gathered_.bucket_of(id, wanted);
+  if (bucket >= 0) {
+    gather(scope, bucket);
   }
-  const Bucket& bucket = buckets_[found->second];
-  ValueIds stored_values;
-  for (const TensorId member : bucket.parameters) {
-    stored_values.push_back(stored(member));
+  return bucket >= 0;
+}
+
+void Parameters::gather(const Scope& scope, int bucket) {
+  for (const auto& [id, value] : gathered_.gather(scope, bucket, copies_)) {
+    copies(id).push_back(value);
   }
-  const std::string name = bucket.parameters.size() == 1
-                               ? input_.graph.tensor(bucket.parameters[0]).name
-                               : fmt::format("parameters.{}", found->second);
-  const Scope of_bucket{.phase = scope.phase,
-                        .microbatch = scope.microbatch,
-                        .common = true,
-                        .bucket = static_cast<int>(found->second)};
-  const ValueIds gathered = builder_.reshard(of_bucket, stored_values, wanted, name, false);
-  for (size_t i = 0; i < gathered.size(); ++i) {
-    copies(bucket.parameters[i]).push_back(gathered[i]);
+}
+
+void Parameters::start_buckets(const Scope& scope) {
+  for (const int bucket : starts_.at(static_cast<size_t>(scope.op))) {
+    if (gathered_.is_kept_for_a_pass(bucket)) {
+      gather(scope, bucket);
+    }
   }
-  return true;
+}
+
+void Parameters::end_pass() {
+  gathered_.end_pass();
+  for (const ParameterStrategy& parameter : input_.strategy.parameters) {
+    if (parameter.kept == Kept::pass) {
+      copies(parameter.tensor).resize(1);
+    }
+  }
 }
 
 }  // namespace hidup

@@ -39,6 +39,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (!instruction.group.empty()) {
     items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
   }
+  if (instruction.again) {
+    items.emplace_back("again");
+  }
   if (instruction.accumulate) {
     items.emplace_back("accumulate");
   }
@@ -73,6 +76,9 @@ std::string print_program(const Program& program) {
                     name_of(instruction.phase), instruction.microbatch, name_of(instruction.opcode),
                     instruction.name, print_values(program, instruction.inputs),
                     print_values(program, instruction.outputs), print_attributes(instruction));
+    if (!instruction.after_uses_of.empty()) {
+      text += fmt::format(" after uses of ({})", print_values(program, instruction.after_uses_of));
+    }
     if (!instruction.waits.empty()) {
       text += fmt::format(" waits for {}", fmt::join(instruction.waits, ", "));
     }

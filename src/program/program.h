@@ -58,7 +58,7 @@ struct Instruction {
   std::string name;
   StreamKind stream = StreamKind::compute;
   Phase phase = Phase::forward;
-  int microbatch = -1;  // -1: belongs to none
+  int microbatch = -1;  // numbered through all groups (Strategy::accumulate); -1: belongs to none
   int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
   // Further axes, outermost first, of a hierarchical collective (ReshardStep::inner).
@@ -67,13 +67,20 @@ struct Instruction {
   std::vector<CollectiveAlgorithm> algorithms = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
   std::vector<int64_t> group = {};
-  OpId op = -1;     // of the graph; -1: belongs to none
-  int input = -1;   // of that operation: whose layout or whose gradient it makes
-  int bucket = -1;  // of parameters (forward and update) or gradients (backward): its number
+  OpId op = -1;    // of the graph; -1: belongs to none
+  int input = -1;  // of that operation: whose layout or whose gradient it makes
+  // Of parameters (in the forward pass, in the update and where they are gathered again) or of
+  // gradients (in the backward pass): its number.
+  int bucket = -1;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // one that is also an input is updated in place
-  bool accumulate = false;       // adds to its outputs instead of overwriting them; see adds_to()
-  std::string purpose;           // dropout: names its stream of random numbers
+  // Values whose uses before this instruction in the list must be done before it: their memory is
+  // free then.
+  std::vector<ValueId> after_uses_of = {};
+  // Of the backward pass: does what the forward pass did already.
+  bool again = false;
+  bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
+  std::string purpose;      // dropout: names its stream of random numbers
   InstructionAttributes attributes;  // of the kind that the opcode's record has
   // Instructions of the other stream that must be done before; each is an event
   // that its stream records and this one waits for.

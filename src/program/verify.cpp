@@ -9,6 +9,7 @@
 #include "program/access.h"
 #include "program/message_parts.h"
 #include "program/print.h"
+#include "program/verify_again.h"
 #include "program/verify_memory.h"
 #include "program/verify_operands.h"
 #include "program/verify_parts.h"
@@ -29,7 +30,9 @@ class Verifier {
       check_defined(v);
       check_inside(v);
     }
+    check_after_uses();
     verify_memory(program_, plan_, accesses_, before_);
+    verify_again(program_);
     check_instructions();
   }
 
@@ -45,6 +48,18 @@ class Verifier {
         check(wait >= 0 && wait < i, "{} waits for {}, which is not before it", describe(i), wait);
         check(instruction(wait).stream != instruction(i).stream,
               "{} waits for {} of its own stream", describe(i), describe(wait));
+      }
+    }
+  }
+
+  void check_after_uses() const {
+    for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
+      for (const ValueId value : instruction(i).after_uses_of) {
+        for (const Access& access : accesses_[static_cast<size_t>(value)]) {
+          check(access.instruction >= i || before_(access.instruction, i),
+                "{} comes after uses of {}, and nothing orders {} before it", describe(i),
+                program_.value(value).name, describe(access.instruction));
+        }
       }
     }
   }

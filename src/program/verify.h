@@ -17,6 +17,8 @@ namespace hidup {
 //   inputs keep theirs);
 // - two accesses of overlapping memory, one of them a write, happen in the order of
 //   the list, whatever the timing of the streams;
+// - what an instruction comes after (Instruction::after_uses_of) is done before it;
+// - what is done again leaves what the forward pass left (verify_again.h);
 // - no value's memory is written by another between its first and its last use, and
 //   every value lies inside the arena;
 // - what changes layouts does so by the placements of its values, what works on several values as

@@ -156,6 +156,7 @@ Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced) {
   Strategy part{.name = strategy.name,
                 .mesh = strategy.mesh,
                 .microbatches = strategy.microbatches,
+                .accumulate = strategy.accumulate,
                 .defer_gradients = strategy.defer_gradients};
   part.ops.reserve(reduced.ops.size());
   for (const OpId op : reduced.ops) {
@@ -165,7 +166,8 @@ Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced) {
     const auto stored = std::ranges::lower_bound(strategy.parameters, reduced.tensors[index(id)],
                                                  {}, &ParameterStrategy::tensor);
     if (stored != strategy.parameters.end() && stored->tensor == reduced.tensors[index(id)]) {
-      part.parameters.push_back({id, stored->storage, stored->optimizer_state});
+      part.parameters.push_back(*stored);
+      part.parameters.back().tensor = id;
     }
   }
   return part;

@@ -22,7 +22,7 @@ class HintsReader : private StrategyFields {
     const YamlFields fields = fields_of(
         root, {},
         {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients", "operations",
-         "parameters", "routes", "algorithms", "shares", "stages", "predicted"});
+         "parameters", "routes", "algorithms", "shares", "stages", "predicted", "accumulate"});
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {
@@ -54,8 +54,17 @@ class HintsReader : private StrategyFields {
     if (is_given(microbatches)) {
       hints_.microbatches = read_microbatches(microbatches);
     }
+    refuse(fields.at("accumulate"), "accumulate", "1");
     if (is_given(fields.at("gradients"))) {
       hints_.defer_gradients = read_deferred(fields.at("gradients"));
+    }
+  }
+
+  // What no search chooses yet: only what all its plans have may stand there.
+  void refuse(const YamlNode& node, std::string_view key, std::string_view only) {
+    if (is_given(node) && node.text != only) {
+      report(node, fmt::format("{}: the search has plans with {} only, found {}", key, only,
+                               found(node)));
     }
   }
 
@@ -87,7 +96,8 @@ class HintsReader : private StrategyFields {
   }
 
   void read_operation(const YamlNode& node) {
-    const YamlFields fields = fields_of(node, {}, {"op", "rule", "inputs", "outputs"});
+    const YamlFields fields = fields_of(node, {}, {"op", "rule", "inputs", "outputs", "recompute"});
+    refuse(fields.at("recompute"), "recompute", "false");
     std::vector<std::string> names;
     names.reserve(graph().ops().size());
     for (OpId op = 0; op < static_cast<OpId>(graph().ops().size()); ++op) {
@@ -127,7 +137,8 @@ class HintsReader : private StrategyFields {
   }
 
   void read_parameter(const YamlNode& node) {
-    const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state"});
+    const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state", "kept"});
+    refuse(fields.at("kept"), "kept", "step");
     std::vector<std::string> names;
     names.reserve(graph().tensors().size());
     for (const Tensor& tensor : graph().tensors()) {

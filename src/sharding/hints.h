@@ -42,11 +42,12 @@ std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& 
 // Hints from a strategy file of which any part may be missing: whole keys, operations, parameters,
 // an operation's rule on an axis ([batch, ~]). `op` and `name` may stand for several: * is any
 // text, ? any character ("layers.*.ffn.up"). Later entries overrule earlier ones. The name of the
-// strategy, its stages and its prediction are ignored; graph_hash and mesh, where they are there,
-// must be those of the search. Throws one Error(usage) with a line "SOURCE:LINE:COLUMN: ..." per
-// problem: names that the graph does not have (with the nearest), illegal rules (with the operation
-// and its legal ones), layouts that do not fit the parameter or the mesh, more microbatches than
-// sequences.
+// strategy, its stages and its prediction are ignored; `kept`, `recompute` and `accumulate`, which
+// no search chooses yet, may stand there as a strategy without them has them; graph_hash and mesh,
+// where they are there, must be those of the search. Throws one Error(usage) with a line
+// "SOURCE:LINE:COLUMN: ..." per problem: names that the graph does not have (with the nearest),
+// illegal rules (with the operation and its legal ones), layouts that do not fit the parameter or
+// the mesh, more microbatches than sequences.
 Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,
                  const std::string& source);
 

@@ -23,10 +23,12 @@ class StrategyReader : private StrategyFields {
   Strategy read(const std::string& text) {
     const YamlNode root =
         parse_yaml_map(text, "a strategy: a map that begins with format_version", problems());
-    const YamlFields fields = fields_of(root,
-                                        {"format_version", "graph_hash", "mesh", "name",
-                                         "microbatches", "gradients", "operations", "parameters"},
-                                        {"shares", "routes", "algorithms", "stages", "predicted"});
+    const YamlFields fields =
+        fields_of(root,
+                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
+                   "operations", "parameters"},
+                  {"accumulate", "shares", "routes", "algorithms", "stages", "predicted"});
+    version_ = fields.at("format_version");
     read_head(fields);
     problems().throw_if_any();  // what follows would only repeat it
     read_operations(fields.at("operations"));
@@ -51,6 +53,9 @@ class StrategyReader : private StrategyFields {
     check_version(fields.at("format_version"));
     check_graph(fields.at("graph_hash"));
     strategy_.microbatches = read_microbatches(fields.at("microbatches"));
+    if (is_of_format_2(fields.at("accumulate"), "accumulate")) {
+      strategy_.accumulate = read_accumulate(fields.at("accumulate"), strategy_.microbatches);
+    }
     check_mesh(fields.at("mesh"));
     read_shares(fields.at("shares"), fields.at("format_version"));
     strategy_.mesh = mesh();
@@ -76,7 +81,7 @@ class StrategyReader : private StrategyFields {
 
   void read_operation(const YamlNode& node, OpId id) {
     const std::string& name = graph().op_name(id);
-    const YamlFields fields = fields_of(node, {"op", "rule"}, {"inputs", "outputs"});
+    const YamlFields fields = fields_of(node, {"op", "rule"}, {"inputs", "outputs", "recompute"});
     if (fields.at("op").text != name) {
       report(node, fmt::format("op: expected {}, the next operation of the graph, found {}", name,
                                found(fields.at("op"))));
@@ -95,6 +100,9 @@ class StrategyReader : private StrategyFields {
     if (op.rules.size() == mesh().size()) {
       check_placements(fields, id, op);
     }
+    if (is_of_format_2(fields.at("recompute"), "recompute")) {
+      op.recompute = read_recompute(fields.at("recompute"), id);
+    }
     strategy_.ops.push_back(std::move(op));
   }
 
@@ -112,7 +120,8 @@ class StrategyReader : private StrategyFields {
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Tensor& tensor = graph().tensor(wanted[i]);
-      const YamlFields fields = fields_of(node.values[i], {"name", "storage", "optimizer_state"});
+      const YamlFields fields =
+          fields_of(node.values[i], {"name", "storage", "optimizer_state"}, {"kept"});
       if (fields.at("name").text != tensor.name) {
         report(node.values[i], fmt::format("name: expected {}, the next parameter of the graph, "
                                            "found {}",
@@ -122,6 +131,9 @@ class StrategyReader : private StrategyFields {
       strategy_.parameters.push_back(
           {wanted[i], read_storage(fields.at("storage"), tensor, "storage"),
            read_storage(fields.at("optimizer_state"), tensor, "optimizer_state")});
+      if (is_of_format_2(fields.at("kept"), "kept")) {
+        strategy_.parameters.back().kept = read_kept(fields.at("kept"), tensor.name);
+      }
     }
   }
 
@@ -139,15 +151,20 @@ class StrategyReader : private StrategyFields {
     }
   }
 
-  // Whether it is there; reports what it should be.
-  bool is_list_of_format_2(const YamlFields& fields, const char* key, const char* items) {
-    const YamlNode& node = fields.at(key);
+  // Whether it is there.
+  bool is_of_format_2(const YamlNode& node, const char* key) {
     if (node.kind == Kind::null) {
       return false;
     }
-    if (fields.at("format_version").text == "1") {
-      report(node, fmt::format(
-                       "{}: files of format_version 1 have none; expected format_version: 2", key));
+    check_format_2(node, key, version_);
+    return true;
+  }
+
+  // Whether it is there; reports what it should be.
+  bool is_list_of_format_2(const YamlFields& fields, const char* key, const char* items) {
+    const YamlNode& node = fields.at(key);
+    if (!is_of_format_2(node, key)) {
+      return false;
     }
     if (node.kind != Kind::list) {
       report(node, fmt::format("{}: expected a list of {}", key, items));
@@ -256,6 +273,7 @@ class StrategyReader : private StrategyFields {
   }
 
   Strategy strategy_;
+  YamlNode version_;  // format_version
 };
 
 }  // namespace

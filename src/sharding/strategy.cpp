@@ -45,6 +45,14 @@ Layout saved_layout(const OpStrategy& op) {
   return layout;
 }
 
+std::string_view name_of(Kept kept) {
+  return kept == Kept::step ? "step" : "pass";
+}
+
+bool can_recompute(const Graph& graph, OpId op) {
+  return graph.op(op).output != graph.loss();
+}
+
 Rule find_rule(const Graph& graph, OpId op, std::string_view name) {
   std::vector<Rule> rules = rules_of(graph, op);
   const auto found = std::ranges::find(rules, name, &Rule::name);
@@ -68,7 +76,8 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Whether only format 2 can say it: shares, rules on one rank, routes and algorithms.
+// Whether only format 2 can say it: shares, rules on one rank, routes, algorithms, and what comes
+// and goes within a step.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -76,7 +85,10 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  return !strategy.routes.empty() || !strategy.algorithms.empty() ||
+  const auto goes = [](const ParameterStrategy& parameter) { return parameter.kept != Kept::step; };
+  return strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
+         std::ranges::any_of(strategy.parameters, goes) || !strategy.routes.empty() ||
+         !strategy.algorithms.empty() ||
          !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
@@ -141,9 +153,11 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     text += fmt::format("  - {{name: {}, size: {}}}\n", yaml_word(axis.name), axis.size);
   }
   text += print_shares(strategy.mesh);
-  text += fmt::format("name: {}\nmicrobatches: {}\ngradients: {}\noperations:\n",
-                      yaml_word(strategy.name), strategy.microbatches,
-                      strategy.defer_gradients ? "deferred" : "overlapped");
+  text += fmt::format(
+      "name: {}\nmicrobatches: {}\n{}gradients: {}\noperations:\n", yaml_word(strategy.name),
+      strategy.microbatches,
+      strategy.accumulate > 1 ? fmt::format("accumulate: {}\n", strategy.accumulate) : "",
+      strategy.defer_gradients ? "deferred" : "overlapped");
   for (size_t i = 0; i < strategy.ops.size(); ++i) {
     const OpStrategy& op = strategy.ops[i];
     std::string rules;
@@ -154,15 +168,16 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
     for (size_t k = 0; k < graph.ops()[i].inputs.size(); ++k) {
       inputs += (inputs.empty() ? "" : ", ") + print_layout(input_layout(op, k));
     }
-    text += fmt::format("  - {{op: {}, rule: [{}], inputs: [{}], outputs: [{}]}}\n",
+    text += fmt::format("  - {{op: {}, rule: [{}], inputs: [{}], outputs: [{}]{}}}\n",
                         yaml_word(graph.op_name(static_cast<OpId>(i))), rules, inputs,
-                        print_layout(output_layout(op)));
+                        print_layout(output_layout(op)), op.recompute ? ", recompute: true" : "");
   }
   text += "parameters:\n";
   for (const ParameterStrategy& parameter : strategy.parameters) {
-    text += fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}}}\n",
+    text += fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}{}}}\n",
                         yaml_word(graph.tensor(parameter.tensor).name),
-                        print_layout(parameter.storage), print_layout(parameter.optimizer_state));
+                        print_layout(parameter.storage), print_layout(parameter.optimizer_state),
+                        parameter.kept == Kept::pass ? ", kept: pass" : "");
   }
   return text + print_routes(strategy) + print_algorithms(strategy) + print_notes(graph, strategy);
 }

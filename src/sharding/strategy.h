@@ -18,14 +18,23 @@ namespace hidup {
 
 struct OpStrategy {
   std::vector<Rule> rules;  // one per axis
+  // What it writes is not kept for the backward pass, which computes it again.
+  bool recompute = false;
 
   bool operator==(const OpStrategy&) const = default;
 };
+
+// How long what a step gathers of a parameter is kept: until nothing of the step reads it any more;
+// or for the forward pass, after which the backward pass gathers it again (but for what it reads
+// first).
+enum class Kept { step, pass };
+std::string_view name_of(Kept kept);
 
 struct ParameterStrategy {
   TensorId tensor = -1;
   Layout storage;
   Layout optimizer_state;
+  Kept kept = Kept::step;
 
   bool operator==(const ParameterStrategy&) const = default;
 };
@@ -42,7 +51,10 @@ struct PredictedStep {
 struct Strategy {
   std::string name;
   Mesh mesh;
-  int microbatches = 1;
+  int microbatches = 1;  // of a group
+  // Groups of microbatches, one after the other: each has its forward and its backward pass.
+  // Gradients add up over them, and are sent and applied once.
+  int accumulate = 1;
   // Gradients are sent when the backward pass is through, all at once, instead of in buckets
   // as they become complete.
   bool defer_gradients = false;
@@ -68,6 +80,9 @@ Layout saved_layout(const OpStrategy& op);
 // The rule of that name; Error(usage) naming the operation and its legal rules if
 // there is none.
 Rule find_rule(const Graph& graph, OpId op, std::string_view name);
+
+// Whether the strategy may compute the operation again: not the loss, which adds up in its pass.
+bool can_recompute(const Graph& graph, OpId op);
 
 // "[R, S(0)]"
 std::string print_layout(const Layout& layout);

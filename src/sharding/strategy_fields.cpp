@@ -39,9 +39,7 @@ void StrategyFields::read_shares(const YamlNode& node, const YamlNode& version) 
   if (node.kind == Kind::null) {
     return;
   }
-  if (version.text == "1") {
-    report(node, "shares: files of format_version 1 have none; expected format_version: 2");
-  }
+  check_format_2(node, "shares", version);
   if (node.kind != Kind::map) {
     report(node, "shares: expected a map of axes to lists of shares");
     return;
@@ -109,16 +107,70 @@ void StrategyFields::check_mesh(const YamlNode& node) {
   }
 }
 
-int StrategyFields::read_microbatches(const YamlNode& node) {
-  int microbatches = 1;
+int StrategyFields::read_count(const YamlNode& node, std::string_view key) {
+  int count = 1;
   const char* end_of_text = node.text.data() + node.text.size();
-  const auto [end, status] = std::from_chars(node.text.data(), end_of_text, microbatches);
-  if (status != std::errc() || end != end_of_text || microbatches < 1 ||
-      microbatches > kMaxMicrobatches) {
-    report(node, fmt::format("microbatches: expected a whole number from 1 to {}, found {}",
+  const auto [end, status] = std::from_chars(node.text.data(), end_of_text, count);
+  if (status != std::errc() || end != end_of_text || count < 1 || count > kMaxMicrobatches) {
+    report(node, fmt::format("{}: expected a whole number from 1 to {}, found {}", key,
                              kMaxMicrobatches, found(node)));
     return 1;
   }
+  return count;
+}
+
+int StrategyFields::read_accumulate(const YamlNode& node, int microbatches) {
+  const int groups = read_count(node, "accumulate");
+  if (const std::string obstacle = accumulate_obstacle(graph_); groups > 1 && !obstacle.empty()) {
+    report(node, "accumulate: " + obstacle);
+    return 1;
+  }
+  const int64_t batch = batch_of(graph_);
+  if (int64_t{groups} * microbatches > std::max<int64_t>(batch, 1)) {
+    report(node, fmt::format("accumulate: expected at most {} microbatches in all, the sequences "
+                             "of a step, found {} groups of {}",
+                             batch, groups, microbatches));
+    return 1;
+  }
+  return groups;
+}
+
+bool StrategyFields::is_second_of(const YamlNode& node, const std::string& what, const char* first,
+                                  const char* second) {
+  const std::vector<std::string> known = {first, second};
+  if (std::ranges::find(known, node.text) == known.end()) {
+    const std::string hint = nearest(node.text, known);
+    report(node, fmt::format("{}: expected {} or {}, found {}{}", what, first, second, found(node),
+                             hint.empty() ? "" : fmt::format(": did you mean {}?", hint)));
+  }
+  return node.text == second;
+}
+
+bool StrategyFields::read_recompute(const YamlNode& node, OpId id) {
+  const std::string& name = graph_.op_name(id);
+  if (!is_second_of(node, name + ": recompute", "false", "true")) {
+    return false;
+  }
+  if (!can_recompute(graph_, id)) {
+    report(node, name + ": recompute: the loss is computed once");
+  }
+  return can_recompute(graph_, id);
+}
+
+Kept StrategyFields::read_kept(const YamlNode& node, const std::string& parameter) {
+  return is_second_of(node, parameter + ": kept", "step", "pass") ? Kept::pass : Kept::step;
+}
+
+void StrategyFields::check_format_2(const YamlNode& node, std::string_view key,
+                                    const YamlNode& version) {
+  if (version.text == "1") {
+    report(node,
+           fmt::format("{}: files of format_version 1 have none; expected format_version: 2", key));
+  }
+}
+
+int StrategyFields::read_microbatches(const YamlNode& node) {
+  const int microbatches = read_count(node, "microbatches");
   if (const std::string obstacle = batch_obstacle(graph_); microbatches > 1 && !obstacle.empty()) {
     report(node,
            fmt::format("microbatches: the batch of this graph cannot be split: {}", obstacle));

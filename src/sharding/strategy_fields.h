@@ -39,7 +39,12 @@ class StrategyFields {
   void read_shares(const YamlNode& node, const YamlNode& version);
   void check_graph(const YamlNode& node);
   void check_mesh(const YamlNode& node);
-  int read_microbatches(const YamlNode& node);  // 1 where it reports a problem
+  int read_microbatches(const YamlNode& node);                  // 1 where it reports a problem
+  int read_accumulate(const YamlNode& node, int microbatches);  // so, too
+  bool read_recompute(const YamlNode& node, OpId id);
+  Kept read_kept(const YamlNode& node, const std::string& parameter);
+  // Of a key that only files of format_version 2 have; reports one elsewhere.
+  void check_format_2(const YamlNode& node, std::string_view key, const YamlNode& version);
   bool read_deferred(const YamlNode& node);
   // Whether it is a list of that many rules, one per axis.
   bool check_rules(const YamlNode& node, std::string_view op);
@@ -54,6 +59,10 @@ class StrategyFields {
  private:
   void expect_text(const YamlNode& node, std::string_view key, const std::string& wanted,
                    std::string_view why);
+  int read_count(const YamlNode& node, std::string_view key);
+  // Whether it is a scalar of the two; reports what it should be, with the nearest.
+  bool is_second_of(const YamlNode& node, const std::string& what, const char* first,
+                    const char* second);
   void compare(const YamlNode& node, std::string_view key, OpId id, const OpStrategy& op,
                const std::vector<Layout>& wanted);
   void read_shares(const YamlNode& node, Axis& axis);

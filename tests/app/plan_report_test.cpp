@@ -90,9 +90,10 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   const PlanningInput input = SmallDecks().read();
   Profile costs;
   costs.key.device = "a machine";
+  Strategy strategy = predicted_strategy(input);
   const auto printed = [&](const std::string& repeated) {
     testing::internal::CaptureStdout();
-    print_plan(input, predicted_strategy(input), costs, repeated);
+    print_plan(input, strategy, costs, repeated);
     return testing::internal::GetCapturedStdout();
   };
   const std::string text = printed("");
@@ -103,6 +104,8 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   }
   EXPECT_THAT(text, Not(HasSubstr("repeated")));
   EXPECT_THAT(printed("much of it"), HasSubstr("repeated  much of it\n"));
+  strategy.accumulate = 3;
+  EXPECT_THAT(printed(""), HasSubstr("strategy  fsdp, 2 microbatch(es) in each of 3 groups\n"));
 }
 
 // Faster, slower, the same, surely the same, and not possible.

@@ -98,6 +98,50 @@ TEST(ChooseStrategy, TheDecksMicrobatchesWin) {
   EXPECT_EQ(microbatches({"train.microbatches=auto"}), 4);
 }
 
+TEST(ChooseStrategy, TheDeckSaysWhatNamedStrategiesComputeAgain) {
+  const SmallDecks decks;
+  const PlanningInput input = decks.read();
+  const std::string file = decks.folder.write(
+      "mine.yaml",
+      print_strategy(input.graph, choose_strategy("dp", input.deck, input.graph, input.mesh)));
+  const auto again = [&](const std::string& choice, const std::vector<std::string>& overrides) {
+    return std::ranges::count_if(
+        choose_strategy(choice, decks.read(overrides).deck, input.graph, input.mesh).ops,
+        &OpStrategy::recompute);
+  };
+  EXPECT_EQ(again("dp", {}), 0);
+  EXPECT_GT(again("dp", {"train.recompute=cheap"}), 0);
+  EXPECT_GT(again("dp", {"train.recompute=block"}), again("dp", {"train.recompute=cheap"}));
+  EXPECT_EQ(again(file, {"train.recompute=block"}), 0);
+  const Deck deck = decks.read({"train.recompute=block"}).deck;
+  EXPECT_THAT(error_of([&] { check_searchable(deck); }),
+              Pair(ExitCode::usage, HasSubstr("--set train.recompute=block: train.recompute: the "
+                                              "search has no plans that compute again")));
+}
+
+TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
+  const SmallDecks decks;
+  const auto groups = [&](const std::vector<std::string>& overrides) {
+    const PlanningInput input = decks.read(overrides);
+    return choose_strategy("dp", input.deck, input.graph, input.mesh).accumulate;
+  };
+  EXPECT_EQ(groups({}), 1);
+  EXPECT_EQ(groups({"train.accumulate=4", "train.microbatches=2"}), 4);
+  EXPECT_THAT(error_of([&] {
+                groups({"train.accumulate=8", "train.microbatches=2"});
+              }),
+              Pair(ExitCode::usage, HasSubstr("train.accumulate 8 groups of 2 microbatch(es) are "
+                                              "more than train.batch 8")));
+  EXPECT_THAT(error_of([&] {
+                groups({"train.accumulate=2", "model.moe.experts=2", "model.moe.router=top1",
+                        "model.moe.balance_loss=0.1"});
+              }),
+              Pair(ExitCode::usage, HasSubstr("are of the whole batch, not of a group of it")));
+  const Deck deck = decks.read({"train.accumulate=2"}).deck;
+  EXPECT_THAT(error_of([&] { check_searchable(deck); }),
+              Pair(ExitCode::usage, HasSubstr("train.accumulate: the search has no plans")));
+}
+
 TEST(ChooseStrategy, RefusesMicrobatchesOfABatchThatCannotBeSplit) {
   const SmallDecks decks;
   const std::string graph = decks.folder.write(

@@ -28,7 +28,8 @@ import yaml
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INPUTS = SOURCE / "inputs"
-NAMES = ["dp", "zero1", "fsdp", "hsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp",
+NAMES = ["dp", "zero1", "fsdp", "fsdp-kept", "hsdp", "ep-deepspeed", "ep-fastmoe", "megatron",
+         "megatron-sp",
          "ps", "min-comm"]
 PAIRS = [("dp", "megatron"), ("megatron", "dp"), ("dp", "ep-deepspeed")]  # on the deck's axes
 MUCH = 0.01

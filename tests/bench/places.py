@@ -8,7 +8,8 @@ import subprocess
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TESTBED = SOURCE / "jobs" / "testbed"
-STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
+STRATEGIES = ["dp", "zero1", "fsdp", "fsdp-kept", "ep-deepspeed", "ep-fastmoe", "megatron",
+              "megatron-sp", "ps",
               "min-comm"]
 DECK = SOURCE / "inputs" / "models" / "tiny.yaml"
 SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequence": 96,

@@ -38,6 +38,8 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  batch: 16\n"
             "  steps: 300\n"
             "  microbatches: auto\n"
+            "  accumulate: auto\n"
+            "  recompute: none\n"
             "  seed: 1\n"
             "  lr: 0.001\n"
             "  schedule: constant\n"

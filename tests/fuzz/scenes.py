@@ -52,7 +52,8 @@ SCENES = [("dense", "one axis", 4), ("dense", "two axes", 6), ("experts", "one a
           ("own-graph.yaml", "two axes", 4), ("gpt2-124m.yaml", "v100-1x8.yaml", 8),
           ("bert-switch.yaml", "v100-2x4-30gbps-flat.yaml", 8)]
 
-STRATEGIES = ("dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe", "megatron", "megatron-sp", "ps",
+STRATEGIES = ("dp", "zero1", "fsdp", "fsdp-kept", "ep-deepspeed", "ep-fastmoe", "megatron",
+              "megatron-sp", "ps",
               "min-comm")
 
 

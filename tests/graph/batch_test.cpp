@@ -50,6 +50,19 @@ constexpr const char* kBuffer =
     "routing = route(logits) {capacity=6}\ngates = gate(logits, routing)\n"
     "buffer = dispatch(x, routing)\nactive = relu(buffer)\n";
 
+TEST(Batch, CannotBeAccumulatedWhereRoutersHaveLossesOfTheirOwn) {
+  const std::string operations = std::string(kBuffer) + "y = combine(active, routing, gates)\n";
+  EXPECT_EQ(accumulate_obstacle(graph_of(operations)), "");
+  std::string with_loss = operations;
+  with_loss.replace(with_loss.find("capacity=6"), 10, "capacity=6, z_loss=0.1");
+  EXPECT_EQ(batch_obstacle(graph_of(with_loss)), "");
+  EXPECT_EQ(accumulate_obstacle(graph_of(with_loss)),
+            "the losses of routing are of the whole batch, not of a group of it");
+  EXPECT_EQ(accumulate_obstacle(graph_of("parameter p : f32[4, 6, 8] = zeros\n"
+                                         "x = embedding(tokens, table)\ny = add(x, p)\n")),
+            "the batch of this graph cannot be split: y has the parameter p as b");
+}
+
 TEST(Batch, OfABufferIsBehindTheExperts) {
   const Graph graph = graph_of(std::string(kBuffer) + "y = combine(active, routing, gates)\n");
   EXPECT_EQ(batch_obstacle(graph), "");

@@ -36,6 +36,21 @@ class EqualityTest(harness.RunTest):
             self.assert_equal_runs(one, self.train(4, swapped, "cluster.device.flops=1TFLOPS",
                                                    ["--strategy", strategy]))
 
+    def test_what_is_computed_again_is_exact(self):
+        one = self.train(2, ["--strategy", "fsdp-kept"])
+        for level in "cheap", "block":
+            again = self.train(2, ["--strategy", "fsdp"], f"train.recompute={level}")
+            numpy.testing.assert_array_equal(one.loss, again.loss, level)
+            numpy.testing.assert_array_equal(one.grad_norm, again.grad_norm, level)
+            for name, expected in one.gradients.items():
+                numpy.testing.assert_array_equal(expected, again.gradients[name], name)
+
+    def test_groups_of_the_batch(self):
+        one = self.train(1)
+        for strategy in "dp", "fsdp":
+            self.assert_equal_runs(one, self.train(2, ["--strategy", strategy],
+                                                   "train.accumulate=3"))
+
     def test_repetition_is_exact(self):
         one = self.train(2)
         again = self.train(2)

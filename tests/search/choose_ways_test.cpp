@@ -129,7 +129,7 @@ std::string refusal_of(const Graph& graph, const std::string& text) {
 
 TEST(WithWays, AreWrittenAndRead) {
   const Graph graph = dense_model();
-  const Strategy strategy = with_ways_of(graph, "fsdp", costs_with(1e7));
+  const Strategy strategy = with_ways_of(graph, "fsdp-kept", costs_with(1e7));
   const std::string text = print_strategy(graph, strategy);
   EXPECT_THAT(text, HasSubstr("format_version: 2"));
   EXPECT_THAT(text, HasSubstr("steps: [reduce_scatter node+gpu]}"));
@@ -156,7 +156,7 @@ TEST(WithWays, AlgorithmsAreWrittenAndRead) {
     time.beside_s /= 2.0;
   }
   profile.collectives.push_back(faster);
-  const Strategy strategy = with_ways_of(graph, "fsdp", CostModel(profile));
+  const Strategy strategy = with_ways_of(graph, "fsdp-kept", CostModel(profile));
   const std::string text = print_strategy(graph, strategy);
   EXPECT_THAT(text, HasSubstr("algorithms:\n  - {collective: reduce_scatter, axis: gpu, bytes: 0, "
                               "algorithm: windows}\n"));

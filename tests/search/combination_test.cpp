@@ -214,7 +214,10 @@ TEST(Hsdp, NodesExchangeGradientsOnly) {
   const Program program = lower(graph, strategy, simple_lowering(int64_t{1} << 40));
   using Bytes = std::map<std::string, double>;
   EXPECT_EQ(bytes_along(program, 1, Phase::forward), (Bytes{{"all_gather", whole}}));
-  EXPECT_EQ(bytes_along(program, 1, Phase::backward), (Bytes{{"reduce_scatter", whole}}));
+  Bytes backward = bytes_along(program, 1, Phase::backward);
+  EXPECT_LT(backward["all_gather"], whole);  // of what it reads only
+  backward.erase("all_gather");
+  EXPECT_EQ(backward, (Bytes{{"reduce_scatter", whole}}));
   EXPECT_EQ(bytes_along(program, 1, Phase::update), Bytes());
   EXPECT_EQ(bytes_along(program, 0, Phase::forward), Bytes());
   EXPECT_EQ(bytes_along(program, 0, Phase::update), Bytes());
@@ -255,7 +258,8 @@ std::string error_of(const std::function<void()>& work) {
 TEST(Combination, WhatIsWrongIsSaid) {
   const Graph dense = uneven_model(false);
   const std::string names =
-      "there are dp, zero1, fsdp, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, "
+      "there are dp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, "
+      "megatron-sp, ps, "
       "min-comm";
   const std::map<std::string, std::string> of_text = {
       {"node=dp,gpu=megatorn", "there is no strategy megatorn (did you mean megatron?); " + names},

@@ -52,7 +52,8 @@ struct ExpectedCollectives {
   const char* storage;
 };
 
-// It is gathered once, and its gradient, of both operations, sent once.
+// It is gathered once, and stays for the head's backward pass, and its gradient, of both
+// operations, sent once.
 TEST(TiedHead, MovesOnceUnderEveryStrategy) {
   const Graph graph = gpt_model();
   const TensorId table = graph.find("embedding.weight");
@@ -60,6 +61,7 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
       {"dp", {}, {"all_reduce"}, "R"},
       {"zero1", {}, {"reduce_scatter"}, "R"},
       {"fsdp", {"all_gather"}, {"reduce_scatter"}, "S(0)"},
+      {"fsdp-kept", {"all_gather"}, {"reduce_scatter"}, "S(0)"},
       {"ep-deepspeed", {}, {"all_reduce"}, "R"},
       {"ep-fastmoe", {}, {"all_reduce"}, "R"},
       {"megatron", {}, {}, "S(0)"},  // by vocabulary for both

@@ -45,7 +45,7 @@ TEST(HintsInSearch, RulesAreKept) {
 }
 
 TEST(HintsInSearch, AWholeStrategyLeavesNoChoice) {
-  for (const char* name : {"megatron", "fsdp", "ps", "ep-fastmoe"}) {
+  for (const char* name : {"megatron", "fsdp-kept", "ps", "ep-fastmoe"}) {
     Setting setting = small_setting(4);
     const Graph graph = setting.graph();
     const Strategy strategy = named_strategy(name, graph, setting.mesh);

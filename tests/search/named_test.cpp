@@ -105,12 +105,20 @@ INSTANTIATE_TEST_SUITE_P(
         ExpectedByName{"zero1", true, kNoBuckets, "all_reduce 1", "reduce_scatter 24",
                        "all_reduce 1, all_gather 24"},
         // Parameters are gathered for their use, and not after the update.
-        ExpectedByName{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1", "reduce_scatter 1",
-                       "all_reduce 1"},
-        ExpectedByName{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27",
+        ExpectedByName{"fsdp-kept", false, kOneBucket, "all_reduce 1, all_gather 1",
+                       "reduce_scatter 1", "all_reduce 1"},
+        ExpectedByName{"fsdp-kept", false, kNoBuckets, "all_reduce 1, all_gather 27",
                        "reduce_scatter 23", "all_reduce 1"},
-        ExpectedByName{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28", "reduce_scatter 24",
-                       "all_reduce 1"},
+        ExpectedByName{"fsdp-kept", true, kNoBuckets, "all_reduce 1, all_gather 28",
+                       "reduce_scatter 24", "all_reduce 1"},
+        // Again for the backward pass, which reads weights of products and norms; that of the head
+        // is there still.
+        ExpectedByName{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1",
+                       "all_gather 1, reduce_scatter 1", "all_reduce 1"},
+        ExpectedByName{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27",
+                       "all_gather 12, reduce_scatter 23", "all_reduce 1"},
+        ExpectedByName{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28",
+                       "all_gather 13, reduce_scatter 24", "all_reduce 1"},
         // The server sends parameters and receives the sum of the gradients; it alone has squares
         // of them.
         ExpectedByName{"ps", false, kOneBucket, "all_reduce 1, broadcast 1", "reduce_scatter 1",
@@ -188,7 +196,7 @@ int64_t stored_elements(const std::string& strategy, const Tensor& tensor, int64
   if (strategy == "ps") {
     return rank == 0 ? elements(shape) : 0;
   }
-  if (strategy == "fsdp" || strategy == "hsdp") {
+  if (strategy.starts_with("fsdp") || strategy == "hsdp") {
     dim = 0;  // every first dimension has an element for each of 2 or 3 ranks
   } else if (strategy.starts_with("ep-")) {
     dim = tensor.name.find(".experts.") == std::string::npos ? -1 : 0;
@@ -360,8 +368,8 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
                                                     {"", ""}};
   for (const auto& [name, hint] : hints) {
     const std::string expected = fmt::format(
-        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, hsdp, "
-        "ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, min-comm",
+        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, "
+        "fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, min-comm",
         name, hint);
     try {
       named_strategy(name, graph, {{"ranks", 2}});
@@ -379,8 +387,8 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
 
 TEST(NamedStrategies, AreAllInTheHelp) {
   EXPECT_EQ(strategy_names(),
-            "dp, zero1, fsdp, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps or "
-            "min-comm");
+            "dp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps "
+            "or min-comm");
   const std::string help = strategies_help();
   for (const NamedStrategy& named : named_strategies()) {
     EXPECT_NE(help.find(fmt::format("\n  {:<13} {} ({})", named.name, named.doc, named.source)),

@@ -116,8 +116,8 @@ TEST_P(DeepStrategies, AreSimulatedByReducedGraphs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeepStrategies,
-                         testing::Values("dp", "zero1", "fsdp", "ep-deepspeed", "ep-fastmoe",
-                                         "megatron", "megatron-sp", "ps"));
+                         testing::Values("dp", "zero1", "fsdp", "fsdp-kept", "ep-deepspeed",
+                                         "ep-fastmoe", "megatron", "megatron-sp", "ps"));
 
 }  // namespace
 }  // namespace hidup

@@ -82,7 +82,7 @@ TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NamedStrategies,
-                         testing::Values("dp", "zero1", "fsdp", "ep-deepspeed", "megatron",
+                         testing::Values("dp", "zero1", "fsdp-kept", "ep-deepspeed", "megatron",
                                          "megatron-sp", "min-comm"));
 
 TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {

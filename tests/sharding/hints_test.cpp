@@ -8,6 +8,7 @@
 #include "graph/text.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
+#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -47,11 +48,32 @@ std::string pinned(const std::string& text, const Mesh& mesh = kOneAxis) {
   return pinned(graph, read_hints(graph, mesh, text, "h.yaml"));
 }
 
+TEST(Hints, WhatNoSearchChoosesIsRefused) {
+  EXPECT_EQ(pinned("accumulate: 1\noperations: [{op: '*', recompute: false}]\n"
+                   "parameters: [{name: '*', kept: step}]"),
+            "");
+  const auto refusal = [](const std::string& text) {
+    try {
+      pinned(text);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("accumulate: 2"),
+            "h.yaml:1:13: accumulate: the search has plans with 1 only, found 2");
+  EXPECT_EQ(refusal("operations: [{op: '*', recompute: true}]"),
+            "h.yaml:1:35: recompute: the search has plans with false only, found true");
+  EXPECT_EQ(refusal("parameters: [{name: '*', kept: pass}]"),
+            "h.yaml:1:32: kept: the search has plans with step only, found pass");
+}
+
 TEST(Hints, AWholeStrategyPinsEverything) {
   const Graph graph = hinted_graph();
   for (const Mesh& mesh : {kOneAxis, kTwoAxes}) {
     for (const NamedStrategy& named : named_strategies()) {
-      Strategy strategy = named_strategy(named.name, graph, mesh);
+      // The search has no parameters that are kept for a pass.
+      Strategy strategy = with_kept(named_strategy(named.name, graph, mesh), Kept::step);
       strategy.stages = {0, 2};  // notes
       strategy.predicted = PredictedStep{.iteration_s = 1.0};
       const Hints hints = read_hints(graph, mesh, print_strategy(graph, strategy), "h.yaml");

@@ -169,6 +169,29 @@ TEST(ReadStrategy, TakesShares) {
   EXPECT_THROW(parse_strategy(graph, kMesh, text, "s.yaml"), Error);  // of all ranks
 }
 
+TEST(ReadStrategy, TakesWhatComesAndGoes) {
+  const Graph graph = small_graph();
+  std::string text = edited("outputs: [[S(0)]]}\n  - {op: loss",
+                            "outputs: [[S(0)]], recompute: true}\n  - {op: loss");
+  text.replace(text.find("format_version: 1"), 17, "format_version: 2");
+  text.insert(text.find("gradients:"), "accumulate: 3\n");
+  text.replace(text.find("optimizer_state: [R]}"), 21, "optimizer_state: [R], kept: pass}");
+  const Strategy strategy = parse_strategy(graph, kMesh, text, "s.yaml");
+  EXPECT_EQ(strategy.accumulate, 3);
+  EXPECT_FALSE(strategy.ops[0].recompute);
+  EXPECT_TRUE(strategy.ops[1].recompute);
+  EXPECT_EQ(strategy.parameters[0].kept, Kept::pass);
+  EXPECT_EQ(strategy.parameters[1].kept, Kept::step);
+  EXPECT_EQ(print_strategy(graph, strategy), text);
+  EXPECT_NE(strategy_hash(graph, strategy),
+            strategy_hash(graph, parse_strategy(graph, kMesh, small_text(), "s.yaml")));
+  // What all strategies had before there was a choice is not written.
+  text.replace(text.find("accumulate: 3"), 13, "accumulate: 1");
+  text.replace(text.find("recompute: true"), 15, "recompute: false");
+  text.replace(text.find("kept: pass"), 10, "kept: step");
+  EXPECT_EQ(reprinted(graph, kMesh, text), small_text());
+}
+
 // Where the forward pass's stages begin, and what was predicted, change nothing; not the hash
 // either.
 TEST(ReadStrategy, KeepsNotes) {
@@ -323,6 +346,33 @@ INSTANTIATE_TEST_SUITE_P(
              "14:5: name: expected w, the next parameter of the graph, found v"},
         Edit{"  - {name: w, storage: [R], optimizer_state: [R]}\n", "",
              "13:3: parameters: expected a list of the graph's 2 parameters, found 1"}));
+
+// Where the file begins with format_version: 1 that is a problem besides.
+INSTANTIATE_TEST_SUITE_P(
+    ComingAndGoing, IllegalEdit,
+    testing::Values(
+        Edit{"gradients: overlapped", "accumulate: 2\ngradients: overlapped",
+             "7:13: accumulate: files of format_version 1 have none; expected format_version: 2"},
+        Edit{"gradients: overlapped", "accumulate: none\ngradients: overlapped",
+             "7:13: accumulate: expected a whole number from 1 to 256, found none"},
+        Edit{"gradients: overlapped", "accumulate: 5\ngradients: overlapped",
+             "7:13: accumulate: expected at most 4 microbatches in all, the sequences of a step, "
+             "found 5 groups of 1"},
+        Edit{"gradients: overlapped", "acumulate: 2\ngradients: overlapped",
+             "7:1: unknown key acumulate: did you mean accumulate?"},
+        Edit{"op: y, rule: [batch]", "op: y, recompute: true, rule: [batch]",
+             "10:24: recompute: files of format_version 1 have none"},
+        Edit{"op: y, rule: [batch]", "op: y, recompute: tru, rule: [batch]",
+             "10:24: y: recompute: expected false or true, found tru: did you mean true?"},
+        Edit{"op: y, rule: [batch]", "op: y, recomputed: true, rule: [batch]",
+             "10:13: unknown key recomputed: did you mean recompute?"},
+        Edit{"op: loss, rule: [batch]", "op: loss, recompute: true, rule: [batch]",
+             "11:27: loss: recompute: the loss is computed once"},
+        Edit{"{name: w, ", "{name: w, kept: pass, ",
+             "14:21: kept: files of format_version 1 have none; expected format_version: 2"},
+        Edit{"{name: w, ", "{name: w, kept: pas, ",
+             "14:21: w: kept: expected step or pass, found pas: did you mean pass?"},
+        Edit{"{name: w, ", "{name: w, kep: pass, ", "14:15: unknown key kep: did you mean kept?"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Notes, IllegalEdit,

@@ -108,6 +108,11 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
   }
 }
 
+TEST_P(NamedStrategies, InGroups) {
+  expect_equal_in_groups(strategy_model("gpt"), ranks());
+  expect_equal_in_groups(strategy_model("bert", "top2", 3, 1.25), ranks());
+}
+
 TEST_P(NamedStrategies, PerAxis) {
   if (GetParam() == 4) {  // 2 x 2
     expect_equal_under_combinations(strategy_model("bert", "top2", 3, 1.25), ranks());

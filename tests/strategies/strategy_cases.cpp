@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/images.h"
+#include "graph/batch.h"
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
@@ -62,6 +63,9 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
   strategy.name = "random";
   strategy.defer_gradients = draw.below(4) == 0;
   strategy.microbatches = static_cast<int>(1 + draw.below(4));
+  const auto most = static_cast<size_t>(batch_of(graph) / strategy.microbatches);
+  strategy.accumulate =
+      accumulate_obstacle(graph).empty() ? static_cast<int>(1 + draw.below(most)) : 1;
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const std::vector<Rule> rules = rules_of(graph, op);
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
@@ -72,6 +76,7 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
         rule = with_share(rule, mesh[axis], share);
       }
     }
+    strategy.ops[static_cast<size_t>(op)].recompute = draw.below(2) == 0;
   }
   for (ParameterStrategy& parameter : strategy.parameters) {
     const Tensor& tensor = graph.tensor(parameter.tensor);
@@ -79,6 +84,7 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
       parameter.storage[axis] = random_storage(tensor, mesh[axis], draw);
       parameter.optimizer_state[axis] = random_storage(tensor, mesh[axis], draw);
     }
+    parameter.kept = draw.below(2) == 0 ? Kept::pass : Kept::step;
   }
   return strategy;
 }
@@ -196,6 +202,18 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
       Strategy strategy = named_strategy(named.name, graph, mesh);
       strategy.microbatches = number;
       expect_equal(graph, strategy, expected, ranks, std::string(named.name));
+    }
+  }
+}
+
+void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  for (const char* name : {"dp", "zero1", "fsdp", "fsdp-kept", "megatron-sp"}) {
+    for (const auto& [microbatches, groups] : {std::pair(1, 5), std::pair(2, 2)}) {
+      Strategy strategy = named_strategy(name, graph, strategy_mesh(ranks.size, 1));
+      strategy.microbatches = microbatches;
+      strategy.accumulate = groups;
+      expect_equal(graph, strategy, expected, ranks, name);
     }
   }
 }

@@ -45,15 +45,18 @@ Mesh strategy_mesh(int64_t ranks, uint64_t number);
 Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number);
 
 // A random strategy draws a rule for every operation and a storage for every parameter and its
-// optimizer state, each axis for itself, and a number of microbatches; every second one the shares
-// of their parts, too. These are GoogleTest's
-// checks; the first failure ends them.
+// optimizer state, each axis for itself, how long parameters are kept, what is computed again, and
+// numbers of microbatches and groups; every second one the shares of their parts, too. These are
+// GoogleTest's checks; the first failure ends them.
 void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
                                           int strategies);
 
 // With every number of microbatches from 1 to `microbatches`.
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches);
+
+// A sample of named strategies, the batch in several groups.
+void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks);
 
 // A sample of strategies with a name per axis, and hsdp; ranks: four, as 2 x 2.
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks);

@@ -161,6 +161,7 @@ uint64_t content_hash(const Strategy& strategy) {
   for (const ParameterStrategy& parameter : strategy.parameters) {
     add_hash(parameter.storage);
     add_hash(parameter.optimizer_state);
+    hash = hash_of(name_of(parameter.kept), hash);
   }
   return hash;
 }

@@ -72,11 +72,21 @@ constexpr std::array kStrategies = {
         .rules = data_parallel,
         .storage = Storage::state_sharded,
     },
-    // A parameter is gathered for its use, once a step.
+    // A parameter is gathered for its use in the forward pass, and again for the backward pass:
+    // PyTorch's reshard_after_forward.
     NamedStrategy{
         .name = "fsdp",
         .doc = "data parallel, parameters, gradients and optimizer state sharded",
         .source = "ZeRO stage 3; PyTorch FSDP, Zhao et al. 2023",
+        .rules = data_parallel,
+        .storage = Storage::sharded,
+        .kept = Kept::pass,
+    },
+    // The same, but a parameter is gathered once a step and kept for the backward pass.
+    NamedStrategy{
+        .name = "fsdp-kept",
+        .doc = "fsdp, but parameters gathered once a step",
+        .source = "PyTorch FSDP without reshard_after_forward",
         .rules = data_parallel,
         .storage = Storage::sharded,
     },
@@ -89,6 +99,7 @@ constexpr std::array kStrategies = {
         .source = "PyTorch HSDP, Zhao et al. 2023",
         .rules = data_parallel,
         .storage = Storage::sharded,
+        .kept = Kept::pass,
         .on_outer_axes = "dp",
     },
     // As dp, but each rank has some of the experts: all-to-alls of their buffers before and after

@@ -26,6 +26,7 @@ struct NamedStrategy {
   // Per operation, the name of its rule on the axis.
   std::vector<std::string> (*rules)(const Graph& graph, const Axis& axis);
   Storage storage = Storage::as_used;
+  Kept kept = Kept::step;        // of all parameters
   bool defer_gradients = false;  // Strategy::defer_gradients
   bool of_experts = false;       // without experts it is another strategy's equal
   bool by_axis = false;          // the rules depend on the axis

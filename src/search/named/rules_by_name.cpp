@@ -1,5 +1,6 @@
 #include "search/named/rules_by_name.h"
 
+#include <algorithm>
 #include <string>
 
 namespace hidup {
@@ -95,6 +96,9 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     }
     strategy.defer_gradients = strategy.defer_gradients || names[axis]->defer_gradients;
   }
+  const Kept kept = std::ranges::find(names, Kept::pass, &NamedStrategy::kept) == names.end()
+                        ? Kept::step
+                        : Kept::pass;
   const std::vector<Layout> in_use = layouts_in_use(graph_, strategy);
   const std::vector<bool> sharded = axes_with(Storage::sharded, names);
   const std::vector<bool> state_sharded = axes_with(Storage::state_sharded, names);
@@ -111,7 +115,7 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     shard(storage, sharded, tensor.shape, mesh_);
     Layout state = storage;
     shard(state, state_sharded, tensor.shape, mesh_);
-    strategy.parameters.push_back({id, std::move(storage), std::move(state)});
+    strategy.parameters.push_back({id, std::move(storage), std::move(state), kept});
   }
   return strategy;
 }

@@ -20,7 +20,8 @@ class RulesByName {
   // `names`: one per axis. The rules of an axis are those of its name. So is the storage: a
   // parameter lies where the rules of the axes that store it as it is used want it, and the axes
   // that shard it cut what those leave, outermost first. Gradients are deferred where one of the
-  // names defers them. Without a name of its own.
+  // names defers them, and parameters are kept for a pass where one of them keeps them so. Without
+  // a name of its own.
   Strategy strategy(std::span<const NamedStrategy* const> names);
 
  private:

@@ -1,0 +1,289 @@
+#include "program/again.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "core/check.h"
+#include "sharding/reshard.h"
+
+namespace hidup {
+namespace {
+
+// The last step of a fused instruction, if it has one that can be done again by itself: from the
+// second output, which is as the steps before left it.
+std::optional<Opcode> last_step(Opcode opcode) {
+  switch (opcode) {
+    case Opcode::matmul_bias_gelu:
+      return Opcode::gelu;
+    case Opcode::residual_norm:
+      return Opcode::layer_norm;
+    case Opcode::residual_rms_norm:
+      return Opcode::rms_norm;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Whether the strategy has something that does not stay for the whole step.
+bool anything_goes(const LoweringInput& input) {
+  bool goes = std::ranges::any_of(input.strategy.parameters, [](const ParameterStrategy& stored) {
+    return stored.kept == Kept::pass;
+  });
+  for (OpId op = 0; op < input.op_count() && !goes; ++op) {
+    goes = input.recomputes(op);
+  }
+  return goes;
+}
+
+bool has(const ValueIds& values, ValueId value) {
+  return std::ranges::find(values, value) != values.end();
+}
+
+}  // namespace
+
+ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& parameters,
+                           const std::vector<ForwardValues>& forward, ProgramBuilder& builder,
+                           size_t first)
+    : input_(input),
+      parameters_(parameters),
+      builder_(builder),
+      first_(first),
+      is_needed_(anything_goes(input)),
+      gathered_(input, builder),
+      started_(forward.size()) {
+  if (!is_needed_) {
+    return;
+  }
+  const size_t values = builder.program().values.size();
+  gathered_of_.resize(values, {-1, {}});
+  writers_.resize(values);
+  now_.resize(values, -1);
+  planned_.resize(builder.program().instructions.size() - first);
+  written_.resize(forward.size(), planned_);
+  find_kept(forward);
+  find_writers();
+}
+
+void ForwardAgain::find_kept(const std::vector<ForwardValues>& forward) {
+  for (const Value& value : builder_.program().values) {
+    kept_.push_back(value.persistent());
+  }
+  for (TensorId id = 0; id < static_cast<TensorId>(input_.graph.tensors().size()); ++id) {
+    if (input_.is_parameter(id)) {
+      keep_parameter(id, parameters_.copies(id));
+    }
+  }
+  for (const ForwardValues& values : forward) {
+    for (OpId op = 0; op < input_.op_count(); ++op) {
+      if (!input_.recomputes(op)) {
+        keep(values.copies[static_cast<size_t>(input_.graph.op(op).output)]);
+        keep(values.saved[static_cast<size_t>(op)]);
+      }
+    }
+  }
+  keep_last_parameters(forward);
+  keep_unrounded_gelus();
+}
+
+void ForwardAgain::keep(const ValueIds& values) {
+  for (const ValueId value : values) {
+    kept_[index(value)] = true;
+  }
+}
+
+void ForwardAgain::keep_parameter(TensorId id, const ValueIds& copies) {
+  if (input_.stored(id).kept == Kept::step) {
+    keep(copies);
+    return;
+  }
+  for (const ValueId copy : copies) {
+    const Layout& layout = builder_.value(copy).layout;
+    if (!kept_[index(copy)] &&
+        !reshards_locally(input_.stored(id).storage, layout, builder_.mesh())) {
+      gathered_of_[index(copy)] = {id, layout};
+    }
+  }
+}
+
+void ForwardAgain::keep_last_parameters(const std::vector<ForwardValues>& forward) {
+  bool found = false;
+  for (OpId id = input_.op_count() - 1; id >= 0 && !found; --id) {
+    const Op& op = input_.graph.op(id);
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      for (const ForwardValues& values : forward) {
+        const ValueId read = values.operands[static_cast<size_t>(id)][i];
+        if (is_gathered(read) && input_.needs_input(op, i)) {
+          gathered_of_[index(read)].first = -1;
+          kept_[index(read)] = true;
+          found = true;
+        }
+      }
+    }
+  }
+}
+
+void ForwardAgain::keep_unrounded_gelus() {
+  for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
+    const ValueIds& outputs = forward(place).outputs;
+    if (forward(place).opcode == Opcode::matmul_bias_gelu && kept_[index(outputs[1])] &&
+        builder_.value(outputs[0]).dtype != DType::f32) {
+      kept_[index(outputs[0])] = true;
+    }
+  }
+}
+
+void ForwardAgain::find_writers() {
+  for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
+    for (const ValueId output : forward(place).outputs) {
+      writers_[index(output)].push_back(place);
+    }
+  }
+}
+
+Instruction ForwardAgain::rest_of(const Instruction& instruction) const {
+  const std::optional<Opcode> last = last_step(instruction.opcode);
+  if (!last || !kept_[index(instruction.outputs[1])]) {
+    return instruction;
+  }
+  Instruction rest = instruction;
+  rest.opcode = *last;
+  rest.inputs = {instruction.outputs[1]};
+  rest.outputs.erase(rest.outputs.begin() + 1);
+  rest.attributes = spec_of(*last).attributes;
+  rest.purpose.clear();
+  if (const auto* norm = std::get_if<ResidualNormAttributes>(&instruction.attributes)) {
+    rest.attributes = LayerNormAttributes{.epsilon = norm->epsilon};
+    rest.inputs.insert(rest.inputs.end(), instruction.inputs.begin() + 2, instruction.inputs.end());
+  }
+  return rest;
+}
+
+std::vector<int> ForwardAgain::missing(ValueId value, const std::vector<bool>& written) const {
+  std::set<int> places;
+  ValueIds open = {value};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (kept_[index(next)] || is_gathered(next)) {
+      continue;
+    }
+    for (const int place : writers_[index(next)]) {
+      if (!written[static_cast<size_t>(place)] && places.insert(place).second) {
+        const Instruction rest = rest_of(forward(place));
+        open.insert(open.end(), rest.inputs.begin(), rest.inputs.end());
+      }
+    }
+  }
+  return {places.begin(), places.end()};
+}
+
+void ForwardAgain::plan(OpId op, const ValueIds& values) {
+  const auto plan_gather = [&](ValueId value) {
+    if (is_gathered(value)) {
+      const auto& [id, wanted] = gathered_of_[index(value)];
+      gathered_.plan(op, id, wanted);
+    }
+  };
+  if (!is_needed_) {
+    return;
+  }
+  for (const ValueId value : values) {
+    plan_gather(value);
+    for (const int place : missing(value, planned_)) {
+      planned_[static_cast<size_t>(place)] = true;
+      std::ranges::for_each(rest_of(forward(place)).inputs, plan_gather);
+    }
+  }
+}
+
+void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId since) {
+  if (!is_needed_) {
+    return;
+  }
+  for (const ValueId value : values) {
+    if (is_gathered(value)) {
+      gather(scope, value);
+    }
+    for (const int place : missing(value, written_[list_of(scope)])) {
+      write(scope, place, since);
+    }
+  }
+}
+
+void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
+  const auto is_there = [&](const std::vector<bool>& written) {
+    return written[static_cast<size_t>(place)];
+  };
+  const bool of_all = forward(place).microbatch < 0 && std::ranges::any_of(written_, is_there);
+  written_[list_of(scope)][static_cast<size_t>(place)] = true;
+  Instruction again = rest_of(forward(place));
+  for (const ValueId input : again.inputs) {
+    if (is_gathered(input)) {
+      gather(scope, input);
+    }
+  }
+  if (of_all) {
+    return;
+  }
+  const ValueIds read = again.inputs;
+  for (ValueId& input : again.inputs) {
+    input = now(input);
+  }
+  for (ValueId& output : again.outputs) {
+    check(!kept_[index(output)] || !has(read, output), "{} would be written over again",
+          builder_.value(output).name);
+    output = made_again(output);
+  }
+  again.phase = Phase::backward;
+  again.again = true;
+  if (again.stream == StreamKind::comm && since >= 0) {
+    again.after_uses_of = {since};
+  }
+  builder_.append(scope.microbatch, std::move(again));
+}
+
+// A value that is kept is written beside it, for nobody to read.
+ValueId ForwardAgain::made_again(ValueId value) {
+  ValueId& now = now_[index(value)];
+  if (now >= 0 && !kept_[index(value)]) {
+    return now;
+  }
+  Value again = builder_.value(value);
+  again.role = Value::Role::activation;
+  for (ValueId& held : again.holds) {
+    held = now_[index(held)] >= 0 ? now_[index(held)] : held;
+  }
+  const ValueId made = builder_.add(std::move(again));
+  if (!kept_[index(value)]) {
+    now = made;
+  }
+  return made;
+}
+
+void ForwardAgain::gather(const Scope& scope, ValueId value) {
+  const auto& [id, wanted] = gathered_of_[index(value)];
+  const int bucket = gathered_.bucket_of(id, wanted);
+  std::vector<bool>& started = started_[list_of(scope)];
+  started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
+  if (!started[static_cast<size_t>(bucket)]) {
+    started[static_cast<size_t>(bucket)] = true;
+    builder_.cut(scope.microbatch);  // all compute while the next bucket comes
+    gathered_.gather(scope, bucket, parameters_.all());
+  }
+}
+
+ValueId ForwardAgain::now(ValueId value) const {
+  if (!is_needed_ || kept_[index(value)]) {
+    return value;
+  }
+  if (is_gathered(value)) {
+    const auto& [id, wanted] = gathered_of_[index(value)];
+    return gathered_.value(id, wanted);
+  }
+  const ValueId now = now_[index(value)];
+  check(now >= 0, "{} is read again, and not there", builder_.value(value).name);
+  return now;
+}
+
+}  // namespace hidup

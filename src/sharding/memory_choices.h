@@ -1,0 +1,28 @@
+// Choices that trade time for memory, made for a whole strategy at once.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// What the backward pass computes again: nothing; cheap: what takes few operations per number
+// (norms, biases, activations, dropout); block: everything in a block but what others read.
+enum class Recompute { none, cheap, block };
+
+inline constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::cheap, Recompute::block};
+std::string_view name_of(Recompute level);
+// Throws Error(usage) where it is the name of none.
+Recompute recompute_of(std::string_view name);
+
+// All operations as the level has them, whatever the strategy said. A block are operations one
+// behind the other of which the names are equal up to their first number, such as "layers.3.": in a
+// graph without such names the level block is as none.
+Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level);
+
+// All parameters kept so.
+Strategy with_kept(Strategy strategy, Kept kept);
+
+}  // namespace hidup
