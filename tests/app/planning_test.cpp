@@ -11,6 +11,13 @@
 namespace hidup {
 namespace {
 
+SearchOutcome searched(const PlanningInput& input, const CostModel& costs,
+                       const std::string& hints) {
+  SearchOptions options = search_options(input.deck, input.graph, input.mesh, hints);
+  options.baselines = false;
+  return search_for(input.graph, input.mesh, costs, options);
+}
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -78,7 +85,7 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
               .prediction.iteration_s);
     }
     seconds.push_back(
-        search_for(input.deck, input.graph, input.mesh, CostModel(profile), "", false).seconds);
+        searched(input, CostModel(profile), "").seconds);
   }
   EXPECT_EQ(predicted[0], predicted[1]);
   EXPECT_LT(predicted[0].back(), predicted[0].front());
@@ -224,7 +231,7 @@ TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
   const std::string hints = decks.folder.write(
       "hints.yaml", "format_version: 1\noperations:\n  - {op: \"*\", rule: [replicate]}\n");
   const auto search = [&](const std::string& file) {
-    return search_for(input.deck, input.graph, input.mesh, costs, file, false).strategy;
+    return searched(input, costs, file).strategy;
   };
   const Strategy free = search("");
   EXPECT_EQ(free.microbatches, 2);
@@ -239,7 +246,7 @@ TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
       decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=512"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   EXPECT_EQ(
-      error_of([&] { search_for(input.deck, input.graph, input.mesh, costs, "", false); }).first,
+      error_of([&] { searched(input, costs, ""); }).first,
       ExitCode::infeasible);
 }
 

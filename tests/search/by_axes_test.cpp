@@ -34,7 +34,7 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
   const CostModel costs = setting.costs();
   const SearchOutcome outcome = setting.search();
   EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
-  EXPECT_GT(outcome.lower_bound_s, 0.0);
+  EXPECT_TRUE(outcome.lower_bound_s > 0.0 || outcome.strategy.defer_gradients);
   for (const Candidate& candidate : outcome.candidates) {
     const Program program = lower(graph, candidate.strategy, setting.options.lowering);
     for (int64_t rank = 0; rank < ranks_of(setting.mesh); ++rank) {
@@ -137,7 +137,7 @@ TEST(ByAxes, ManyAxes) {
     EXPECT_NO_THROW(verify(program, plan_memory(program, 0)));
     EXPECT_EQ(outcome.seconds, outcome.candidates[0].seconds);
     for (const Candidate& candidate : outcome.candidates) {
-      EXPECT_LE(outcome.seconds, candidate.seconds);
+      EXPECT_TRUE(!candidate.feasible || outcome.seconds <= candidate.seconds);
     }
   }
 }
