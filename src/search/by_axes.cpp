@@ -139,7 +139,8 @@ class AxesSearch {
   // The sum over the operations of the least time of each. An operation that can be divided in too
   // many ways counts as 0.
   double least_computation() const {
-    const RuleCosts rules(graph_, mesh_, costs_, build_.microbatches, build_.bucket_bytes);
+    const int parts = build_.microbatches * build_.accumulate;
+    const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes);
     std::map<int, double> least;  // per kind
     double seconds = costs_.overhead_s();
     for (size_t op = 0; op < kinds_.size(); ++op) {
@@ -153,7 +154,7 @@ class AxesSearch {
         }
         at->second = at->second == kNever ? 0.0 : at->second;
       }
-      seconds += build_.microbatches * at->second;
+      seconds += parts * at->second;
     }
     return seconds;
   }

@@ -25,6 +25,14 @@ bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& st
   return true;
 }
 
+bool keeps_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
+  return std::ranges::all_of(meaning.inputs, [&](size_t input) {
+    const auto stored = std::ranges::lower_bound(strategy.parameters, op.inputs[input], {},
+                                                 &ParameterStrategy::tensor);
+    return stored == strategy.parameters.end() || stored->kept == meaning.kept;
+  });
+}
+
 }  // namespace
 
 StrategyParts parts_of(const Graph& graph, const std::vector<ReducedGraph>& reduced,
@@ -110,11 +118,18 @@ std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& pr
     const auto computes_so = [&](const ChoiceMeaning& meaning) {
       return meaning.op_strategy.rules == strategy.ops[op].rules;
     };
-    const auto is_it = [&](const ChoiceMeaning& meaning) {
+    const auto stores_so = [&](const ChoiceMeaning& meaning) {
       return computes_so(meaning) && stores_alike(graph.ops()[op], meaning, strategy);
+    };
+    const auto is_it = [&](const ChoiceMeaning& meaning) {
+      return stores_so(meaning) && keeps_alike(graph.ops()[op], meaning, strategy) &&
+             meaning.op_strategy.recompute == strategy.ops[op].recompute;
     };
     if (!is_it(meanings[static_cast<size_t>(latest[kind])])) {
       auto found = std::ranges::find_if(meanings, is_it);
+      if (found == meanings.end()) {  // a problem without choices of memory
+        found = std::ranges::find_if(meanings, stores_so);
+      }
       if (found == meanings.end()) {
         found = std::ranges::find_if(meanings, computes_so);  // the first storage: as it is used
       }

@@ -54,6 +54,7 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                       {.microbatches = count,
                        .bucket_bytes = options.lowering.bucket_bytes,
                        .same_rules = axes_in_use(mesh) > 1,  // all combinations are too many
+                       .memory_choices = true,
                        .hints = &options.hints});
     signatures = signatures_of(built.problem);
     const Plan plan = least_memory_plan(built.problem);

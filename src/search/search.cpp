@@ -45,6 +45,7 @@ class Search {
       reduced_ = reduced_graphs_of(graph_, signatures_);
     }
     solver.solve(solutions_, [&] { prepare_named(); });
+    solver.add_choices_of_memory(solutions_);
     solver.certify(solutions_);
     add_plans();
     simulate_from(0);
@@ -137,7 +138,9 @@ class Search {
 
   void add_plan(const Solution& solution, const FoundPlan& found) {
     Entry& entry = entries_.emplace_back();
-    entry.reduced = reduced_graphs_of(graph_, signatures_, found.plan.choices);
+    const std::vector<uint64_t> signatures =
+        solution.memory_choices ? signatures_of(solution.built->problem) : signatures_;
+    entry.reduced = reduced_graphs_of(graph_, signatures, found.plan.choices);
     const Strategy strategy = to_strategy(graph_, mesh_, *solution.built, found.plan);
     entry.parts = parts_of(graph_, entry.reduced, strategy);
     entry.candidate = {.approximate = !entry.reduced.empty(), .objective_s = found.cost.seconds};
@@ -213,6 +216,9 @@ class Search {
         whole = named_strategy(parts.parts[0].strategy.name, graph_, mesh_);
       }
       for (const Solution& solution : solutions_) {
+        if (solution.memory_choices && solution.accumulate == 1) {
+          continue;  // as without them
+        }
         const double objective = objective_of(parts, solution);
         const bool defers = parts.parts[0].strategy.defer_gradients;
         if (!options_.baselines && objective > kOptimism * best && !defers) {
@@ -223,8 +229,10 @@ class Search {
         entry.parts = parts;
         for (StrategyParts::Part& part : entry.parts.parts) {
           part.strategy.microbatches = solution.microbatches;
+          part.strategy.accumulate = solution.accumulate;
         }
         whole.microbatches = solution.microbatches;
+        whole.accumulate = solution.accumulate;
         check_hints(entry, whole);
       }
     }
@@ -247,10 +255,14 @@ class Search {
         return strategy.defer_gradients || is_near(solution);
       };
       for (const Solution& solution : solutions_) {
+        if (solution.memory_choices && solution.accumulate == 1) {
+          continue;
+        }
         const bool wanted = options_.baselines &&
                             (baselines_->is_plain(n) || solution.microbatches == microbatches);
         if (wanted || may_win(solution)) {
           strategy.microbatches = solution.microbatches;
+          strategy.accumulate = solution.accumulate;
           Entry& entry = entries_.emplace_back();
           entry.parts = parts_of(graph_, reduced_, strategy);
           entry.candidate.approximate = !reduced_.empty();
@@ -363,11 +375,16 @@ class Search {
     const Strategy& part = entry.parts.parts[0].strategy;
     Strategy strategy = reduced_.empty() ? part : named_strategy(part.name, graph_, mesh_);
     strategy.microbatches = part.microbatches;
+    strategy.accumulate = part.accumulate;
+    strategy.defer_gradients = part.defer_gradients;
     return strategy;
   }
   static Strategy label_of(const Entry& entry) {
     const Strategy& part = entry.parts.parts[0].strategy;
-    return {.name = part.name, .mesh = part.mesh, .microbatches = part.microbatches};
+    return {.name = part.name,
+            .mesh = part.mesh,
+            .microbatches = part.microbatches,
+            .accumulate = part.accumulate};
   }
 
   void finish() {

@@ -1,8 +1,10 @@
 #include "search/solutions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
+#include "graph/batch.h"
 #include "search/dp/sweep.h"
 #include "search/estimate.h"
 #include "search/memory_limit.h"
@@ -38,11 +40,13 @@ Solver::Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
       deadline_(deadline),
       one_axis_(axes_in_use(mesh) <= 1) {}
 
-BuildOptions Solver::build_options(int microbatches) const {
-  return {.microbatches = microbatches,
+BuildOptions Solver::build_options(const Solution& solution) const {
+  return {.microbatches = solution.microbatches,
+          .accumulate = solution.accumulate,
           .bucket_bytes = options_.lowering.bucket_bytes,
           .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
                                                     : std::numeric_limits<double>::infinity(),
+          .memory_choices = solution.memory_choices,
           .hints = &options_.hints};
 }
 
@@ -57,7 +61,7 @@ DynamicOptions Solver::effort() const {
 }
 
 void Solver::build(Solution& solution) const {
-  const BuildOptions how = build_options(solution.microbatches);
+  const BuildOptions how = build_options(solution);
   if (one_axis_) {
     solution.built = build_problem(graph_, mesh_, costs_, how);
   } else if (most_strategies(graph_, mesh_, how.hints) <= kMostJointly) {
@@ -85,8 +89,8 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
       if (!one_axis_) {
         DynamicOptions effort = options_.effort;
         effort.deadline = deadline_;
-        by_axes[s] = search_by_axes(graph_, mesh_, costs_,
-                                    build_options(solutions[s].microbatches), effort);
+        by_axes[s] =
+            search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort);
       }
     } else if (solutions[task].built) {
       solutions[task].found = hidup::solve(solutions[task].built->problem, effort());
@@ -95,6 +99,36 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
   for (size_t s = 0; s < count; ++s) {
     add_by_axes(by_axes[s], solutions[s]);
   }
+}
+
+bool Solver::memory_is_short(const std::vector<Solution>& solutions) const {
+  return options_.memory_limit > 0 &&
+         std::ranges::none_of(solutions, [](const Solution& solution) {
+           const bool fits = !solution.found.plans.empty() || !solution.by_axes.empty();
+           return fits && solution.found.memory_multiplier == 0.0;
+         });
+}
+
+void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
+  // Microbatches of several groups: with more of them, groups are as good.
+  constexpr int kMostOfGroups = 2;
+  if (!memory_is_short(solutions)) {
+    return;
+  }
+  std::vector<Solution> further;
+  for (const int accumulate : options_.accumulate) {
+    for (const int microbatches : microbatches_of(graph_, options_)) {
+      const bool one = accumulate == 1;
+      if (one || (microbatches <= kMostOfGroups && accumulate_obstacle(graph_).empty() &&
+                  microbatches * accumulate <= splittable_batch(graph_))) {
+        further.push_back(
+            {.microbatches = microbatches, .accumulate = accumulate, .memory_choices = true});
+      }
+    }
+  }
+  in_parallel(further.size(), options_.threads, [&](size_t s) { build(further[s]); });
+  solve(further, [] {});
+  std::ranges::move(further, std::back_inserter(solutions));
 }
 
 // Strategies that were found one axis at a time are plans of the joint problem.

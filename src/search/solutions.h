@@ -1,4 +1,4 @@
-// What the dynamic programming finds, for every number of microbatches.
+// What the dynamic programming finds, for every number of microbatches and of groups of them.
 #pragma once
 
 #include <functional>
@@ -13,6 +13,8 @@ namespace hidup {
 
 struct Solution {
   int microbatches = 1;
+  int accumulate = 1;
+  bool memory_choices = false;  // BuildOptions::memory_choices
   // On several axes the joint problem: a rule per axis. None where that has too many choices.
   std::optional<BuiltProblem> built;
   DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
@@ -28,6 +30,9 @@ class Solver {
 
   // The problems, one for each number of microbatches.
   std::vector<Solution> build() const;
+  // Where the fastest plans do not fit in the memory: further ones, solved, in which parameters
+  // come and go, operations are computed again, and gradients add up over groups.
+  void add_choices_of_memory(std::vector<Solution>& solutions) const;
   // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
   void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
   // Raises the lower bounds. One of a number of microbatches that is slower for certain than the
@@ -35,7 +40,8 @@ class Solver {
   void certify(std::vector<Solution>& solutions) const;
 
  private:
-  BuildOptions build_options(int microbatches) const;
+  BuildOptions build_options(const Solution& solution) const;
+  bool memory_is_short(const std::vector<Solution>& solutions) const;
   DynamicOptions effort() const;
   void build(Solution& solution) const;
   void add_by_axes(const AxesResult& by_axes, Solution& solution) const;

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "graph/operation.h"
 #include "search/problem/op_strategies.h"
+#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -55,7 +56,10 @@ class Builder {
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
       : graph_(graph),
         mesh_(mesh),
-        costs_(graph, mesh, costs, options.microbatches, options.bucket_bytes),
+        costs_(graph, mesh, costs, options.microbatches * options.accumulate,
+               options.bucket_bytes),
+        groups_(options.accumulate),
+        memory_choices_(options.memory_choices),
         same_rules_(options.same_rules),
         shard_storage_(options.shard_storage),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
@@ -66,10 +70,12 @@ class Builder {
     built_.problem.interference = costs_.interference();
     built_.problem.base_s = costs.overhead_s();
     built_.defer_gradients = hints_.defer_gradients.value_or(false);
+    built_.accumulate = options.accumulate;
   }
 
   BuiltProblem build() {
     find_kept_and_owners();
+    find_again();
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       built_.problem.ops.push_back({kind_of(op), producers(op)});
     }
@@ -108,6 +114,26 @@ class Builder {
     }
   }
 
+  // The operations that may be computed again: all that a level of train.recompute does.
+  void find_again() {
+    may_be_again_.resize(graph_.ops().size());
+    built_.again_for_readers.resize(graph_.ops().size());
+    if (!memory_choices_) {
+      return;
+    }
+    Strategy strategy;
+    strategy.ops.resize(graph_.ops().size());
+    for (const Recompute level : {Recompute::cheap, Recompute::block}) {
+      const Strategy again = with_recompute(graph_, strategy, level);
+      for (size_t op = 0; op < again.ops.size(); ++op) {
+        may_be_again_[op] = may_be_again_[op] || again.ops[op].recompute;
+        built_.again_for_readers[op] =
+            level == Recompute::block && again.ops[op].recompute &&
+            !is_kept(graph_.ops()[op].output) && spec_of(graph_.ops()[op].kind).saved.empty();
+      }
+    }
+  }
+
   std::vector<int> producers(OpId op) const {
     std::vector<int> producers;
     for (const TensorId id : graph_.op(op).inputs) {
@@ -140,6 +166,7 @@ class Builder {
     }
     key.add(graph_.tensor(self.output), true);
     key.add(is_kept(self.output));
+    key.add(static_cast<bool>(may_be_again_[index(op)]));
     add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
@@ -182,17 +209,61 @@ class Builder {
                has_gradient ? layout_number(gradient_layout(op_strategy, i)) : -1});
         }
       }
-      for (ChoiceMeaning& meaning : storages(op, op_strategy)) {
+      in_all_groups(base);
+      for (const ChoiceMeaning& meaning : storages(op, op_strategy)) {
         Choice choice = base;
+        double gathered_bytes = 0.0;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
-          costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
+          gathered_bytes += costs_.add_parameter(op_strategy, meaning.inputs[p],
+                                                 meaning.parameters[p], choice);
         }
-        choices.choices.push_back(std::move(choice));
-        meanings.push_back(std::move(meaning));
+        add_variants(op, choice, gathered_bytes, meaning, choices.choices, meanings);
       }
     }
     built_.problem.kinds.push_back(std::move(choices));
     built_.meanings.push_back(std::move(meanings));
+  }
+
+  // A microbatch of every group, one behind the other, is one microbatch of the problem.
+  void in_all_groups(Choice& choice) const {
+    for (double* seconds : {&choice.forward_compute_s, &choice.backward_compute_s,
+                            &choice.forward_comm_s, &choice.backward_comm_s}) {
+      *seconds *= groups_;
+    }
+    choice.saved_bytes /= groups_;
+  }
+  Reshard in_all_groups(const Reshard& reshard) const {
+    return {.comm_s = groups_ * reshard.comm_s,
+            .compute_s = groups_ * reshard.compute_s,
+            .bytes = reshard.bytes / groups_};
+  }
+
+  // The choice itself, and those that need less memory.
+  void add_variants(OpId op, const Choice& choice, double gathered_bytes,
+                    const ChoiceMeaning& meaning, std::vector<Choice>& choices,
+                    std::vector<ChoiceMeaning>& meanings) const {
+    const bool gathers = memory_choices_ && gathered_bytes > 0.0 && choice.gather_s > 0.0;
+    const bool saves = may_be_again_[index(op)] && choice.saved_bytes > 0.0;
+    for (const bool for_a_pass : {false, true}) {
+      for (const bool again : {false, true}) {
+        if ((for_a_pass && !gathers) || (again && !saves)) {
+          continue;
+        }
+        Choice& variant = choices.emplace_back(choice);
+        meanings.push_back(meaning);
+        if (for_a_pass) {
+          meanings.back().kept = Kept::pass;
+          variant.sync_s += variant.gather_s;
+          variant.persistent_bytes -= gathered_bytes;
+        }
+        if (again) {
+          meanings.back().op_strategy.recompute = true;
+          variant.backward_compute_s += variant.forward_compute_s;
+          variant.backward_comm_s += variant.forward_comm_s;
+          variant.saved_bytes = 0.0;
+        }
+      }
+    }
   }
 
   // How the operation's parameters may be stored: as it uses them; with only the optimizer's state
@@ -306,11 +377,11 @@ class Builder {
         const Layout& layout = layouts_[index(written)];
         for (const int read : all[t].required) {
           costs.forward[built_.problem.entry(written, read)] =
-              costs_.reshard(id, layout, layouts_[index(read)], is_kept(id));
+              in_all_groups(costs_.reshard(id, layout, layouts_[index(read)], is_kept(id)));
         }
         for (const int read : all[t].gradient) {
           costs.backward[built_.problem.entry(written, read)] =
-              costs_.reshard(id, layouts_[index(read)], gradient_of(layout), false);
+              in_all_groups(costs_.reshard(id, layouts_[index(read)], gradient_of(layout), false));
         }
       }
       built_.problem.tensors.push_back(std::move(costs));
@@ -320,10 +391,13 @@ class Builder {
   const Graph& graph_;
   const Mesh& mesh_;
   RuleCosts costs_;
+  double groups_;
+  bool memory_choices_;
   bool same_rules_, shard_storage_;
   const Hints& hints_;
   BuiltProblem built_;
   std::vector<bool> kept_;
+  std::vector<bool> may_be_again_;  // per operation
   std::vector<OpId> owner_;
   std::vector<Layout> layouts_;
   std::map<std::string, size_t> numbers_;
@@ -355,11 +429,29 @@ BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel
   return *std::move(built);
 }
 
+namespace {
+
+// See BuiltProblem::again_for_readers.
+void again_for_readers(const Graph& graph, const BuiltProblem& built, Strategy& strategy) {
+  std::vector<bool> wanted(graph.tensors().size());  // by an operation that is computed again
+  for (size_t op = graph.ops().size(); op-- > 0;) {
+    const Op& self = graph.ops()[op];
+    bool& again = strategy.ops[op].recompute;
+    again = again || (built.again_for_readers[op] && wanted[static_cast<size_t>(self.output)]);
+    for (const TensorId input : self.inputs) {
+      wanted[static_cast<size_t>(input)] = wanted[static_cast<size_t>(input)] || again;
+    }
+  }
+}
+
+}  // namespace
+
 Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& built,
                      const Plan& plan) {
   Strategy strategy{.name = "search",
                     .mesh = mesh,
                     .microbatches = built.problem.microbatches,
+                    .accumulate = built.accumulate,
                     .defer_gradients = built.defer_gradients};
   std::map<TensorId, ParameterStrategy> parameters;
   for (size_t op = 0; op < plan.choices.size(); ++op) {
@@ -368,9 +460,11 @@ Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& b
     strategy.ops.push_back(meaning.op_strategy);
     for (size_t p = 0; p < meaning.inputs.size(); ++p) {
       const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
-      parameters[id] = {id, meaning.parameters[p].storage, meaning.parameters[p].optimizer_state};
+      parameters[id] = {id, meaning.parameters[p].storage, meaning.parameters[p].optimizer_state,
+                        meaning.kept};
     }
   }
+  again_for_readers(graph, built, strategy);
   for (const auto& [id, parameter] : parameters) {
     strategy.parameters.push_back(parameter);
   }

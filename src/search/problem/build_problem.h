@@ -13,11 +13,14 @@
 namespace hidup {
 
 struct BuildOptions {
-  int microbatches = 1;
+  int microbatches = 1;  // of a group
+  int accumulate = 1;    // groups
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
   bool same_rules = false;       // an operation has the same rule on all axes
   bool shard_storage = true;     // parameters may be stored in more parts than they are used in
+  // Parameters may be kept for a pass only, and operations be computed again.
+  bool memory_choices = false;
   const Hints* hints = nullptr;  // restrict the choices
 };
 
@@ -27,18 +30,27 @@ struct ChoiceMeaning {
   OpStrategy op_strategy;
   std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
   std::vector<size_t> inputs;                // which of the operation's inputs they are
+  Kept kept = Kept::step;                    // all of them
 };
 
 struct BuiltProblem {
   Problem problem;
   std::vector<std::vector<ChoiceMeaning>> meanings;  // per kind and choice
   bool defer_gradients = false;  // of the strategy; the problem's times do not depend on it
+  int accumulate = 1;            // of the strategy
+  // Per operation: whether it is computed again where one that reads it is. What no backward pass
+  // reads costs no memory unless it is kept for that.
+  std::vector<bool> again_for_readers;
 };
 
 // The choices of an operation: every rule on every axis, each with its parameters stored as they
 // are used, with only the optimizer's state sharded, and with both sharded. Hints remove choices,
 // and may ask for other layouts of parameters. Operations of equal kind, shapes and attributes
-// share their choices. Throws Error(usage) where there are more than kMostLayouts layouts. On one
+// share their choices. With `accumulate` the groups count as one pass of longer microbatches: what
+// is sent once a step may hide behind all of them. With `memory_choices` there are two more, each
+// with and without the other: all parameters of the operation gathered for each pass, and the
+// operation computed again. The bytes of what is there only while a block is computed do not count.
+// Throws Error(usage) where there are more than kMostLayouts layouts. On one
 // axis, or with same_rules, that takes hints for hundreds of operations.
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                            const BuildOptions& options);

@@ -257,7 +257,7 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
           .compute_s = reshard(value, to, true).compute_s};
 }
 
-void RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
+double RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
                               const ParameterLayouts& stored, Choice& choice) const {
   const Tensor& tensor = graph_.tensor(stored.tensor);
   const auto value = [&](const Layout& layout, DType dtype) {
@@ -297,9 +297,10 @@ void RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
   const double state = widths * bytes(stored.tensor, stored.optimizer_state);
   const bool in_place = gradient_layout(op_strategy, input) == stored.optimizer_state ||
                         stored.optimizer_state == Layout(mesh_.size(), Placement::replicate());
+  const double gathered = used != stored.storage ? bytes(stored.tensor, used) : 0.0;
   choice.persistent_bytes += bytes(stored.tensor, stored.storage) + (rounds ? 3.0 : 2.0) * state +
-                             (in_place ? sum : sum + state) +
-                             (used != stored.storage ? bytes(stored.tensor, used) : 0.0);
+                             (in_place ? sum : sum + state) + gathered;
+  return gathered;
 }
 
 double RuleCosts::interference() const {

@@ -36,8 +36,9 @@ class RuleCosts {
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
   Choice operation(OpId op, const OpStrategy& op_strategy) const;
-  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts.
-  void add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
+  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts. Returns
+  // the bytes of the gathered copy among them; 0 where there is none.
+  double add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
                      Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
