@@ -1,5 +1,6 @@
 #include "search/memory_limit.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -42,16 +43,37 @@ std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& option
   return counts;
 }
 
+std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int microbatches) {
+  // Microbatches of several groups: with more of them, groups are as good.
+  constexpr int kMostOfGroups = 2;
+  const bool free = microbatches <= kMostOfGroups && accumulate_obstacle(graph).empty();
+  std::vector<int> groups = {1};
+  for (const int count : options.accumulate) {
+    if (free && count > 1 && microbatches * count <= splittable_batch(graph)) {
+      groups.push_back(count);
+    }
+  }
+  return groups;
+}
+
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                             const SearchOptions& options,
                             const std::function<bool(const SmallStrategy&)>& visit,
                             const std::function<bool(std::string_view)>& wanted) {
   const std::vector<int> counts = microbatches_of(graph, options);
   std::vector<uint64_t> signatures;  // they do not depend on the number of microbatches
+  std::vector<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const int count : counts) {
+    numbers.emplace_back(count, 1);
+    if (const int most = std::ranges::max(groups_of(graph, options, count)); most > 1) {
+      numbers.emplace_back(count, most);
+    }
+  }
+  for (const auto& [count, groups] : numbers) {
     const BuiltProblem built =
         build_problem(graph, mesh, costs,
                       {.microbatches = count,
+                       .accumulate = groups,
                        .bucket_bytes = options.lowering.bucket_bytes,
                        .same_rules = axes_in_use(mesh) > 1,  // all combinations are too many
                        .memory_choices = true,
@@ -64,7 +86,8 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     }
     const auto reduced = reduced_graphs_of(graph, signatures, plan.choices);
     const StrategyParts parts = parts_of(graph, reduced, strategy);
-    if (visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)})) {
+    if (visit({parts, reduced, &strategy,
+               planned_bytes(parts, options.lowering)})) {
       return;
     }
   }

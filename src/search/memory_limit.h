@@ -15,6 +15,9 @@ namespace hidup {
 // Throws Error(usage) where the hints ask for more than the batch has.
 std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& options);
 
+// The numbers of groups of so many microbatches that a search tries where memory is short.
+std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int microbatches);
+
 // The number of sequences in the batch; 1 where the batch cannot be split.
 int64_t splittable_batch(const Graph& graph);
 
@@ -26,8 +29,9 @@ struct SmallStrategy {
   int64_t bytes = 0;                         // planned_bytes() of the parts
 };
 
-// For each number of microbatches: the strategy that is estimated to keep the fewest bytes
-// (parameters, gradients, optimizer state, what the backward pass needs), and the named strategies,
+// For each number of microbatches, in one group and in as many as possible: the strategy that is
+// estimated to keep the fewest bytes (parameters, gradients, optimizer state, what the backward pass
+// needs and does not compute again); and the named strategies,
 // as far as they keep the hints. Ends when visit() returns true. `wanted`: by the strategy's name;
 // empty: all.
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,

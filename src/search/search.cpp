@@ -216,9 +216,6 @@ class Search {
         whole = named_strategy(parts.parts[0].strategy.name, graph_, mesh_);
       }
       for (const Solution& solution : solutions_) {
-        if (solution.memory_choices && solution.accumulate == 1) {
-          continue;  // as without them
-        }
         const double objective = objective_of(parts, solution);
         const bool defers = parts.parts[0].strategy.defer_gradients;
         if (!options_.baselines && objective > kOptimism * best && !defers) {
@@ -255,9 +252,6 @@ class Search {
         return strategy.defer_gradients || is_near(solution);
       };
       for (const Solution& solution : solutions_) {
-        if (solution.memory_choices && solution.accumulate == 1) {
-          continue;
-        }
         const bool wanted = options_.baselines &&
                             (baselines_->is_plain(n) || solution.microbatches == microbatches);
         if (wanted || may_win(solution)) {

@@ -27,7 +27,7 @@ struct SearchOptions {
   // be split.
   std::vector<int> microbatches = {1, 2, 4};
   // Groups of microbatches to try where memory is short.
-  std::vector<int> accumulate = {1, 2, 4, 8};
+  std::vector<int> accumulate = {1, 2, 8};
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   Hints hints;               // kept by every strategy that is found; see hints.h
   LoweringOptions lowering;

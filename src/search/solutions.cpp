@@ -4,7 +4,6 @@
 #include <iterator>
 #include <limits>
 
-#include "graph/batch.h"
 #include "search/dp/sweep.h"
 #include "search/estimate.h"
 #include "search/memory_limit.h"
@@ -110,25 +109,42 @@ bool Solver::memory_is_short(const std::vector<Solution>& solutions) const {
 }
 
 void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
-  // Microbatches of several groups: with more of them, groups are as good.
-  constexpr int kMostOfGroups = 2;
   if (!memory_is_short(solutions)) {
     return;
   }
-  std::vector<Solution> further;
-  for (const int accumulate : options_.accumulate) {
-    for (const int microbatches : microbatches_of(graph_, options_)) {
-      const bool one = accumulate == 1;
-      if (one || (microbatches <= kMostOfGroups && accumulate_obstacle(graph_).empty() &&
-                  microbatches * accumulate <= splittable_batch(graph_))) {
-        further.push_back(
-            {.microbatches = microbatches, .accumulate = accumulate, .memory_choices = true});
-      }
+  std::vector<Solution> with_choices;
+  for (const int microbatches : microbatches_of(graph_, options_)) {
+    for (const int accumulate : groups_of(graph_, options_, microbatches)) {
+      with_choices.push_back(
+          {.microbatches = microbatches, .accumulate = accumulate, .memory_choices = true});
     }
   }
-  in_parallel(further.size(), options_.threads, [&](size_t s) { build(further[s]); });
-  solve(further, [] {});
-  std::ranges::move(further, std::back_inserter(solutions));
+  in_parallel(with_choices.size(), options_.threads, [&](size_t s) { build(with_choices[s]); });
+  solve(with_choices, [] {});
+  for (const Solution& before : solutions) {
+    const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
+      return solution.microbatches == before.microbatches && solution.accumulate == 1;
+    });
+    add_plans_of(before, *same);
+  }
+  solutions = std::move(with_choices);
+}
+
+void Solver::add_plans_of(const Solution& before, Solution& solution) const {
+  for (size_t p = 0; before.built && p < before.found.plans.size(); ++p) {
+    add_strategy(to_strategy(graph_, mesh_, *before.built, before.found.plans[p].plan), solution);
+  }
+  put_in_order(solution.found);
+}
+
+void Solver::add_strategy(const Strategy& strategy, Solution& solution) const {
+  if (!solution.built) {
+    return;
+  }
+  const Problem& problem = solution.built->problem;
+  if (const auto choices = choices_of(graph_, problem, *solution.built, strategy)) {
+    add_if_it_fits(problem, {*choices, needed_starts(problem, *choices)}, solution.found);
+  }
 }
 
 // Strategies that were found one axis at a time are plans of the joint problem.
@@ -136,13 +152,10 @@ void Solver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
   DynamicResult& found = solution.found;
   found.lower_bound = std::max(found.lower_bound, by_axes.lower_bound);
   for (const FoundStrategy& each : by_axes.found) {
-    if (!solution.built) {
+    if (solution.built) {
+      add_strategy(each.strategy, solution);
+    } else {
       solution.by_axes.push_back(each);
-      continue;
-    }
-    const Problem& problem = solution.built->problem;
-    if (const auto choices = choices_of(graph_, problem, *solution.built, each.strategy)) {
-      add_if_it_fits(problem, {*choices, needed_starts(problem, *choices)}, found);
     }
   }
   put_in_order(found);
@@ -155,10 +168,11 @@ void Solver::certify(std::vector<Solution>& solutions) const {
       best = std::min(best, solution.found.plans[0].cost.seconds);
     }
   }
+  CertifyOptions proof = proof_of(options_.level);
+  proof.work /= std::max<size_t>(1, solutions.size() / options_.microbatches.size());
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
     if (solutions[s].built) {
-      hidup::certify(solutions[s].built->problem, effort(), proof_of(options_.level), best,
-                     solutions[s].found);
+      hidup::certify(solutions[s].built->problem, effort(), proof, best, solutions[s].found);
     }
   });
 }

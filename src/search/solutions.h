@@ -30,8 +30,8 @@ class Solver {
 
   // The problems, one for each number of microbatches.
   std::vector<Solution> build() const;
-  // Where the fastest plans do not fit in the memory: further ones, solved, in which parameters
-  // come and go, operations are computed again, and gradients add up over groups.
+  // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in which
+  // parameters come and go, operations are computed again, and gradients add up over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
   // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
   void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
@@ -44,6 +44,8 @@ class Solver {
   bool memory_is_short(const std::vector<Solution>& solutions) const;
   DynamicOptions effort() const;
   void build(Solution& solution) const;
+  void add_plans_of(const Solution& before, Solution& solution) const;
+  void add_strategy(const Strategy& strategy, Solution& solution) const;
   void add_by_axes(const AxesResult& by_axes, Solution& solution) const;
 
   const Graph& graph_;
