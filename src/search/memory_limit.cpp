@@ -1,6 +1,7 @@
 #include "search/memory_limit.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "search/dp/repeats.h"
 #include "search/named/named_strategies.h"
 #include "search/problem/build_problem.h"
+#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -47,9 +49,12 @@ std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int
   // Microbatches of several groups: with more of them, groups are as good.
   constexpr int kMostOfGroups = 2;
   const bool free = microbatches <= kMostOfGroups && accumulate_obstacle(graph).empty();
+  const auto most = static_cast<int>(std::min<int64_t>(splittable_batch(graph) / microbatches,
+                                                       std::numeric_limits<int>::max()));
   std::vector<int> groups = {1};
-  for (const int count : options.accumulate) {
-    if (free && count > 1 && microbatches * count <= splittable_batch(graph)) {
+  for (const int wanted : options.accumulate) {
+    const int count = std::min(wanted, most);  // a smaller batch never needs more memory
+    if (free && count > groups.back()) {
       groups.push_back(count);
     }
   }
@@ -76,19 +81,20 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                        .accumulate = groups,
                        .bucket_bytes = options.lowering.bucket_bytes,
                        .same_rules = axes_in_use(mesh) > 1,  // all combinations are too many
-                       .memory_choices = true,
                        .hints = &options.hints});
     signatures = signatures_of(built.problem);
     const Plan plan = least_memory_plan(built.problem);
-    const Strategy strategy = to_strategy(graph, mesh, built, plan);
-    if (wanted && !wanted(strategy.name)) {
-      continue;
-    }
+    const Strategy plain = to_strategy(graph, mesh, built, plan);
     const auto reduced = reduced_graphs_of(graph, signatures, plan.choices);
-    const StrategyParts parts = parts_of(graph, reduced, strategy);
-    if (visit({parts, reduced, &strategy,
-               planned_bytes(parts, options.lowering)})) {
-      return;
+    for (const Strategy& strategy :
+         {plain, with_recompute(graph, with_kept(plain, Kept::pass), Recompute::block)}) {
+      if (wanted && !wanted(strategy.name)) {
+        continue;
+      }
+      const StrategyParts parts = parts_of(graph, reduced, strategy);
+      if (visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)})) {
+        return;
+      }
     }
   }
   const auto keeps_hints = [&](std::string_view name) {

@@ -26,7 +26,8 @@ struct SearchOptions {
   // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
   // be split.
   std::vector<int> microbatches = {1, 2, 4};
-  // Groups of microbatches to try where memory is short.
+  // Groups of microbatches to try where memory is short, rising. Of larger numbers than the batch
+  // allows, what it allows.
   std::vector<int> accumulate = {1, 2, 8};
   int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
   Hints hints;               // kept by every strategy that is found; see hints.h

@@ -114,7 +114,8 @@ class Builder {
     }
   }
 
-  // The operations that may be computed again: all that a level of train.recompute does.
+  // The operations that may be computed again: those inside of blocks, so that what is computed
+  // again at a time is a block at most; without blocks the cheap ones.
   void find_again() {
     may_be_again_.resize(graph_.ops().size());
     built_.again_for_readers.resize(graph_.ops().size());
@@ -123,14 +124,16 @@ class Builder {
     }
     Strategy strategy;
     strategy.ops.resize(graph_.ops().size());
-    for (const Recompute level : {Recompute::cheap, Recompute::block}) {
-      const Strategy again = with_recompute(graph_, strategy, level);
-      for (size_t op = 0; op < again.ops.size(); ++op) {
-        may_be_again_[op] = may_be_again_[op] || again.ops[op].recompute;
-        built_.again_for_readers[op] =
-            level == Recompute::block && again.ops[op].recompute &&
-            !is_kept(graph_.ops()[op].output) && spec_of(graph_.ops()[op].kind).saved.empty();
-      }
+    strategy = with_recompute(graph_, std::move(strategy), Recompute::block);
+    const bool has_blocks = std::ranges::any_of(strategy.ops, &OpStrategy::recompute);
+    if (!has_blocks) {
+      strategy = with_recompute(graph_, std::move(strategy), Recompute::cheap);
+    }
+    for (size_t op = 0; op < strategy.ops.size(); ++op) {
+      const Op& self = graph_.ops()[op];
+      may_be_again_[op] = strategy.ops[op].recompute;
+      built_.again_for_readers[op] = has_blocks && may_be_again_[op] && !is_kept(self.output) &&
+                                     spec_of(self.kind).saved.empty();
     }
   }
 
