@@ -63,7 +63,7 @@ class Certifier {
                                 {.width = width, .states = kMostStates, .bound_only = true}, false);
   }
 
-  // False where a wider sweep of this problem stops early, too.
+  // False where a wider sweep of this problem stops early, too, or finds the same.
   bool sweep(const Problem& problem, SweepOptions options, bool for_plans) {
     if (!may_sweep()) {
       return false;
@@ -84,7 +84,7 @@ class Certifier {
         best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
       }
     }
-    return true;
+    return sweep.narrowed();
   }
 
   const Problem& problem_;
