@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "app/costs.h"
@@ -19,6 +21,11 @@
 
 namespace hidup {
 namespace {
+
+// "bert" of inputs/models/bert.yaml.
+std::string stem(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
 
 struct Times {
   double simulated = 0.0, objective = 0.0;
@@ -84,6 +91,7 @@ Pairs compare_on(const std::string& model, const std::string& cluster) {
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
   options.level = SearchLevel::fast;
+  options.time_limit_s = 0.0;
   const SearchOutcome found = search_for(input.graph, input.mesh, costs, options);
   Objectives objectives(input, costs, options);
   std::vector<Times> times;
@@ -95,7 +103,7 @@ Pairs compare_on(const std::string& model, const std::string& cluster) {
     }
   }
   const Pairs pairs = compare(times);
-  fmt::print("| {} | {} | {} of {} | {} | {:.1f} % |\n", model, cluster, times.size(),
+  fmt::print("| {} | {} | {} of {} | {} | {:.1f} % |\n", stem(model), stem(cluster), times.size(),
              found.candidates.size(), pairs.all, 100.0 * pairs.alike / std::max(pairs.all, 1));
   std::fflush(stdout);
   return pairs;
