@@ -6,7 +6,9 @@ per axis that are fastest by simulation, dp, and four plans of random rules. Pri
 (Markdown), and at the end in how many the searched plan is the fastest or within 3 % of it. Asserts
 nothing. A quarter of an hour on two cores that do nothing else.
 
-    python3 tests/bench/rehearsals.py [--every 1]
+    python3 tests/bench/rehearsals.py [--only REGEX]
+
+HIDUP: the program, as of jobs/rehearse.sh.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import tempfile
 
 from places import SOURCE
 
-HIDUP = SOURCE / "build" / "hidup"
+HIDUP = os.environ.get("HIDUP", SOURCE / "build" / "hidup")
 CLUSTER = SOURCE / "inputs" / "clusters" / "v100-2x4-100gbps.yaml"
 RANKS = 8
 # Slow devices, so that a step of a small model is more than latencies.
@@ -97,12 +99,15 @@ class Cell:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--every", type=int, default=1, help="leaves out all but every such cell")
+    parser.add_argument("--only", type=re.compile, default=re.compile(""), metavar="REGEX",
+                        help="of the cells, those of which it finds \"MODEL LINK BATCH\"")
     options = parser.parse_args()
     print("| model | node's link | batch | searched | fastest other | ratio | dp | random plans |\n"
           "|---|---|---|---|---|---|---|---|")
     ratios = []
-    for cell in list(itertools.product(MODELS, BANDWIDTHS, BATCHES))[::options.every]:
+    for cell in itertools.product(MODELS, BANDWIDTHS, BATCHES):
+        if not options.only.search(" ".join(map(str, cell))):
+            continue
         with tempfile.TemporaryDirectory() as folder:
             place = Cell(*cell, pathlib.Path(folder))
             times = {name: place.emulated_ms(*how) for name, how in place.strategies().items()}

@@ -38,6 +38,11 @@ class Certifier {
         goes_on |= bound(kLittle, width);
       }
       goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates}, true);
+      // No price of a byte makes all plans that fit the best ones: those that do not are left out.
+      if (found_.memory_multiplier > 0.0) {
+        goes_on |=
+            sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true}, true);
+      }
     }
   }
 
@@ -69,7 +74,7 @@ class Certifier {
       return false;
     }
     options.certified = true;
-    options.memory_multiplier = found_.memory_multiplier;
+    options.memory_multiplier = options.memory ? 0.0 : found_.memory_multiplier;
     options.work = left_;
     options.deadline = options_.deadline;
     Sweep sweep(problem, options);
