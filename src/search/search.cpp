@@ -27,6 +27,13 @@ namespace {
 // time by more than this factor is not simulated unless all are asked for. The simulation took up
 // to 9 % less than the objective (tests/bench/README.md).
 constexpr double kOptimism = 1.1;
+// Of the time limit, after which the proof has to leave the rest to the simulation of candidates.
+constexpr double kProof = 0.6;
+
+// Never, without a limit.
+Deadline part_of_limit(const SearchOptions& options, double part) {
+  return options.time_limit_s > 0.0 ? Deadline::in(part * options.time_limit_s) : Deadline();
+}
 
 class Search {
  public:
@@ -35,7 +42,8 @@ class Search {
         mesh_(mesh),
         costs_(costs),
         options_(options),
-        deadline_(options.time_limit_s > 0.0 ? Deadline::in(options.time_limit_s) : Deadline()) {}
+        deadline_(part_of_limit(options, 1.0)),
+        proof_deadline_(part_of_limit(options, kProof)) {}
 
   SearchOutcome run() {
     const Solver solver(graph_, mesh_, costs_, options_, deadline_);
@@ -46,7 +54,8 @@ class Search {
     }
     solver.solve(solutions_, [&] { prepare_named(); });
     solver.add_choices_of_memory(solutions_);
-    solver.certify(solutions_);
+    solver.certify(solutions_, proof_deadline_);
+    outcome_.timed_out = proof_deadline_.has_passed();
     add_plans();
     simulate_from(0);
     add_variations();
@@ -403,7 +412,7 @@ class Search {
     if (outcome_.strategy.defer_gradients && !options_.hints.defer_gradients) {
       outcome_.lower_bound_s = 0.0;  // it is one of strategies that send gradients in buckets
     }
-    outcome_.timed_out = deadline_.has_passed();
+    outcome_.timed_out |= deadline_.has_passed();
     const double bound = outcome_.lower_bound_s;
     outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
   }
@@ -412,7 +421,7 @@ class Search {
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
-  const Deadline deadline_;
+  const Deadline deadline_, proof_deadline_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
   std::vector<ReducedGraph> reduced_;        // of named strategies: all blocks are equal

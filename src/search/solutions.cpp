@@ -161,7 +161,9 @@ void Solver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
   put_in_order(found);
 }
 
-void Solver::certify(std::vector<Solution>& solutions) const {
+void Solver::certify(std::vector<Solution>& solutions, const Deadline& deadline) const {
+  DynamicOptions effort = this->effort();
+  effort.deadline = deadline;
   double best = std::numeric_limits<double>::infinity();
   for (const Solution& solution : solutions) {
     if (!solution.found.plans.empty()) {
@@ -172,7 +174,7 @@ void Solver::certify(std::vector<Solution>& solutions) const {
   proof.work /= std::max<size_t>(1, solutions.size() / options_.microbatches.size());
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
     if (solutions[s].built) {
-      hidup::certify(solutions[s].built->problem, effort(), proof, best, solutions[s].found);
+      hidup::certify(solutions[s].built->problem, effort, proof, best, solutions[s].found);
     }
   });
 }

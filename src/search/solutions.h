@@ -36,8 +36,8 @@ class Solver {
   // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
   void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
   // Raises the lower bounds. One of a number of microbatches that is slower for certain than the
-  // best plan of all others needs no better bound.
-  void certify(std::vector<Solution>& solutions) const;
+  // best plan of all others needs no better bound. Ends at `deadline`.
+  void certify(std::vector<Solution>& solutions, const Deadline& deadline) const;
 
  private:
   BuildOptions build_options(const Solution& solution) const;

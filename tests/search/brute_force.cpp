@@ -1,6 +1,7 @@
 #include "brute_force.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace hidup {
 
@@ -29,6 +30,17 @@ std::optional<double> least_seconds(const Problem& problem) {
     }
   });
   return least;
+}
+
+double some_limit(const Problem& problem) {
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0.0;
+  for_all_plans(problem, [&](const Plan& plan) {
+    const double bytes = evaluate(problem, plan).bytes;
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  });
+  return least + 0.3 * (most - least);
 }
 
 }  // namespace hidup

@@ -13,4 +13,7 @@ void for_all_plans(const Problem& problem, const std::function<void(const Plan&)
 // The least seconds of a plan that fits in the memory; none if none fits.
 std::optional<double> least_seconds(const Problem& problem);
 
+// A limit of memory that some plans keep and others do not, mostly.
+double some_limit(const Problem& problem);
+
 }  // namespace hidup

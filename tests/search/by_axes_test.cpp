@@ -53,6 +53,16 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
 
 INSTANTIATE_TEST_SUITE_P(Experts, TwoMachines, testing::Values(0, 4));
 
+// The proof of experts on two axes takes a minute, and leaves time for the others.
+TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
+  Setting setting = two_machines(2, 4);
+  setting.options.level = SearchLevel::thorough;
+  setting.options.time_limit_s = 4.0;
+  for (const Candidate& candidate : setting.search().candidates) {
+    EXPECT_TRUE(candidate.feasible) << candidate.strategy.name << ": " << candidate.reason;
+  }
+}
+
 // Of a few operations all combinations can be searched at once.
 TEST(ByAxes, FindsNearlyWhatAllCombinationsHave) {
   const Graph graph = parse_graph(R"(graph small

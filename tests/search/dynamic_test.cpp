@@ -19,18 +19,6 @@ double tolerance(double seconds) {
   return 1e-9 * (1.0 + seconds);
 }
 
-// A limit that some plans keep and others do not, mostly.
-double some_limit(const Problem& problem) {
-  double least = kInfinity;
-  double most = 0.0;
-  for_all_plans(problem, [&](const Plan& plan) {
-    const double bytes = evaluate(problem, plan).bytes;
-    least = std::min(least, bytes);
-    most = std::max(most, bytes);
-  });
-  return least + 0.3 * (most - least);
-}
-
 class SmallProblems : public testing::TestWithParam<int> {};
 
 TEST_P(SmallProblems, ExactSearchFindsTheOptimum) {

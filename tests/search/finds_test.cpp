@@ -5,21 +5,11 @@
 #include <algorithm>
 #include <string>
 
+#include "finds.h"
 #include "setting.h"
 
 namespace hidup {
 namespace {
-
-// Whether all operations of the kind are computed by one of the rules.
-bool all_by(const Graph& graph, const Strategy& strategy, OpKind kind,
-            const std::vector<std::string>& rules) {
-  bool all = true;
-  for (size_t op = 0; op < graph.ops().size(); ++op) {
-    all &= graph.ops()[op].kind != kind ||
-           std::ranges::find(rules, strategy.ops[op].rules.at(0).name) != rules.end();
-  }
-  return all;
-}
 
 bool is_data_parallel(const Strategy& strategy) {
   return std::ranges::all_of(strategy.ops,
@@ -29,21 +19,6 @@ bool is_data_parallel(const Strategy& strategy) {
 bool is_expert_parallel(const Graph& graph, const Strategy& strategy) {
   return all_by(graph, strategy, OpKind::expert_matmul, {"expert"}) &&
          all_by(graph, strategy, OpKind::route, {"batch"});
-}
-
-// The heads of an attention and the rows behind them, columns of one product and rows of the next.
-bool is_tensor_parallel(const Graph& graph, const Strategy& strategy) {
-  const auto rule = [&](const std::string& op) {
-    const Tensor& output = graph.tensor(graph.find(op));
-    return strategy.ops.at(static_cast<size_t>(output.producer)).rules.at(0).name;
-  };
-  bool all = true;
-  for (const std::string layer : {"layers.0.", "layers.1."}) {
-    all &= rule(layer + "attention.qkv") == "column(1)" && rule(layer + "attention") == "head" &&
-           rule(layer + "attention.out") == "row(0)" && rule(layer + "ffn.up") == "column" &&
-           rule(layer + "ffn.down") == "row";
-  }
-  return all;
 }
 
 // The part of the parameters' elements that the first rank stores.

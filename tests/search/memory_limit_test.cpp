@@ -112,7 +112,7 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
 // bytes that it estimates, may find one below it.
 TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
   int refused = 0;
-  for (const double part : {0.999, 0.95, 0.9, 0.8, 0.7}) {
+  for (const double part : {0.999, 0.95, 0.9, 0.7, 0.5}) {
     Setting setting = quick_setting();
     const auto least = static_cast<double>(least_memory_bytes(setting));
     setting.options.memory_limit = static_cast<int64_t>(part * least);

@@ -38,6 +38,11 @@ class Certifier {
         goes_on |= bound(kLittle, width);
       }
       goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates}, true);
+      // No price of a byte makes all plans that fit the best ones: those that do not are left out.
+      if (found_.memory_multiplier > 0.0) {
+        goes_on |=
+            sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true}, true);
+      }
     }
   }
 
@@ -63,13 +68,13 @@ class Certifier {
                                 {.width = width, .states = kMostStates, .bound_only = true}, false);
   }
 
-  // False where a wider sweep of this problem stops early, too.
+  // False where a wider sweep of this problem stops early, too, or finds the same.
   bool sweep(const Problem& problem, SweepOptions options, bool for_plans) {
     if (!may_sweep()) {
       return false;
     }
     options.certified = true;
-    options.memory_multiplier = found_.memory_multiplier;
+    options.memory_multiplier = options.memory ? 0.0 : found_.memory_multiplier;
     options.work = left_;
     options.deadline = options_.deadline;
     Sweep sweep(problem, options);
@@ -84,7 +89,7 @@ class Certifier {
         best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
       }
     }
-    return true;
+    return sweep.narrowed();
   }
 
   const Problem& problem_;

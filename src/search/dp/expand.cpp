@@ -341,6 +341,7 @@ Front Expander::expand(size_t op, const Front& before) {
         plans.back().parent = m;
       }
     }
+    narrowed_ |= options_.width > 0 && plans.size() > options_.width;
     work_ += plans.size() + (options_.bound_only ? prune_for_bound(plans, options_.width, by)
                                                  : prune(plans, options_.width, by));
     front.plans.insert(front.plans.end(), plans.begin(), plans.end());

@@ -56,6 +56,8 @@ class Expander {
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
   // Whether states were dropped: then the regrets of the plans bound nothing.
   bool dropped_states() const { return dropped_states_; }
+  // Whether SweepOptions::width may have left plans out.
+  bool narrowed() const { return narrowed_; }
   // Partial plans that were made, and pairs of them that were compared.
   size_t work() const { return work_; }
 
@@ -124,7 +126,8 @@ class Expander {
     double bytes = 0.0;  // a lower bound
   };
   std::vector<Remaining> remaining_;  // per operation: of it and all later ones
-  bool exposed_forward_ = false, exposed_backward_ = false, dropped_states_ = false;
+  bool exposed_forward_ = false, exposed_backward_ = false;
+  bool dropped_states_ = false, narrowed_ = false;
   size_t work_ = 0;
 };
 

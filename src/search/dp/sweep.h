@@ -21,6 +21,7 @@ class Sweep {
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of PartialPlan::seconds, if has_bound()
   size_t expanded() const { return back_pointers_.size(); }
+  bool narrowed() const { return expander_.narrowed(); }
   size_t work() const { return expander_.work(); }
   size_t largest_front() const { return largest_front_; }
 

@@ -1,0 +1,175 @@
+// The joint problem of two axes, of small random graphs, against trying all plans.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "brute_force.h"
+#include "random_graph.h"
+#include "search/choose_ways.h"
+#include "search/dp/certify.h"
+#include "search/problem/build_problem.h"
+#include "search/search.h"
+#include "simple_costs.h"
+
+namespace hidup {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kRounding = 1e-9;
+constexpr int kProblems = 510;
+constexpr std::array kMicrobatches = {1, 2, 4};
+
+struct Small {
+  Problem problem;
+  double least = 0.0;  // seconds of a plan
+};
+
+// Of one, two and four microbatches, every other three with a limit of memory.
+Small small_problem(int number) {
+  std::mt19937_64 random(static_cast<uint64_t>(number));
+  const RandomSetting setting = random_setting(random);
+  const BuildOptions build = {.microbatches = kMicrobatches.at(static_cast<size_t>(number % 3)),
+                              .bucket_bytes = kSmallBucket};
+  Small small{.problem = build_problem(setting.graph, setting.mesh, setting.costs, build).problem};
+  thin_out(small.problem, 1000.0, random);
+  if (number / 3 % 2 == 1) {
+    small.problem.memory_limit = some_limit(small.problem);
+  }
+  small.least = least_seconds(small.problem).value();
+  return small;
+}
+
+const std::vector<Small>& small_problems() {
+  static const std::vector<Small> problems = [] {
+    std::vector<Small> all;
+    for (int number = 0; number < kProblems; ++number) {
+      all.push_back(small_problem(number));
+    }
+    return all;
+  }();
+  return problems;
+}
+
+TEST(TwoAxes, ExactSearchFindsTheOptimum) {
+  for (size_t p = 0; p < small_problems().size(); ++p) {
+    const auto& [problem, least] = small_problems()[p];
+    const DynamicResult found = solve(problem, {.width = 0, .states = 0});
+    ASSERT_FALSE(found.plans.empty()) << p;
+    EXPECT_NEAR(found.plans[0].cost.seconds, least, kRounding * least) << p;
+    EXPECT_NEAR(found.lower_bound, least, 10.0 * kRounding * least) << p;
+    EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit) << p;
+  }
+}
+
+// How good the plans of search_strategy()'s options are, and how many are proven to be so.
+struct Quality {
+  int optima = 0, proofs = 0;
+};
+Quality quality_of_usual_effort(bool limited) {
+  constexpr DynamicOptions kUsual{.width = 2, .states = 100, .bounds = 0};
+  Quality quality;
+  for (size_t p = 0; p < small_problems().size(); ++p) {
+    const auto& [problem, least] = small_problems()[p];
+    if ((problem.memory_limit < kInfinity) != limited) {
+      continue;
+    }
+    DynamicResult found = solve(problem, kUsual);
+    EXPECT_FALSE(found.plans.empty()) << p;
+    EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << p;
+    certify(problem, kUsual, {}, found.plans.at(0).cost.seconds, found);
+    const double seconds = found.plans[0].cost.seconds;
+    EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << p;
+    EXPECT_GE(seconds, least * (1.0 - kRounding)) << p;
+    EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit) << p;
+    quality.optima += seconds <= least * (1.0 + kRounding) ? 1 : 0;
+    quality.proofs += seconds <= (1.0 + CertifyOptions().gap) * found.lower_bound ? 1 : 0;
+  }
+  return quality;
+}
+
+TEST(TwoAxes, TheUsualEffortFindsTheOptimum) {
+  const Quality quality = quality_of_usual_effort(false);
+  EXPECT_EQ(quality.optima, kProblems / 2);
+  EXPECT_EQ(quality.proofs, kProblems / 2);
+}
+
+// A price of bytes finds 205 of 255, and proves 146; sweeps of the plans that fit find the others.
+TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
+  const Quality quality = quality_of_usual_effort(true);
+  EXPECT_EQ(quality.optima, kProblems / 2);
+  EXPECT_EQ(quality.proofs, kProblems / 2);
+}
+
+// The sweeps of a small problem are exact, and wider ones raise no bound, which stays below the
+// optimum by what rounding may do. With so much work certify() would not end.
+TEST(TwoAxes, ProofsEndWhereNoMoreCanBeProven) {
+  for (size_t p = 0; p < 60; ++p) {
+    const auto& [problem, least] = small_problems()[p];
+    DynamicResult found = solve(problem, {.bounds = 0});
+    certify(problem, {.bounds = 0}, {.gap = 0.0, .work = std::numeric_limits<size_t>::max()},
+            found.plans.at(0).cost.seconds, found);
+    EXPECT_NEAR(found.lower_bound, least, 10.0 * kRounding * least) << p;
+  }
+}
+
+// By the objective and by the simulation.
+struct Times {
+  double objective = kInfinity, simulated = kInfinity;
+};
+
+// Of the plan that is fastest by the simulation.
+Times fastest_simulated(const RandomSetting& setting, const SearchOptions& options) {
+  const BuiltProblem built = build_problem(setting.graph, setting.mesh, setting.costs,
+                                           {.microbatches = options.microbatches[0],
+                                            .bucket_bytes = options.lowering.bucket_bytes,
+                                            .hints = &options.hints});
+  Times best;
+  for_all_plans(built.problem, [&](const Plan& plan) {
+    const Strategy strategy =
+        with_ways(setting.graph, to_strategy(setting.graph, setting.mesh, built, plan),
+                  options.lowering, setting.costs);
+    const Program program = lower(setting.graph, strategy, options.lowering);
+    const double seconds = simulate(program, setting.costs).iteration_s;
+    if (seconds < best.simulated) {
+      best = {evaluate(built.problem, plan).seconds, seconds};
+    }
+  });
+  return best;
+}
+
+// The objective may be above the simulation, where messages pass stages that it lets them wait for.
+TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
+  int agree = 0;
+  int below = 0;
+  int fastest = 0;
+  for (int number = 0; number < 60; ++number) {
+    std::mt19937_64 random(static_cast<uint64_t>(1000 + number));
+    const RandomSetting setting = random_setting(random);
+    SearchOptions options{.microbatches = {kMicrobatches.at(static_cast<size_t>(number % 3))},
+                          .hints = random_hints(setting, 100.0, random),
+                          .lowering = simple_lowering(),
+                          .combinations = false};
+    const Times best = fastest_simulated(setting, options);
+    const SearchOutcome found =
+        search_strategy(setting.graph, setting.mesh, setting.costs, options);
+    EXPECT_LE(found.lower_bound_s, best.objective) << number;
+    EXPECT_GE(found.seconds, best.simulated * (1.0 - kRounding)) << number;
+    const double most = best.simulated * (1.0 + kRounding);
+    if (best.objective <= most) {
+      EXPECT_LE(found.lower_bound_s, most) << number;
+      ++agree;
+    }
+    below += found.lower_bound_s <= most ? 1 : 0;
+    fastest += found.seconds <= most ? 1 : 0;
+  }
+  EXPECT_EQ(agree, 48);
+  EXPECT_EQ(below, 48);
+  EXPECT_EQ(fastest, 40);
+}
+
+}  // namespace
+}  // namespace hidup
