@@ -184,11 +184,13 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 void check_searchable(const Deck& deck) {
   if (deck.train.accumulate.value_or(1) > 1) {
     fail_at(deck, "train.accumulate",
-            "train.accumulate: the search has no plans with groups; name a strategy");
+            "train.accumulate: the search chooses groups itself, where memory is short; name a "
+            "strategy to have so many");
   }
   if (deck.train.recompute != "none") {
     fail_at(deck, "train.recompute",
-            "train.recompute: the search has no plans that compute again; name a strategy");
+            "train.recompute: the search chooses itself what is computed again, where memory is "
+            "short; name a strategy to have this level");
   }
 }
 

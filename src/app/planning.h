@@ -66,8 +66,8 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
 
-// Throws Error(usage) where the deck asks for what no search chooses yet: for train.accumulate and
-// train.recompute a strategy is named.
+// Throws Error(usage) where the deck asks for what the search chooses itself: train.accumulate and
+// train.recompute.
 void check_searchable(const Deck& deck);
 
 // Seconds that a search may take where nobody says how long.

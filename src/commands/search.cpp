@@ -37,12 +37,12 @@ SearchOptions search_options(const SearchCommandOptions& options, const Planning
 
 // How good the plan is, for people.
 std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
-  constexpr double kWide = 0.1;
+  constexpr double kWide = 0.1, kUseless = 1.0;
   std::string text;
   if (level == SearchLevel::fast) {
     text = "how near it is to the best plan was not asked (--level)";
-  } else if (found.lower_bound_s <= 0.0) {
-    text = "no bound of the best plan is known";
+  } else if (found.lower_bound_s <= 0.0 || found.gap > kUseless) {
+    text = "no useful bound of the best plan is known";
   } else {
     text = fmt::format("at most {:.1f} % slower than the best plan of this search space",
                        100.0 * found.gap);

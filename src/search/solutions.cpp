@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "search/dp/repeats.h"
 #include "search/dp/sweep.h"
 #include "search/estimate.h"
 #include "search/memory_limit.h"
@@ -121,6 +122,8 @@ void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
   }
   in_parallel(with_choices.size(), options_.threads, [&](size_t s) { build(with_choices[s]); });
   solve(with_choices, [] {});
+  in_parallel(with_choices.size(), options_.threads,
+              [&](size_t s) { correct_estimate(with_choices[s]); });
   for (const Solution& before : solutions) {
     const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
       return solution.microbatches == before.microbatches && solution.accumulate == 1;
@@ -128,6 +131,40 @@ void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
     add_plans_of(before, *same);
   }
   solutions = std::move(with_choices);
+}
+
+void Solver::correct_estimate(Solution& solution) const {
+  constexpr int kRounds = 3;
+  constexpr double kMargin = 0.99;
+  if (!solution.built) {
+    return;
+  }
+  Problem& problem = solution.built->problem;
+  const double limit = problem.memory_limit;
+  const std::vector<uint64_t> signatures = signatures_of(problem);
+  DynamicResult found = solution.found;
+  for (int round = 0; round < kRounds && !found.plans.empty() && !deadline_.has_passed(); ++round) {
+    const FoundPlan& best = found.plans[0];
+    const auto reduced = reduced_graphs_of(graph_, signatures, best.plan.choices);
+    const Strategy strategy = to_strategy(graph_, mesh_, *solution.built, best.plan);
+    const auto planned = static_cast<double>(
+        planned_bytes(parts_of(graph_, reduced, strategy), options_.lowering));
+    if (planned <= limit) {
+      break;
+    }
+    problem.memory_limit = std::min(kMargin * limit * best.cost.bytes / planned,
+                                    kMargin * problem.memory_limit);
+    found = hidup::solve(problem, effort());
+    for (const FoundPlan& plan : found.plans) {
+      add_if_it_fits(problem, plan.plan, solution.found);
+    }
+  }
+  if (!found.plans.empty()) {  // others seem to fit only
+    std::erase_if(solution.found.plans, [&](const FoundPlan& plan) {
+      return plan.cost.bytes > problem.memory_limit;
+    });
+  }
+  problem.memory_limit = limit;
 }
 
 void Solver::add_plans_of(const Solution& before, Solution& solution) const {

@@ -44,6 +44,9 @@ class Solver {
   bool memory_is_short(const std::vector<Solution>& solutions) const;
   DynamicOptions effort() const;
   void build(Solution& solution) const;
+  // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
+  // again with less memory.
+  void correct_estimate(Solution& solution) const;
   void add_plans_of(const Solution& before, Solution& solution) const;
   void add_strategy(const Strategy& strategy, Solution& solution) const;
   void add_by_axes(const AxesResult& by_axes, Solution& solution) const;

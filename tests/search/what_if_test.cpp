@@ -87,7 +87,7 @@ TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
 
 TEST(WhatIf, MemoryCountsWhereItIsShort) {
   Setting setting = small_setting();
-  setting.options.memory_limit = 5'200'000;
+  setting.options.memory_limit = 2'600'000;
   const WhatIfReport report = report_of(setting);
   Setting free = setting;
   free.options.memory_limit *= 2;
