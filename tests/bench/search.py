@@ -81,9 +81,10 @@ def print_speed(binary, repetitions):
                       different_layers(binary, pathlib.Path(folder), 48), []))
         for name, deck, args in cases:
             result = search(binary, deck, MANY, repetitions, *args)
+            gap = "none" if result["gap"] is None else f"{100 * result['gap']:.1f} %"
             print(f"| {name} | {result['search_s'] * 1e3:.0f} ms "
                   f"| {result['process_s'] * 1e3:.0f} ms | {result['cpu_s'] * 1e3:.0f} ms "
-                  f"| {result['peak_rss_bytes'] / 2**20:.0f} MiB | {100 * result['gap']:.1f} % |",
+                  f"| {result['peak_rss_bytes'] / 2**20:.0f} MiB | {gap} |",
                   flush=True)
 
 

@@ -17,8 +17,9 @@ struct CertifyOptions {
 // Raises the lower bound of what solve() found for the problem until it is near `best_s`, the least
 // seconds of any plan that was found, of this problem or of another one that it competes with (with
 // another number of microbatches). Where the bound stays far off, sweeps of the problem itself
-// follow, if it is small, where memory is short also some without the plans that do not fit; they may
-// find better plans. Ends at the deadline of `options`, and where wider sweeps would find the same.
+// follow, if it is small, and where memory is short some without the plans that do not fit. They
+// may find better plans. Ends at the deadline of `options`, and where wider sweeps would find the
+// same.
 void certify(const Problem& problem, const DynamicOptions& options, const CertifyOptions& how,
              double best_s, DynamicResult& found);
 
