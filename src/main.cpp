@@ -200,9 +200,10 @@ void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
   search->add_flag("--baselines", options.baselines,
                    "Predict the strategies that have a name, too, and say why they lost");
   search
-      ->add_option("--level", options.level,
-                   "fast: the plan alone; default: and proof of how good it is, as far as that takes "
-                   "a few seconds; thorough: for up to a minute")
+      ->add_option(
+          "--level", options.level,
+          "fast: the plan alone; default: and proof of how good it is, as far as that takes "
+          "a few seconds; thorough: for up to a minute")
       ->check(CLI::IsMember({"fast", "default", "thorough"}))
       ->capture_default_str();
   search

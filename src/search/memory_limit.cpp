@@ -49,8 +49,8 @@ std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int
   // Microbatches of several groups: with more of them, groups are as good.
   constexpr int kMostOfGroups = 2;
   const bool free = microbatches <= kMostOfGroups && accumulate_obstacle(graph).empty();
-  const auto most = static_cast<int>(std::min<int64_t>(splittable_batch(graph) / microbatches,
-                                                       std::numeric_limits<int>::max()));
+  const auto most = static_cast<int>(
+      std::min<int64_t>(splittable_batch(graph) / microbatches, std::numeric_limits<int>::max()));
   std::vector<int> groups = {1};
   for (const int wanted : options.accumulate) {
     const int count = std::min(wanted, most);  // a smaller batch never needs more memory
@@ -66,7 +66,7 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                             const std::function<bool(const SmallStrategy&)>& visit,
                             const std::function<bool(std::string_view)>& wanted) {
   const std::vector<int> counts = microbatches_of(graph, options);
-  std::vector<uint64_t> signatures;  // they do not depend on the number of microbatches
+  std::vector<uint64_t> signatures;          // they do not depend on the number of microbatches
   std::vector<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const int count : counts) {
     numbers.emplace_back(count, 1);

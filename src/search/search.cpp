@@ -75,7 +75,7 @@ class Search {
     StrategyParts parts;
     const Solution* solution = nullptr;  // of the plan; null: not from a plan
     const FoundPlan* plan = nullptr;
-    Strategy whole;  // neither a plan nor a named strategy
+    Strategy whole;         // neither a plan nor a named strategy
     bool deferred = false;  // Strategy::defer_gradients, unlike the plan
   };
   bool one_axis() const { return axes_in_use(mesh_) <= 1; }
@@ -187,7 +187,8 @@ class Search {
   // for more than what buckets hide. The objective does not know it.
   void add_deferred() {
     constexpr size_t kDeferred = 2;
-    if (options_.hints.defer_gradients) {
+    constexpr double kWorthNoBound = 0.99;
+    if (options_.hints.defer_gradients || entries_.empty()) {
       return;
     }
     std::vector<size_t> order(entries_.size());
@@ -207,6 +208,11 @@ class Search {
       entries_.push_back(std::move(deferred));
     }
     simulate_from(plans_);
+    // No bound covers them, so a small gain is not worth it.
+    const double best = entries_[order[0]].candidate.seconds;
+    std::erase_if(entries_, [&](const Entry& entry) {
+      return entry.deferred && entry.candidate.seconds > kWorthNoBound * best;
+    });
     plans_ = entries_.size();
   }
 

@@ -59,9 +59,9 @@ struct Candidate {
 };
 
 struct SearchOutcome {
-  Strategy strategy;                  // called "search" if it is not a named one
-  double seconds = 0.0;               // simulated
-  double objective_s = 0.0;           // the least objective of all plans that were found
+  Strategy strategy;         // called "search" if it is not a named one
+  double seconds = 0.0;      // simulated
+  double objective_s = 0.0;  // the least objective of all plans that were found
   // Of that objective; 0 where none is known: where the strategy sends all gradients at the end.
   double lower_bound_s = 0.0;
   double gap = 0.0;                   // objective_s / lower_bound_s - 1

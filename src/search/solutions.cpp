@@ -22,9 +22,12 @@ constexpr size_t kJointStates = 100;
 // What a level of effort leaves to the proof that a plan is good.
 CertifyOptions proof_of(SearchLevel level) {
   switch (level) {
-    case SearchLevel::fast: return {.width = 0};
-    case SearchLevel::thorough: return {.gap = 0.002, .work = 6'000'000'000};  // about a minute
-    case SearchLevel::standard: break;
+    case SearchLevel::fast:
+      return {.width = 0};
+    case SearchLevel::thorough:
+      return {.gap = 0.002, .work = 6'000'000'000};  // about a minute
+    case SearchLevel::standard:
+      break;
   }
   return {};
 }
@@ -89,8 +92,7 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
       if (!one_axis_) {
         DynamicOptions effort = options_.effort;
         effort.deadline = deadline_;
-        by_axes[s] =
-            search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort);
+        by_axes[s] = search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort);
       }
     } else if (solutions[task].built) {
       solutions[task].found = hidup::solve(solutions[task].built->problem, effort());
@@ -102,8 +104,7 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
 }
 
 bool Solver::memory_is_short(const std::vector<Solution>& solutions) const {
-  return options_.memory_limit > 0 &&
-         std::ranges::none_of(solutions, [](const Solution& solution) {
+  return options_.memory_limit > 0 && std::ranges::none_of(solutions, [](const Solution& solution) {
            const bool fits = !solution.found.plans.empty() || !solution.by_axes.empty();
            return fits && solution.found.memory_multiplier == 0.0;
          });
@@ -147,22 +148,21 @@ void Solver::correct_estimate(Solution& solution) const {
     const FoundPlan& best = found.plans[0];
     const auto reduced = reduced_graphs_of(graph_, signatures, best.plan.choices);
     const Strategy strategy = to_strategy(graph_, mesh_, *solution.built, best.plan);
-    const auto planned = static_cast<double>(
-        planned_bytes(parts_of(graph_, reduced, strategy), options_.lowering));
+    const auto planned =
+        static_cast<double>(planned_bytes(parts_of(graph_, reduced, strategy), options_.lowering));
     if (planned <= limit) {
       break;
     }
-    problem.memory_limit = std::min(kMargin * limit * best.cost.bytes / planned,
-                                    kMargin * problem.memory_limit);
+    problem.memory_limit =
+        std::min(kMargin * limit * best.cost.bytes / planned, kMargin * problem.memory_limit);
     found = hidup::solve(problem, effort());
     for (const FoundPlan& plan : found.plans) {
       add_if_it_fits(problem, plan.plan, solution.found);
     }
   }
   if (!found.plans.empty()) {  // others seem to fit only
-    std::erase_if(solution.found.plans, [&](const FoundPlan& plan) {
-      return plan.cost.bytes > problem.memory_limit;
-    });
+    std::erase_if(solution.found.plans,
+                  [&](const FoundPlan& plan) { return plan.cost.bytes > problem.memory_limit; });
   }
   problem.memory_limit = limit;
 }

@@ -30,8 +30,8 @@ class Solver {
 
   // The problems, one for each number of microbatches.
   std::vector<Solution> build() const;
-  // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in which
-  // parameters come and go, operations are computed again, and gradients add up over groups.
+  // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in
+  // which parameters come and go, operations are computed again, and gradients add up over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
   // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
   void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;

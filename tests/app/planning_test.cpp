@@ -84,8 +84,7 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
           forecast(input.graph, strategy, input.deck, rank_costs(input.deck, input.mesh, profile))
               .prediction.iteration_s);
     }
-    seconds.push_back(
-        searched(input, CostModel(profile), "").seconds);
+    seconds.push_back(searched(input, CostModel(profile), "").seconds);
   }
   EXPECT_EQ(predicted[0], predicted[1]);
   EXPECT_LT(predicted[0].back(), predicted[0].front());
@@ -123,7 +122,7 @@ TEST(ChooseStrategy, TheDeckSaysWhatNamedStrategiesComputeAgain) {
   const Deck deck = decks.read({"train.recompute=block"}).deck;
   EXPECT_THAT(error_of([&] { check_searchable(deck); }),
               Pair(ExitCode::usage, HasSubstr("--set train.recompute=block: train.recompute: the "
-                                              "search has no plans that compute again")));
+                                              "search chooses itself what is computed again")));
 }
 
 TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
@@ -245,9 +244,7 @@ TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
   const PlanningInput input =
       decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=512"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
-  EXPECT_EQ(
-      error_of([&] { searched(input, costs, ""); }).first,
-      ExitCode::infeasible);
+  EXPECT_EQ(error_of([&] { searched(input, costs, ""); }).first, ExitCode::infeasible);
 }
 
 TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {

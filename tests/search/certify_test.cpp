@@ -82,7 +82,8 @@ TEST(Coarsening, LeavesFewerStates) {
   coarse.run();
   EXPECT_GT(whole.largest_front(), 1U);
   EXPECT_EQ(coarse.largest_front(), 1U);
-  EXPECT_EQ(coarsened(problem, 0.1).ops[2].inputs, std::vector<int>{1});  // the residual is not read
+  EXPECT_EQ(coarsened(problem, 0.1).ops[2].inputs,
+            std::vector<int>{1});  // the residual is not read
   EXPECT_EQ(coarsened(problem, 0.19).tensors[0].forward[1].comm_s, 0.1);  // of two microbatches
 }
 

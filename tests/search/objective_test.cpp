@@ -21,17 +21,22 @@ std::vector<int> random_choices(const Problem& problem, std::mt19937_64& random)
 
 // The problem with one cost of one choice, or of one reshard, taken away.
 Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
-  const auto one_of = [&](auto& items) -> auto& { return items[random() % items.size()]; };
+  const auto one_of = [&](auto& items) -> auto& {
+    return items[random() % items.size()];
+  };
   if (random() % 4 == 0) {
     TensorCosts& tensor = one_of(problem.tensors);
     Reshard& reshard = one_of(random() % 2 == 0 ? tensor.forward : tensor.backward);
     (random() % 2 == 0 ? reshard.comm_s : reshard.compute_s) = 0.0;
     return problem;
   }
-  constexpr std::array kCosts = {
-      &Choice::forward_compute_s, &Choice::backward_compute_s, &Choice::forward_comm_s,
-      &Choice::backward_comm_s,   &Choice::gather_s,           &Choice::sync_s,
-      &Choice::step_s};
+  constexpr std::array kCosts = {&Choice::forward_compute_s,
+                                 &Choice::backward_compute_s,
+                                 &Choice::forward_comm_s,
+                                 &Choice::backward_comm_s,
+                                 &Choice::gather_s,
+                                 &Choice::sync_s,
+                                 &Choice::step_s};
   one_of(one_of(problem.kinds).choices).*one_of(kCosts) = 0.0;
   return problem;
 }
@@ -39,9 +44,8 @@ Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
 TEST(Objective, IsMonotoneInEveryCost) {
   std::mt19937_64 random(1);
   for (uint64_t seed = 0; seed < 100000; ++seed) {
-    const Problem problem = random_problem({.seed = seed,
-                                            .microbatches = 1 + static_cast<int>(seed % 4),
-                                            .ops = 2 + seed % 5});
+    const Problem problem = random_problem(
+        {.seed = seed, .microbatches = 1 + static_cast<int>(seed % 4), .ops = 2 + seed % 5});
     const std::vector<int> choices = random_choices(problem, random);
     const double seconds = evaluate(problem, choices).seconds;
     const double less = evaluate(with_one_cost_less(problem, random), choices).seconds;

@@ -40,9 +40,9 @@ struct DynamicResult {
   double lower_bound = 0.0;      // of the seconds of every plan; certify() raises it
   // Seconds that a byte costs: the least price that was tried at which the best plan fits.
   double memory_multiplier = 0.0;
-  double least_bytes = 0.0;      // without plans: the least that a plan was found to need
-  size_t expanded = 0;           // operations whose fronts were computed; the rest were repeats
-  size_t largest_front = 0;      // plans
+  double least_bytes = 0.0;  // without plans: the least that a plan was found to need
+  size_t expanded = 0;       // operations whose fronts were computed; the rest were repeats
+  size_t largest_front = 0;  // plans
 };
 
 // Throws Error(internal) as check_problem() does.

@@ -207,9 +207,8 @@ bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& fou
   if (cost.bytes > problem.memory_limit) {
     return false;
   }
-  const bool known = std::ranges::any_of(found.plans, [&](const FoundPlan& other) {
-    return other.plan.choices == plan.choices;
-  });
+  const bool known = std::ranges::any_of(
+      found.plans, [&](const FoundPlan& other) { return other.plan.choices == plan.choices; });
   if (!known) {
     found.plans.push_back({plan, cost});
   }

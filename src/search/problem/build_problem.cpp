@@ -56,8 +56,7 @@ class Builder {
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
       : graph_(graph),
         mesh_(mesh),
-        costs_(graph, mesh, costs, options.microbatches * options.accumulate,
-               options.bucket_bytes),
+        costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes),
         groups_(options.accumulate),
         memory_choices_(options.memory_choices),
         same_rules_(options.same_rules),
@@ -217,8 +216,8 @@ class Builder {
         Choice choice = base;
         double gathered_bytes = 0.0;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
-          gathered_bytes += costs_.add_parameter(op_strategy, meaning.inputs[p],
-                                                 meaning.parameters[p], choice);
+          gathered_bytes +=
+              costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
         }
         add_variants(op, choice, gathered_bytes, meaning, choices.choices, meanings);
       }

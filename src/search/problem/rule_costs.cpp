@@ -258,7 +258,7 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
 }
 
 double RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
-                              const ParameterLayouts& stored, Choice& choice) const {
+                                const ParameterLayouts& stored, Choice& choice) const {
   const Tensor& tensor = graph_.tensor(stored.tensor);
   const auto value = [&](const Layout& layout, DType dtype) {
     return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};

@@ -39,7 +39,7 @@ class RuleCosts {
   // Adds the costs of storing a parameter, the operation's input `input`, in these layouts. Returns
   // the bytes of the gathered copy among them; 0 where there is none.
   double add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
-                     Choice& choice) const;
+                       Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
   // Of a value that goes that way; `several`: together with other tensors, so that messages are
