@@ -1,5 +1,6 @@
 """jobs/gpu.sh without a GPU: its order, its limits, and its report after a cut. Its tools are fakes."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -70,7 +71,8 @@ class GpuScriptTest(unittest.TestCase):
     def kill(process):
         if process.poll() is None:
             for child in children(process.pid):
-                os.kill(child, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.kill(child, signal.SIGKILL)
             process.kill()
 
     def run_script(self, *parts, **environment):

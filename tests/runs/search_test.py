@@ -115,9 +115,9 @@ class WithoutRanks(SearchTest):
 
     def test_the_batch_that_would_fit(self):
         args = ["search", "--ranks", 2, "--set", "cluster.device.memory=1MiB", "--set"]
-        told = re.search(r"\ntrain.batch (\d+) instead of 40 fits with \S+ KiB per rank: "
+        told = re.search(r"\ntrain.batch (\d+) instead of 400 fits with \S+ KiB per rank: "
                          r"\S+ [mu]s per step, \S+ [mu]s per sequence\n",
-                         self.command(*args, "train.batch=40").stderr)
+                         self.command(*args, "train.batch=400").stderr)
         self.assert_done(self.command(*args, f"train.batch={told[1]}"))
         self.assert_one_error(self.command(*args, f"train.batch={int(told[1]) + 1}"), INFEASIBLE)
 
