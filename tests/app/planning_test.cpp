@@ -145,7 +145,7 @@ TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
               Pair(ExitCode::usage, HasSubstr("are of the whole batch, not of a group of it")));
   const Deck deck = decks.read({"train.accumulate=2"}).deck;
   EXPECT_THAT(error_of([&] { check_searchable(deck); }),
-              Pair(ExitCode::usage, HasSubstr("train.accumulate: the search has no plans")));
+              Pair(ExitCode::usage, HasSubstr("train.accumulate: the search chooses groups")));
 }
 
 TEST(ChooseStrategy, RefusesMicrobatchesOfABatchThatCannotBeSplit) {
@@ -242,7 +242,7 @@ TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
 TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
   const SmallDecks decks;
   const PlanningInput input =
-      decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=512"});
+      decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=8192"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   EXPECT_EQ(error_of([&] { searched(input, costs, ""); }).first, ExitCode::infeasible);
 }
