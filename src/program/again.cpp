@@ -36,10 +36,6 @@ bool anything_goes(const LoweringInput& input) {
   return goes;
 }
 
-bool has(const ValueIds& values, ValueId value) {
-  return std::ranges::find(values, value) != values.end();
-}
-
 }  // namespace
 
 ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& parameters,
@@ -231,8 +227,8 @@ void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
     input = now(input);
   }
   for (ValueId& output : again.outputs) {
-    check(!kept_[index(output)] || !has(read, output), "{} would be written over again",
-          builder_.value(output).name);
+    check(!kept_[index(output)] || std::ranges::find(read, output) == read.end(),
+          "{} would be written over again", builder_.value(output).name);
     output = made_again(output);
   }
   again.phase = Phase::backward;

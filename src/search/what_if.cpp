@@ -15,7 +15,7 @@ namespace hidup {
 namespace {
 
 // One change, and what a search for it rests on.
-struct Change {
+struct PricedChange {
   WhatIf found;
   Mesh mesh;
   std::optional<size_t> twice_as_fast;
@@ -42,7 +42,7 @@ class Changes {
   Changes(const Graph& graph, const Mesh& mesh, const SearchOptions& options)
       : graph_(graph), mesh_(mesh), options_(options) {}
 
-  std::vector<Change> list() {
+  std::vector<PricedChange> list() {
     for (size_t axis = 0; axis < mesh_.size(); ++axis) {
       if (mesh_[axis].size > 1) {
         add_change("bandwidth", mesh_[axis].name,
@@ -63,8 +63,8 @@ class Changes {
   }
 
  private:
-  Change& add_change(std::string kind, std::string of, std::string what) {
-    Change& change = changes_.emplace_back();
+  PricedChange& add_change(std::string kind, std::string of, std::string what) {
+    PricedChange& change = changes_.emplace_back();
     change.found.kind = std::move(kind);
     change.found.of = std::move(of);
     change.found.what = std::move(what);
@@ -74,8 +74,8 @@ class Changes {
   }
 
   void more_ranks(size_t axis) {
-    Change& change = add_change("ranks", mesh_[axis].name,
-                                fmt::format("ranks along axis {} x 2", mesh_[axis].name));
+    PricedChange& change = add_change("ranks", mesh_[axis].name,
+                                      fmt::format("ranks along axis {} x 2", mesh_[axis].name));
     change.keeps_the_best = false;
     change.mesh[axis].size *= 2;
     Hints& hints = change.options.hints;
@@ -92,7 +92,7 @@ class Changes {
   // The options without one hint, that `remove` takes out of the hints.
   template <typename Remove>
   void without(const std::string& text, Remove remove) {
-    Change& change = add_change("hint", text, fmt::format("without {}", text));
+    PricedChange& change = add_change("hint", text, fmt::format("without {}", text));
     remove(change.options.hints);
   }
 
@@ -161,17 +161,18 @@ class Changes {
   const Graph& graph_;
   const Mesh& mesh_;
   const SearchOptions& options_;
-  std::vector<Change> changes_;
+  std::vector<PricedChange> changes_;
 };
 
 // Of a step, and of all that the search compares.
-struct Step {
+struct SearchedStep {
   double seconds;
   double objective_s;
   double lower_bound_s;
 };
 
-Step search(const Graph& graph, const Mesh& mesh, const CostModel& costs, SearchOptions options) {
+SearchedStep search(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                    SearchOptions options) {
   options.baselines = false;
   if (axes_in_use(mesh) > 1) {
     options.level = SearchLevel::fast;  // bounds take longer than all else there
@@ -181,7 +182,7 @@ Step search(const Graph& graph, const Mesh& mesh, const CostModel& costs, Search
   return {found.seconds, found.objective_s, found.lower_bound_s};
 }
 
-void find(Change& change, const Graph& graph, const CostsOf& costs_of, Step& then) {
+void find(PricedChange& change, const Graph& graph, const CostsOf& costs_of, SearchedStep& then) {
   WhatIf& found = change.found;
   if (!found.feasible) {
     return;
@@ -209,11 +210,11 @@ void find(Change& change, const Graph& graph, const CostsOf& costs_of, Step& the
 
 WhatIfReport what_if(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
                      const CostsOf& costs_of) {
-  std::vector<Change> changes = Changes(graph, mesh, options).list();
+  std::vector<PricedChange> changes = Changes(graph, mesh, options).list();
   const std::optional<CostModel> costs = costs_of(mesh, std::nullopt);
   check(costs.has_value(), "no costs of the mesh as it is");
-  std::vector<Step> steps(changes.size());
-  Step now{};
+  std::vector<SearchedStep> steps(changes.size());
+  SearchedStep now{};
   in_parallel(changes.size() + 1, options.threads, [&](size_t c) {
     if (c == 0) {
       now = search(graph, mesh, *costs, options);
@@ -225,7 +226,7 @@ WhatIfReport what_if(const Graph& graph, const Mesh& mesh, const SearchOptions& 
   for (size_t c = 0; c < changes.size(); ++c) {
     WhatIf& found = changes[c].found;
     if (found.feasible) {
-      const Step& then = steps[c];
+      const SearchedStep& then = steps[c];
       found.seconds =
           changes[c].keeps_the_best ? std::min(then.seconds, now.seconds) : then.seconds;
       found.gain = 1.0 - found.seconds / now.seconds;

@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-double tolerance(double seconds) {
+double rounding_of(double seconds) {
   return 1e-9 * (1.0 + seconds);
 }
 
@@ -26,7 +26,7 @@ TEST_P(Bounds, OfSweepsHoldForEveryWidth) {
     for (const size_t width : {1, 2, 3, 5, 20}) {
       Sweep sweep(problem, {.width = width, .certified = true, .bound_only = true});
       ASSERT_TRUE(sweep.run());
-      ASSERT_LE(sweep.bound(), least + tolerance(least)) << "seed " << seed << " width " << width;
+      ASSERT_LE(sweep.bound(), least + rounding_of(least)) << "seed " << seed << " width " << width;
     }
   }
 }
@@ -38,7 +38,7 @@ TEST_P(Bounds, OfCoarserProblemsHold) {
     for (const double small_s : {0.0, 2.0, 8.0, 100.0}) {
       const Problem coarse = coarsened(problem, small_s);
       check_problem(coarse);
-      ASSERT_LE(least_seconds(coarse).value(), least + tolerance(least)) << "seed " << seed;
+      ASSERT_LE(least_seconds(coarse).value(), least + rounding_of(least)) << "seed " << seed;
     }
   }
 }
@@ -52,9 +52,9 @@ TEST_P(Bounds, AreRaisedUpToTheOptimum) {
     const double before = found.lower_bound;
     certify(problem, {}, {.gap = 0.0}, found.plans[0].cost.seconds, found);
     ASSERT_GE(found.lower_bound, before);
-    ASSERT_LE(found.lower_bound, least + tolerance(least)) << "seed " << seed;
-    ASSERT_GE(found.plans[0].cost.seconds, least - tolerance(least)) << "seed " << seed;
-    near += found.lower_bound >= least - tolerance(least) ? 1 : 0;
+    ASSERT_LE(found.lower_bound, least + rounding_of(least)) << "seed " << seed;
+    ASSERT_GE(found.plans[0].cost.seconds, least - rounding_of(least)) << "seed " << seed;
+    near += found.lower_bound >= least - rounding_of(least) ? 1 : 0;
   }
   EXPECT_EQ(near, 200);  // with 60 plans a state the sweep of so small a problem is exact
 }

@@ -15,8 +15,8 @@ Setting hinted(Setting setting, const std::string& text) {
   return setting;
 }
 
-const std::string& rule_of(const Graph& graph, const Strategy& strategy, const std::string& op,
-                           size_t axis = 0) {
+const std::string& chosen_rule(const Graph& graph, const Strategy& strategy, const std::string& op,
+                               size_t axis = 0) {
   const Tensor& output = graph.tensor(graph.find(op));
   return strategy.ops.at(static_cast<size_t>(output.producer)).rules.at(axis).name;
 }
@@ -25,12 +25,12 @@ TEST(HintsInSearch, RulesAreKept) {
   const Setting setting =
       hinted(small_setting(), "operations: [{op: 'layers.*.ffn.up', rule: [column]}]");
   const Graph graph = setting.graph();
-  EXPECT_NE(rule_of(graph, small_setting().search().strategy, "layers.1.ffn.up"), "column");
+  EXPECT_NE(chosen_rule(graph, small_setting().search().strategy, "layers.1.ffn.up"), "column");
   const SearchOutcome outcome = setting.search();
   EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
   for (const Candidate& candidate : outcome.candidates) {
-    const bool kept = rule_of(graph, candidate.strategy, "layers.0.ffn.up") == "column" &&
-                      rule_of(graph, candidate.strategy, "layers.1.ffn.up") == "column";
+    const bool kept = chosen_rule(graph, candidate.strategy, "layers.0.ffn.up") == "column" &&
+                      chosen_rule(graph, candidate.strategy, "layers.1.ffn.up") == "column";
     EXPECT_EQ(candidate.feasible, kept) << candidate.strategy.name;
   }
   // A named strategy that does not keep them says which; one that does is a candidate.
@@ -100,8 +100,8 @@ TEST(HintsInSearch, OfOneAxisLeaveTheOtherFree) {
   setting = hinted(setting, "operations: [{op: 'layers.*.ffn.*', rule: [replicate, ~]}]");
   const Graph graph = setting.graph();
   const Strategy found = setting.search().strategy;
-  EXPECT_EQ(rule_of(graph, found, "layers.0.ffn.down", 0), "replicate");
-  EXPECT_NE(rule_of(graph, found, "layers.0.ffn.down", 1), "replicate");
+  EXPECT_EQ(chosen_rule(graph, found, "layers.0.ffn.down", 0), "replicate");
+  EXPECT_NE(chosen_rule(graph, found, "layers.0.ffn.down", 1), "replicate");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@
 namespace hidup {
 namespace {
 
-class Maker {
+class GraphMaker {
  public:
-  explicit Maker(std::mt19937_64& random) : random_(random) {}
+  explicit GraphMaker(std::mt19937_64& random) : random_(random) {}
 
   Graph graph() {
     batch_ = between(4, 16);
@@ -103,7 +103,7 @@ class Maker {
 }  // namespace
 
 RandomSetting random_setting(std::mt19937_64& random) {
-  Maker maker(random);
+  GraphMaker maker(random);
   Graph graph = maker.graph();
   Mesh mesh = maker.mesh();
   CostModel costs(roofline_profile(mesh, maker.machine()));

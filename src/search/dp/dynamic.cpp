@@ -16,7 +16,7 @@ namespace {
 // Sweeps with a memory multiplier, at most. Half and twice find the same plans.
 constexpr int kMostMultipliers = 40;
 // Multipliers after which bytes should have become fewer.
-constexpr int kSettled = 3;
+constexpr int kMultipliersToSettle = 3;
 // How exact the multiplier is. With 1.1 plans were 0.3 % slower, with 1.005 not faster.
 constexpr double kMultiplierTolerance = 1.02;
 
@@ -172,10 +172,12 @@ class Solver {
     int tried = 0;
     double least = std::numeric_limits<double>::infinity();  // bytes, some multipliers ago
     for (; may_try(tried, kMostMultipliers / 2) && !sweep_with(options, high); ++tried) {
-      if (tried % kSettled == kSettled - 1 && result_.least_bytes >= least) {
+      if (tried % kMultipliersToSettle == kMultipliersToSettle - 1 &&
+          result_.least_bytes >= least) {
         return;  // bytes are all that counts already
       }
-      least = tried % kSettled == kSettled - 1 ? result_.least_bytes : least;
+      least =
+          tried % kMultipliersToSettle == kMultipliersToSettle - 1 ? result_.least_bytes : least;
       low = high;
       high *= 4.0;
     }
