@@ -268,10 +268,6 @@ class Printout {
   Explanation explanation_;
 };
 
-}  // namespace
-
-namespace {
-
 // The strategy, the others that it is compared with, and what searches found.
 struct Explained {
   Strategy strategy;

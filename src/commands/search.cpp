@@ -50,7 +50,7 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
       text += "; the bound is loose, as on small balanced meshes and for deep graphs";
     }
   }
-  return found.timed_out ? text + "; stopped at the time limit" : text;
+  return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 namespace hidup {
 namespace {
 
-void change(CollectiveTimes& times, double latency, double growing) {
-  times.latency_s *= latency;
-  times.bandwidth /= growing;
-  times.table = with_volume(std::move(times.table), latency, growing);
+void change(CollectiveTimes& times, const VolumeGrowth& growth) {
+  times.latency_s *= growth.depth;
+  times.bandwidth /= growth.bytes;
+  times.table = with_volume(std::move(times.table), growth);
 }
 
 template <typename Change>
@@ -26,14 +26,19 @@ void for_each_along(Profile& profile, size_t axis, Change change_one) {
 
 }  // namespace
 
-std::vector<MessageTime> with_volume(std::vector<MessageTime> table, double latency,
-                                     double growing) {
+VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
+  const MessageVolume had = volume_of(opcode, now);
+  const MessageVolume has = volume_of(opcode, ranks);
+  return {.bytes = has.bytes / had.bytes, .depth = has.depth / had.depth};
+}
+
+std::vector<MessageTime> with_volume(std::vector<MessageTime> table, const VolumeGrowth& growth) {
   if (table.empty()) {
     return table;
   }
   const MessageTime least = table.front();
   const auto changed = [&](double of_least, double seconds) {
-    return latency * of_least + growing * std::max(seconds - of_least, 0.0);
+    return growth.depth * of_least + growth.bytes * std::max(seconds - of_least, 0.0);
   };
   for (MessageTime& row : table) {
     row.alone_s = changed(least.alone_s, row.alone_s);
@@ -43,7 +48,8 @@ std::vector<MessageTime> with_volume(std::vector<MessageTime> table, double late
 }
 
 Profile with_bandwidth(Profile profile, size_t axis, double factor) {
-  for_each_along(profile, axis, [&](CollectiveTimes& times) { change(times, 1.0, 1.0 / factor); });
+  for_each_along(profile, axis,
+                 [&](CollectiveTimes& times) { change(times, {.bytes = 1.0 / factor}); });
   return profile;
 }
 
@@ -51,9 +57,7 @@ Profile with_ranks(Profile profile, size_t axis, int64_t ranks) {
   const int64_t now = profile.key.mesh.at(axis).size;
   check(now > 1 && ranks > 1, "no messages along an axis of one rank were timed");
   for_each_along(profile, axis, [&](CollectiveTimes& times) {
-    const MessageVolume had = volume_of(times.opcode, now);
-    const MessageVolume has = volume_of(times.opcode, ranks);
-    change(times, has.depth / had.depth, has.bytes / had.bytes);
+    change(times, growth_of(times.opcode, now, ranks));
   });
   profile.key.mesh[axis].size = ranks;
   return profile;

@@ -11,16 +11,22 @@ namespace hidup {
 // be latency, and what a longer one takes beyond it to grow with what a rank sends. Copies that
 // pack messages stay as they are.
 
-// Of the times of a collective, those for which what each rank sends grows by the factor `growing`,
-// and the number of messages that follow each other by `latency`.
-std::vector<MessageTime> with_volume(std::vector<MessageTime> table, double latency,
-                                     double growing);
+// By what factors what each rank sends grows, and the number of messages that follow each other.
+struct VolumeGrowth {
+  double bytes = 1.0;
+  double depth = 1.0;
+};
+// Of a collective, if `ranks` do it instead of `now`, at least two each, as roofline_profile() has
+// it.
+VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks);
+
+// The times of a collective then.
+std::vector<MessageTime> with_volume(std::vector<MessageTime> table, const VolumeGrowth& growth);
 
 // As if the links along the axis had `factor` times the bandwidth.
 Profile with_bandwidth(Profile profile, size_t axis, double factor);
 
-// As if so many ranks were along the axis, which has at least two: what a rank sends, and how many
-// messages follow each other, change as roofline_profile() has it.
+// As if so many ranks were along the axis: growth_of().
 Profile with_ranks(Profile profile, size_t axis, int64_t ranks);
 
 }  // namespace hidup

@@ -123,13 +123,13 @@ CostModel CostModel::with_ranks(size_t axis, int64_t now, int64_t ranks) const {
   check(now > 1 && ranks > 1, "no messages along an axis of one rank were timed");
   CostModel changed = *this;
   for (auto& [which, tables] : changed.collectives_) {
-    if (which.second != axis || which.first == Opcode::slice) {
+    const auto& [opcode, along] = which;
+    if (along != axis || opcode == Opcode::slice) {
       continue;
     }
-    const MessageVolume had = volume_of(which.first, now);
-    const MessageVolume has = volume_of(which.first, ranks);
+    const VolumeGrowth growth = growth_of(opcode, now, ranks);
     for (auto& [algorithm, table] : tables) {
-      table = with_volume(std::move(table), has.depth / had.depth, has.bytes / had.bytes);
+      table = with_volume(std::move(table), growth);
     }
   }
   return changed;

@@ -181,9 +181,6 @@ void ForwardAgain::plan(OpId op, const ValueIds& values) {
       gathered_.plan(op, id, wanted);
     }
   };
-  if (!is_needed_) {
-    return;
-  }
   for (const ValueId value : values) {
     plan_gather(value);
     for (const int place : missing(value, planned_)) {
@@ -194,9 +191,6 @@ void ForwardAgain::plan(OpId op, const ValueIds& values) {
 }
 
 void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId since) {
-  if (!is_needed_) {
-    return;
-  }
   for (const ValueId value : values) {
     if (is_gathered(value)) {
       gather(scope, value);

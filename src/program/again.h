@@ -20,6 +20,8 @@ class ForwardAgain {
   ForwardAgain(const LoweringInput& input, const Parameters& parameters,
                const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
 
+  // Whether anything does not stay; else all of it is there, and nothing need be asked for.
+  bool is_needed() const { return is_needed_; }
   // The operation's backward pass in the first microbatch reads the values, behind all that was
   // noted before. What it gathers again is planned by that: before the first need().
   void plan(OpId op, const ValueIds& values);

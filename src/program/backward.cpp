@@ -25,7 +25,7 @@ class BackwardPass {
         builder_(builder) {}
 
   void run() {
-    for (OpId op = input_.op_count() - 1; op >= 0; --op) {
+    for (OpId op = input_.op_count() - 1; again_.is_needed() && op >= 0; --op) {
       again_.plan(op, read_by(op, first_));
     }
     for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
@@ -66,7 +66,9 @@ class BackwardPass {
     const ValueId dy = output_gradient(scope);
     check(dy >= 0 || op.output == graph_.loss() || op.kind == OpKind::route, "{} has no use",
           graph_.op_name(scope.op));
-    again_.need(scope, read_by(scope.op, scope.microbatch), dy);
+    if (again_.is_needed()) {
+      again_.need(scope, read_by(scope.op, scope.microbatch), dy);
+    }
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
         instruction(scope, step, dy);

@@ -10,15 +10,19 @@
 namespace hidup {
 namespace {
 
+// How the strategy has the operation's input `input`; null: it does not store it.
+const ParameterStrategy* stored(const Op& op, size_t input, const Strategy& strategy) {
+  const TensorId id = op.inputs[input];
+  const auto at = std::ranges::lower_bound(strategy.parameters, id, {}, &ParameterStrategy::tensor);
+  return at == strategy.parameters.end() || at->tensor != id ? nullptr : &*at;
+}
+
 // Whether the choice stores its parameters as the strategy does.
 bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
   for (size_t p = 0; p < meaning.inputs.size(); ++p) {
-    const TensorId id = op.inputs[meaning.inputs[p]];
-    const auto stored =
-        std::ranges::lower_bound(strategy.parameters, id, {}, &ParameterStrategy::tensor);
-    if (stored == strategy.parameters.end() || stored->tensor != id ||
-        stored->storage != meaning.parameters[p].storage ||
-        stored->optimizer_state != meaning.parameters[p].optimizer_state) {
+    const ParameterStrategy* parameter = stored(op, meaning.inputs[p], strategy);
+    if (parameter == nullptr || parameter->storage != meaning.parameters[p].storage ||
+        parameter->optimizer_state != meaning.parameters[p].optimizer_state) {
       return false;
     }
   }
@@ -27,9 +31,8 @@ bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& st
 
 bool keeps_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
   return std::ranges::all_of(meaning.inputs, [&](size_t input) {
-    const auto stored = std::ranges::lower_bound(strategy.parameters, op.inputs[input], {},
-                                                 &ParameterStrategy::tensor);
-    return stored == strategy.parameters.end() || stored->kept == meaning.kept;
+    const ParameterStrategy* parameter = stored(op, input, strategy);
+    return parameter != nullptr && parameter->kept == meaning.kept;
   });
 }
 

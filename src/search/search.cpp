@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -13,20 +12,15 @@
 #include "search/dp/improve.h"
 #include "search/dp/repeats.h"
 #include "search/estimate.h"
-#include "search/least_time.h"
 #include "search/memory_advice.h"
 #include "search/memory_limit.h"
-#include "search/named/combination.h"
+#include "search/named_candidates.h"
 #include "search/parallel.h"
 #include "search/solutions.h"
 
 namespace hidup {
 namespace {
 
-// A named strategy whose objective, or on several axes whose least time, exceeds the best simulated
-// time by more than this factor is not simulated unless all are asked for. The simulation took up
-// to 9 % less than the objective (tests/bench/README.md).
-constexpr double kOptimism = 1.1;
 // Of the time limit, after which the proof has to leave the rest to the simulation of candidates.
 constexpr double kProof = 0.6;
 
@@ -46,13 +40,13 @@ class Search {
         proof_deadline_(part_of_limit(options, kProof)) {}
 
   SearchOutcome run() {
-    const Solver solver(graph_, mesh_, costs_, options_, deadline_);
+    const ProblemSolver solver(graph_, mesh_, costs_, options_, deadline_);
     solutions_ = solver.build();
     if (solutions_[0].built) {
       signatures_ = signatures_of(solutions_[0].built->problem);
       reduced_ = reduced_graphs_of(graph_, signatures_);
     }
-    solver.solve(solutions_, [&] { prepare_named(); });
+    solver.solve(solutions_, [&] { named_.emplace(graph_, mesh_, costs_, options_, reduced_); });
     solver.add_choices_of_memory(solutions_);
     solver.certify(solutions_, proof_deadline_);
     outcome_.timed_out = proof_deadline_.has_passed();
@@ -78,24 +72,6 @@ class Search {
     Strategy whole;         // neither a plan nor a named strategy
     bool deferred = false;  // Strategy::defer_gradients, unlike the plan
   };
-  bool one_axis() const { return axes_in_use(mesh_) <= 1; }
-
-  void prepare_named() {
-    if (one_axis()) {
-      for (const std::string_view name : plain_names(mesh_)) {
-        named_.push_back(named_parts(graph_, reduced_, name, mesh_, 1));
-      }
-      return;
-    }
-    if (!options_.combinations) {
-      return;
-    }
-    LeastTime least(graph_, mesh_, costs_, options_.lowering.bucket_bytes);
-    baselines_.emplace(graph_, mesh_, [&](const Strategy& strategy) {
-      least_s_.push_back(least.seconds(strategy));
-    });
-  }
-
   // The best plan for every number of microbatches, and the best of the others.
   void add_plans() {
     struct Found {
@@ -158,24 +134,30 @@ class Search {
     entry.plan = &found;
   }
 
-  // The fastest candidate so far.
-  const Entry* fastest() const {
-    const auto best = std::ranges::min_element(
-        entries_, {}, [](const Entry& entry) { return entry.candidate.seconds; });
-    return best == entries_.end() ? nullptr : &*best;
+  // The candidates so far, the fastest first, without those that break hints or were not simulated.
+  std::vector<size_t> by_time() const {
+    std::vector<size_t> order;
+    for (size_t e = 0; e < entries_.size(); ++e) {
+      if (entries_[e].candidate.feasible) {
+        order.push_back(e);
+      }
+    }
+    std::ranges::stable_sort(order, {}, [&](size_t e) { return entries_[e].candidate.seconds; });
+    return order;
   }
 
   // The simulation can tell plans apart for which the objective is nearly equal.
   void add_variations() {
-    const Entry* best = fastest();
-    if (best == nullptr || options_.variations == 0) {
+    const std::vector<size_t> order = by_time();
+    if (order.empty() || options_.variations == 0) {
       return;
     }
-    if (best->candidate.approximate || best->plan == nullptr) {
+    const Entry& best = entries_[order[0]];
+    if (best.candidate.approximate || best.plan == nullptr) {
       return;  // too many operations to simulate more
     }
-    const Solution& solution = *best->solution;
-    variations_ = variations(solution.built->problem, best->plan->plan, options_.variations);
+    const Solution& solution = *best.solution;
+    variations_ = variations(solution.built->problem, best.plan->plan, options_.variations);
     for (const FoundPlan& found : variations_) {
       add_plan(solution, found);
     }
@@ -188,17 +170,20 @@ class Search {
   void add_deferred() {
     constexpr size_t kDeferred = 2;
     constexpr double kWorthNoBound = 0.99;
-    if (options_.hints.defer_gradients || entries_.empty()) {
+    std::vector<size_t> order = by_time();
+    if (options_.hints.defer_gradients || order.empty()) {
       return;
     }
-    std::vector<size_t> order(entries_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, {}, [&](size_t e) { return entries_[e].candidate.seconds; });
     order.resize(std::min(order.size(), kDeferred));
     for (const size_t e : order) {
-      Entry deferred = entries_[e];
+      const Entry& of = entries_[e];
+      Entry deferred;
+      deferred.candidate.approximate = of.candidate.approximate;
+      deferred.parts = of.parts;  // of graphs that `of` keeps
+      deferred.solution = of.solution;
+      deferred.plan = of.plan;
+      deferred.whole = of.whole;
       deferred.deferred = true;
-      deferred.candidate.objective_s = 0.0;
       for (StrategyParts::Part& part : deferred.parts.parts) {
         part.strategy.defer_gradients = true;
         part.strategy.routes.clear();
@@ -217,84 +202,19 @@ class Search {
   }
 
   void add_named() {
-    const Entry* fastest_plan = fastest();
-    const double best = fastest_plan != nullptr ? fastest_plan->candidate.seconds
-                                                : std::numeric_limits<double>::infinity();
-    if (!one_axis()) {
-      add_named_by_axes(
-          best, fastest_plan != nullptr ? fastest_plan->parts.parts[0].strategy.microbatches : 0);
-      return;
-    }
-    for (const StrategyParts& parts : named_) {
-      Strategy whole;  // only needed where there are hints
+    const std::vector<size_t> order = by_time();
+    const Entry* best = order.empty() ? nullptr : &entries_[order[0]];
+    const double best_s =
+        best != nullptr ? best->candidate.seconds : std::numeric_limits<double>::infinity();
+    const int microbatches = best != nullptr ? best->parts.parts[0].strategy.microbatches : 0;
+    for (NamedCandidate& found : named_->of(solutions_, best_s, microbatches)) {
+      Entry& entry = entries_.emplace_back();
+      entry.candidate = {.approximate = !reduced_.empty(), .objective_s = found.objective_s};
+      entry.parts = std::move(found.parts);
       if (!options_.hints.empty()) {
-        whole = named_strategy(parts.parts[0].strategy.name, graph_, mesh_);
-      }
-      for (const Solution& solution : solutions_) {
-        const double objective = objective_of(parts, solution);
-        const bool defers = parts.parts[0].strategy.defer_gradients;
-        if (!options_.baselines && objective > kOptimism * best && !defers) {
-          continue;
-        }
-        Entry& entry = entries_.emplace_back();
-        entry.candidate = {.approximate = !reduced_.empty(), .objective_s = objective};
-        entry.parts = parts;
-        for (StrategyParts::Part& part : entry.parts.parts) {
-          part.strategy.microbatches = solution.microbatches;
-          part.strategy.accumulate = solution.accumulate;
-        }
-        whole.microbatches = solution.microbatches;
-        whole.accumulate = solution.accumulate;
-        check_hints(entry, whole);
+        check_hints(entry, whole_strategy(entry));
       }
     }
-  }
-
-  // Those that may be faster than the best plan with every number of microbatches. If all are asked
-  // for, those with one name likewise, and the many others with the number of that plan.
-  void add_named_by_axes(double best, int microbatches) {
-    for (size_t n = 0; baselines_ && n < baselines_->size(); ++n) {
-      const auto is_near = [&](const Solution& solution) {
-        return least_s_[n].of(solution.microbatches) <= kOptimism * best;
-      };
-      if (!options_.baselines && !baselines_->is_plain(n) &&
-          std::ranges::none_of(solutions_, is_near)) {
-        continue;
-      }
-      Strategy strategy = baselines_->strategy(n);
-      // Its messages are larger than those that the least time is of.
-      const auto may_win = [&](const Solution& solution) {
-        return strategy.defer_gradients || is_near(solution);
-      };
-      for (const Solution& solution : solutions_) {
-        const bool wanted = options_.baselines &&
-                            (baselines_->is_plain(n) || solution.microbatches == microbatches);
-        if (wanted || may_win(solution)) {
-          strategy.microbatches = solution.microbatches;
-          strategy.accumulate = solution.accumulate;
-          Entry& entry = entries_.emplace_back();
-          entry.parts = parts_of(graph_, reduced_, strategy);
-          entry.candidate.approximate = !reduced_.empty();
-          check_hints(entry, strategy);
-        }
-      }
-    }
-  }
-
-  // 0 where the search does not know the strategy's rules.
-  double objective_of(const StrategyParts& parts, const Solution& solution) const {
-    double seconds = 0.0;
-    for (size_t p = 0; p < parts.parts.size(); ++p) {
-      const StrategyParts::Part& part = parts.parts[p];
-      const Problem& whole = solution.built->problem;
-      const Problem problem = reduced_.empty() ? whole : restricted_to(whole, reduced_[p]);
-      const auto choices = choices_of(*part.graph, problem, *solution.built, part.strategy);
-      if (!choices) {
-        return 0.0;
-      }
-      seconds += part.weight * evaluate(problem, *choices).seconds;
-    }
-    return seconds;
   }
 
   void simulate_from(size_t first) {
@@ -430,10 +350,8 @@ class Search {
   const Deadline deadline_, proof_deadline_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
-  std::vector<ReducedGraph> reduced_;        // of named strategies: all blocks are equal
-  std::vector<StrategyParts> named_;         // of one microbatch; on one axis
-  std::optional<Baselines> baselines_;       // on several
-  std::vector<LeastTime::Seconds> least_s_;  // of each, by LeastTime
+  std::vector<ReducedGraph> reduced_;  // of named strategies: all blocks are equal
+  std::optional<NamedCandidates> named_;
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
   size_t plans_ = 0;  // entries that are no named strategies; they come first

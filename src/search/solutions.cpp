@@ -34,8 +34,8 @@ CertifyOptions proof_of(SearchLevel level) {
 
 }  // namespace
 
-Solver::Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-               const SearchOptions& options, const Deadline& deadline)
+ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                             const SearchOptions& options, const Deadline& deadline)
     : graph_(graph),
       mesh_(mesh),
       costs_(costs),
@@ -43,7 +43,7 @@ Solver::Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
       deadline_(deadline),
       one_axis_(axes_in_use(mesh) <= 1) {}
 
-BuildOptions Solver::build_options(const Solution& solution) const {
+BuildOptions ProblemSolver::build_options(const Solution& solution) const {
   return {.microbatches = solution.microbatches,
           .accumulate = solution.accumulate,
           .bucket_bytes = options_.lowering.bucket_bytes,
@@ -53,9 +53,14 @@ BuildOptions Solver::build_options(const Solution& solution) const {
           .hints = &options_.hints};
 }
 
-DynamicOptions Solver::effort() const {
+DynamicOptions ProblemSolver::effort() const {
   DynamicOptions effort = options_.effort;
   effort.deadline = deadline_;
+  return effort;
+}
+
+DynamicOptions ProblemSolver::joint_effort() const {
+  DynamicOptions effort = this->effort();
   if (!one_axis_) {
     effort.states = kJointStates;
     effort.bounds = 0;  // the relaxation has too many states; certify() has fewer
@@ -63,7 +68,7 @@ DynamicOptions Solver::effort() const {
   return effort;
 }
 
-void Solver::build(Solution& solution) const {
+void ProblemSolver::build(Solution& solution) const {
   const BuildOptions how = build_options(solution);
   if (one_axis_) {
     solution.built = build_problem(graph_, mesh_, costs_, how);
@@ -72,7 +77,7 @@ void Solver::build(Solution& solution) const {
   }
 }
 
-std::vector<Solution> Solver::build() const {
+std::vector<Solution> ProblemSolver::build() const {
   std::vector<Solution> solutions;
   for (const int count : microbatches_of(graph_, options_)) {
     solutions.push_back({.microbatches = count});
@@ -81,7 +86,8 @@ std::vector<Solution> Solver::build() const {
   return solutions;
 }
 
-void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const {
+void ProblemSolver::solve(std::vector<Solution>& solutions,
+                          const std::function<void()>& beside) const {
   const size_t count = solutions.size();
   std::vector<AxesResult> by_axes(count);
   in_parallel(2 * count + 1, options_.threads, [&](size_t task) {
@@ -90,12 +96,10 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
     } else if (task >= count) {
       const size_t s = task - count;
       if (!one_axis_) {
-        DynamicOptions effort = options_.effort;
-        effort.deadline = deadline_;
-        by_axes[s] = search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort);
+        by_axes[s] = search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort());
       }
     } else if (solutions[task].built) {
-      solutions[task].found = hidup::solve(solutions[task].built->problem, effort());
+      solutions[task].found = hidup::solve(solutions[task].built->problem, joint_effort());
     }
   });
   for (size_t s = 0; s < count; ++s) {
@@ -103,14 +107,14 @@ void Solver::solve(std::vector<Solution>& solutions, const std::function<void()>
   }
 }
 
-bool Solver::memory_is_short(const std::vector<Solution>& solutions) const {
+bool ProblemSolver::memory_is_short(const std::vector<Solution>& solutions) const {
   return options_.memory_limit > 0 && std::ranges::none_of(solutions, [](const Solution& solution) {
            const bool fits = !solution.found.plans.empty() || !solution.by_axes.empty();
            return fits && solution.found.memory_multiplier == 0.0;
          });
 }
 
-void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
+void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) const {
   if (!memory_is_short(solutions)) {
     return;
   }
@@ -134,7 +138,7 @@ void Solver::add_choices_of_memory(std::vector<Solution>& solutions) const {
   solutions = std::move(with_choices);
 }
 
-void Solver::correct_estimate(Solution& solution) const {
+void ProblemSolver::correct_estimate(Solution& solution) const {
   constexpr int kRounds = 3;
   constexpr double kMargin = 0.99;
   if (!solution.built) {
@@ -155,7 +159,7 @@ void Solver::correct_estimate(Solution& solution) const {
     }
     problem.memory_limit =
         std::min(kMargin * limit * best.cost.bytes / planned, kMargin * problem.memory_limit);
-    found = hidup::solve(problem, effort());
+    found = hidup::solve(problem, joint_effort());
     for (const FoundPlan& plan : found.plans) {
       add_if_it_fits(problem, plan.plan, solution.found);
     }
@@ -167,14 +171,14 @@ void Solver::correct_estimate(Solution& solution) const {
   problem.memory_limit = limit;
 }
 
-void Solver::add_plans_of(const Solution& before, Solution& solution) const {
+void ProblemSolver::add_plans_of(const Solution& before, Solution& solution) const {
   for (size_t p = 0; before.built && p < before.found.plans.size(); ++p) {
     add_strategy(to_strategy(graph_, mesh_, *before.built, before.found.plans[p].plan), solution);
   }
   put_in_order(solution.found);
 }
 
-void Solver::add_strategy(const Strategy& strategy, Solution& solution) const {
+void ProblemSolver::add_strategy(const Strategy& strategy, Solution& solution) const {
   if (!solution.built) {
     return;
   }
@@ -185,7 +189,7 @@ void Solver::add_strategy(const Strategy& strategy, Solution& solution) const {
 }
 
 // Strategies that were found one axis at a time are plans of the joint problem.
-void Solver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
+void ProblemSolver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
   DynamicResult& found = solution.found;
   found.lower_bound = std::max(found.lower_bound, by_axes.lower_bound);
   for (const FoundStrategy& each : by_axes.found) {
@@ -198,8 +202,8 @@ void Solver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
   put_in_order(found);
 }
 
-void Solver::certify(std::vector<Solution>& solutions, const Deadline& deadline) const {
-  DynamicOptions effort = this->effort();
+void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& deadline) const {
+  DynamicOptions effort = joint_effort();
   effort.deadline = deadline;
   double best = std::numeric_limits<double>::infinity();
   for (const Solution& solution : solutions) {

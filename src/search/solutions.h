@@ -22,19 +22,19 @@ struct Solution {
   std::vector<FoundStrategy> by_axes;
 };
 
-class Solver {
+class ProblemSolver {
  public:
   // All of them have to outlive it.
-  Solver(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options,
-         const Deadline& deadline);
+  ProblemSolver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                const SearchOptions& options, const Deadline& deadline);
 
   // The problems, one for each number of microbatches.
   std::vector<Solution> build() const;
+  // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
+  void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
   // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in
   // which parameters come and go, operations are computed again, and gradients add up over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
-  // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
-  void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
   // Raises the lower bounds. One of a number of microbatches that is slower for certain than the
   // best plan of all others needs no better bound. Ends at `deadline`.
   void certify(std::vector<Solution>& solutions, const Deadline& deadline) const;
@@ -42,7 +42,8 @@ class Solver {
  private:
   BuildOptions build_options(const Solution& solution) const;
   bool memory_is_short(const std::vector<Solution>& solutions) const;
-  DynamicOptions effort() const;
+  DynamicOptions effort() const;        // one axis at a time
+  DynamicOptions joint_effort() const;  // all at once
   void build(Solution& solution) const;
   // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
   // again with less memory.

@@ -98,6 +98,21 @@ class WithoutRanks(SearchTest):
                               "--set", "train.batch=4000")
         self.assert_one_error(result, INFEASIBLE, "1.00 MiB")
 
+    def test_how_much_is_proven_is_said(self):
+        found = self.json("search", "--ranks", 4, "--level", "fast")
+        self.assertIsNone(found["gap"])
+        self.assertIsNone(found["lower_bound_s"])
+        self.assertFalse(found["timed_out"])
+        self.assertIn("was not asked (--level)",
+                      self.command("search", "--ranks", 4, "--level", "fast").stdout)
+        self.assertIn("% slower than the best plan of this search space",
+                      self.command("search", "--ranks", 4, "--level", "thorough").stdout)
+        found = self.json("search", "--ranks", 4, "--time-limit", "1e-6")
+        self.assertTrue(found["timed_out"])
+        self.assertGreater(found["predicted_iteration_s"], 0)
+        self.assert_one_error(self.command("search", "--level", "faster"), USAGE, "--level")
+        self.assert_one_error(self.command("search", "--time-limit", "0"), USAGE, "--time-limit")
+
     def test_ends_at_every_magnitude(self):
         slow = ["--set", "cluster.mesh=[{name: ranks, size: 2, bandwidth: 1GB/s, latency: 1h}]"]
         for changes in (["--set", "cluster.device.flops=1MFLOPS", "--set", "train.batch=1000000"],

@@ -37,11 +37,10 @@ class Certifier {
       if (forgets(kMuch) > forgets(kLittle)) {
         goes_on |= bound(kLittle, width);
       }
-      goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates}, true);
+      goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates});
       // No price of a byte makes all plans that fit the best ones: those that do not are left out.
       if (found_.memory_multiplier > 0.0) {
-        goes_on |=
-            sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true}, true);
+        goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true});
       }
     }
   }
@@ -65,11 +64,11 @@ class Certifier {
 
   bool bound(double small, size_t width) {
     return may_sweep() && sweep(coarsened(problem_, small * best_s_),
-                                {.width = width, .states = kMostStates, .bound_only = true}, false);
+                                {.width = width, .states = kMostStates, .bound_only = true});
   }
 
   // False where a wider sweep of this problem stops early, too, or finds the same.
-  bool sweep(const Problem& problem, SweepOptions options, bool for_plans) {
+  bool sweep(const Problem& problem, SweepOptions options) {
     if (!may_sweep()) {
       return false;
     }
@@ -84,10 +83,12 @@ class Certifier {
       return false;
     }
     raise_bound(problem_, options, sweep.bound(), found_);
-    for (const Plan& plan : for_plans ? sweep.plans() : std::vector<Plan>()) {
-      if (add_if_it_fits(problem_, plan, found_)) {
-        best_s_ = std::min(best_s_, evaluate(problem_, plan).seconds);
+    if (!options.bound_only) {
+      for (const Plan& plan : sweep.plans()) {
+        add_if_it_fits(problem_, plan, found_);
       }
+      put_in_order(found_);
+      best_s_ = std::min(best_s_, found_.plans[0].cost.seconds);
     }
     return sweep.narrowed();
   }

@@ -15,8 +15,9 @@ namespace {
 
 // Sweeps with a memory multiplier, at most. Half and twice find the same plans.
 constexpr int kMostMultipliers = 40;
-// Multipliers after which bytes should have become fewer.
-constexpr int kMultipliersToSettle = 3;
+// Of these, the first ones, each four times the one before, from one with which the memory costs as
+// much as all else. At the last bytes are nearly all that counts.
+constexpr int kMostRises = 8;
 // How exact the multiplier is. With 1.1 plans were 0.3 % slower, with 1.005 not faster.
 constexpr double kMultiplierTolerance = 1.02;
 
@@ -168,16 +169,10 @@ class Solver {
     }
     options.deadline = options_.deadline;
     double low = 0.0;
-    double high = result_.lower_bound / problem_.memory_limit;
+    double& high = result_.memory_multiplier;
+    high = result_.lower_bound / problem_.memory_limit;
     int tried = 0;
-    double least = std::numeric_limits<double>::infinity();  // bytes, some multipliers ago
-    for (; may_try(tried, kMostMultipliers / 2) && !sweep_with(options, high); ++tried) {
-      if (tried % kMultipliersToSettle == kMultipliersToSettle - 1 &&
-          result_.least_bytes >= least) {
-        return;  // bytes are all that counts already
-      }
-      least =
-          tried % kMultipliersToSettle == kMultipliersToSettle - 1 ? result_.least_bytes : least;
+    for (; may_try(tried, kMostRises) && !sweep_with(options, high); ++tried) {
       low = high;
       high *= 4.0;
     }
@@ -187,7 +182,6 @@ class Solver {
       const double middle = low > 0.0 ? std::sqrt(low * high) : high / 16.0;
       (sweep_with(options, middle) ? high : low) = middle;
     }
-    result_.memory_multiplier = high;
   }
   bool may_try(int tried, int most) const {
     return tried < most && !options_.deadline.has_passed();

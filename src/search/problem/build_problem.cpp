@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "graph/operation.h"
 #include "search/problem/op_strategies.h"
+#include "search/problem/storages.h"
 #include "sharding/memory_choices.h"
 
 namespace hidup {
@@ -42,11 +43,6 @@ class Key {
   std::string text_;
 };
 
-void apply(const ParameterHint& hint, ParameterLayouts& parameter) {
-  parameter.storage = hint.storage.value_or(parameter.storage);
-  parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
-}
-
 const Hints kNoHints;
 
 struct TooManyLayouts {};
@@ -60,8 +56,8 @@ class Builder {
         groups_(options.accumulate),
         memory_choices_(options.memory_choices),
         same_rules_(options.same_rules),
-        shard_storage_(options.shard_storage),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
+        storages_(graph, mesh, hints_, options.shard_storage),
         kept_(graph.tensors().size()),
         owner_(graph.tensors().size(), -1) {
     built_.problem.microbatches = options.microbatches;
@@ -111,6 +107,18 @@ class Builder {
         }
       }
     }
+  }
+
+  // Which of the operation's inputs are parameters that it owns.
+  std::vector<size_t> owned_by(OpId op) const {
+    std::vector<size_t> owned;
+    const std::vector<TensorId>& inputs = graph_.op(op).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (owner_[index(inputs[i])] == op) {
+        owned.push_back(i);
+      }
+    }
+    return owned;
   }
 
   // The operations that may be computed again: those inside of blocks, so that what is computed
@@ -212,7 +220,7 @@ class Builder {
         }
       }
       in_all_groups(base);
-      for (const ChoiceMeaning& meaning : storages(op, op_strategy)) {
+      for (const ChoiceMeaning& meaning : storages_.of(op, op_strategy, owned_by(op))) {
         Choice choice = base;
         double gathered_bytes = 0.0;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
@@ -266,70 +274,6 @@ class Builder {
         }
       }
     }
-  }
-
-  // How the operation's parameters may be stored: as it uses them; with only the optimizer's state
-  // sharded; with both sharded.
-  std::vector<ChoiceMeaning> storages(OpId op, const OpStrategy& op_strategy) const {
-    ChoiceMeaning as_used{.op_strategy = op_strategy};
-    const std::vector<TensorId>& inputs = graph_.op(op).inputs;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (owner_[index(inputs[i])] == op) {
-        const Layout layout = gradient_of(input_layout(op_strategy, i));  // sums are stored whole
-        as_used.parameters.push_back({inputs[i], layout, layout});
-        as_used.inputs.push_back(i);
-      }
-    }
-    std::vector<ChoiceMeaning> all = {as_used};
-    ChoiceMeaning state_sharded = as_used;
-    bool any = false;
-    for (ParameterLayouts& parameter : state_sharded.parameters) {
-      any |= shard(parameter);
-    }
-    if (any && shard_storage_) {
-      ChoiceMeaning all_sharded = state_sharded;
-      for (ParameterLayouts& parameter : all_sharded.parameters) {
-        parameter.storage = parameter.optimizer_state;
-      }
-      all.insert(all.end(), {std::move(state_sharded), std::move(all_sharded)});
-    }
-    return hints_.parameters.empty() ? all : hinted(all);
-  }
-
-  // The same with the layouts of the hints, without duplicates.
-  std::vector<ChoiceMeaning> hinted(const std::vector<ChoiceMeaning>& all) const {
-    std::vector<ChoiceMeaning> different;
-    for (ChoiceMeaning meaning : all) {
-      for (ParameterLayouts& parameter : meaning.parameters) {
-        apply(*hints_.of_parameter(parameter.tensor), parameter);
-      }
-      const bool known = std::ranges::any_of(different, [&](const ChoiceMeaning& other) {
-        return other.parameters == meaning.parameters;
-      });
-      if (!known) {
-        different.push_back(std::move(meaning));
-      }
-    }
-    return different;
-  }
-
-  // Shards the optimizer's state on the axes on which it is replicated. False if there is none.
-  bool shard(ParameterLayouts& parameter) const {
-    bool any = false;
-    Shape rest = graph_.tensor(parameter.tensor).shape;
-    for (size_t axis = 0; axis < mesh_.size(); ++axis) {
-      Placement& placement = parameter.optimizer_state[axis];
-      if (placement.is_replicate() && mesh_[axis].size > 1) {
-        placement = Placement::shard(storage_shard(rest, mesh_[axis].size).dim, placement.share);
-        any = true;
-      }
-      if (placement.is_shard()) {
-        auto& extent = rest[index(placement.dim)];
-        extent = (extent + mesh_[axis].size - 1) /
-                 mesh_[axis].size;  // the largest part, which the next axis cuts
-      }
-    }
-    return any;
   }
 
   int tensor_of(TensorId id) {
@@ -395,8 +339,9 @@ class Builder {
   RuleCosts costs_;
   double groups_;
   bool memory_choices_;
-  bool same_rules_, shard_storage_;
+  bool same_rules_;
   const Hints& hints_;
+  const Storages storages_;
   BuiltProblem built_;
   std::vector<bool> kept_;
   std::vector<bool> may_be_again_;  // per operation
