@@ -218,7 +218,6 @@ LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const Sea
                           "--strategy search rests on it, or on cluster.profile; or name a "
                           "strategy");
   }
-  check_searchable(deck);
   deck.cluster.device_memory = basis.memory;
   const double began = monotonic_seconds();
   SearchOptions options = search_options(deck, graph, mesh, basis.hints);

@@ -64,6 +64,30 @@ Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
   return strategy;
 }
 
+// train.accumulate and train.recompute, where a file of hints does not say more.
+void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints& hints) {
+  if (hints.empty()) {
+    hints.mesh = mesh;
+  }
+  if (!hints.accumulate) {
+    hints.accumulate = wanted_groups(deck, graph);
+  }
+  const Recompute level = recompute_of(deck.train.recompute);
+  if (level == Recompute::none) {  // the search may compute again what it likes
+    return;
+  }
+  Strategy strategy;
+  strategy.ops.resize(graph.ops().size());
+  strategy = with_recompute(graph, std::move(strategy), level);
+  hints.ops.resize(graph.ops().size(), {.rules = std::vector<std::optional<Rule>>(mesh.size())});
+  for (size_t op = 0; op < strategy.ops.size(); ++op) {
+    std::optional<bool>& recompute = hints.ops[op].recompute;
+    if (strategy.ops[op].recompute && !recompute) {
+      recompute = true;
+    }
+  }
+}
+
 // What is wrong with a graph of the deck's sizes gets the deck's place.
 Graph build_family(const Deck& deck, int64_t vocab) {
   try {
@@ -181,19 +205,6 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
   }
 }
 
-void check_searchable(const Deck& deck) {
-  if (deck.train.accumulate.value_or(1) > 1) {
-    fail_at(deck, "train.accumulate",
-            "train.accumulate: the search chooses groups itself, where memory is short; name a "
-            "strategy to have so many");
-  }
-  if (deck.train.recompute != "none") {
-    fail_at(deck, "train.recompute",
-            "train.recompute: the search chooses itself what is computed again, where memory is "
-            "short; name a strategy to have this level");
-  }
-}
-
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
   SearchOptions options{.time_limit_s = kSearchTime,
@@ -202,6 +213,7 @@ SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& m
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);
   }
+  add_hints_of(deck, graph, mesh, options.hints);
   if (const std::optional<int> wanted = wanted_microbatches(deck, graph)) {
     options.microbatches = {*wanted};
   }

@@ -66,10 +66,6 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
 
-// Throws Error(usage) where the deck asks for what the search chooses itself: train.accumulate and
-// train.recompute.
-void check_searchable(const Deck& deck);
-
 // Seconds that a search may take where nobody says how long.
 inline constexpr double kSearchTime = 10.0;
 inline constexpr double kThoroughSearchTime = 60.0;

@@ -284,7 +284,6 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   std::optional<SearchOutcome> found;
   const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   if (options.strategy == kSearch) {
-    check_searchable(input.deck);
     found = search_for(input.graph, input.mesh, costs, search);
     result.strategy = found->strategy;
   } else {

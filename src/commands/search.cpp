@@ -59,7 +59,6 @@ int search(const SearchCommandOptions& options) {
   const double began = monotonic_seconds();
   const PlanningInput input =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
-  check_searchable(input.deck);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
                   files_read(options.deck, options.cluster, input.deck, "", options.hints),
                   options.overwrite);

@@ -38,14 +38,15 @@ std::vector<Key> train_keys() {
            "pass: activations take the memory of one. Gradients add up over the groups; they are "
            "sent and applied once a step. `train.batch` has a sequence for each microbatch of "
            "each group. Not for routers with losses of their own, which are of the whole batch. "
-           "auto: what the strategy says.",
+           "auto: what the strategy says; the search takes groups where memory is short.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, Item) -> Slot { return &d.train.accumulate; }},
       {.name = "train.recompute",
        .doc =
-           "What is not kept for the backward pass, which computes it again, under a strategy "
-           "that has a name; a strategy file says so itself. cheap: norms, biases, activation "
+           "What is not kept for the backward pass, which computes it again; a strategy file says "
+           "so itself, and a search may compute more again where memory is short. cheap: norms, "
+           "biases, activation "
            "functions and dropout. block: all in a block but what others read; a block are "
            "operations one behind the other whose names are equal up to their first number, such "
            "as layers.3. Losses are equal to the bit, but for fp32 on GPUs, where cuBLASLt's "

@@ -29,7 +29,7 @@ class AxesSearch {
     if (build.hints != nullptr) {
       hints_ = *build.hints;
     }
-    hints_.ops.resize(graph.ops().size(), OperationHint(mesh.size()));
+    hints_.ops.resize(graph.ops().size(), {.rules = std::vector<std::optional<Rule>>(mesh.size())});
   }
 
   AxesResult run() {
@@ -84,7 +84,7 @@ class AxesSearch {
     for (size_t op = 0; op < strategy.ops.size(); ++op) {
       for (size_t axis = 0; axis < mesh_.size(); ++axis) {
         if (axis != free) {
-          hints.ops[op][axis] = strategy.ops[op].rules[axis];
+          hints.ops[op].rules[axis] = strategy.ops[op].rules[axis];
         }
       }
     }
@@ -128,7 +128,7 @@ class AxesSearch {
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       const Rule replicate = replicate_rule(graph_, op);
       OpStrategy op_strategy;
-      for (const std::optional<Rule>& hint : *hints_.of_operation(op)) {
+      for (const std::optional<Rule>& hint : hints_.of_operation(op)->rules) {
         op_strategy.rules.push_back(hint.value_or(replicate));
       }
       strategy.ops.push_back(std::move(op_strategy));

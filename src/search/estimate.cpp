@@ -30,10 +30,13 @@ bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& st
 }
 
 bool keeps_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
-  return std::ranges::all_of(meaning.inputs, [&](size_t input) {
-    const ParameterStrategy* parameter = stored(op, input, strategy);
-    return parameter != nullptr && parameter->kept == meaning.kept;
-  });
+  for (size_t p = 0; p < meaning.inputs.size(); ++p) {
+    const ParameterStrategy* parameter = stored(op, meaning.inputs[p], strategy);
+    if (parameter == nullptr || parameter->kept != meaning.kept[p]) {
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace

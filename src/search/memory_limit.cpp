@@ -1,6 +1,9 @@
 #include "search/memory_limit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -29,23 +32,27 @@ int64_t splittable_batch(const Graph& graph) {
 
 std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& options) {
   const int64_t batch = splittable_batch(graph);
-  if (options.hints.microbatches) {
-    if (const int wanted = *options.hints.microbatches; wanted > 1 && wanted > batch) {
-      fail(ExitCode::usage, "the hints ask for {} microbatches of {} sequence(s)", wanted, batch);
-    }
-    return {*options.hints.microbatches};
-  }
+  const int groups = options.hints.accumulate.value_or(1);
+  const auto fits = [&](int count) {
+    return count * groups == 1 || int64_t{count} * groups <= batch;
+  };
+  const std::vector<int> wanted =
+      options.hints.microbatches ? std::vector{*options.hints.microbatches} : options.microbatches;
+  check(!wanted.empty(), "a search without microbatches");
   std::vector<int> counts;
-  for (const int count : options.microbatches) {
-    if (count == 1 || count <= batch) {
-      counts.push_back(count);
-    }
+  std::ranges::copy_if(wanted, std::back_inserter(counts), fits);
+  if (counts.empty()) {
+    const std::string of_groups = groups > 1 ? fmt::format(" in each of {} groups", groups) : "";
+    fail(ExitCode::usage, "the hints ask for {} microbatches{} of {} sequence(s)",
+         std::ranges::min(wanted), of_groups, batch);
   }
-  check(!counts.empty(), "a search without microbatches");
   return counts;
 }
 
 std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int microbatches) {
+  if (options.hints.accumulate) {
+    return {*options.hints.accumulate};
+  }
   // Microbatches of several groups: with more of them, groups are as good.
   constexpr int kMostOfGroups = 2;
   const bool free = microbatches <= kMostOfGroups && accumulate_obstacle(graph).empty();
@@ -69,9 +76,10 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
   std::vector<uint64_t> signatures;          // they do not depend on the number of microbatches
   std::vector<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const int count : counts) {
-    numbers.emplace_back(count, 1);
-    if (const int most = std::ranges::max(groups_of(graph, options, count)); most > 1) {
-      numbers.emplace_back(count, most);
+    const std::vector<int> groups = groups_of(graph, options, count);
+    numbers.emplace_back(count, groups.front());
+    if (groups.size() > 1) {
+      numbers.emplace_back(count, groups.back());
     }
   }
   for (const auto& [count, groups] : numbers) {
@@ -86,8 +94,9 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     const Plan plan = least_memory_plan(built.problem);
     const Strategy plain = to_strategy(graph, mesh, built, plan);
     const auto reduced = reduced_graphs_of(graph, signatures, plan.choices);
-    for (const Strategy& strategy :
-         {plain, with_recompute(graph, with_kept(plain, Kept::pass), Recompute::block)}) {
+    const Strategy small = with_memory_hints(
+        options.hints, with_recompute(graph, with_kept(plain, Kept::pass), Recompute::block));
+    for (const Strategy& strategy : {plain, small}) {
       if (wanted && !wanted(strategy.name)) {
         continue;
       }

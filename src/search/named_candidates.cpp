@@ -32,7 +32,11 @@ NamedCandidates::NamedCandidates(const Graph& graph, const Mesh& mesh, const Cos
     : graph_(graph), options_(options), reduced_(reduced) {
   if (axes_in_use(mesh) <= 1) {
     for (const std::string_view name : plain_names(mesh)) {
-      plain_.push_back(named_parts(graph, reduced, name, mesh, 1));
+      plain_.push_back(
+          options.hints.empty()
+              ? named_parts(graph, reduced, name, mesh, 1)
+              : parts_of(graph, reduced,
+                         with_memory_hints(options.hints, named_strategy(name, graph, mesh))));
     }
   } else if (options.combinations) {
     LeastTime least(graph, mesh, costs, options.lowering.bucket_bytes);
@@ -73,7 +77,8 @@ void NamedCandidates::add_by_axes(const std::vector<Solution>& solutions, double
         std::ranges::none_of(solutions, is_near)) {
       continue;
     }
-    const StrategyParts parts = parts_of(graph_, reduced_, baselines_->strategy(n));
+    const StrategyParts parts =
+        parts_of(graph_, reduced_, with_memory_hints(options_.hints, baselines_->strategy(n)));
     for (const Solution& solution : solutions) {
       const bool wanted =
           options_.baselines && (baselines_->is_plain(n) || solution.microbatches == microbatches);

@@ -302,7 +302,10 @@ class Search {
       return entry.whole;
     }
     const Strategy& part = entry.parts.parts[0].strategy;
-    Strategy strategy = reduced_.empty() ? part : named_strategy(part.name, graph_, mesh_);
+    Strategy strategy =
+        reduced_.empty()
+            ? part
+            : with_memory_hints(options_.hints, named_strategy(part.name, graph_, mesh_));
     strategy.microbatches = part.microbatches;
     strategy.accumulate = part.accumulate;
     strategy.defer_gradients = part.defer_gradients;

@@ -80,7 +80,8 @@ void ProblemSolver::build(Solution& solution) const {
 std::vector<Solution> ProblemSolver::build() const {
   std::vector<Solution> solutions;
   for (const int count : microbatches_of(graph_, options_)) {
-    solutions.push_back({.microbatches = count});
+    solutions.push_back(
+        {.microbatches = count, .accumulate = groups_of(graph_, options_, count).front()});
   }
   in_parallel(solutions.size(), options_.threads, [&](size_t s) { build(solutions[s]); });
   return solutions;
@@ -131,7 +132,8 @@ void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) cons
               [&](size_t s) { correct_estimate(with_choices[s]); });
   for (const Solution& before : solutions) {
     const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
-      return solution.microbatches == before.microbatches && solution.accumulate == 1;
+      return solution.microbatches == before.microbatches &&
+             solution.accumulate == before.accumulate;
     });
     add_plans_of(before, *same);
   }

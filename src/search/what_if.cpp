@@ -59,6 +59,7 @@ class Changes {
     without_microbatches();
     without_operations();
     without_parameters();
+    without_recompute_and_kept();
     return std::move(changes_);
   }
 
@@ -105,6 +106,10 @@ class Changes {
       add_change("hint", text, fmt::format("without {}", text)).options.microbatches =
           SearchOptions{}.microbatches;
     }
+    if (options_.hints.accumulate) {
+      without(fmt::format("{} group(s) of microbatches", *options_.hints.accumulate),
+              [](Hints& hints) { hints.accumulate.reset(); });
+    }
     if (options_.hints.defer_gradients) {
       without(*options_.hints.defer_gradients ? "gradients deferred" : "gradients not deferred",
               [](Hints& hints) { hints.defer_gradients.reset(); });
@@ -116,22 +121,43 @@ class Changes {
     for (size_t axis = 0; axis < mesh_.size(); ++axis) {
       std::vector<AlikeHints> all;
       for (size_t op = 0; op < ops.size(); ++op) {
-        if (ops[op][axis]) {
+        if (ops[op].rules[axis]) {
           const std::string along =
               mesh_.size() > 1 ? fmt::format(" along {}", mesh_[axis].name) : "";
           add(all,
               fmt::format("{} by {}{}", pattern_of(graph_.op_name(static_cast<OpId>(op))),
-                          to_string(*ops[op][axis]), along),
+                          to_string(*ops[op].rules[axis]), along),
               op);
         }
       }
       for (const AlikeHints& alike : all) {
         without(alike.text, [&](Hints& hints) {
           for (const size_t op : alike.places) {
-            hints.ops[op][axis].reset();
+            hints.ops[op].rules[axis].reset();
           }
         });
       }
+    }
+  }
+
+  // Of all operations and of all parameters at once.
+  void without_recompute_and_kept() {
+    if (std::ranges::any_of(options_.hints.ops,
+                            [](const OperationHint& op) { return op.recompute.has_value(); })) {
+      without("what is computed again", [](Hints& hints) {
+        for (OperationHint& op : hints.ops) {
+          op.recompute.reset();
+        }
+      });
+    }
+    if (std::ranges::any_of(options_.hints.parameters, [](const ParameterHint& parameter) {
+          return parameter.kept.has_value();
+        })) {
+      without("how long parameters are kept", [](Hints& hints) {
+        for (ParameterHint& parameter : hints.parameters) {
+          parameter.kept.reset();
+        }
+      });
     }
   }
 

@@ -54,17 +54,11 @@ class HintsReader : private StrategyFields {
     if (is_given(microbatches)) {
       hints_.microbatches = read_microbatches(microbatches);
     }
-    refuse(fields.at("accumulate"), "accumulate", "1");
+    if (is_given(fields.at("accumulate"))) {
+      hints_.accumulate = read_accumulate(fields.at("accumulate"), hints_.microbatches.value_or(1));
+    }
     if (is_given(fields.at("gradients"))) {
       hints_.defer_gradients = read_deferred(fields.at("gradients"));
-    }
-  }
-
-  // What no search chooses yet: only what all its plans have may stand there.
-  void refuse(const YamlNode& node, std::string_view key, std::string_view only) {
-    if (is_given(node) && node.text != only) {
-      report(node, fmt::format("{}: the search has plans with {} only, found {}", key, only,
-                               found(node)));
     }
   }
 
@@ -97,7 +91,6 @@ class HintsReader : private StrategyFields {
 
   void read_operation(const YamlNode& node) {
     const YamlFields fields = fields_of(node, {}, {"op", "rule", "inputs", "outputs", "recompute"});
-    refuse(fields.at("recompute"), "recompute", "false");
     std::vector<std::string> names;
     names.reserve(graph().ops().size());
     for (OpId op = 0; op < static_cast<OpId>(graph().ops().size()); ++op) {
@@ -105,18 +98,29 @@ class HintsReader : private StrategyFields {
     }
     const std::vector<size_t> ops = chosen(node, fields.at("op"), "op", "an operation", names);
     const YamlNode& rules = fields.at("rule");
-    if (ops.empty() || !is_given(rules) || !check_rules(rules, found(fields.at("op")))) {
+    const bool by_rules = is_given(rules) && check_rules(rules, found(fields.at("op")));
+    if (ops.empty() || (!by_rules && !is_given(fields.at("recompute")))) {
       return;
     }
-    hints_.ops.resize(names.size(), OperationHint(mesh().size()));
+    hints_.ops.resize(names.size(), {.rules = std::vector<std::optional<Rule>>(mesh().size())});
     for (const size_t op : ops) {
-      if (!pin_operation(fields, rules, static_cast<OpId>(op))) {
+      if (!pin_recompute(fields.at("recompute"), static_cast<OpId>(op)) ||
+          (by_rules && !pin_rules(fields, rules, static_cast<OpId>(op)))) {
         return;  // the others would mostly repeat it
       }
     }
   }
 
-  bool pin_operation(const YamlFields& fields, const YamlNode& rules, OpId op) {
+  bool pin_recompute(const YamlNode& recompute, OpId op) {
+    if (!is_given(recompute)) {
+      return true;
+    }
+    const bool again = read_recompute(recompute, op);
+    hints_.ops[static_cast<size_t>(op)].recompute = again;
+    return again || recompute.text == "false";
+  }
+
+  bool pin_rules(const YamlFields& fields, const YamlNode& rules, OpId op) {
     OperationHint& hint = hints_.ops[static_cast<size_t>(op)];
     OpStrategy whole;
     for (size_t axis = 0; axis < mesh().size(); ++axis) {
@@ -127,7 +131,7 @@ class HintsReader : private StrategyFields {
       if (!rule) {
         return false;
       }
-      hint[axis] = rule;
+      hint.rules[axis] = rule;
       whole.rules.push_back(*rule);
     }
     if (whole.rules.size() == mesh().size()) {
@@ -138,7 +142,6 @@ class HintsReader : private StrategyFields {
 
   void read_parameter(const YamlNode& node) {
     const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state", "kept"});
-    refuse(fields.at("kept"), "kept", "step");
     std::vector<std::string> names;
     names.reserve(graph().tensors().size());
     for (const Tensor& tensor : graph().tensors()) {
@@ -153,6 +156,9 @@ class HintsReader : private StrategyFields {
       ParameterHint& hint = hints_.parameters[tensor];
       pin_layout(fields, "storage", tensor, hint.storage);
       pin_layout(fields, "optimizer_state", tensor, hint.optimizer_state);
+      if (is_given(fields.at("kept"))) {
+        hint.kept = read_kept(fields.at("kept"), graph().tensors()[tensor].name);
+      }
     }
   }
 
@@ -173,6 +179,34 @@ std::string broken_layout(const std::string& name, std::string_view key,
                                                print_layout(*hint), name, print_layout(found));
 }
 
+std::string broken_operation(const std::string& name, const OperationHint& hint,
+                             const OpStrategy& found) {
+  for (size_t axis = 0; axis < found.rules.size(); ++axis) {
+    const std::optional<Rule>& rule = hint.rules.at(axis);
+    if (rule && to_string(*rule) != to_string(found.rules[axis])) {
+      return fmt::format("the hints ask for {} by {}, not {}", name, to_string(*rule),
+                         to_string(found.rules[axis]));
+    }
+  }
+  return hint.recompute.value_or(found.recompute) == found.recompute
+             ? ""
+             : fmt::format("the hints ask for {} {}computed again", name,
+                           *hint.recompute ? "" : "not ");
+}
+
+std::string broken_parameter(const std::string& name, const ParameterHint& hint,
+                             const ParameterStrategy& found) {
+  std::string broken = broken_layout(name, "storage", hint.storage, found.storage);
+  if (broken.empty()) {
+    broken = broken_layout(name, "optimizer state", hint.optimizer_state, found.optimizer_state);
+  }
+  if (broken.empty() && hint.kept.value_or(found.kept) != found.kept) {
+    broken = fmt::format("the hints ask for {} kept for a {}, not a {}", name, name_of(*hint.kept),
+                         name_of(found.kept));
+  }
+  return broken;
+}
+
 }  // namespace
 
 std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy) {
@@ -180,34 +214,44 @@ std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& 
     return fmt::format("the hints ask for {} microbatches, not {}", *hints.microbatches,
                        strategy.microbatches);
   }
+  if (hints.accumulate && *hints.accumulate != strategy.accumulate) {
+    return fmt::format("the hints ask for {} groups of microbatches, not {}", *hints.accumulate,
+                       strategy.accumulate);
+  }
   if (hints.defer_gradients && *hints.defer_gradients != strategy.defer_gradients) {
     return fmt::format("the hints ask for {} gradients",
                        *hints.defer_gradients ? "deferred" : "overlapped");
   }
   for (size_t op = 0; op < hints.ops.size(); ++op) {
-    for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
-      const std::optional<Rule>& hint = hints.ops[op][axis];
-      const Rule& rule = strategy.ops.at(op).rules.at(axis);
-      if (hint && to_string(*hint) != to_string(rule)) {
-        return fmt::format("the hints ask for {} by {}, not {}",
-                           graph.op_name(static_cast<OpId>(op)), to_string(*hint), to_string(rule));
-      }
+    std::string broken =
+        broken_operation(graph.op_name(static_cast<OpId>(op)), hints.ops[op], strategy.ops.at(op));
+    if (!broken.empty()) {
+      return broken;
     }
   }
   for (const ParameterStrategy& parameter : strategy.parameters) {
     if (const ParameterHint* hint = hints.of_parameter(parameter.tensor)) {
-      const std::string& name = graph.tensor(parameter.tensor).name;
-      std::string broken = broken_layout(name, "storage", hint->storage, parameter.storage);
-      if (broken.empty()) {
-        broken = broken_layout(name, "optimizer state", hint->optimizer_state,
-                               parameter.optimizer_state);
-      }
+      std::string broken = broken_parameter(graph.tensor(parameter.tensor).name, *hint, parameter);
       if (!broken.empty()) {
         return broken;
       }
     }
   }
   return "";
+}
+
+Strategy with_memory_hints(const Hints& hints, Strategy strategy) {
+  strategy.accumulate = hints.accumulate.value_or(strategy.accumulate);
+  for (size_t op = 0; op < hints.ops.size(); ++op) {
+    bool& recompute = strategy.ops.at(op).recompute;
+    recompute = hints.ops[op].recompute.value_or(recompute);
+  }
+  for (ParameterStrategy& parameter : strategy.parameters) {
+    if (const ParameterHint* hint = hints.of_parameter(parameter.tensor)) {
+      parameter.kept = hint->kept.value_or(parameter.kept);
+    }
+  }
+  return strategy;
 }
 
 Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,

@@ -9,23 +9,28 @@
 
 namespace hidup {
 
-// A rule per axis of the mesh; none where it is free.
-using OperationHint = std::vector<std::optional<Rule>>;
+// What is empty is free.
+struct OperationHint {
+  std::vector<std::optional<Rule>> rules;  // per axis of the mesh
+  std::optional<bool> recompute;
+};
 
 struct ParameterHint {
   std::optional<Layout> storage;
   std::optional<Layout> optimizer_state;
+  std::optional<Kept> kept;
 };
 
 struct Hints {
   Mesh mesh;  // that of the search, with shares that the rules and layouts below may name
   std::optional<int> microbatches;
+  std::optional<int> accumulate;
   std::optional<bool> defer_gradients;
   std::vector<OperationHint> ops;         // in graph order, or none at all
   std::vector<ParameterHint> parameters;  // per tensor of the graph, or none at all
 
   bool empty() const {
-    return !microbatches && !defer_gradients && ops.empty() && parameters.empty();
+    return !microbatches && !accumulate && !defer_gradients && ops.empty() && parameters.empty();
   }
   const OperationHint* of_operation(OpId op) const {
     return ops.empty() ? nullptr : &ops.at(static_cast<size_t>(op));
@@ -39,15 +44,18 @@ struct Hints {
 // batch"; empty where it keeps all of them.
 std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy);
 
+// The strategy with what the hints say of `kept`, `recompute` and `accumulate`.
+Strategy with_memory_hints(const Hints& hints, Strategy strategy);
+
 // Hints from a strategy file of which any part may be missing: whole keys, operations, parameters,
 // an operation's rule on an axis ([batch, ~]). `op` and `name` may stand for several: * is any
 // text, ? any character ("layers.*.ffn.up"). Later entries overrule earlier ones. The name of the
-// strategy, its stages and its prediction are ignored; `kept`, `recompute` and `accumulate`, which
-// no search chooses yet, may stand there as a strategy without them has them; graph_hash and mesh,
-// where they are there, must be those of the search. Throws one Error(usage) with a line
+// strategy, its stages and its prediction are ignored; graph_hash and mesh, where they are there,
+// must be those of the search. Throws one Error(usage) with a line
 // "SOURCE:LINE:COLUMN: ..." per problem: names that the graph does not have (with the nearest),
 // illegal rules (with the operation and its legal ones), layouts that do not fit the parameter or
-// the mesh, more microbatches than sequences.
+// the mesh, more microbatches than sequences, groups or operations computed again where the graph
+// allows none.
 Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,
                  const std::string& source);
 

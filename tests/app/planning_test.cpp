@@ -119,10 +119,36 @@ TEST(ChooseStrategy, TheDeckSaysWhatNamedStrategiesComputeAgain) {
   EXPECT_GT(again("dp", {"train.recompute=cheap"}), 0);
   EXPECT_GT(again("dp", {"train.recompute=block"}), again("dp", {"train.recompute=cheap"}));
   EXPECT_EQ(again(file, {"train.recompute=block"}), 0);
-  const Deck deck = decks.read({"train.recompute=block"}).deck;
-  EXPECT_THAT(error_of([&] { check_searchable(deck); }),
-              Pair(ExitCode::usage, HasSubstr("--set train.recompute=block: train.recompute: the "
-                                              "search chooses itself what is computed again")));
+}
+
+TEST(SearchOptionsOf, TheDecksChoicesOfMemoryAreHints) {
+  const SmallDecks decks;
+  const auto options = [&](const std::vector<std::string>& overrides, const std::string& hints) {
+    const PlanningInput input = decks.read(overrides);
+    return search_options(input.deck, input.graph, input.mesh, hints);
+  };
+  EXPECT_TRUE(options({}, "").hints.empty());
+  const Hints both = options({"train.accumulate=2", "train.recompute=block"}, "").hints;
+  EXPECT_EQ(both.accumulate, 2);
+  EXPECT_EQ(ranks_of(both.mesh), ranks_of(decks.read().mesh));
+  const PlanningInput input = decks.read({"train.recompute=block"});
+  const Strategy named = choose_strategy("dp", input.deck, input.graph, input.mesh);
+  ASSERT_EQ(both.ops.size(), named.ops.size());
+  for (size_t op = 0; op < both.ops.size(); ++op) {  // of the others the search is free
+    EXPECT_EQ(both.ops[op].recompute.has_value(), named.ops[op].recompute);
+    EXPECT_TRUE(both.ops[op].recompute.value_or(true));
+  }
+  const std::string file = decks.folder.write(
+      "hints.yaml", "{accumulate: 4, operations: [{op: '*.norm*', recompute: false}]}");
+  const Hints mixed = options({"train.accumulate=2", "train.recompute=block"}, file).hints;
+  EXPECT_EQ(mixed.accumulate, 4);
+  const auto says = [&](bool again) {
+    return std::ranges::count_if(mixed.ops, [&](const OperationHint& hint) {
+      return hint.recompute && *hint.recompute == again;
+    });
+  };
+  EXPECT_GT(says(true), 0);
+  EXPECT_GT(says(false), 0);
 }
 
 TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
@@ -143,9 +169,6 @@ TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
                         "model.moe.balance_loss=0.1"});
               }),
               Pair(ExitCode::usage, HasSubstr("are of the whole batch, not of a group of it")));
-  const Deck deck = decks.read({"train.accumulate=2"}).deck;
-  EXPECT_THAT(error_of([&] { check_searchable(deck); }),
-              Pair(ExitCode::usage, HasSubstr("train.accumulate: the search chooses groups")));
 }
 
 TEST(ChooseStrategy, RefusesMicrobatchesOfABatchThatCannotBeSplit) {

@@ -156,13 +156,13 @@ TEST(ByAxes, ManyAxes) {
 TEST(ByAxes, HintsMayHaveTooManyLayouts) {
   Setting setting = axes_of_two(8, 12);
   const Graph graph = setting.graph();
-  OperationHint hint(setting.mesh.size());
+  OperationHint hint{.rules = std::vector<std::optional<Rule>>(setting.mesh.size())};
   uint64_t number = 0;
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const std::vector<Rule> rules = rules_of(graph, op);
-    for (size_t axis = 0; axis + 1 < hint.size(); ++axis) {
+    for (size_t axis = 0; axis + 1 < hint.rules.size(); ++axis) {
       number = number * 6364136223846793005ULL + 1442695040888963407ULL;
-      hint[axis] = rules[(number >> 33U) % rules.size()];
+      hint.rules[axis] = rules[(number >> 33U) % rules.size()];
     }
     setting.options.hints.ops.push_back(hint);
   }

@@ -45,7 +45,7 @@ TEST(HintsInSearch, RulesAreKept) {
 }
 
 TEST(HintsInSearch, AWholeStrategyLeavesNoChoice) {
-  for (const char* name : {"megatron", "fsdp-kept", "ps", "ep-fastmoe"}) {
+  for (const char* name : {"megatron", "fsdp", "fsdp-kept", "ps", "ep-fastmoe"}) {
     Setting setting = small_setting(4);
     const Graph graph = setting.graph();
     const Strategy strategy = named_strategy(name, graph, setting.mesh);
@@ -69,6 +69,80 @@ TEST(HintsInSearch, MicrobatchesAreKept) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_STREQ(error.what(), "the hints ask for 8 microbatches of 4 sequence(s)");
+  }
+}
+
+TEST(HintsInSearch, GroupsAreKept) {
+  const SearchOutcome outcome = hinted(small_setting(), "accumulate: 4").search();
+  EXPECT_EQ(outcome.strategy.accumulate, 4);
+  for (const Candidate& candidate : outcome.candidates) {  // 32 sequences
+    EXPECT_EQ(candidate.strategy.accumulate, 4);
+    EXPECT_TRUE(candidate.feasible) << candidate.reason;
+  }
+  Setting setting = hinted(small_setting(), "accumulate: 4");
+  setting.deck.train.batch = 8;
+  EXPECT_TRUE(std::ranges::none_of(setting.search().candidates, [](const Candidate& candidate) {
+    return candidate.strategy.microbatches > 2;
+  }));
+  setting.options.microbatches = {4};
+  try {
+    setting.search();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_STREQ(error.what(),
+                 "the hints ask for 4 microbatches in each of 4 groups of 8 sequence(s)");
+  }
+}
+
+// With memory enough, where the search itself would not compute again or gather twice; and with
+// too little, where it chooses more of both.
+TEST(HintsInSearch, ChoicesOfMemoryAreKept) {
+  for (const double part : {2.0, 0.6}) {
+    Setting setting = hinted(small_setting(),
+                             "operations: [{op: '*.ffn.relu', recompute: true}, {op: "
+                             "'*.attention', recompute: false}]\n"
+                             "parameters: [{name: '*.ffn.up.weight', storage: [S(0)], kept: pass}, "
+                             "{name: '*.ffn.up.bias', storage: [S(0)], kept: step}]");
+    const int64_t needed = small_setting().search().candidates[0].memory_bytes;
+    setting.options.memory_limit = static_cast<int64_t>(part * static_cast<double>(needed));
+    const Graph graph = setting.graph();
+    const SearchOutcome outcome = setting.search();
+    int checked = 0;
+    for (size_t op = 0; op < outcome.strategy.ops.size(); ++op) {
+      const std::string& name = graph.op_name(static_cast<OpId>(op));
+      const bool again = outcome.strategy.ops[op].recompute;
+      checked += name.ends_with(".ffn.relu") || name.ends_with(".attention") ? 1 : 0;
+      EXPECT_TRUE(again || !name.ends_with(".ffn.relu")) << name;
+      EXPECT_FALSE(again && name.ends_with(".attention")) << name;
+    }
+    for (const ParameterStrategy& parameter : outcome.strategy.parameters) {
+      const std::string& name = graph.tensor(parameter.tensor).name;
+      checked += name.ends_with("ffn.up.weight") || name.ends_with("ffn.up.bias") ? 1 : 0;
+      EXPECT_TRUE(parameter.kept == Kept::pass || !name.ends_with("ffn.up.weight")) << name;
+      EXPECT_TRUE(parameter.kept == Kept::step || !name.ends_with("ffn.up.bias")) << name;
+    }
+    EXPECT_GE(checked, 4);
+    for (const Candidate& candidate : outcome.candidates) {
+      EXPECT_TRUE(candidate.strategy.name != "search" ||
+                  broken_hint(graph, setting.options.hints, candidate.strategy).empty());
+    }
+    EXPECT_LE(outcome.candidates[0].memory_bytes, setting.options.memory_limit);
+  }
+}
+
+TEST(HintsInSearch, NamedStrategiesTakeChoicesOfMemory) {
+  for (const int layers : {2, 24}) {  // of the deeper one a part is simulated
+    Setting setting = small_setting();
+    setting.deck.model.layers = layers;
+    setting = hinted(setting,
+                     "{operations: [{op: '*.ffn.relu', recompute: true}], "
+                     "parameters: [{name: '*.ffn.up.weight', kept: pass}]}");
+    const SearchOutcome outcome = setting.search();
+    for (const Candidate& candidate : outcome.candidates) {
+      EXPECT_TRUE(candidate.feasible) << candidate.strategy.name << ": " << candidate.reason;
+      EXPECT_EQ(broken_hint(setting.graph(), setting.options.hints, candidate.strategy), "");
+    }
   }
 }
 

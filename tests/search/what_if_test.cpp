@@ -117,11 +117,14 @@ TEST(WhatIf, EveryHintHasItsPrice) {
   Setting setting = small_setting();
   setting.options.hints = read_hints(setting.graph(), setting.mesh, R"(
 microbatches: 2
+accumulate: 2
 operations:
   - {op: "layers.*.ffn.up", rule: [replicate]}
   - {op: "layers.*.ffn.down", rule: [replicate]}
+  - {op: "layers.*.ffn.relu", recompute: true}
 parameters:
   - {name: "layers.*.ffn.up.weight", storage: [R]}
+  - {name: head.weight, kept: pass}
 )",
                                      "h.yaml");
   const WhatIfReport report = report_of(setting);
@@ -134,17 +137,22 @@ parameters:
       EXPECT_GE(change.gain, 0.0) << change.of;
     }
   }
-  EXPECT_EQ(hints, (std::vector<std::string>{"2 microbatch(es)", "layers.*.ffn.up by replicate",
-                                             "layers.*.ffn.down by replicate",
-                                             "layers.*.ffn.up.weight stored as [R]"}));
+  EXPECT_EQ(hints,
+            (std::vector<std::string>{
+                "2 microbatch(es)", "2 group(s) of microbatches", "layers.*.ffn.up by replicate",
+                "layers.*.ffn.down by replicate", "layers.*.ffn.up.weight stored as [R]",
+                "what is computed again", "how long parameters are kept"}));
   Setting free = setting;
   for (size_t op = 0; op < free.options.hints.ops.size(); ++op) {
     if (free.graph().op_name(static_cast<OpId>(op)).ends_with("ffn.up")) {
-      free.options.hints.ops[op][0].reset();
+      free.options.hints.ops[op].rules[0].reset();
     }
   }
   expect_step(report, "without layers.*.ffn.up by replicate", searched(free));
   EXPECT_GT(find(report, "without layers.*.ffn.up by replicate").gain, 0.0);
+  Setting in_one = setting;
+  in_one.options.hints.accumulate.reset();
+  expect_step(report, "without 2 group(s) of microbatches", searched(in_one));
 }
 
 TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {

@@ -8,7 +8,6 @@
 #include "graph/text.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
-#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -36,7 +35,7 @@ std::string pinned(const Graph& graph, const Hints& hints) {
   std::string text;
   for (size_t op = 0; op < hints.ops.size(); ++op) {
     text += fmt::format("{}{}", text.empty() ? "" : ", ", graph.op_name(static_cast<OpId>(op)));
-    for (const std::optional<Rule>& rule : hints.ops[op]) {
+    for (const std::optional<Rule>& rule : hints.ops[op].rules) {
       text += " " + (rule ? rule->name : "-");
     }
   }
@@ -48,39 +47,43 @@ std::string pinned(const std::string& text, const Mesh& mesh = kOneAxis) {
   return pinned(graph, read_hints(graph, mesh, text, "h.yaml"));
 }
 
-TEST(Hints, WhatNoSearchChoosesIsRefused) {
-  EXPECT_EQ(pinned("accumulate: 1\noperations: [{op: '*', recompute: false}]\n"
-                   "parameters: [{name: '*', kept: step}]"),
-            "");
-  const auto refusal = [](const std::string& text) {
-    try {
-      pinned(text);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string();
-  };
-  EXPECT_EQ(refusal("accumulate: 2"),
-            "h.yaml:1:13: accumulate: the search has plans with 1 only, found 2");
-  EXPECT_EQ(refusal("operations: [{op: '*', recompute: true}]"),
-            "h.yaml:1:35: recompute: the search has plans with false only, found true");
-  EXPECT_EQ(refusal("parameters: [{name: '*', kept: pass}]"),
-            "h.yaml:1:32: kept: the search has plans with step only, found pass");
+TEST(Hints, PinChoicesOfMemory) {
+  const Graph graph = hinted_graph();
+  const Hints hints =
+      read_hints(graph, kOneAxis,
+                 "accumulate: 2\n"
+                 "operations: [{op: 'y.*', recompute: true}, {op: x, rule: [batch]}, "
+                 "{op: y.1, recompute: false}]\n"
+                 "parameters: [{name: 'up.*', kept: pass}]",
+                 "h.yaml");
+  EXPECT_EQ(pinned(graph, hints), "x batch, y.0 -, y.1 -, loss -");
+  Strategy strategy = named_strategy("dp", graph, kOneAxis);
+  const auto broken = [&] { return broken_hint(graph, hints, strategy); };
+  EXPECT_EQ(broken(), "the hints ask for 2 groups of microbatches, not 1");
+  strategy.accumulate = 2;
+  EXPECT_EQ(broken(), "the hints ask for y.0 computed again");
+  strategy.ops[1].recompute = strategy.ops[2].recompute = true;
+  EXPECT_EQ(broken(), "the hints ask for y.1 not computed again");
+  strategy.ops[2].recompute = false;
+  EXPECT_EQ(broken(), "the hints ask for up.0 kept for a pass, not a step");
+  strategy = with_memory_hints(hints, named_strategy("dp", graph, kOneAxis));
+  EXPECT_EQ(broken(), "");
+  EXPECT_EQ(strategy.parameters[0].kept, Kept::step);  // the table, of which they say nothing
+  EXPECT_FALSE(strategy.ops[0].recompute);
 }
 
 TEST(Hints, AWholeStrategyPinsEverything) {
   const Graph graph = hinted_graph();
   for (const Mesh& mesh : {kOneAxis, kTwoAxes}) {
     for (const NamedStrategy& named : named_strategies()) {
-      // The search has no parameters that are kept for a pass.
-      Strategy strategy = with_kept(named_strategy(named.name, graph, mesh), Kept::step);
+      Strategy strategy = named_strategy(named.name, graph, mesh);
       strategy.stages = {0, 2};  // notes
       strategy.predicted = PredictedStep{.iteration_s = 1.0};
       const Hints hints = read_hints(graph, mesh, print_strategy(graph, strategy), "h.yaml");
       EXPECT_EQ(broken_hint(graph, hints, strategy), "") << named.name;
       for (size_t op = 0; op < strategy.ops.size(); ++op) {
         for (size_t axis = 0; axis < mesh.size(); ++axis) {
-          EXPECT_EQ(hints.ops[op][axis], strategy.ops[op].rules[axis]);
+          EXPECT_EQ(hints.ops[op].rules[axis], strategy.ops[op].rules[axis]);
         }
       }
       for (const ParameterStrategy& parameter : strategy.parameters) {
@@ -143,7 +146,7 @@ TEST(Hints, ALayersNumberMayBeLeftOut) {
                                  "operations: [{op: 'layers.*.ffn.up', rule: [column]}]", "h.yaml");
   int pins = 0;
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
-    pins += (*hints.of_operation(op))[0] ? 1 : 0;
+    pins += hints.of_operation(op)->rules[0] ? 1 : 0;
   }
   EXPECT_EQ(pins, 3);
 }
@@ -219,6 +222,18 @@ INSTANTIATE_TEST_SUITE_P(
             "1:15: microbatches: expected a whole number from 1 to 256, found 2000000000"},
         Bad{"microbatches: two",
             "1:15: microbatches: expected a whole number from 1 to 256, found two"},
+        Bad{"accumulate: 5",
+            "1:13: accumulate: expected at most 4 microbatches in all, the sequences of a step, "
+            "found 5 groups of 1"},
+        Bad{"{microbatches: 2, accumulate: 3}",
+            "1:31: accumulate: expected at most 4 microbatches in all, the sequences of a step, "
+            "found 3 groups of 2"},
+        Bad{"operations: [{op: loss, recompute: true}]",
+            "1:36: loss: recompute: the loss is computed once"},
+        Bad{"operations: [{op: y.0, recompute: treu}]",
+            "1:35: y.0: recompute: expected false or true, found treu: did you mean true?"},
+        Bad{"parameters: [{name: up.0, kept: stp}]",
+            "1:33: up.0: kept: expected step or pass, found stp: did you mean step?"},
         Bad{"gradients: late", "1:12: gradients: expected overlapped or deferred"},
         Bad{"format_version: 3", "1:17: format_version: expected 1 or 2, found 3"},
         Bad{"operations: [{op: x, rule: [batch%1]}]",

@@ -47,6 +47,12 @@ const Hints kNoHints;
 
 struct TooManyLayouts {};
 
+// Of a parameter, where it is used.
+struct Gather {
+  double seconds = 0.0;
+  double bytes = 0.0;  // of the copy
+};
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
@@ -126,9 +132,21 @@ class Builder {
   void find_again() {
     may_be_again_.resize(graph_.ops().size());
     built_.again_for_readers.resize(graph_.ops().size());
-    if (!memory_choices_) {
-      return;
+    if (memory_choices_) {
+      find_again_in_blocks();
     }
+    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
+      if (recompute_hint(op)) {
+        built_.again_for_readers[index(op)] = false;
+      }
+    }
+  }
+  std::optional<bool> recompute_hint(OpId op) const {
+    const OperationHint* hint = hints_.of_operation(op);
+    return hint != nullptr ? hint->recompute : std::nullopt;
+  }
+
+  void find_again_in_blocks() {
     Strategy strategy;
     strategy.ops.resize(graph_.ops().size());
     strategy = with_recompute(graph_, std::move(strategy), Recompute::block);
@@ -187,14 +205,16 @@ class Builder {
 
   void add_hints(OpId op, Key& key) const {
     if (const OperationHint* hint = hints_.of_operation(op)) {
-      for (const std::optional<Rule>& rule : *hint) {
+      for (const std::optional<Rule>& rule : hint->rules) {
         key.add(rule ? to_string(*rule) : "");
       }
+      key.add(hint->recompute ? static_cast<int>(*hint->recompute) : -1);
     }
     for (const TensorId input : graph_.op(op).inputs) {
       if (const ParameterHint* hint = hints_.of_parameter(input)) {
         key.add(hint->storage ? to_string(*hint->storage) : "");
         key.add(hint->optimizer_state ? to_string(*hint->optimizer_state) : "");
+        key.add(hint->kept ? static_cast<int>(*hint->kept) : -1);
       }
     }
   }
@@ -222,12 +242,14 @@ class Builder {
       in_all_groups(base);
       for (const ChoiceMeaning& meaning : storages_.of(op, op_strategy, owned_by(op))) {
         Choice choice = base;
-        double gathered_bytes = 0.0;
+        std::vector<Gather> gathers;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
-          gathered_bytes +=
+          const double before = choice.gather_s;
+          const double bytes =
               costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
+          gathers.push_back({.seconds = choice.gather_s - before, .bytes = bytes});
         }
-        add_variants(op, choice, gathered_bytes, meaning, choices.choices, meanings);
+        add_variants(op, choice, gathers, meaning, choices.choices, meanings);
       }
     }
     built_.problem.kinds.push_back(std::move(choices));
@@ -248,32 +270,55 @@ class Builder {
             .bytes = reshard.bytes / groups_};
   }
 
-  // The choice itself, and those that need less memory.
-  void add_variants(OpId op, const Choice& choice, double gathered_bytes,
+  // The choice itself, and those that need less memory; as the hints have it.
+  void add_variants(OpId op, const Choice& choice, const std::vector<Gather>& gathers,
                     const ChoiceMeaning& meaning, std::vector<Choice>& choices,
                     std::vector<ChoiceMeaning>& meanings) const {
-    const bool gathers = memory_choices_ && gathered_bytes > 0.0 && choice.gather_s > 0.0;
-    const bool saves = may_be_again_[index(op)] && choice.saved_bytes > 0.0;
-    for (const bool for_a_pass : {false, true}) {
+    const std::optional<bool> hint = recompute_hint(op);
+    const bool saves = choice.saved_bytes > 0.0;
+    for (std::vector<Kept>& kept : ways_to_keep(meaning, gathers)) {
       for (const bool again : {false, true}) {
-        if ((for_a_pass && !gathers) || (again && !saves)) {
+        if (hint ? again != *hint : again && !(saves && may_be_again_[index(op)])) {
           continue;
         }
         Choice& variant = choices.emplace_back(choice);
         meanings.push_back(meaning);
-        if (for_a_pass) {
-          meanings.back().kept = Kept::pass;
-          variant.sync_s += variant.gather_s;
-          variant.persistent_bytes -= gathered_bytes;
+        for (size_t p = 0; p < kept.size(); ++p) {
+          if (kept[p] == Kept::pass) {
+            variant.sync_s += gathers[p].seconds;
+            variant.persistent_bytes -= gathers[p].bytes;
+          }
         }
-        if (again) {
-          meanings.back().op_strategy.recompute = true;
+        meanings.back().kept = kept;
+        meanings.back().op_strategy.recompute = again;
+        if (again && saves) {
           variant.backward_compute_s += variant.forward_compute_s;
           variant.backward_comm_s += variant.forward_comm_s;
           variant.saved_bytes = 0.0;
         }
       }
     }
+  }
+
+  // All parameters for the step and, where that saves memory, all for a pass; but as hinted.
+  std::vector<std::vector<Kept>> ways_to_keep(const ChoiceMeaning& meaning,
+                                              const std::vector<Gather>& gathers) const {
+    std::vector<std::vector<Kept>> ways;
+    for (const Kept free : {Kept::step, Kept::pass}) {
+      Gather saved;
+      std::vector<Kept> kept;
+      for (size_t p = 0; p < gathers.size(); ++p) {
+        const ParameterHint* hint = hints_.of_parameter(meaning.parameters[p].tensor);
+        const bool is_free = hint == nullptr || !hint->kept;
+        kept.push_back(is_free ? free : *hint->kept);
+        saved.seconds += is_free ? gathers[p].seconds : 0.0;
+        saved.bytes += is_free ? gathers[p].bytes : 0.0;
+      }
+      if (free == Kept::step || (memory_choices_ && saved.bytes > 0.0 && saved.seconds > 0.0)) {
+        ways.push_back(std::move(kept));
+      }
+    }
+    return ways;
   }
 
   int tensor_of(TensorId id) {

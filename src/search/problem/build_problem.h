@@ -30,7 +30,7 @@ struct ChoiceMeaning {
   OpStrategy op_strategy;
   std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
   std::vector<size_t> inputs;                // which of the operation's inputs they are
-  Kept kept = Kept::step;                    // all of them
+  std::vector<Kept> kept;                    // each of them
 };
 
 struct BuiltProblem {
@@ -49,9 +49,10 @@ struct BuiltProblem {
 // share their choices. With `accumulate` the groups count as one pass of longer microbatches: what
 // is sent once a step may hide behind all of them. With `memory_choices` there are two more, each
 // with and without the other: all parameters of the operation gathered for each pass, and the
-// operation computed again. The bytes of what is there only while a block is computed do not count.
-// Throws Error(usage) where there are more than kMostLayouts layouts. On one
-// axis, or with same_rules, that takes hints for hundreds of operations.
+// operation computed again; hints may ask for either without it. The bytes of what is there only
+// while a block is computed do not count. Throws Error(usage) where there are more than
+// kMostLayouts layouts. On one axis, or with same_rules, that takes hints for hundreds of
+// operations.
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                            const BuildOptions& options);
 // None instead of that error.

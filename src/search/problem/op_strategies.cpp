@@ -13,8 +13,8 @@ std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, co
                                               const OperationHint* hint) {
   std::vector<std::vector<Rule>> allowed(mesh.size(), rules);
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (hint != nullptr && (*hint)[axis]) {
-      allowed[axis] = {*(*hint)[axis]};
+    if (hint != nullptr && hint->rules[axis]) {
+      allowed[axis] = {*hint->rules[axis]};
     } else if (mesh[axis].size == 1) {
       allowed[axis].resize(1);
     }

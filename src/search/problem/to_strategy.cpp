@@ -36,7 +36,7 @@ Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& b
     for (size_t p = 0; p < meaning.inputs.size(); ++p) {
       const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
       parameters[id] = {id, meaning.parameters[p].storage, meaning.parameters[p].optimizer_state,
-                        meaning.kept};
+                        meaning.kept[p]};
     }
   }
   again_for_readers(graph, built, strategy);
