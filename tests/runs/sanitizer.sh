@@ -1,9 +1,14 @@
 #!/usr/bin/env bash
 # Builds a preset with sanitizers, and runs under it the unit tests and a training run
-# on two ranks: sanitizer.sh asan|tsan. Any report fails. Minutes, most for the build.
+# on two ranks. Any report fails. Minutes, most for the build.
+#
+#   sanitizer.sh asan|tsan          both
+#   sanitizer.sh asan|tsan build    one of them: ctest builds beside other tests
+#   sanitizer.sh asan|tsan run
 set -euo pipefail
 
 preset=$1
+part=${2:-both}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$root/build-$preset
 cd "$root"
@@ -19,8 +24,13 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 # Open MPI synchronizes its threads with atomics of its own, which the sanitizer cannot see.
 export TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1
 
-cmake --preset "$preset" -DHIDUP_TESTS=ON
-cmake --build --preset "$preset" --parallel 2
+if [[ $part != run ]]; then
+  cmake --preset "$preset" -DHIDUP_TESTS=ON
+  cmake --build --preset "$preset" --parallel 2
+fi
+if [[ $part == build ]]; then
+  exit 0
+fi
 
 stay_loaded=$build/stay_loaded.so
 echo 'int dlclose(void* library) { return library == 0; }' | cc -shared -fPIC -x c -o "$stay_loaded" -

@@ -24,6 +24,7 @@ def commands(build):
     result = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         bare = re.sub(r" -o \S+ -c \S+$", "", entry["command"])
+        bare = re.sub(r" -Winvalid-pch -include \S+", "", bare)  # GCC's: each source has its headers
         path = pathlib.Path(entry["file"])
         names = [path]
         if path.parent.name == "Unity":
