@@ -13,6 +13,7 @@
 #include "search/dp/certify.h"
 #include "search/near_search.h"
 #include "search/problem/op_strategies.h"
+#include "setting.h"
 #include "simple_costs.h"
 
 namespace hidup {
@@ -91,6 +92,30 @@ TEST(ThreeAxes, FindsMoreOptimaThanOneAxisAtATime) {
   }
   EXPECT_EQ(by_axes_finds, 36);
   EXPECT_EQ(found, 38);
+}
+
+TEST(ThreeAxes, TheSearchIsNeverWorseThanByAxesAndOftenBetter) {
+  int better = 0;
+  for (const int64_t experts : {0, 4}) {
+    for (const int64_t batch : {4, 8, 64}) {
+      Setting setting = small_setting(experts);
+      setting.deck.model.hidden = 512;
+      setting.deck.train.batch = batch;
+      setting.mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
+      setting.machine.links = {{.bandwidth = 2e9, .latency_s = 5e-6},
+                               {.bandwidth = 1e10, .latency_s = 2e-6},
+                               {.bandwidth = 5e10, .latency_s = 1e-6}};
+      setting.options.microbatches = {1};
+      setting.options.baselines = false;
+      const AxesResult by_axes = search_by_axes(
+          setting.graph(), setting.mesh, setting.costs(),
+          {.bucket_bytes = setting.options.lowering.bucket_bytes}, setting.options.effort);
+      const SearchOutcome found = setting.search();
+      EXPECT_LE(found.objective_s, by_axes.found[0].objective_s);
+      better += found.objective_s < 0.99 * by_axes.found[0].objective_s ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(better, 3);
 }
 
 TEST(ThreeAxes, StrategiesNearHaveAnotherRuleOnOneAxis) {
