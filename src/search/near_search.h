@@ -7,7 +7,8 @@
 
 namespace hidup {
 
-// Where all combinations of rules are too many: a local search. Its neighbourhood is a problem in
+// A local search, where all combinations of rules are too many, or where a search among them kept
+// too few states. Its neighbourhood is a problem in
 // which every operation has the rules of the strategy, or another rule on one axis
 // (BuildOptions::near). So all operations may change at once, each on an axis of its own, which a
 // search of one axis at a time cannot do. It goes on near the best one that it found, until no

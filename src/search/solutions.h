@@ -50,9 +50,10 @@ class ProblemSolver {
   void correct_estimate(Solution& solution) const;
   void add_plans_of(const Solution& before, Solution& solution) const;
   void add_strategy(const Strategy& strategy, Solution& solution) const;
-  void add_by_axes(const AxesResult& by_axes, Solution& solution) const;
-  // Without a joint problem: on all axes at once, near what was found one axis at a time.
-  void search_near_by_axes(std::vector<Solution>& solutions) const;
+  void add(const std::vector<FoundStrategy>& found, Solution& solution) const;
+  std::optional<FoundStrategy> best_of(const Solution& solution) const;
+  // On several axes: near_search.h, from the best of each.
+  void search_near_best(std::vector<Solution>& solutions) const;
 
   const Graph& graph_;
   const Mesh& mesh_;
