@@ -7,7 +7,7 @@ namespace hidup {
 namespace {
 
 // bert-sgmoe on 4 x 8 x 8 takes up to five.
-constexpr int kMostSearches = 8;
+constexpr int kMostNearSearches = 8;
 // Another search follows where the time falls by this part.
 constexpr double kWorthAnother = 1e-3;
 
@@ -18,7 +18,8 @@ std::vector<FoundStrategy> search_near(const Graph& graph, const Mesh& mesh, con
                                        FoundStrategy start) {
   std::vector<FoundStrategy> best;
   bool gains = true;
-  for (int search = 0; gains && search < kMostSearches && !effort.deadline.has_passed(); ++search) {
+  for (int search = 0; gains && search < kMostNearSearches && !effort.deadline.has_passed();
+       ++search) {
     BuildOptions near = build;
     near.near = &start.strategy;
     const std::optional<BuiltProblem> built = try_build_problem(graph, mesh, costs, near);
