@@ -26,7 +26,7 @@ struct AxesResult {
 // It starts from two strategies: the best one with the same rule on all axes, and the one that
 // replicates all work. The result is no worse than the first start, but there is no proof that it
 // is near the best. An axis is not changed if the rules of the other axes lead to more than
-// kMostLayouts layouts.
+// kMostLayouts layouts of a tensor.
 AxesResult search_by_axes(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                           const BuildOptions& build, const DynamicOptions& effort);
 

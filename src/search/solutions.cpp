@@ -8,6 +8,7 @@
 #include "search/dp/sweep.h"
 #include "search/estimate.h"
 #include "search/memory_limit.h"
+#include "search/near_search.h"
 #include "search/parallel.h"
 #include "search/problem/op_strategies.h"
 
@@ -18,6 +19,9 @@ namespace {
 constexpr size_t kMostJointly = 128;
 // States that are kept then. 300 takes twice as long, and finds plans that are 0.0 to 0.1 % faster.
 constexpr size_t kJointStates = 100;
+// The local search is left out for numbers of microbatches whose best strategy takes longer than
+// that of all of them by this factor.
+constexpr double kMayWin = 1.1;
 
 // What a level of effort leaves to the proof that a plan is good.
 CertifyOptions proof_of(SearchLevel level) {
@@ -104,8 +108,39 @@ void ProblemSolver::solve(std::vector<Solution>& solutions,
     }
   });
   for (size_t s = 0; s < count; ++s) {
-    add_by_axes(by_axes[s], solutions[s]);
+    DynamicResult& found = solutions[s].found;
+    found.lower_bound = std::max(found.lower_bound, by_axes[s].lower_bound);
+    add(by_axes[s].found, solutions[s]);
   }
+  if (!one_axis_) {
+    search_near_best(solutions);
+  }
+}
+
+std::optional<FoundStrategy> ProblemSolver::best_of(const Solution& solution) const {
+  if (!solution.found.plans.empty()) {
+    const FoundPlan& best = solution.found.plans[0];
+    return FoundStrategy{to_strategy(graph_, mesh_, *solution.built, best.plan), best.cost.seconds};
+  }
+  return solution.by_axes.empty() ? std::nullopt : std::optional(solution.by_axes[0]);
+}
+
+void ProblemSolver::search_near_best(std::vector<Solution>& solutions) const {
+  std::vector<std::optional<FoundStrategy>> starts;
+  double best = std::numeric_limits<double>::infinity();
+  for (const Solution& solution : solutions) {
+    starts.push_back(best_of(solution));
+    best = std::min(best, starts.back() ? starts.back()->objective_s : best);
+  }
+  in_parallel(solutions.size(), options_.threads, [&](size_t s) {
+    // Where bytes have a price, every search takes many sweeps.
+    const bool free = solutions[s].found.memory_multiplier == 0.0;
+    if (starts[s] && free && starts[s]->objective_s <= kMayWin * best) {
+      add(search_near(graph_, mesh_, costs_, build_options(solutions[s]), joint_effort(),
+                      *std::move(starts[s])),
+          solutions[s]);
+    }
+  });
 }
 
 bool ProblemSolver::memory_is_short(const std::vector<Solution>& solutions) const {
@@ -190,18 +225,17 @@ void ProblemSolver::add_strategy(const Strategy& strategy, Solution& solution) c
   }
 }
 
-// Strategies that were found one axis at a time are plans of the joint problem.
-void ProblemSolver::add_by_axes(const AxesResult& by_axes, Solution& solution) const {
-  DynamicResult& found = solution.found;
-  found.lower_bound = std::max(found.lower_bound, by_axes.lower_bound);
-  for (const FoundStrategy& each : by_axes.found) {
+// Strategies that were found otherwise are plans of the joint problem where there is one.
+void ProblemSolver::add(const std::vector<FoundStrategy>& found, Solution& solution) const {
+  for (const FoundStrategy& each : found) {
     if (solution.built) {
       add_strategy(each.strategy, solution);
     } else {
       solution.by_axes.push_back(each);
     }
   }
-  put_in_order(found);
+  std::ranges::stable_sort(solution.by_axes, {}, &FoundStrategy::objective_s);
+  put_in_order(solution.found);
 }
 
 void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& deadline) const {

@@ -18,7 +18,7 @@ struct Solution {
   // On several axes the joint problem: a rule per axis. None where that has too many choices.
   std::optional<BuiltProblem> built;
   DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
-  // Without a joint problem: what was found one axis at a time.
+  // Without a joint problem: what was found one axis at a time, and jointly near that; best first.
   std::vector<FoundStrategy> by_axes;
 };
 
@@ -50,7 +50,10 @@ class ProblemSolver {
   void correct_estimate(Solution& solution) const;
   void add_plans_of(const Solution& before, Solution& solution) const;
   void add_strategy(const Strategy& strategy, Solution& solution) const;
-  void add_by_axes(const AxesResult& by_axes, Solution& solution) const;
+  void add(const std::vector<FoundStrategy>& found, Solution& solution) const;
+  std::optional<FoundStrategy> best_of(const Solution& solution) const;
+  // On several axes: near_search.h, from the best of each.
+  void search_near_best(std::vector<Solution>& solutions) const;
 
   const Graph& graph_;
   const Mesh& mesh_;

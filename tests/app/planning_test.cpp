@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "app/costs.h"
 #include "small_decks.h"
@@ -88,6 +89,22 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
   }
   EXPECT_EQ(predicted[0], predicted[1]);
   EXPECT_LT(predicted[0].back(), predicted[0].front());
+}
+
+TEST(ChooseStrategy, TheSearchOnThreeAxesFindsTheSameInAnyOrder) {
+  const SmallDecks decks;
+  const std::string pod = "{name: pod, size: 2, bandwidth: 200MB/s, latency: 20us}";
+  const std::string node = "{name: node, size: 2, bandwidth: 400MB/s, latency: 9us}";
+  const std::string gpu = "{name: gpu, size: 2, bandwidth: 10GB/s, latency: 2us}";
+  std::vector<double> seconds;
+  for (const auto& axes : {std::array{pod, node, gpu}, {gpu, pod, node}, {node, gpu, pod}}) {
+    const PlanningInput input =
+        decks.read({"cluster.mesh=[" + axes[0] + ", " + axes[1] + ", " + axes[2] + "]"});
+    const Profile profile = costs_without_ranks(input.deck, input.mesh);
+    seconds.push_back(searched(input, CostModel(profile), "").seconds);
+  }
+  EXPECT_EQ(seconds[1], seconds[0]);
+  EXPECT_EQ(seconds[2], seconds[0]);
 }
 
 TEST(ChooseStrategy, TheDecksMicrobatchesWin) {

@@ -64,10 +64,10 @@ INSTANTIATE_TEST_SUITE_P(Microbatches, Bounds, testing::Values(1, 2, 3, 4));
 // A chain with residuals, in which a tensor of small reshards and the residuals are all that has
 // several layouts: the coarser problem has one state.
 TEST(Coarsening, LeavesFewerStates) {
-  const std::vector<Reshard> small = {{}, {.comm_s = 0.1}, {.comm_s = 0.1}, {}};
+  const Reshards small{.all = {{}, {.comm_s = 0.1}, {.comm_s = 0.1}, {}}, .read = 2};
   const Choice first{.output = 0};
   const Choice second{.output = 1};
-  Problem problem{.layouts = 2, .microbatches = 2, .tensors = {{small, small}}};
+  Problem problem{.microbatches = 2, .tensors = {{small, small}}};
   problem.kinds = {{{first, second}, 0}, {{}, 0}, {{}, 0}};
   for (const int layout : {0, 1}) {
     problem.kinds[1].choices.push_back({.inputs = {{layout, layout}}, .output = layout});
@@ -84,7 +84,7 @@ TEST(Coarsening, LeavesFewerStates) {
   EXPECT_EQ(coarse.largest_front(), 1U);
   EXPECT_EQ(coarsened(problem, 0.1).ops[2].inputs,
             std::vector<int>{1});  // the residual is not read
-  EXPECT_EQ(coarsened(problem, 0.19).tensors[0].forward[1].comm_s, 0.1);  // of two microbatches
+  EXPECT_EQ(coarsened(problem, 0.19).tensors[0].forward.all[1].comm_s, 0.1);  // of two microbatches
 }
 
 }  // namespace

@@ -72,8 +72,8 @@ TEST_P(SmallProblems, TimesScale) {
     constexpr double kFactor = 8.0;
     problem.base_s *= kFactor;
     for (TensorCosts& tensor : problem.tensors) {
-      for (std::vector<Reshard>* reshards : {&tensor.forward, &tensor.backward}) {
-        for (Reshard& reshard : *reshards) {
+      for (Reshards* reshards : {&tensor.forward, &tensor.backward}) {
+        for (Reshard& reshard : reshards->all) {
           reshard.comm_s *= kFactor;
           reshard.compute_s *= kFactor;
         }
@@ -160,9 +160,9 @@ TEST(RepeatedBlocks, WorkDoesNotGrowWithTheirNumber) {
 
 // One stage of 3 + 5 seconds, whose communication of 2 both passes can hide in one of two turns.
 TEST(Evaluation, FollowsTheDuplexSchedule) {
-  const std::vector<Reshard> free = {{}, {}, {}, {}};
-  const std::vector<Reshard> dear = {{}, {.comm_s = 2.0}, {}, {}};
-  Problem problem{.layouts = 2, .microbatches = 2, .tensors = {{dear, dear}, {free, free}}};
+  const Reshards free{.all = {{}, {}, {}, {}}, .read = 2};
+  const Reshards dear{.all = {{}, {.comm_s = 2.0}, {}, {}}, .read = 2};
+  Problem problem{.microbatches = 2, .tensors = {{dear, dear}, {free, free}}};
   problem.kinds = {
       {{{.output = 0, .forward_compute_s = 1.0, .backward_compute_s = 3.0, .sync_s = 0.5}}, 0},
       {{{.inputs = {{1, 1}}, .forward_compute_s = 4.0, .backward_compute_s = 7.0, .sync_s = 9.0}},
@@ -181,9 +181,9 @@ TEST(Evaluation, FollowsTheDuplexSchedule) {
 // Messages of the step hide behind what has been computed since the last communication; in the
 // backward pass, in which a bucket ends a stage, behind that of all microbatches.
 TEST(Evaluation, MessagesDoNotPassCommunication) {
-  const std::vector<Reshard> free = {{}, {}, {}, {}};
-  const std::vector<Reshard> dear = {{}, {.comm_s = 2.0}, {}, {}};
-  Problem problem{.layouts = 2, .microbatches = 2, .tensors = {{dear, dear}, {free, free}}};
+  const Reshards free{.all = {{}, {}, {}, {}}, .read = 2};
+  const Reshards dear{.all = {{}, {.comm_s = 2.0}, {}, {}}, .read = 2};
+  Problem problem{.microbatches = 2, .tensors = {{dear, dear}, {free, free}}};
   problem.kinds = {{{{.output = 0, .forward_compute_s = 1.0, .backward_compute_s = 3.0}}, 0},
                    {{{.inputs = {{1, 1}}, .forward_compute_s = 4.0, .backward_compute_s = 7.0}}, 1},
                    {{{.inputs = {{0, 0}},

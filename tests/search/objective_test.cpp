@@ -26,7 +26,7 @@ Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
   };
   if (random() % 4 == 0) {
     TensorCosts& tensor = one_of(problem.tensors);
-    Reshard& reshard = one_of(random() % 2 == 0 ? tensor.forward : tensor.backward);
+    Reshard& reshard = one_of((random() % 2 == 0 ? tensor.forward : tensor.backward).all);
     (random() % 2 == 0 ? reshard.comm_s : reshard.compute_s) = 0.0;
     return problem;
   }

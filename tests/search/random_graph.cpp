@@ -18,7 +18,7 @@ namespace {
 
 class GraphMaker {
  public:
-  explicit GraphMaker(std::mt19937_64& random) : random_(random) {}
+  GraphMaker(std::mt19937_64& random, size_t axes) : random_(random), axes_(axes) {}
 
   Graph graph() {
     batch_ = between(4, 16);
@@ -38,12 +38,17 @@ class GraphMaker {
                        "random");
   }
 
-  Mesh mesh() { return {{"node", 2}, {"gpu", between(2, 3)}}; }
+  Mesh mesh() {
+    if (axes_ == 3) {
+      return {{"pod", 2}, {"node", 2}, {"gpu", 2}};
+    }
+    return {{"node", 2}, {"gpu", between(2, 3)}};
+  }
 
   MachineRates machine() {
     MachineRates rates{.flops = log_between(1e11, 1e13),
                        .memory_bandwidth = log_between(1e10, 1e12)};
-    for (int axis = 0; axis < 2; ++axis) {
+    for (size_t axis = 0; axis < axes_; ++axis) {
       rates.links.push_back(
           {.bandwidth = log_between(1e8, 1e11), .latency_s = log_between(1e-7, 1e-4)});
     }
@@ -94,6 +99,7 @@ class GraphMaker {
   }
 
   std::mt19937_64& random_;
+  size_t axes_;
   int64_t batch_ = 0, sequence_ = 0, width_ = 0;
   int parameters_ = 0;
   std::string inputs_, operations_;
@@ -102,12 +108,24 @@ class GraphMaker {
 
 }  // namespace
 
-RandomSetting random_setting(std::mt19937_64& random) {
-  GraphMaker maker(random);
+RandomSetting random_setting(std::mt19937_64& random, size_t axes) {
+  GraphMaker maker(random, axes);
   Graph graph = maker.graph();
   Mesh mesh = maker.mesh();
   CostModel costs(roofline_profile(mesh, maker.machine()));
   return {std::move(graph), std::move(mesh), std::move(costs)};
+}
+
+Strategy random_rules(const RandomSetting& setting, std::mt19937_64& random) {
+  Strategy strategy{.mesh = setting.mesh};
+  for (OpId op = 0; op < static_cast<OpId>(setting.graph.ops().size()); ++op) {
+    const std::vector<Rule> rules = rules_of(setting.graph, op);
+    OpStrategy& op_strategy = strategy.ops.emplace_back();
+    for (size_t axis = 0; axis < setting.mesh.size(); ++axis) {
+      op_strategy.rules.push_back(rules[random() % rules.size()]);
+    }
+  }
+  return strategy;
 }
 
 double plans_of(const Problem& problem) {

@@ -1,4 +1,4 @@
-// Small graphs and clusters of two axes that nothing is known of.
+// Small graphs and clusters of two or three axes that nothing is known of.
 #pragma once
 
 #include <random>
@@ -15,8 +15,11 @@ struct RandomSetting {
   Mesh mesh;
   CostModel costs;
 };
-// Three to five operations, from an embedding to a cross entropy, on 2 x 2 or 2 x 3 ranks.
-RandomSetting random_setting(std::mt19937_64& random);
+// Three to five operations, from an embedding to a cross entropy, on 2 x 2 or 2 x 3 ranks; on three
+// axes 2 x 2 x 2.
+RandomSetting random_setting(std::mt19937_64& random, size_t axes = 2);
+// A rule, at random, on every axis of every operation.
+Strategy random_rules(const RandomSetting& setting, std::mt19937_64& random);
 
 double plans_of(const Problem& problem);
 // Takes choices away, at random, until there are at most so many plans.

@@ -12,7 +12,7 @@ class Maker {
       : parameters_(parameters), random_(parameters.seed) {}
 
   Problem make() {
-    problem_.layouts = between(1, 3);
+    layouts_ = between(1, 3);
     problem_.microbatches = parameters_.microbatches;
     problem_.interference = chance(0.5) ? 0.0 : real(0.0, 1.0);
     problem_.base_s = real(0.0, 1.0);
@@ -40,20 +40,20 @@ class Maker {
   double cost() { return chance(0.3) ? 0.0 : chance(0.3) ? between(1, 4) : real(0.0, 5.0); }
   double message() { return chance(hidden_messages_) ? 0.0 : cost(); }
 
-  std::vector<Reshard> reshards() {
-    std::vector<Reshard> all;
-    for (int i = 0; i < problem_.layouts; ++i) {
-      for (int j = 0; j < problem_.layouts; ++j) {
-        all.push_back(
+  Reshards reshards() {
+    Reshards reshards{.all = {}, .read = layouts_};
+    for (int i = 0; i < layouts_; ++i) {
+      for (int j = 0; j < layouts_; ++j) {
+        reshards.all.push_back(
             i == j ? Reshard{}
                    : Reshard{cost(), chance(0.3) ? cost() : 0.0, chance(0.3) ? cost() : 0.0});
       }
     }
-    return all;
+    return reshards;
   }
 
   Choice choice(size_t inputs) {
-    Choice result{.output = between(0, problem_.layouts - 1),
+    Choice result{.output = between(0, layouts_ - 1),
                   .forward_compute_s = cost(),
                   .backward_compute_s = cost(),
                   .forward_comm_s = chance(0.1) ? cost() : 0.0,
@@ -64,8 +64,7 @@ class Maker {
                   .persistent_bytes = cost(),
                   .saved_bytes = cost()};
     for (size_t i = 0; i < inputs; ++i) {
-      result.inputs.push_back(
-          {between(0, problem_.layouts - 1), between(-1, problem_.layouts - 1)});
+      result.inputs.push_back({between(0, layouts_ - 1), between(-1, layouts_ - 1)});
     }
     return result;
   }
@@ -104,6 +103,7 @@ class Maker {
 
   const RandomProblem& parameters_;
   std::mt19937_64 random_;
+  int layouts_ = 1;  // of every tensor
   double hidden_messages_ = 0.0;
   std::vector<std::vector<size_t>> behind_;
   Problem problem_;

@@ -10,8 +10,8 @@
 namespace hidup {
 
 Plan cheapest_plan(Problem problem, const AdditiveObjective& objective) {
-  const auto replace = [&](std::vector<Reshard>& reshards) {
-    for (Reshard& reshard : reshards) {
+  const auto replace = [&](Reshards& reshards) {
+    for (Reshard& reshard : reshards.all) {
       reshard = {.comm_s = objective.reshard(reshard)};
     }
   };

@@ -11,9 +11,9 @@ enum class Reading { exact, free, none };
 
 // Per tensor of the problem.
 std::vector<bool> are_small(const Problem& problem, double small_s) {
-  const auto dearest = [&](const std::vector<Reshard>& reshards) {
+  const auto dearest = [&](const Reshards& reshards) {
     double most = 0.0;
-    for (const Reshard& reshard : reshards) {
+    for (const Reshard& reshard : reshards.all) {
       most = std::max(most, problem.microbatches * (reshard.comm_s + reshard.compute_s));
     }
     return most;
@@ -36,8 +36,8 @@ class Coarsener {
     Problem result = problem_;
     for (size_t t = 0; t < result.tensors.size(); ++t) {
       if (small_[t]) {
-        std::ranges::fill(result.tensors[t].forward, Reshard{});
-        std::ranges::fill(result.tensors[t].backward, Reshard{});
+        std::ranges::fill(result.tensors[t].forward.all, Reshard{});
+        std::ranges::fill(result.tensors[t].backward.all, Reshard{});
       }
     }
     result.kinds.clear();

@@ -74,7 +74,7 @@ void Expander::drop_convertible(size_t op, Front& front) const {
         auto& [of, cost] = known[slot * statuses_.size() + to[slot]];
         if (of != t) {
           of = t;
-          cost = conversion(problem_.tensor_of(live[slot]), problem_, liveness_.later[op + 1][slot],
+          cost = conversion(problem_.tensor_of(live[slot]), liveness_.later[op + 1][slot],
                             statuses_[from[slot]], statuses_[to[slot]], options_.memory_multiplier);
         }
         total += cost;

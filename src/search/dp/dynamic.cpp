@@ -44,10 +44,10 @@ double compute_bound(const Problem& problem) {
 // An upper or a lower bound of the bytes of every plan.
 double bytes_bound(const Problem& problem, bool most) {
   double bytes = problem.base_bytes;
-  const auto costliest_reshard = [&problem](const std::vector<Reshard>& reshards, int to) {
+  const auto costliest_reshard = [](const Reshards& reshards, int to) {
     double largest = 0.0;
-    for (int from = 0; to >= 0 && from < problem.layouts; ++from) {
-      largest = std::max(largest, reshards[problem.entry(from, to)].bytes);
+    for (size_t from = 0; to >= 0 && from < reshards.written(); ++from) {
+      largest = std::max(largest, reshards.between(static_cast<int>(from), to).bytes);
     }
     return largest;
   };

@@ -33,10 +33,10 @@ bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
 }
 
 // An upper bound of what a reshard to this layout costs, from any layout.
-Reshard costliest_to(const Problem& problem, const std::vector<Reshard>& reshards, int to) {
+Reshard costliest_to(const Reshards& reshards, int to) {
   Reshard most;
-  for (int from = 0; to >= 0 && from < problem.layouts; ++from) {
-    const Reshard& reshard = reshards[problem.entry(from, to)];
+  for (size_t from = 0; to >= 0 && from < reshards.written(); ++from) {
+    const Reshard& reshard = reshards.between(static_cast<int>(from), to);
     most.comm_s = std::max(most.comm_s, reshard.comm_s);
     most.compute_s = std::max(most.compute_s, reshard.compute_s);
   }
@@ -106,8 +106,8 @@ void Expander::find_remaining() {
       for (size_t i = 0; i < choice.inputs.size(); ++i) {
         const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
         const TensorCosts& costs = problem_.tensor_of(producer);
-        const Reshard there = costliest_to(problem_, costs.forward, choice.inputs[i].required);
-        const Reshard back = costliest_to(problem_, costs.backward, choice.inputs[i].gradient);
+        const Reshard there = costliest_to(costs.forward, choice.inputs[i].required);
+        const Reshard back = costliest_to(costs.backward, choice.inputs[i].gradient);
         forward.largest_comm += there.comm_s;
         forward.compute += there.compute_s;
         backward.largest_comm += back.comm_s;

@@ -19,8 +19,8 @@ struct Factors {
   double compute, message, comm;
 };
 
-void weigh(std::vector<Reshard>& reshards, const Factors& factors) {
-  for (Reshard& reshard : reshards) {
+void weigh(Reshards& reshards, const Factors& factors) {
+  for (Reshard& reshard : reshards.all) {
     reshard.compute_s *= factors.compute;
     reshard.comm_s *= factors.comm;
   }
@@ -63,9 +63,8 @@ std::vector<int> least_communication_choices(const Problem& problem) {
         const auto producer = static_cast<size_t>(problem.ops[op].inputs[i]);
         const TensorCosts& costs = problem.tensor_of(producer);
         const auto [required, gradient] = choice.inputs[i];
-        seconds += costs.forward[problem.entry(layouts[producer], required)].comm_s;
-        seconds +=
-            gradient < 0 ? 0.0 : costs.backward[problem.entry(layouts[producer], gradient)].comm_s;
+        seconds += costs.forward.between(layouts[producer], required).comm_s;
+        seconds += gradient < 0 ? 0.0 : costs.backward.between(layouts[producer], gradient).comm_s;
       }
       return seconds;
     };

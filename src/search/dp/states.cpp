@@ -11,10 +11,9 @@ namespace {
 
 // Removes the layouts that no later operation requires, and those to which a reshard costs nothing.
 // Fewer states are different then.
-void forget(LayoutSet& done, const LayoutSet& later, const std::vector<Reshard>& reshards,
-            const Problem& problem, int written) {
+void forget(LayoutSet& done, const LayoutSet& later, const Reshards& reshards, int written) {
   done.keep_if([&](int read) {
-    const Reshard& reshard = reshards[problem.entry(written, read)];
+    const Reshard& reshard = reshards.between(written, read);
     return later.has(read) && reshard.comm_s + reshard.compute_s + reshard.bytes != 0.0;
   });
 }
@@ -148,13 +147,13 @@ void States::grow() {
   }
 }
 
-double conversion(const TensorCosts& costs, const Problem& problem, const LaterLayouts& later,
-                  const TensorStatus& a, const TensorStatus& b, double memory_multiplier) {
+double conversion(const TensorCosts& costs, const LaterLayouts& later, const TensorStatus& a,
+                  const TensorStatus& b, double memory_multiplier) {
   double total = 0.0;
-  const auto add = [&](const std::vector<Reshard>& reshards, const LayoutSet& layouts,
-                       const LayoutSet& done_a, const LayoutSet& done_b) {
+  const auto add = [&](const Reshards& reshards, const LayoutSet& layouts, const LayoutSet& done_a,
+                       const LayoutSet& done_b) {
     const auto cost = [&](int written, const LayoutSet& done, int read) {
-      const Reshard& reshard = reshards[problem.entry(written, read)];
+      const Reshard& reshard = reshards.between(written, read);
       return done.has(read)
                  ? 0.0
                  : reshard.comm_s + reshard.compute_s + memory_multiplier * reshard.bytes;
@@ -174,22 +173,22 @@ TensorStatus read_tensor(const Problem& problem, const ReadTensor& tensor, const
   for (const size_t input : tensor.inputs) {
     const InputLayouts& layouts = choice.inputs[input];
     if (!status.forward.has(layouts.required)) {
-      const Reshard& reshard = costs.forward[problem.entry(status.layout, layouts.required)];
+      const Reshard& reshard = costs.forward.between(status.layout, layouts.required);
       addition.forward_comm += reshard.comm_s;
       addition.forward_compute += reshard.compute_s;
       addition.bytes += reshard.bytes;
       status.forward.add(layouts.required);
     }
     if (layouts.gradient >= 0 && !status.backward.has(layouts.gradient)) {
-      const Reshard& reshard = costs.backward[problem.entry(status.layout, layouts.gradient)];
+      const Reshard& reshard = costs.backward.between(status.layout, layouts.gradient);
       addition.backward_comm += reshard.comm_s;
       addition.backward_compute += reshard.compute_s;
       addition.bytes += reshard.bytes;
       status.backward.add(layouts.gradient);
     }
   }
-  forget(status.forward, tensor.later.required, costs.forward, problem, status.layout);
-  forget(status.backward, tensor.later.gradient, costs.backward, problem, status.layout);
+  forget(status.forward, tensor.later.required, costs.forward, status.layout);
+  forget(status.backward, tensor.later.gradient, costs.backward, status.layout);
   return status;
 }
 

@@ -19,7 +19,7 @@ struct TensorStatus {
   // reader may require them.
   LayoutSet forward, backward;
 };
-using StatusId = uint16_t;
+using StatusId = uint32_t;
 
 // Numbers every status that occurs.
 class Statuses {
@@ -92,8 +92,8 @@ class States {
 
 // An upper bound of what later reads of a tensor cost more in status a than in status b, in an
 // additive problem: each layout is paid for once. memory_multiplier: see SweepOptions.
-double conversion(const TensorCosts& costs, const Problem& problem, const LaterLayouts& later,
-                  const TensorStatus& a, const TensorStatus& b, double memory_multiplier);
+double conversion(const TensorCosts& costs, const LaterLayouts& later, const TensorStatus& a,
+                  const TensorStatus& b, double memory_multiplier);
 
 // The status of a tensor after an operation read it by this choice. Adds the reshards to
 // `addition`.

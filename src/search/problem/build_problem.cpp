@@ -1,8 +1,6 @@
 #include "search/problem/build_problem.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -53,6 +51,23 @@ struct Gather {
   double bytes = 0.0;  // of the copy
 };
 
+// Layouts by their numbers.
+class Layouts {
+ public:
+  int number_of(const Layout& layout) {
+    const auto [at, is_new] = numbers_.try_emplace(to_string(layout), all_.size());
+    if (is_new) {
+      all_.push_back(layout);
+    }
+    return static_cast<int>(at->second);
+  }
+  const std::vector<Layout>& all() const { return all_; }
+
+ private:
+  std::vector<Layout> all_;
+  std::unordered_map<std::string, size_t> numbers_;
+};
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
@@ -62,6 +77,8 @@ class Builder {
         groups_(options.accumulate),
         memory_choices_(options.memory_choices),
         same_rules_(options.same_rules),
+        near_(options.near),
+        most_near_(options.most_near),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
         storages_(graph, mesh, hints_, options.shard_storage),
         kept_(graph.tensors().size()),
@@ -80,8 +97,12 @@ class Builder {
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       built_.problem.ops.push_back({kind_of(op), producers(op)});
     }
-    built_.problem.layouts = static_cast<int>(layouts_.size());
-    fill_tensors();
+    for (const std::vector<OpId>& kind : ops_of_kind_) {
+      add_kind(kind);
+    }
+    for (const TensorLayouts& tensor : tensor_layouts_) {
+      built_.problem.tensors.push_back(costs_of(tensor));
+    }
     return std::move(built_);
   }
 
@@ -172,15 +193,12 @@ class Builder {
     return producers;
   }
 
-  int layout_number(const Layout& layout) {
-    const auto [at, is_new] = numbers_.try_emplace(to_string(layout), layouts_.size());
-    if (is_new) {
-      if (layouts_.size() == kMostLayouts) {
-        throw TooManyLayouts();
-      }
-      layouts_.push_back(layout);
+  static int number_for_reader(Layouts& layouts, const Layout& layout) {
+    const int number = layouts.number_of(layout);
+    if (number >= kMostLayouts) {
+      throw TooManyLayouts();
     }
-    return static_cast<int>(at->second);
+    return number;
   }
 
   int kind_of(OpId op) {
@@ -191,6 +209,9 @@ class Builder {
     for (const TensorId input : self.inputs) {
       key.add(graph_.tensor(input), true);
       key.add(owner_[index(input)] == op);
+      if (is_activation(input)) {
+        key.add(tensor_of(input));
+      }
     }
     key.add(graph_.tensor(self.output), true);
     key.add(is_kept(self.output));
@@ -198,8 +219,9 @@ class Builder {
     add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
-      add_kind(op);
+      ops_of_kind_.emplace_back();
     }
+    ops_of_kind_[index(at->second)].push_back(op);
     return at->second;
   }
 
@@ -219,14 +241,27 @@ class Builder {
     }
   }
 
-  void add_kind(OpId op) {
+  std::vector<OpStrategy> op_strategies_of_kind(const std::vector<OpId>& ops) const {
+    const OperationHint* hint = hints_.of_operation(ops[0]);
+    if (near_ == nullptr) {
+      return op_strategies_of(graph_, ops[0], mesh_, hint, same_rules_);
+    }
+    std::vector<OpStrategy> known;
+    for (const OpId op : ops) {
+      known.push_back(near_->ops[index(op)]);
+    }
+    return op_strategies_near(graph_, ops[0], mesh_, hint, known, most_near_);
+  }
+
+  void add_kind(const std::vector<OpId>& ops) {
+    const OpId op = ops[0];
     const Op& self = graph_.op(op);
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
-    for (const OpStrategy& op_strategy :
-         op_strategies_of(graph_, op, mesh_, hints_.of_operation(op), same_rules_)) {
+    for (const OpStrategy& op_strategy : op_strategies_of_kind(ops)) {
       Choice base = costs_.operation(op, op_strategy);
-      base.output = layout_number(output_layout(op_strategy));
+      base.output =
+          tensor_layouts_[index(choices.tensor)].written.number_of(output_layout(op_strategy));
       if (is_kept(self.output)) {
         base.saved_bytes += costs_.bytes(self.output, output_layout(op_strategy));
       }
@@ -234,9 +269,11 @@ class Builder {
         if (is_activation(self.inputs[i])) {
           const bool has_gradient =
               is_floating(graph_.tensor(self.inputs[i]).dtype) && has_backward(self);
+          TensorLayouts& read = tensor_layouts_[index(tensor_of(self.inputs[i]))];
           base.inputs.push_back(
-              {layout_number(input_layout(op_strategy, i)),
-               has_gradient ? layout_number(gradient_layout(op_strategy, i)) : -1});
+              {number_for_reader(read.required, input_layout(op_strategy, i)),
+               has_gradient ? number_for_reader(read.gradients, gradient_layout(op_strategy, i))
+                            : -1});
         }
       }
       in_all_groups(base);
@@ -327,56 +364,39 @@ class Builder {
     key.add(is_kept(id));
     const auto [at, is_new] = tensors_.try_emplace(key.take(), static_cast<int>(tensors_.size()));
     if (is_new) {
-      first_of_.push_back(id);
+      tensor_layouts_.push_back({.first = id});
     }
     return at->second;
   }
 
-  // The layouts of a tensor of the problem: in which operations may write it, and in which its
-  // readers may require it and leave its gradient.
-  struct Uses {
-    std::set<int> written, required, gradient;
+  // Of a tensor of the problem: in which operations may write it, and in which its readers may
+  // require it and leave its gradient.
+  struct TensorLayouts {
+    TensorId first = -1;  // one that is it
+    Layouts written, required, gradients;
   };
-  std::vector<Uses> uses() const {
-    const Problem& problem = built_.problem;
-    std::vector<Uses> all(first_of_.size());
-    for (const SearchOp& op : problem.ops) {
-      const OpChoices& kind = problem.kinds[index(op.kind)];
-      for (const Choice& choice : kind.choices) {
-        all[index(kind.tensor)].written.insert(choice.output);
-        for (size_t i = 0; i < choice.inputs.size(); ++i) {
-          Uses& read = all[index(problem.choices_of(index(op.inputs[i])).tensor)];
-          read.required.insert(choice.inputs[i].required);
-          if (choice.inputs[i].gradient >= 0) {
-            read.gradient.insert(choice.inputs[i].gradient);
-          }
-        }
-      }
-    }
-    return all;
-  }
 
-  // The reshards that can occur.
-  void fill_tensors() {
-    const std::vector<Uses> all = uses();
-    for (size_t t = 0; t < first_of_.size(); ++t) {
-      const TensorId id = first_of_[t];
-      TensorCosts costs;
-      costs.forward.resize(layouts_.size() * layouts_.size());
-      costs.backward = costs.forward;
-      for (const int written : all[t].written) {
-        const Layout& layout = layouts_[index(written)];
-        for (const int read : all[t].required) {
-          costs.forward[built_.problem.entry(written, read)] =
-              in_all_groups(costs_.reshard(id, layout, layouts_[index(read)], is_kept(id)));
-        }
-        for (const int read : all[t].gradient) {
-          costs.backward[built_.problem.entry(written, read)] =
-              in_all_groups(costs_.reshard(id, layouts_[index(read)], gradient_of(layout), false));
-        }
+  TensorCosts costs_of(const TensorLayouts& tensor) const {
+    // A tensor that nobody reads has a column, too.
+    const auto table = [](const Layouts& read) {
+      return Reshards{.all = {}, .read = std::max(1, static_cast<int>(read.all().size()))};
+    };
+    TensorCosts costs{.forward = table(tensor.required), .backward = table(tensor.gradients)};
+    const bool kept = is_kept(tensor.first);
+    for (const Layout& written : tensor.written.all()) {
+      for (const Layout& read : tensor.required.all()) {
+        costs.forward.all.push_back(
+            in_all_groups(costs_.reshard(tensor.first, written, read, kept)));
       }
-      built_.problem.tensors.push_back(std::move(costs));
+      for (const Layout& read : tensor.gradients.all()) {
+        costs.backward.all.push_back(
+            in_all_groups(costs_.reshard(tensor.first, read, gradient_of(written), false)));
+      }
     }
+    const size_t count = tensor.written.all().size();
+    costs.forward.all.resize(count * static_cast<size_t>(costs.forward.read));
+    costs.backward.all.resize(count * static_cast<size_t>(costs.backward.read));
+    return costs;
   }
 
   const Graph& graph_;
@@ -385,16 +405,17 @@ class Builder {
   double groups_;
   bool memory_choices_;
   bool same_rules_;
+  const Strategy* near_;
+  size_t most_near_;
   const Hints& hints_;
   const Storages storages_;
   BuiltProblem built_;
   std::vector<bool> kept_;
   std::vector<bool> may_be_again_;  // per operation
   std::vector<OpId> owner_;
-  std::vector<Layout> layouts_;
-  std::map<std::string, size_t> numbers_;
   std::unordered_map<std::string, int> kinds_, tensors_;
-  std::vector<TensorId> first_of_;  // per tensor of the problem
+  std::vector<std::vector<OpId>> ops_of_kind_;
+  std::vector<TensorLayouts> tensor_layouts_;  // per tensor of the problem
 };
 
 }  // namespace
@@ -414,7 +435,7 @@ BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel
   if (!built) {
     fail(
         ExitCode::usage,
-        "on this mesh of {} axes the hints lead to more than the {} layouts of tensors that the "
+        "on this mesh of {} axes the hints lead to more than the {} layouts of a tensor that the "
         "search can tell apart: hint at fewer operations, or give all of the strategy (--strategy)",
         mesh.size(), kMostLayouts);
   }

@@ -1,4 +1,4 @@
-// A set of layouts of a problem, by their numbers.
+// A set of layouts of a tensor's readers, by their numbers.
 #pragma once
 
 #include <array>

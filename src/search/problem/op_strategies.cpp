@@ -104,4 +104,30 @@ std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh
   return same_rules ? same_on_all_axes(allowed) : all_combinations(allowed);
 }
 
+std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Mesh& mesh,
+                                           const OperationHint* hint,
+                                           const std::vector<OpStrategy>& known, size_t most) {
+  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint);
+  std::vector<OpStrategy> near;
+  const auto add = [&near](const OpStrategy& op_strategy) {
+    if (std::ranges::find(near, op_strategy.rules, &OpStrategy::rules) == near.end()) {
+      near.push_back({.rules = op_strategy.rules});
+    }
+  };
+  std::ranges::for_each(known, add);
+  most += near.size();
+  for (const OpStrategy& from : known) {
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      OpStrategy changed = from;
+      for (const Rule& rule : allowed[axis]) {
+        changed.rules[axis] = rule;
+        if (near.size() < most) {
+          add(changed);
+        }
+      }
+    }
+  }
+  return near;
+}
+
 }  // namespace hidup

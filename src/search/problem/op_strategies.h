@@ -13,6 +13,13 @@ namespace hidup {
 std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
                                          const OperationHint* hint, bool same_rules);
 
+// Of these combinations the known ones, which keep the hint, and those that differ from one of them
+// on one axis; none twice, the known ones first, and at most `most` others, of the first ones
+// first.
+std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Mesh& mesh,
+                                           const OperationHint* hint,
+                                           const std::vector<OpStrategy>& known, size_t most);
+
 // How many the operation that has most of them has.
 size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints);
 

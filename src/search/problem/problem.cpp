@@ -22,13 +22,22 @@ struct OpTimes {
   bool communicates() const { return forward.comm > 0.0 || backward.comm > 0.0; }
 };
 
+// Of the readers of a tensor.
+size_t most_layouts(const Problem& problem) {
+  int most = 1;
+  for (const TensorCosts& tensor : problem.tensors) {
+    most = std::max({most, tensor.forward.read, tensor.backward.read});
+  }
+  return static_cast<size_t>(most);
+}
+
 // What each operation takes, with the reshards of its inputs; asked for in the order of the graph.
 class OpTimeline {
  public:
   OpTimeline(const Problem& problem, const std::vector<int>& choices)
       : problem_(problem),
         choices_(choices),
-        words_((static_cast<size_t>(problem.layouts) + kBits - 1) / kBits),
+        words_((most_layouts(problem) + kBits - 1) / kBits),
         done_(2 * problem.ops.size() * words_) {
     check(choices.size() == problem.ops.size(), "{} choices for {} operations", choices.size(),
           problem.ops.size());
@@ -47,10 +56,10 @@ class OpTimeline {
       const TensorCosts& costs = problem_.tensor_of(producer);
       const InputLayouts& input = choice.inputs[i];
       if (first_use(2 * producer, input.required)) {
-        add(costs.forward[problem_.entry(written, input.required)], times.forward, times.bytes);
+        add(costs.forward.between(written, input.required), times.forward, times.bytes);
       }
       if (input.gradient >= 0 && first_use(2 * producer + 1, input.gradient)) {
-        add(costs.backward[problem_.entry(written, input.gradient)], times.backward, times.bytes);
+        add(costs.backward.between(written, input.gradient), times.backward, times.bytes);
       }
     }
     return times;
@@ -145,10 +154,11 @@ bool sensible(double number) {
   return std::isfinite(number) && number >= 0.0;
 }
 
-void check_reshards(const std::vector<Reshard>& reshards, int layouts) {
-  check(reshards.size() == static_cast<size_t>(layouts) * static_cast<size_t>(layouts),
-        "{} reshards between {} layouts", reshards.size(), layouts);
-  check(std::ranges::all_of(reshards,
+void check_reshards(const Reshards& reshards, size_t written) {
+  check(reshards.read >= 1 && reshards.read <= kMostLayouts, "{} layouts", reshards.read);
+  check(reshards.all.size() == written * static_cast<size_t>(reshards.read),
+        "{} reshards from {} layouts to {}", reshards.all.size(), written, reshards.read);
+  check(std::ranges::all_of(reshards.all,
                             [](const Reshard& r) {
                               return sensible(r.comm_s) && sensible(r.compute_s) &&
                                      sensible(r.bytes);
@@ -156,12 +166,23 @@ void check_reshards(const std::vector<Reshard>& reshards, int layouts) {
         "a reshard's cost is no number");
 }
 
-void check_choice(const Choice& choice, size_t inputs, int layouts) {
-  const auto known = [layouts](int layout) { return layout >= 0 && layout < layouts; };
-  check(choice.inputs.size() == inputs && known(choice.output), "a choice that does not fit");
-  for (const InputLayouts& input : choice.inputs) {
-    check(known(input.required) && (input.gradient == -1 || known(input.gradient)),
-          "a choice reads in layouts {} and {} of {}", input.required, input.gradient, layouts);
+bool is_known(int layout, size_t layouts) {
+  return layout >= 0 && static_cast<size_t>(layout) < layouts;
+}
+
+void check_choice(const Choice& choice, const Problem& problem, const SearchOp& op) {
+  const OpChoices& kind = problem.kinds[static_cast<size_t>(op.kind)];
+  check(choice.inputs.size() == op.inputs.size() &&
+            is_known(choice.output,
+                     problem.tensors[static_cast<size_t>(kind.tensor)].forward.written()),
+        "a choice that does not fit");
+  for (size_t i = 0; i < choice.inputs.size(); ++i) {
+    const auto [required, gradient] = choice.inputs[i];
+    const TensorCosts& costs = problem.tensor_of(static_cast<size_t>(op.inputs[i]));
+    const auto to = static_cast<size_t>(costs.forward.read);
+    const auto back = static_cast<size_t>(costs.backward.read);
+    check(is_known(required, to) && (gradient == -1 || is_known(gradient, back)),
+          "a choice reads in layouts {} and {} of {} and {}", required, gradient, to, back);
   }
   for (const double cost :
        {choice.forward_compute_s, choice.backward_compute_s, choice.forward_comm_s,
@@ -174,13 +195,12 @@ void check_choice(const Choice& choice, size_t inputs, int layouts) {
 }  // namespace
 
 void check_problem(const Problem& problem) {
-  check(problem.layouts >= 1 && problem.layouts <= kMostLayouts, "{} layouts", problem.layouts);
   check(problem.microbatches >= 1, "{} microbatches", problem.microbatches);
   check(problem.interference >= 0.0 && problem.interference <= 1.0, "interference {}",
         problem.interference);
   for (const TensorCosts& tensor : problem.tensors) {
-    check_reshards(tensor.forward, problem.layouts);
-    check_reshards(tensor.backward, problem.layouts);
+    check_reshards(tensor.forward, tensor.forward.written());
+    check_reshards(tensor.backward, tensor.forward.written());
   }
   std::vector<bool> checked(problem.kinds.size());
   for (size_t op = 0; op < problem.ops.size(); ++op) {
@@ -200,7 +220,7 @@ void check_problem(const Problem& problem) {
               static_cast<size_t>(choices.tensor) < problem.tensors.size(),
           "operation {} has no choices or no tensor", op);
     for (const Choice& choice : choices.choices) {
-      check_choice(choice, problem.ops[op].inputs.size(), problem.layouts);
+      check_choice(choice, problem, problem.ops[op]);
     }
   }
 }

@@ -2,8 +2,9 @@
 //
 // Every operation has several choices. A choice says in which layout it requires each activation
 // that it reads, in which layout it leaves the gradients of these, and in which it writes its
-// output. Layouts have numbers, the same for all tensors. What a number stands for (placements on
-// one axis of the mesh or on several) does not matter here.
+// output. Every tensor has numbers of its own for the layouts in which it may be written, for those
+// in which it may be required, and for those of its gradient. What a number stands for (placements
+// on one axis of the mesh or on several) does not matter here.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,27 @@ struct Reshard {
   double bytes = 0.0;      // of the copy, over all microbatches, if the backward pass needs it
 };
 
-// The reshards of a tensor, [layout in which it is written, layout of the reader]; and of its
-// gradient, which goes the other way.
+// From every layout in which a tensor is written to every layout of its readers; or of a gradient,
+// which goes the other way.
+struct Reshards {
+  std::vector<Reshard> all = {{}};  // [written, read]
+  int read = 1;                     // layouts of readers, at most kMostLayouts
+
+  size_t written() const { return all.size() / static_cast<size_t>(read); }
+  const Reshard& between(int written_in, int read_in) const {
+    return all[static_cast<size_t>(written_in) * static_cast<size_t>(read) +
+               static_cast<size_t>(read_in)];
+  }
+};
+// One axis has six layouts or so: replicated, partial, sharded in up to four dimensions. On several
+// axes every combination that occurs counts. A set of them (LayoutSet) is a part of every state,
+// and 256 are four words.
+inline constexpr int kMostLayouts = 256;
+
+// The reshards of a tensor, to the layouts in which readers require it; and of its gradient, from
+// those in which they leave it.
 struct TensorCosts {
-  std::vector<Reshard> forward, backward;
+  Reshards forward, backward;
 };
 
 // The layout in which an operation requires an input, and the layout in which it leaves the input's
@@ -59,7 +77,6 @@ struct SearchOp {
 
 // One search problem for each number of microbatches: the times depend on it.
 struct Problem {
-  int layouts = 1;  // at most kMostLayouts
   int microbatches = 1;
   // While both streams are busy, they together take longer than the longer one alone: by this part
   // of the shorter one's time, from 0 (perfect overlap) to 1 (none).
@@ -75,14 +92,7 @@ struct Problem {
   const TensorCosts& tensor_of(size_t op) const {
     return tensors[static_cast<size_t>(choices_of(op).tensor)];
   }
-  size_t entry(int written, int read) const {
-    return static_cast<size_t>(written) * static_cast<size_t>(layouts) + static_cast<size_t>(read);
-  }
 };
-// One axis has six layouts or so: replicated, partial, sharded in up to four dimensions. On several
-// axes every combination that occurs counts. A set of them (LayoutSet) is a part of every state,
-// and 256 are four words.
-inline constexpr int kMostLayouts = 256;
 
 // Throws Error(internal) if an index is out of range, sizes disagree, or a cost is negative or not
 // finite.

@@ -12,6 +12,14 @@
 #include "program/work.h"
 
 namespace hidup {
+namespace {
+
+void add(Reshard& sum, const Reshard& other) {
+  sum.comm_s += other.comm_s;
+  sum.compute_s += other.compute_s;
+}
+
+}  // namespace
 
 template <typename OnRank>
 double RuleCosts::largest(OnRank on_rank) const {
@@ -185,10 +193,27 @@ Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) c
     return along(reshard_steps(value.layout, to, mesh_), value, several);
   }
   std::optional<Reshard> best;
-  for (const Route& route : reshard_routes(value.layout, to, mesh_)) {
-    const Reshard cost = along(route, value, several);
-    if (!best || cost.comm_s + cost.compute_s < best->comm_s + best->compute_s) {
-      best = cost;
+  const auto is_worse = [&best](const Reshard& cost) {
+    return best && cost.comm_s + cost.compute_s >= best->comm_s + best->compute_s;
+  };
+  const std::vector<Route> routes = reshard_routes(value.layout, to, mesh_);
+  // Behind each step that was costed of the route before: many begin alike.
+  std::vector<std::pair<Value, Reshard>> behind = {{value, {}}};
+  for (size_t r = 0; r < routes.size(); ++r) {
+    const Route& route = routes[r];
+    size_t alike = 0;
+    while (r > 0 && alike + 1 < behind.size() && alike < route.size() &&
+           routes[r - 1][alike] == route[alike]) {
+      ++alike;
+    }
+    behind.resize(alike + 1);
+    for (size_t s = alike; s < route.size() && !is_worse(behind.back().second); ++s) {
+      auto [now, cost] = behind.back();
+      add(cost, by_step(route[s], now, several));
+      behind.emplace_back(std::move(now), cost);
+    }
+    if (!is_worse(behind.back().second)) {
+      best = behind.back().second;
     }
   }
   return *best;
@@ -198,23 +223,26 @@ Reshard RuleCosts::along(const Route& route, const Value& value, bool several) c
   Reshard total;
   Value now = value;
   for (const ReshardStep& step : route) {
-    Value next = now;
-    next.layout = step.to;
-    const Placement& before = now.layout[step.axis];
-    const Reshard one =
-        message(now, next,
-                {.opcode = opcode_of(step.kind),
-                 .axis = static_cast<int>(step.axis),
-                 .inner_axes = {step.inner.begin(), step.inner.end()},
-                 .group = ranks_concerned(mesh_[step.axis], before, next.layout[step.axis]),
-                 .inputs = {0},
-                 .outputs = {1}},
-                several);
-    total.comm_s += one.comm_s;
-    total.compute_s += one.compute_s;
-    now = std::move(next);
+    add(total, by_step(step, now, several));
   }
   return total;
+}
+
+Reshard RuleCosts::by_step(const ReshardStep& step, Value& value, bool several) const {
+  Value next = value;
+  next.layout = step.to;
+  const Placement& before = value.layout[step.axis];
+  const Reshard cost =
+      message(value, next,
+              {.opcode = opcode_of(step.kind),
+               .axis = static_cast<int>(step.axis),
+               .inner_axes = {step.inner.begin(), step.inner.end()},
+               .group = ranks_concerned(mesh_[step.axis], before, next.layout[step.axis]),
+               .inputs = {0},
+               .outputs = {1}},
+              several);
+  value = std::move(next);
+  return cost;
 }
 
 Reshard RuleCosts::message(const Value& from, const Value& to, Instruction instruction,

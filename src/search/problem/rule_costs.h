@@ -61,6 +61,8 @@ class RuleCosts {
   Shape split(Shape shape, int dim) const;
   // The cheapest way.
   Reshard reshard(const Value& value, const Layout& to, bool several) const;
+  // Of one step, which takes the value to step.to.
+  Reshard by_step(const ReshardStep& step, Value& value, bool several) const;
   Reshard message(const Value& from, const Value& to, Instruction instruction, bool several) const;
   // For a value that is a part of a bucket.
   Reshard in_bucket(const Value& value, const Layout& to) const;
