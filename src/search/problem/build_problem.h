@@ -31,6 +31,7 @@ struct ChoiceMeaning {
   std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
   std::vector<size_t> inputs;                // which of the operation's inputs they are
   Kept kept = Kept::step;                    // all of them
+  uint64_t storages = 0;  // which ones of Storages they are, a bit each: some may be the same here
 };
 
 struct BuiltProblem {

@@ -58,15 +58,17 @@ std::vector<ChoiceMeaning> Storages::of(OpId op, const OpStrategy& op_strategy,
     as_used.inputs.push_back(input);
   }
   std::vector<ChoiceMeaning> all;
-  for (const Cut& axes : cuts_) {
+  for (size_t c = 0; c < cuts_.size(); ++c) {
     ChoiceMeaning meaning = as_used;
     for (ParameterLayouts& parameter : meaning.parameters) {
-      parameter = cut(std::move(parameter), axes);
+      parameter = cut(std::move(parameter), cuts_[c]);
     }
     apply_hints(meaning);
-    if (std::ranges::find(all, meaning.parameters, &ChoiceMeaning::parameters) == all.end()) {
-      all.push_back(std::move(meaning));
+    auto same = std::ranges::find(all, meaning.parameters, &ChoiceMeaning::parameters);
+    if (same == all.end()) {
+      same = all.insert(all.end(), std::move(meaning));
     }
+    same->storages |= c < 64 ? uint64_t{1} << c : 0;
   }
   return all;
 }
