@@ -23,28 +23,22 @@ bool Storages::within(const Axes& some, const Axes& all) {
   return std::ranges::equal(some, all, std::less_equal{});
 }
 
-// All, all but the outermost, and so on; then each axis by itself. Links are faster inside: other
-// sets send as much over slower ones, or divide less. Every set on two axes.
+// All, and the innermost by itself, whose links are the fastest; of two the other one, too. On more
+// axes each set costs much time: there are many ways from one layout to another.
 std::vector<Storages::Axes> Storages::sets_of_axes() const {
-  std::vector<Axes> sets;
-  const auto add = [&](const Axes& axes) {
-    const bool empty = std::ranges::find(axes, true) == axes.end();
-    if (!empty && std::ranges::find(sets, axes) == sets.end()) {
-      sets.push_back(axes);
+  Axes all;
+  std::vector<Axes> each;  // by itself, innermost first
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    all.push_back(mesh_[axis].size > 1);
+    if (all.back()) {
+      Axes one(mesh_.size());
+      one[axis] = true;
+      each.insert(each.begin(), std::move(one));
     }
-  };
-  Axes inner;
-  for (const Axis& axis : mesh_) {
-    inner.push_back(axis.size > 1);
   }
-  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
-    add(inner);
-    inner[axis] = false;
-  }
-  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
-    Axes one(mesh_.size());
-    one[axis] = mesh_[axis].size > 1;
-    add(one);
+  std::vector<Axes> sets = {all};
+  if (each.size() > 1) {
+    sets.insert(sets.end(), each.begin(), each.size() == 2 ? each.end() : each.begin() + 1);
   }
   return sets;
 }

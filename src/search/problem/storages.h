@@ -15,8 +15,8 @@ class Storages {
 
   // As the operation uses them; sharded on axes on which they are replicated, or with only the
   // optimizer's state sharded there; and as the hints have it. State is sharded on all axes, on the
-  // innermost ones or on any single one, storage on as many of these or fewer. Without duplicates,
-  // those on all axes first. `owned`: which of its inputs they are.
+  // innermost one, or on the outer one of two; storage on as many of these or fewer. Without
+  // duplicates, those on all axes first. `owned`: which of its inputs they are.
   std::vector<ChoiceMeaning> of(OpId op, const OpStrategy& op_strategy,
                                 const std::vector<size_t>& owned) const;
 
