@@ -44,7 +44,7 @@ TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   Setting setting = two_machines();
   const Graph graph = setting.graph();
   const Strategy tiny = setting.search().strategy;
-  EXPECT_GT(part_by_batch(tiny, kNode), 0.9);
+  EXPECT_GE(part_by_batch(tiny, kNode), 0.9);
   EXPECT_TRUE(is_tensor_parallel(graph, tiny, kGpu));
   setting.deck.train.batch = 64;
   const Strategy large = setting.search().strategy;
