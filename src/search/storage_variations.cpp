@@ -6,6 +6,10 @@
 namespace hidup {
 namespace {
 
+// By what part of its time the objective may be wrong about an update that hides. Others are
+// slower.
+constexpr double kMayHide = 0.05;
+
 // The choice of the kind that only stores its parameters in another way, and keeps them as long if
 // it may; `choice` itself where there is none.
 int stored_as(const std::vector<ChoiceMeaning>& meanings, int choice, uint64_t storage) {
@@ -31,6 +35,7 @@ std::vector<FoundPlan> storage_variations(const BuiltProblem& built, const Plan&
       storages |= meaning.storages;
     }
   }
+  const double most_s = (1.0 + kMayHide) * evaluate(problem, plan.choices).seconds;
   std::vector<FoundPlan> found;
   for (; storages != 0; storages &= storages - 1) {
     const uint64_t storage = uint64_t{1} << std::countr_zero(storages);
@@ -44,7 +49,7 @@ std::vector<FoundPlan> storage_variations(const BuiltProblem& built, const Plan&
                         std::ranges::none_of(found, [&](const FoundPlan& known) {
                           return known.plan.choices == other.plan.choices;
                         });
-    if (is_new && other.cost.bytes <= problem.memory_limit) {
+    if (is_new && other.cost.seconds <= most_s && other.cost.bytes <= problem.memory_limit) {
       other.plan.starts = needed_starts(problem, other.plan.choices);
       found.push_back(std::move(other));
     }

@@ -9,8 +9,9 @@
 namespace hidup {
 
 // The plan with the parameters of all operations stored alike, in every way that there is
-// (problem/storages.h), where that fits in the memory. By the objective nothing hides an update; by
-// the simulation messages of some buckets hide behind the updates of others.
+// (problem/storages.h), where that fits in the memory and is hardly slower. By the objective
+// nothing hides an update; by the simulation messages of some buckets hide behind the updates of
+// others.
 std::vector<FoundPlan> storage_variations(const BuiltProblem& built, const Plan& plan);
 
 }  // namespace hidup
