@@ -16,6 +16,14 @@ bool parts_are_pieces(const Shape& shape, const Placement& cut) {
          std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
 }
 
+// The first of the sums that a route ends with; its length where it ends with another step.
+size_t first_of_last_sums(const Route& steps) {
+  const auto other = std::find_if(steps.rbegin(), steps.rend(), [](const ReshardStep& step) {
+    return step.kind != ReshardKind::all_reduce;
+  });
+  return static_cast<size_t>(steps.rend() - other);
+}
+
 }  // namespace
 
 Packing packing_of(Opcode opcode, bool several, bool hierarchical, const Shape& shape,
@@ -44,12 +52,14 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
   if (demands_ != nullptr && !steps.empty()) {
     demands_->push_back({value(from[0]), to, bytes, from.size() > 1});
   }
+  // What is only summed from then on keeps its parts: it is summed where it is to be, in one piece.
+  const size_t sums = first_of_last_sums(steps);
   for (size_t s = 0; s < steps.size(); ++s) {
     const Opcode opcode = opcode_of(steps[s].kind);
     const std::string step_name = fmt::format("{}.{}", name, name_of(steps[s].kind));
     ValueIds next;
     for (size_t v = 0; v < now.size(); ++v) {
-      if (s + 1 == steps.size() && !into.empty()) {
+      if (s + 1 >= sums && !into.empty()) {
         next.push_back(into[v]);
       } else if (opcode == Opcode::all_reduce && overwrite) {
         value(now[v]).layout = steps[s].to;

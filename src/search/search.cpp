@@ -17,6 +17,7 @@
 #include "search/named_candidates.h"
 #include "search/parallel.h"
 #include "search/solutions.h"
+#include "search/storage_variations.h"
 
 namespace hidup {
 namespace {
@@ -153,11 +154,17 @@ class Search {
       return;
     }
     const Entry& best = entries_[order[0]];
-    if (best.candidate.approximate || best.plan == nullptr) {
-      return;  // too many operations to simulate more
+    if (best.plan == nullptr) {
+      return;
     }
     const Solution& solution = *best.solution;
-    variations_ = variations(solution.built->problem, best.plan->plan, options_.variations);
+    if (!best.candidate.approximate) {  // else there are too many operations to simulate more
+      variations_ = variations(solution.built->problem, best.plan->plan, options_.variations);
+    }
+    if (axes_in_use(mesh_) > 1) {  // on one axis there is little to choose
+      std::ranges::move(storage_variations(*solution.built, best.plan->plan),
+                        std::back_inserter(variations_));
+    }
     for (const FoundPlan& found : variations_) {
       add_plan(solution, found);
     }

@@ -312,10 +312,48 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
   return region;
 }
 
+namespace {
+
+// Of a shard, which the next axis cuts.
+void leave_largest_part(Shape& shape, const Placement& placement, const Axis& axis) {
+  if (placement.is_shard() && placement.share.is_equal()) {
+    int64_t& extent = shape[static_cast<size_t>(placement.dim)];
+    extent = (extent + axis.size - 1) / axis.size;
+  }
+}
+
+}  // namespace
+
 Placement storage_shard(const Shape& shape, int64_t ranks) {
   const auto enough = std::ranges::find_if(shape, [&](int64_t n) { return n >= ranks; });
   const auto dim = enough != shape.end() ? enough : std::ranges::max_element(shape);
   return Placement::shard(static_cast<int>(dim - shape.begin()));
+}
+
+Layout sharded_on(const std::vector<bool>& axes, Layout layout, Shape shape, const Mesh& mesh) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!axes[axis]) {
+      leave_largest_part(shape, layout[axis], mesh[axis]);
+    }
+  }
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!axes[axis]) {
+      continue;
+    }
+    Shape open = shape;
+    for (size_t inner = axis + 1; inner < mesh.size(); ++inner) {
+      if (!axes[inner] && mesh[inner].size > 1 && layout[inner].is_shard() &&
+          layout[inner].share.is_equal()) {
+        open[static_cast<size_t>(layout[inner].dim)] = 0;
+      }
+    }
+    const Placement beside = storage_shard(open, mesh[axis].size);
+    const bool enough = open[static_cast<size_t>(beside.dim)] >= mesh[axis].size;
+    const Placement cut = enough ? beside : storage_shard(shape, mesh[axis].size);
+    layout[axis] = Placement::shard(cut.dim, layout[axis].share);
+    leave_largest_part(shape, layout[axis], mesh[axis]);
+  }
+  return layout;
 }
 
 Shape shape_of(const Region& region) {

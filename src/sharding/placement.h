@@ -116,6 +116,11 @@ bool covers(const Layout& held, const Layout& wanted, const Mesh& mesh);
 // Where a parameter of this shape is stored in parts: in the first dimension that each of so many
 // ranks gets a part of, or else in the longest. The shape has at least one dimension.
 Placement storage_shard(const Shape& shape, int64_t ranks);
+// A parameter's layout, sharded on those axes (one flag each), too: outermost first, each in the
+// dimension that storage_shard() takes of what is left. The cuts of an inner axis stay where they
+// are: a part of one of its parts is no part of what it has, and would have to be gathered along
+// both axes. So another dimension is taken, where there is one that is long enough.
+Layout sharded_on(const std::vector<bool>& axes, Layout layout, Shape shape, const Mesh& mesh);
 
 // Offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to extent; extent % parts
 // of them have one more, from part `first` on and around. A part may be empty.

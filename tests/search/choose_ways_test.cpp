@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "core/check.h"
 #include "cost/roofline.h"
@@ -96,6 +97,36 @@ TEST(WithWays, AreObeyedAndVerified) {
                                                      }))
         << name;
   }
+}
+
+// Of a bucket, one message on each axis: parts that were scattered inside are summed across
+// together.
+TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
+  const Graph graph = dense_model();
+  const LoweringOptions options{.bucket_bytes = 1 << 11};
+  const Strategy strategy =
+      with_ways(graph, named_strategy("hsdp", graph, kTwoByThree), options, costs_with(1e7));
+  ASSERT_EQ(route_of_sums(strategy), "reduce_scatter gpu, all_reduce node");
+  const Program program = lower(graph, strategy, options);
+  std::map<int, std::vector<const Instruction*>> sent;  // by bucket
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == Phase::backward && instruction.bucket >= 0 &&
+        (instruction.opcode == Opcode::reduce_scatter ||
+         instruction.opcode == Opcode::all_reduce)) {
+      sent[instruction.bucket].push_back(&instruction);
+    }
+  }
+  size_t most = 0;
+  for (const auto& [bucket, messages] : sent) {
+    ASSERT_EQ(messages.size(), 2U) << "bucket " << bucket;
+    EXPECT_EQ(messages[0]->opcode, Opcode::reduce_scatter);
+    EXPECT_EQ(messages[1]->opcode, Opcode::all_reduce);
+    EXPECT_EQ(messages[1]->inputs.size(), messages[0]->inputs.size());
+    EXPECT_EQ(messages[1]->outputs, messages[1]->inputs);
+    most = std::max(most, messages[1]->inputs.size());
+  }
+  EXPECT_GT(sent.size(), 2U);
+  EXPECT_GT(most, 2U);
 }
 
 // The sums over classes are cut equally among some ranks, by shares that the program's mesh has.

@@ -1,5 +1,7 @@
 #include "finds.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 namespace hidup {
@@ -31,6 +33,14 @@ bool is_tensor_parallel(const Graph& graph, const Strategy& strategy, size_t axi
            by(layer + "ffn.down", "row");
   }
   return all;
+}
+
+Candidate own_of(const SearchOutcome& outcome) {
+  const auto own = std::ranges::find_if(outcome.candidates, [](const Candidate& candidate) {
+    return candidate.feasible && candidate.strategy.name == "search";
+  });
+  EXPECT_NE(own, outcome.candidates.end());
+  return own == outcome.candidates.end() ? Candidate{} : *own;
 }
 
 }  // namespace hidup

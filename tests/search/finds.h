@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "search/search.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -18,5 +19,7 @@ bool all_by(const Graph& graph, const Strategy& strategy, OpKind kind,
 // The heads of an attention and the rows behind them, columns of one product and rows of the next,
 // in both layers of a dense model.
 bool is_tensor_parallel(const Graph& graph, const Strategy& strategy, size_t axis = 0);
+// The best feasible strategy that has no name; a failure of the test where there is none.
+Candidate own_of(const SearchOutcome& outcome);
 
 }  // namespace hidup

@@ -29,16 +29,23 @@ Setting two_machines(int64_t experts = 0) {
   return setting;
 }
 
-bool cuts_the_batch(const Strategy& strategy, size_t axis) {
-  return std::ranges::all_of(
+// Of the operations, the part that cuts the batch.
+double part_by_batch(const Strategy& strategy, size_t axis) {
+  const auto count = std::ranges::count_if(
       strategy.ops, [&](const OpStrategy& op) { return op.rules.at(axis).name == "batch"; });
+  return static_cast<double>(count) / static_cast<double>(strategy.ops.size());
 }
 
+bool cuts_the_batch(const Strategy& strategy, size_t axis) {
+  return part_by_batch(strategy, axis) == 1.0;
+}
+
+// But for what comes before the first attention: the embedding is cut another way.
 TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   Setting setting = two_machines();
   const Graph graph = setting.graph();
   const Strategy tiny = setting.search().strategy;
-  EXPECT_TRUE(cuts_the_batch(tiny, kNode));
+  EXPECT_GE(part_by_batch(tiny, kNode), 0.9);
   EXPECT_TRUE(is_tensor_parallel(graph, tiny, kGpu));
   setting.deck.train.batch = 64;
   const Strategy large = setting.search().strategy;
@@ -84,11 +91,13 @@ TEST(FindsOnTwoAxes, SequenceParallelismOfTheRest) {
   EXPECT_TRUE(rest_is_by(fast, "replicate"));
 }
 
-// Parameters on all ranks, and the optimizer's state in parts inside a machine only.
+// Parameters on all ranks, and the optimizer's state in parts inside a machine only: the search's
+// own plan, without those with names.
 TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
   const auto is_found = [](const Setting& setting) {
-    const Strategy found = setting.search().strategy;
-    return cuts_the_batch(found, kNode) && cuts_the_batch(found, kGpu) &&
+    const SearchOutcome outcome = setting.search();
+    const Strategy& found = outcome.strategy;
+    return found.name == "search" && cuts_the_batch(found, kNode) && cuts_the_batch(found, kGpu) &&
            std::ranges::all_of(found.parameters, [](const ParameterStrategy& parameter) {
              return parameter.storage[kNode].is_replicate() &&
                     parameter.storage[kGpu].is_replicate() &&
@@ -98,10 +107,48 @@ TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
   };
   Setting setting = two_machines();
   setting.deck.train.batch = 64;
+  setting.options.baselines = false;
+  setting.options.combinations = false;
   setting.machine.links[kGpu].bandwidth = 1e11;
   EXPECT_TRUE(is_found(setting));
-  setting.machine.links[kGpu].bandwidth = 2e10;
+  setting.machine.links[kGpu].bandwidth = 1e10;
   EXPECT_FALSE(is_found(setting));
+}
+
+// Of the parameters' elements, the part that is stored in parts inside a machine, whole across.
+double stored_inside(const Graph& graph, const Strategy& strategy) {
+  double inside = 0.0;
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    if (parameter.storage[kNode].is_replicate() && parameter.storage[kGpu].is_shard()) {
+      inside += static_cast<double>(elements(graph.tensor(parameter.tensor).shape));
+    }
+  }
+  return inside / static_cast<double>(graph.parameter_count());
+}
+
+// Of data parallel plans, where memory is too short to keep what is gathered: hybrid sharding
+// gathers a second time inside a machine only. The search's own plan, without those with names.
+TEST(FindsOnTwoAxes, HybridSharding) {
+  Setting setting = two_machines();
+  setting.deck.train.batch = 8;
+  const Graph graph = setting.graph();
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    setting.options.hints.ops.push_back(
+        {.rules = std::vector<std::optional<Rule>>(2, find_rule(graph, op, "batch"))});
+  }
+  setting.options.accumulate = {1};
+  setting.options.memory_limit = 60'000'000;
+  setting.options.baselines = false;
+  setting.options.combinations = false;
+  setting.machine.links[kGpu].bandwidth = 1e12;
+  setting.machine.links[kNode].bandwidth = 2e8;
+  const Strategy slow = own_of(setting.search()).strategy;
+  EXPECT_GT(stored_inside(graph, slow), 0.6);
+  EXPECT_TRUE(std::ranges::any_of(slow.parameters, [](const ParameterStrategy& parameter) {
+    return parameter.kept == Kept::pass;
+  }));
+  setting.machine.links[kNode].bandwidth = 1e11;
+  EXPECT_LT(stored_inside(graph, own_of(setting.search()).strategy), 0.1);
 }
 
 // Sequences across the outer two axes, tensors inside of the machines; and experts, of which there

@@ -32,15 +32,6 @@ double stored_part(const Graph& graph, const Strategy& strategy) {
   return stored / static_cast<double>(graph.parameter_count());
 }
 
-// The best feasible strategy that has no name.
-Candidate own_of(const SearchOutcome& outcome) {
-  const auto own = std::ranges::find_if(outcome.candidates, [](const Candidate& candidate) {
-    return candidate.feasible && candidate.strategy.name == "search";
-  });
-  EXPECT_NE(own, outcome.candidates.end());
-  return own == outcome.candidates.end() ? Candidate{} : *own;
-}
-
 TEST(Finds, DataParallelismOnOneFastMachine) {
   Setting setting = small_setting();
   setting.machine.links[0].bandwidth = 1e11;

@@ -8,7 +8,8 @@
 namespace hidup {
 namespace {
 
-// Whether a is at least as good as b in every respect.
+// Whether a is at least as good as b, whatever comes. A second of a message costs at most a second
+// (problem.h), and one of an update always does: what a sends more it may make up for there.
 bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
   const auto same = [](const InputLayouts& x, const InputLayouts& y) {
     return x.required == y.required && x.gradient == y.gradient;
@@ -16,20 +17,20 @@ bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
   if (a.output != b.output || !std::ranges::equal(a.inputs, b.inputs, same)) {
     return false;
   }
-  const auto costs = [&options](const Choice& choice) {
-    const double bytes = choice.persistent_bytes + choice.saved_bytes;
+  const auto bytes = [](const Choice& choice) {
+    return choice.persistent_bytes + choice.saved_bytes;
+  };
+  const double more_sent_s =
+      std::max(0.0, a.gather_s - b.gather_s) + std::max(0.0, a.sync_s - b.sync_s);
+  const auto costs = [&](const Choice& choice, double sent_s) {
     return std::array{choice.forward_compute_s,
                       choice.backward_compute_s,
                       choice.forward_comm_s,
                       choice.backward_comm_s,
-                      choice.gather_s,
-                      choice.sync_s,
-                      choice.step_s + options.memory_multiplier * bytes,
-                      options.memory ? bytes : 0.0};
+                      choice.step_s + sent_s + options.memory_multiplier * bytes(choice),
+                      options.memory ? bytes(choice) : 0.0};
   };
-  const auto of_a = costs(a);
-  const auto of_b = costs(b);
-  return std::ranges::equal(of_a, of_b, std::less_equal{});
+  return std::ranges::equal(costs(a, more_sent_s), costs(b, 0.0), std::less_equal{});
 }
 
 // An upper bound of what a reshard to this layout costs, from any layout.

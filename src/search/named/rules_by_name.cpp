@@ -24,46 +24,6 @@ std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy)
   return layouts;
 }
 
-size_t dim_of(const Placement& shard) {
-  return static_cast<size_t>(shard.dim);
-}
-
-// Leaves the largest part of a shard, which the next axis cuts.
-void cut(Shape& shape, const Placement& placement, const Axis& axis) {
-  if (placement.is_shard() && placement.share.is_equal()) {
-    int64_t& extent = shape[dim_of(placement)];
-    extent = (extent + axis.size - 1) / axis.size;
-  }
-}
-
-// Shards a tensor of that shape on these axes, outermost first, each in the dimension that
-// storage_shard() takes of what is left. The cuts of an inner axis stay where they are: a part of
-// one of its parts is no part of what it has, and would have to be gathered along both axes. So
-// another dimension is taken, where there is one that is long enough.
-void shard(Layout& layout, const std::vector<bool>& axes, Shape rest, const Mesh& mesh) {
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (!axes[axis]) {
-      cut(rest, layout[axis], mesh[axis]);
-    }
-  }
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (!axes[axis]) {
-      continue;
-    }
-    Shape open = rest;
-    for (size_t inner = axis + 1; inner < mesh.size(); ++inner) {
-      if (!axes[inner] && mesh[inner].size > 1 && layout[inner].is_shard() &&
-          layout[inner].share.is_equal()) {
-        open[dim_of(layout[inner])] = 0;
-      }
-    }
-    const Placement beside = storage_shard(open, mesh[axis].size);
-    const bool enough = open[dim_of(beside)] >= mesh[axis].size;
-    layout[axis] = enough ? beside : storage_shard(rest, mesh[axis].size);
-    cut(rest, layout[axis], mesh[axis]);
-  }
-}
-
 std::vector<bool> axes_with(Storage storage, std::span<const NamedStrategy* const> names) {
   std::vector<bool> axes;
   for (const NamedStrategy* name : names) {
@@ -112,9 +72,8 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     for (size_t axis = 0; axis < mesh_.size(); ++axis) {
       storage[axis] = on_first[axis] ? Placement::on_first_rank() : storage[axis];
     }
-    shard(storage, sharded, tensor.shape, mesh_);
-    Layout state = storage;
-    shard(state, state_sharded, tensor.shape, mesh_);
+    storage = sharded_on(sharded, std::move(storage), tensor.shape, mesh_);
+    Layout state = sharded_on(state_sharded, storage, tensor.shape, mesh_);
     strategy.parameters.push_back({id, std::move(storage), std::move(state), kept});
   }
   return strategy;

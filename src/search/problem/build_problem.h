@@ -37,6 +37,7 @@ struct ChoiceMeaning {
   std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
   std::vector<size_t> inputs;                // which of the operation's inputs they are
   std::vector<Kept> kept;                    // each of them
+  uint64_t storages = 0;  // which ones of Storages they are, a bit each: some may be the same here
 };
 
 struct BuiltProblem {
@@ -50,15 +51,15 @@ struct BuiltProblem {
 };
 
 // The choices of an operation: every rule on every axis, each with its parameters stored as they
-// are used, with only the optimizer's state sharded, and with both sharded. Hints remove choices,
-// and may ask for other layouts of parameters. Operations of equal kind, shapes and attributes
-// share their choices. With `accumulate` the groups count as one pass of longer microbatches: what
-// is sent once a step may hide behind all of them. With `memory_choices` there are two more, each
-// with and without the other: all parameters of the operation gathered for each pass, and the
-// operation computed again; hints may ask for either without it. The bytes of what is there only
-// while a block is computed do not count. Throws Error(usage) where a tensor has more than
-// kMostLayouts layouts. On one axis, or with same_rules, that takes hints for hundreds of
-// operations.
+// are used, with only the optimizer's state sharded, and with both sharded (storages.h: on which
+// axes). Hints remove choices, and may ask for other layouts of parameters. Operations of equal
+// kind, shapes and attributes share their choices. With `accumulate` the groups count as one pass
+// of longer microbatches: what is sent once a step may hide behind all of them. With
+// `memory_choices` there are two more, each with and without the other: all parameters of the
+// operation gathered for each pass, and the operation computed again; hints may ask for either
+// without it. The bytes of what is there only while a block is computed do not count. Throws
+// Error(usage) where a tensor has more than kMostLayouts layouts. On one axis, or with same_rules,
+// that takes hints for hundreds of operations.
 BuiltProblem build_problem(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                            const BuildOptions& options);
 // None instead of that error.

@@ -323,8 +323,8 @@ double RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
       static_cast<double>(size_of(DType::f32)) / static_cast<double>(size_of(tensor.dtype));
   const double sum = widths * bytes(stored.tensor, gradient_layout(op_strategy, input));
   const double state = widths * bytes(stored.tensor, stored.optimizer_state);
-  const bool in_place = gradient_layout(op_strategy, input) == stored.optimizer_state ||
-                        stored.optimizer_state == Layout(mesh_.size(), Placement::replicate());
+  // Sums become totals where they are.
+  const bool in_place = gradient_of(gradient_layout(op_strategy, input)) == stored.optimizer_state;
   const double gathered = used != stored.storage ? bytes(stored.tensor, used) : 0.0;
   choice.persistent_bytes += bytes(stored.tensor, stored.storage) + (rounds ? 3.0 : 2.0) * state +
                              (in_place ? sum : sum + state) + gathered;

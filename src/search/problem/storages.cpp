@@ -5,6 +5,44 @@
 
 namespace hidup {
 
+Storages::Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, bool shard)
+    : graph_(graph), mesh_(mesh), hints_(hints) {
+  const Axes none(mesh.size());
+  cuts_.push_back({none, none});
+  for (const Axes& state : shard ? sets_of_axes() : std::vector<Axes>()) {
+    cuts_.push_back({state, none});
+    for (const Axes& storage : sets_of_axes()) {
+      if (within(storage, state)) {
+        cuts_.push_back({state, storage});
+      }
+    }
+  }
+}
+
+bool Storages::within(const Axes& some, const Axes& all) {
+  return std::ranges::equal(some, all, std::less_equal{});
+}
+
+// All, and the innermost by itself, whose links are the fastest; of two the other one, too. On more
+// axes each set costs much time: there are many ways from one layout to another.
+std::vector<Storages::Axes> Storages::sets_of_axes() const {
+  Axes all;
+  std::vector<Axes> each;  // by itself, innermost first
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    all.push_back(mesh_[axis].size > 1);
+    if (all.back()) {
+      Axes one(mesh_.size());
+      one[axis] = true;
+      each.insert(each.begin(), std::move(one));
+    }
+  }
+  std::vector<Axes> sets = {all};
+  if (each.size() > 1) {
+    sets.insert(sets.end(), each.begin(), each.size() == 2 ? each.end() : each.begin() + 1);
+  }
+  return sets;
+}
+
 std::vector<ChoiceMeaning> Storages::of(OpId op, const OpStrategy& op_strategy,
                                         const std::vector<size_t>& owned) const {
   ChoiceMeaning as_used{.op_strategy = op_strategy};
@@ -13,58 +51,45 @@ std::vector<ChoiceMeaning> Storages::of(OpId op, const OpStrategy& op_strategy,
     as_used.parameters.push_back({graph_.op(op).inputs[input], layout, layout});
     as_used.inputs.push_back(input);
   }
-  std::vector<ChoiceMeaning> all = {as_used};
-  ChoiceMeaning state_sharded = as_used;
-  bool any = false;
-  for (ParameterLayouts& parameter : state_sharded.parameters) {
-    any |= shard(parameter);
-  }
-  if (any && shard_) {
-    ChoiceMeaning all_sharded = state_sharded;
-    for (ParameterLayouts& parameter : all_sharded.parameters) {
-      parameter.storage = parameter.optimizer_state;
-    }
-    all.insert(all.end(), {std::move(state_sharded), std::move(all_sharded)});
-  }
-  return hints_.parameters.empty() ? all : hinted(all);
-}
-
-// The same with the layouts of the hints, without duplicates.
-std::vector<ChoiceMeaning> Storages::hinted(const std::vector<ChoiceMeaning>& all) const {
-  std::vector<ChoiceMeaning> different;
-  for (ChoiceMeaning meaning : all) {
+  std::vector<ChoiceMeaning> all;
+  for (size_t c = 0; c < cuts_.size(); ++c) {
+    ChoiceMeaning meaning = as_used;
     for (ParameterLayouts& parameter : meaning.parameters) {
-      const ParameterHint& hint = *hints_.of_parameter(parameter.tensor);
-      parameter.storage = hint.storage.value_or(parameter.storage);
-      parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
+      parameter = cut(std::move(parameter), cuts_[c]);
     }
-    const bool known = std::ranges::any_of(different, [&](const ChoiceMeaning& other) {
-      return other.parameters == meaning.parameters;
-    });
-    if (!known) {
-      different.push_back(std::move(meaning));
+    apply_hints(meaning);
+    auto same = std::ranges::find(all, meaning.parameters, &ChoiceMeaning::parameters);
+    if (same == all.end()) {
+      same = all.insert(all.end(), std::move(meaning));
     }
+    same->storages |= c < 64 ? uint64_t{1} << c : 0;
   }
-  return different;
+  return all;
 }
 
-// Shards the optimizer's state on the axes on which it is replicated. False if there is none.
-bool Storages::shard(ParameterLayouts& parameter) const {
-  bool any = false;
-  Shape rest = graph_.tensor(parameter.tensor).shape;
+// The state is cut as the storage is, and on: so a rank has of the parameters what it updates.
+ParameterLayouts Storages::cut(ParameterLayouts as_used, const Cut& axes) const {
+  Axes storage = axes.storage;
+  Axes state = axes.state;
   for (size_t axis = 0; axis < mesh_.size(); ++axis) {
-    Placement& placement = parameter.optimizer_state[axis];
-    if (placement.is_replicate() && mesh_[axis].size > 1) {
-      placement = Placement::shard(storage_shard(rest, mesh_[axis].size).dim, placement.share);
-      any = true;
-    }
-    if (placement.is_shard()) {
-      auto& extent = rest[static_cast<size_t>(placement.dim)];
-      // The largest part, which the next axis cuts.
-      extent = (extent + mesh_[axis].size - 1) / mesh_[axis].size;
-    }
+    storage[axis] = storage[axis] && as_used.storage[axis].is_replicate();
+    state[axis] = state[axis] && as_used.storage[axis].is_replicate() && !storage[axis];
   }
-  return any;
+  const Shape& shape = graph_.tensor(as_used.tensor).shape;
+  as_used.storage = sharded_on(storage, std::move(as_used.storage), shape, mesh_);
+  as_used.optimizer_state = sharded_on(state, as_used.storage, shape, mesh_);
+  return as_used;
+}
+
+void Storages::apply_hints(ChoiceMeaning& meaning) const {
+  if (hints_.parameters.empty()) {
+    return;
+  }
+  for (ParameterLayouts& parameter : meaning.parameters) {
+    const ParameterHint& hint = *hints_.of_parameter(parameter.tensor);
+    parameter.storage = hint.storage.value_or(parameter.storage);
+    parameter.optimizer_state = hint.optimizer_state.value_or(parameter.optimizer_state);
+  }
 }
 
 }  // namespace hidup

@@ -11,22 +11,29 @@ namespace hidup {
 class Storages {
  public:
   // All of them have to outlive it. `shard`: BuildOptions::shard_storage.
-  Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, bool shard)
-      : graph_(graph), mesh_(mesh), hints_(hints), shard_(shard) {}
+  Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, bool shard);
 
-  // As the operation uses them; with only the optimizer's state sharded; with both sharded; and as
-  // the hints have it. `owned`: which of its inputs they are.
+  // As the operation uses them; sharded on axes on which they are replicated, or with only the
+  // optimizer's state sharded there; and as the hints have it. State is sharded on all axes, on the
+  // innermost one, or on the outer one of two; storage on as many of these or fewer. Without
+  // duplicates, those on all axes first. `owned`: which of its inputs they are.
   std::vector<ChoiceMeaning> of(OpId op, const OpStrategy& op_strategy,
                                 const std::vector<size_t>& owned) const;
 
  private:
-  std::vector<ChoiceMeaning> hinted(const std::vector<ChoiceMeaning>& all) const;
-  bool shard(ParameterLayouts& parameter) const;
+  using Axes = std::vector<bool>;  // one flag per axis of the mesh
+  struct Cut {
+    Axes state, storage;
+  };
+  static bool within(const Axes& some, const Axes& all);
+  std::vector<Axes> sets_of_axes() const;
+  ParameterLayouts cut(ParameterLayouts as_used, const Cut& cut) const;
+  void apply_hints(ChoiceMeaning& meaning) const;
 
   const Graph& graph_;
   const Mesh& mesh_;
   const Hints& hints_;
-  bool shard_;
+  std::vector<Cut> cuts_;
 };
 
 }  // namespace hidup
