@@ -151,34 +151,5 @@ TEST(FindsOnTwoAxes, HybridSharding) {
   EXPECT_LT(stored_inside(graph, own_of(setting.search()).strategy), 0.1);
 }
 
-// Sequences across the outer two axes, tensors inside of the machines; and experts, of which there
-// are as few as machines in a pod, one on each of these.
-TEST(FindsOnThreeAxes, ExpertsOnTheMachinesBetweenPodsAndTensorParallelism) {
-  constexpr size_t kPod = 0, kMachine = 1, kCore = 2;
-  Setting setting = two_machines(2);
-  setting.deck.model.moe.router = "top1";
-  setting.deck.train.batch = 4;
-  setting.mesh = {{"pod", 2}, {"machine", 2}, {"core", 4}};
-  setting.machine.links = {{.bandwidth = 2e9, .latency_s = 5e-6},
-                           {.bandwidth = 1e10, .latency_s = 2e-6},
-                           {.bandwidth = 5e10, .latency_s = 1e-6}};
-  const Graph graph = setting.graph();
-  const auto is_found = [&](const Strategy& found) {
-    const auto dense_by = [&](const std::string& output, const std::string& inside) {
-      return rule_of(graph, found, output, kPod) == "batch" &&
-             rule_of(graph, found, output, kMachine) == "batch" &&
-             rule_of(graph, found, output, kCore) == inside;
-    };
-    return dense_by("layers.0.attention.qkv", "column(1)") &&
-           dense_by("layers.0.attention", "head") && dense_by("layers.0.attention.out", "row(0)") &&
-           dense_by("layers.0.ffn.up", "column") && dense_by("layers.0.ffn.down", "row") &&
-           all_by(graph, found, OpKind::expert_matmul, {"expert"}, kMachine) &&
-           all_by(graph, found, OpKind::expert_matmul, {"column", "row"}, kCore);
-  };
-  EXPECT_TRUE(is_found(setting.search().strategy));
-  setting.deck.train.batch = 64;
-  EXPECT_FALSE(is_found(setting.search().strategy));
-}
-
 }  // namespace
 }  // namespace hidup
