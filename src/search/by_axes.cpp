@@ -25,7 +25,8 @@ class AxesSearch {
   AxesSearch(const Graph& graph, const Mesh& mesh, const CostModel& costs,
              const BuildOptions& build, const DynamicOptions& effort)
       : graph_(graph), mesh_(mesh), costs_(costs), build_(build), effort_(effort) {
-    effort_.bounds = 0;  // a bound for one axis is none for the mesh
+    effort_.bounds = 0;                             // a bound for one axis is none for the mesh
+    build_.storages = StorageChoices::on_all_axes;  // the others are for what follows
     if (build.hints != nullptr) {
       hints_ = *build.hints;
     }

@@ -32,7 +32,8 @@ LeastTime::LeastTime(const Graph& graph, const Mesh& mesh, const CostModel& cost
     axis = {.name = axis.name};
   }
   const Problem problem =
-      build_problem(graph, alone, costs, {.bucket_bytes = bucket_bytes, .shard_storage = false})
+      build_problem(graph, alone, costs,
+                    {.bucket_bytes = bucket_bytes, .storages = StorageChoices::as_used})
           .problem;
   for (OpId op = 0; op < static_cast<OpId>(problem.ops.size()); ++op) {
     const auto kind = static_cast<size_t>(problem.ops[static_cast<size_t>(op)].kind);

@@ -17,7 +17,8 @@ struct Stored {
 };
 
 // Of the first feed-forward product, 64 by 256, with that rule per axis.
-Stored storages(const Mesh& mesh, const std::vector<std::string>& rules, bool shard = true) {
+Stored storages(const Mesh& mesh, const std::vector<std::string>& rules,
+                StorageChoices choices = StorageChoices::on_some_axes) {
   const Graph graph = build_model(small_deck(), 1000);
   const OpId op = graph.tensor(graph.find("layers.0.ffn.up")).producer;
   OpStrategy op_strategy;
@@ -26,7 +27,7 @@ Stored storages(const Mesh& mesh, const std::vector<std::string>& rules, bool sh
   }
   const Hints hints;
   Stored stored;
-  stored.meanings = Storages(graph, mesh, hints, shard).of(op, op_strategy, {1});
+  stored.meanings = Storages(graph, mesh, hints, choices).of(op, op_strategy, {1});
   for (const ChoiceMeaning& meaning : stored.meanings) {
     const ParameterLayouts& weight = meaning.parameters.at(0);
     stored.layouts.push_back(to_string(weight.storage) + ", " + to_string(weight.optimizer_state));
@@ -37,7 +38,8 @@ Stored storages(const Mesh& mesh, const std::vector<std::string>& rules, bool sh
 TEST(Storages, OfOneAxis) {
   EXPECT_THAT(storages({{"gpu", 4}}, {"batch"}).layouts,
               ElementsAre("R, R", "R, S(0)", "S(0), S(0)"));
-  EXPECT_THAT(storages({{"gpu", 4}}, {"batch"}, false).layouts, ElementsAre("R, R"));
+  EXPECT_THAT(storages({{"gpu", 4}}, {"batch"}, StorageChoices::as_used).layouts,
+              ElementsAre("R, R"));
   EXPECT_THAT(storages({{"gpu", 4}}, {"column"}).layouts, ElementsAre("S(1), S(1)"));
 }
 
@@ -52,6 +54,9 @@ TEST(Storages, OfTwoAxes) {
                           "R R, R S(0)",     // stage 1 inside
                           "R S(0), R S(0)",  // hybrid: stage 3 inside
                           "R R, S(0) R", "S(0) R, S(0) R"));
+  EXPECT_THAT(
+      storages({{"node", 2}, {"gpu", 4}}, {"batch", "batch"}, StorageChoices::on_all_axes).layouts,
+      ElementsAre("R R, R R", "R R, S(0) S(0)", "S(0) S(0), S(0) S(0)"));
   EXPECT_THAT(storages({{"node", 2}, {"gpu", 4}}, {"batch", "column"}).layouts,
               ElementsAre("R S(1), R S(1)", "R S(1), S(0) S(1)", "S(0) S(1), S(0) S(1)"));
   EXPECT_THAT(storages({{"node", 2}, {"gpu", 1}}, {"batch", "batch"}).layouts,

@@ -62,7 +62,7 @@ TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
 TEST(ThreeAxes, FindsMoreOptimaThanOneAxisAtATime) {
   int by_axes_finds = 0;
   int found = 0;
-  constexpr int kSearches = 80;
+  constexpr int kSearches = 40;
   for (int number = 0; number < kSearches; ++number) {
     std::mt19937_64 random(static_cast<uint64_t>(5000 + number));
     const RandomSetting setting = random_setting(random, kAxes);
@@ -90,8 +90,8 @@ TEST(ThreeAxes, FindsMoreOptimaThanOneAxisAtATime) {
     by_axes_finds += is_least(by_axes.found[0]) ? 1 : 0;
     found += is_least(near.empty() ? by_axes.found[0] : near[0]) ? 1 : 0;
   }
-  EXPECT_EQ(by_axes_finds, 76);
-  EXPECT_EQ(found, 77);
+  EXPECT_EQ(by_axes_finds, 28);
+  EXPECT_EQ(found, 38);
 }
 
 TEST(ThreeAxes, TheSearchIsNeverWorseThanByAxesAndOftenBetter) {

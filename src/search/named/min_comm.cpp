@@ -75,8 +75,8 @@ double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
 }  // namespace
 
 Strategy least_communication(const Graph& graph, const Mesh& mesh) {
-  BuiltProblem built =
-      build_problem(graph, mesh, counter(mesh), {.same_rules = true, .shard_storage = false});
+  BuiltProblem built = build_problem(graph, mesh, counter(mesh),
+                                     {.same_rules = true, .storages = StorageChoices::as_used});
   divide_products(graph, built);
   // Volumes are whole bytes. Work and memory decide between equal volumes only: each is scaled to
   // add up to about this part of a byte.

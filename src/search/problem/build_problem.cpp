@@ -80,7 +80,7 @@ class Builder {
         near_(options.near),
         most_near_(options.most_near),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
-        storages_(graph, mesh, hints_, options.shard_storage),
+        storages_(graph, mesh, hints_, options.storages),
         kept_(graph.tensors().size()),
         owner_(graph.tensors().size(), -1) {
     built_.problem.microbatches = options.microbatches;

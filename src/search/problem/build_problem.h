@@ -12,13 +12,17 @@
 
 namespace hidup {
 
+// In how many parts parameters may be stored: as they are used, in more parts on all axes on which
+// they are replicated, or on some of these.
+enum class StorageChoices { as_used, on_all_axes, on_some_axes };
+
 struct BuildOptions {
   int microbatches = 1;                     // of a group
   int accumulate = 1;                       // groups
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
   bool same_rules = false;    // an operation has the same rule on all axes
-  bool shard_storage = true;  // parameters may be stored in more parts than they are used in
+  StorageChoices storages = StorageChoices::on_some_axes;
   // Parameters may be kept for a pass only, and operations be computed again.
   bool memory_choices = false;
   const Hints* hints = nullptr;  // restrict the choices

@@ -5,13 +5,14 @@
 
 namespace hidup {
 
-Storages::Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, bool shard)
+Storages::Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, StorageChoices choices)
     : graph_(graph), mesh_(mesh), hints_(hints) {
   const Axes none(mesh.size());
   cuts_.push_back({none, none});
-  for (const Axes& state : shard ? sets_of_axes() : std::vector<Axes>()) {
+  const std::vector<Axes> sets = sets_of_axes(choices);
+  for (const Axes& state : sets) {
     cuts_.push_back({state, none});
-    for (const Axes& storage : sets_of_axes()) {
+    for (const Axes& storage : sets) {
       if (within(storage, state)) {
         cuts_.push_back({state, storage});
       }
@@ -25,7 +26,10 @@ bool Storages::within(const Axes& some, const Axes& all) {
 
 // All, and the innermost by itself, whose links are the fastest; of two the other one, too. On more
 // axes each set costs much time: there are many ways from one layout to another.
-std::vector<Storages::Axes> Storages::sets_of_axes() const {
+std::vector<Storages::Axes> Storages::sets_of_axes(StorageChoices choices) const {
+  if (choices == StorageChoices::as_used) {
+    return {};
+  }
   Axes all;
   std::vector<Axes> each;  // by itself, innermost first
   for (size_t axis = 0; axis < mesh_.size(); ++axis) {
@@ -37,7 +41,7 @@ std::vector<Storages::Axes> Storages::sets_of_axes() const {
     }
   }
   std::vector<Axes> sets = {all};
-  if (each.size() > 1) {
+  if (each.size() > 1 && choices == StorageChoices::on_some_axes) {
     sets.insert(sets.end(), each.begin(), each.size() == 2 ? each.end() : each.begin() + 1);
   }
   return sets;
