@@ -11,8 +11,9 @@ namespace hidup {
 // too few states. Its neighbourhood is a problem in which every operation has the rules of the
 // strategy, or another rule on one axis (BuildOptions::near). So all operations may change at once,
 // each on an axis of its own, which a search of one axis at a time cannot do. It goes on near the
-// best one that it found, until no search gains. Best first, all different and faster by the objective than `start`; empty where
-// there are none. There is no bound, as other strategies are not compared.
+// best one that it found, until no search gains. Best first, all different and faster by the
+// objective than `start`; empty where there are none. There is no bound, as other strategies are
+// not compared.
 std::vector<FoundStrategy> search_near(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                        const BuildOptions& build, const DynamicOptions& effort,
                                        FoundStrategy start);

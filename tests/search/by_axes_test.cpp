@@ -54,8 +54,8 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
 
 INSTANTIATE_TEST_SUITE_P(Experts, TwoMachines, testing::Values(0, 4));
 
-// The proof of experts on two axes takes a minute, and leaves time for the others: as much as they
-// take without it, and more.
+// The proof of experts on two axes takes several times as long as the rest, and leaves time for the
+// others: as much as they take without it, and more.
 TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
   Setting setting = two_machines(2, 4);
   setting.deck.model.layers = 4;
@@ -65,9 +65,7 @@ TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - began;
   setting.options.time_limit_s = 5.0 * taken.count();
   setting.options.level = SearchLevel::thorough;
-  const SearchOutcome outcome = setting.search();
-  EXPECT_TRUE(outcome.timed_out);
-  for (const Candidate& candidate : outcome.candidates) {
+  for (const Candidate& candidate : setting.search().candidates) {
     EXPECT_TRUE(candidate.feasible) << candidate.strategy.name << ": " << candidate.reason;
   }
 }

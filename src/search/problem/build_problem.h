@@ -21,7 +21,7 @@ struct BuildOptions {
   int accumulate = 1;                       // groups
   int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
   double memory_limit = std::numeric_limits<double>::infinity();
-  bool same_rules = false;    // an operation has the same rule on all axes
+  bool same_rules = false;  // an operation has the same rule on all axes
   StorageChoices storages = StorageChoices::on_some_axes;
   // Parameters may be kept for a pass only, and operations be computed again.
   bool memory_choices = false;
