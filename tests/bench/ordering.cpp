@@ -1,16 +1,20 @@
 // bench_ordering MODEL CLUSTER...: whether the objective that the search minimizes orders
-// strategies as the simulation does. Of every cluster: all plans and named strategies of one
-// search, with every number of microbatches that it tries, and of all pairs of them that differ by
-// more than 1 % in simulated time the share that the objective orders alike. Left out: strategies
-// that send all gradients at the end, which the objective does not know, and those that store
-// parameters as no choice of the search does.
+// strategies as the simulation does, and how far its estimate of memory is from the plan. Of every
+// cluster: all plans and named strategies of one search, with every number of microbatches that it
+// tries. Of all pairs of them that differ by more than 1 % in simulated time: the share that the
+// objective orders alike. Of all of them: the median and the largest deviation of the estimated
+// bytes from those of the plan. Left out: strategies that send all gradients at the end, which the
+// objective does not know, and those that store parameters as no choice of the search does.
+// --each: a line of every strategy, too.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "app/costs.h"
@@ -27,12 +31,21 @@ std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
 }
 
-struct Times {
-  double simulated = 0.0, objective = 0.0;
+struct Compared {
+  Evaluation objective;
+  double simulated_s = 0.0, planned_bytes = 0.0;
+
+  double memory_error() const { return objective.bytes / planned_bytes - 1.0; }
 };
 
 struct Pairs {
   int all = 0, alike = 0;
+};
+
+// Of several models and clusters.
+struct Totals {
+  Pairs pairs;
+  std::vector<double> memory_errors;
 };
 
 class Objectives {
@@ -41,8 +54,8 @@ class Objectives {
       : input_(input), costs_(costs), options_(options) {}
 
   // None where the strategy is no plan of the search.
-  std::optional<double> of(const Strategy& strategy) {
-    const BuiltProblem& built = problem(strategy.microbatches);
+  std::optional<Evaluation> of(const Strategy& strategy) {
+    const BuiltProblem& built = problem(strategy);
     const auto choices = choices_of(input_.graph, built.problem, built, strategy);
     if (!choices || strategy.defer_gradients) {
       return std::nullopt;
@@ -51,16 +64,24 @@ class Objectives {
     if (to_strategy(input_.graph, input_.mesh, built, plan).parameters != strategy.parameters) {
       return std::nullopt;
     }
-    return evaluate(built.problem, plan).seconds;
+    return evaluate(built.problem, plan);
   }
 
  private:
-  const BuiltProblem& problem(int microbatches) {
-    const auto [at, is_new] = problems_.try_emplace(microbatches);
+  const BuiltProblem& problem(const Strategy& strategy) {
+    const bool chooses_memory =
+        strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
+        std::ranges::any_of(strategy.parameters, [](const ParameterStrategy& parameter) {
+          return parameter.kept == Kept::pass;
+        });
+    const auto [at, is_new] =
+        problems_.try_emplace({strategy.microbatches, strategy.accumulate, chooses_memory});
     if (is_new) {
-      at->second = build_problem(
-          input_.graph, input_.mesh, costs_,
-          {.microbatches = microbatches, .bucket_bytes = options_.lowering.bucket_bytes});
+      at->second = build_problem(input_.graph, input_.mesh, costs_,
+                                 {.microbatches = strategy.microbatches,
+                                  .accumulate = strategy.accumulate,
+                                  .bucket_bytes = options_.lowering.bucket_bytes,
+                                  .memory_choices = chooses_memory});
     }
     return at->second;
   }
@@ -68,25 +89,49 @@ class Objectives {
   const PlanningInput& input_;
   const CostModel& costs_;
   const SearchOptions& options_;
-  std::map<int, BuiltProblem> problems_;
+  std::map<std::tuple<int, int, bool>, BuiltProblem> problems_;
 };
 
-Pairs compare(const std::vector<Times>& times) {
+Pairs compare(const std::vector<Compared>& all) {
   constexpr double kMuch = 1.01;
   Pairs pairs;
-  for (const Times& slow : times) {
-    for (const Times& fast : times) {
-      if (slow.simulated > kMuch * fast.simulated) {
+  for (const Compared& slow : all) {
+    for (const Compared& fast : all) {
+      if (slow.simulated_s > kMuch * fast.simulated_s) {
         ++pairs.all;
-        pairs.alike += slow.objective > fast.objective ? 1 : 0;
+        pairs.alike += slow.objective.seconds > fast.objective.seconds ? 1 : 0;
       }
     }
   }
   return pairs;
 }
 
+struct Deviation {
+  double median = 0.0, worst = 0.0;
+};
+
+// Whatever their signs.
+Deviation deviation_of(std::vector<double> errors) {
+  if (errors.empty()) {
+    return {};
+  }
+  for (double& error : errors) {
+    error = std::abs(error);
+  }
+  std::ranges::sort(errors);
+  return {errors[errors.size() / 2], errors.back()};
+}
+
+void print_each(const Strategy& strategy, const Compared& one) {
+  fmt::print(
+      "  {} {}: simulated {:.3f} ms, objective {:+.1f} %; planned {:.1f} MiB, estimate {:+.1f} %\n",
+      strategy.name, strategy.microbatches, 1e3 * one.simulated_s,
+      100.0 * (one.objective.seconds / one.simulated_s - 1.0), one.planned_bytes / (1 << 20),
+      100.0 * one.memory_error());
+}
+
 // Prints a row.
-Pairs compare_on(const std::string& model, const std::string& cluster) {
+void compare_on(const std::string& model, const std::string& cluster, bool each, Totals& totals) {
   const PlanningInput input = read_planning_input(model, cluster, {}, std::nullopt);
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
@@ -94,36 +139,51 @@ Pairs compare_on(const std::string& model, const std::string& cluster) {
   options.time_limit_s = 0.0;
   const SearchOutcome found = search_for(input.graph, input.mesh, costs, options);
   Objectives objectives(input, costs, options);
-  std::vector<Times> times;
+  std::vector<Compared> compared;
+  std::vector<double> errors;
   for (const Candidate& candidate : found.candidates) {
-    const std::optional<double> objective =
+    const std::optional<Evaluation> objective =
         candidate.seconds > 0.0 ? objectives.of(candidate.strategy) : std::nullopt;
     if (objective) {
-      times.push_back({candidate.seconds, *objective});
+      compared.push_back(
+          {*objective, candidate.seconds, static_cast<double>(candidate.memory_bytes)});
+      errors.push_back(compared.back().memory_error());
+      if (each) {
+        print_each(candidate.strategy, compared.back());
+      }
     }
   }
-  const Pairs pairs = compare(times);
-  fmt::print("| {} | {} | {} of {} | {} | {:.1f} % |\n", stem(model), stem(cluster), times.size(),
-             found.candidates.size(), pairs.all, 100.0 * pairs.alike / std::max(pairs.all, 1));
+  const Pairs pairs = compare(compared);
+  const Deviation memory = deviation_of(errors);
+  fmt::print("| {} | {} | {} of {} | {} | {:.1f} % | {:.1f} % | {:.1f} % |\n", stem(model),
+             stem(cluster), compared.size(), found.candidates.size(), pairs.all,
+             100.0 * pairs.alike / std::max(pairs.all, 1), 100.0 * memory.median,
+             100.0 * memory.worst);
   std::fflush(stdout);
-  return pairs;
+  totals.pairs.all += pairs.all;
+  totals.pairs.alike += pairs.alike;
+  totals.memory_errors.insert(totals.memory_errors.end(), errors.begin(), errors.end());
 }
 
 }  // namespace
 }  // namespace hidup
 
 int main(int argc, char** argv) {
-  hidup::Pairs all;
-  fmt::print("| model | cluster | strategies | pairs | alike |\n|---|---|---|---|---|\n");
-  for (int c = 2; c < argc; ++c) {
+  std::vector<std::string> decks(argv + 1, argv + argc);
+  const bool each = std::erase(decks, "--each") > 0;
+  hidup::Totals totals;
+  fmt::print(
+      "| model | cluster | strategies | pairs | alike | memory: median | worst |\n"
+      "|---|---|---|---|---|---|---|\n");
+  for (size_t c = 1; c < decks.size(); ++c) {
     try {
-      const hidup::Pairs pairs = hidup::compare_on(argv[1], argv[c]);
-      all.all += pairs.all;
-      all.alike += pairs.alike;
+      hidup::compare_on(decks[0], decks[c], each, totals);
     } catch (const hidup::Error& error) {
-      fmt::print("| {} | {} | {} | | |\n", argv[1], argv[c], error.what());
+      fmt::print("| {} | {} | {} | | | | |\n", decks[0], decks[c], error.what());
     }
   }
-  fmt::print("{} pairs, {} ordered alike\n", all.all, all.alike);
+  const hidup::Deviation memory = hidup::deviation_of(totals.memory_errors);
+  fmt::print("{} pairs, {} ordered alike; memory: median {:.1f} %, worst {:.1f} %\n",
+             totals.pairs.all, totals.pairs.alike, 100.0 * memory.median, 100.0 * memory.worst);
   return 0;
 }
