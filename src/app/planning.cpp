@@ -76,13 +76,11 @@ void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints&
   if (level == Recompute::none) {  // the search may compute again what it likes
     return;
   }
-  Strategy strategy;
-  strategy.ops.resize(graph.ops().size());
-  strategy = with_recompute(graph, std::move(strategy), level);
-  hints.ops.resize(graph.ops().size(), {.rules = std::vector<std::optional<Rule>>(mesh.size())});
-  for (size_t op = 0; op < strategy.ops.size(); ++op) {
+  const std::vector<bool> again = recomputed_ops(graph, level);
+  hints.resize_ops(again.size(), mesh.size());
+  for (size_t op = 0; op < again.size(); ++op) {
     std::optional<bool>& recompute = hints.ops[op].recompute;
-    if (strategy.ops[op].recompute && !recompute) {
+    if (again[op] && !recompute) {
       recompute = true;
     }
   }

@@ -30,7 +30,7 @@ class AxesSearch {
     if (build.hints != nullptr) {
       hints_ = *build.hints;
     }
-    hints_.ops.resize(graph.ops().size(), {.rules = std::vector<std::optional<Rule>>(mesh.size())});
+    hints_.resize_ops(graph.ops().size(), mesh.size());
   }
 
   AxesResult run() {

@@ -102,7 +102,7 @@ class HintsReader : private StrategyFields {
     if (ops.empty() || (!by_rules && !is_given(fields.at("recompute")))) {
       return;
     }
-    hints_.ops.resize(names.size(), {.rules = std::vector<std::optional<Rule>>(mesh().size())});
+    hints_.resize_ops(names.size(), mesh().size());
     for (const size_t op : ops) {
       if (!pin_recompute(fields.at("recompute"), static_cast<OpId>(op)) ||
           (by_rules && !pin_rules(fields, rules, static_cast<OpId>(op)))) {

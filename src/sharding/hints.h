@@ -32,6 +32,10 @@ struct Hints {
   bool empty() const {
     return !microbatches && !accumulate && !defer_gradients && ops.empty() && parameters.empty();
   }
+  // Makes room for hints of all operations, which are free where there were none.
+  void resize_ops(size_t count, size_t axes) {
+    ops.resize(count, {.rules = std::vector<std::optional<Rule>>(axes)});
+  }
   const OperationHint* of_operation(OpId op) const {
     return ops.empty() ? nullptr : &ops.at(static_cast<size_t>(op));
   }

@@ -70,13 +70,22 @@ Recompute recompute_of(std::string_view name) {
   fail(ExitCode::usage, "expected none, cheap or block, found {}", shown(name));
 }
 
-Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level) {
-  const std::vector<bool> inside =
+std::vector<bool> recomputed_ops(const Graph& graph, Recompute level) {
+  std::vector<bool> again =
       level == Recompute::block ? inside_blocks(graph) : std::vector<bool>(graph.ops().size());
-  for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
-    const bool again = inside[static_cast<size_t>(op)] ||
-                       (level == Recompute::cheap && spec_of(graph.op(op).kind).cheap);
-    strategy.ops[static_cast<size_t>(op)].recompute = again && can_recompute(graph, op);
+  for (OpId op = 0; op < static_cast<OpId>(again.size()); ++op) {
+    const auto index = static_cast<size_t>(op);
+    const bool wanted =
+        again[index] || (level == Recompute::cheap && spec_of(graph.op(op).kind).cheap);
+    again[index] = wanted && can_recompute(graph, op);
+  }
+  return again;
+}
+
+Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level) {
+  const std::vector<bool> again = recomputed_ops(graph, level);
+  for (size_t op = 0; op < strategy.ops.size(); ++op) {
+    strategy.ops[op].recompute = again[op];
   }
   return strategy;
 }

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "sharding/strategy.h"
 
@@ -17,9 +18,12 @@ std::string_view name_of(Recompute level);
 // Throws Error(usage) where it is the name of none.
 Recompute recompute_of(std::string_view name);
 
-// All operations as the level has them, whatever the strategy said. A block are operations one
+// Per operation: whether the level has it computed again. A block are operations one
 // behind the other of which the names are equal up to their first number, such as "layers.3.": in a
 // graph without such names the level block is as none.
+std::vector<bool> recomputed_ops(const Graph& graph, Recompute level);
+
+// All operations as the level has them, whatever the strategy said.
 Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level);
 
 // All parameters kept so.

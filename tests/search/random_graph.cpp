@@ -149,7 +149,7 @@ void thin_out(Problem& problem, double most_plans, std::mt19937_64& random) {
 Hints random_hints(const RandomSetting& setting, double most_plans, std::mt19937_64& random) {
   Hints hints{.mesh = setting.mesh, .defer_gradients = false};
   const size_t ops = setting.graph.ops().size();
-  hints.ops.resize(ops, {.rules = std::vector<std::optional<Rule>>(setting.mesh.size())});
+  hints.resize_ops(ops, setting.mesh.size());
   const auto pin = [&](size_t op) {
     const std::vector<Rule> rules = rules_of(setting.graph, static_cast<OpId>(op));
     hints.ops[op].rules[random() % setting.mesh.size()] = rules[random() % rules.size()];

@@ -7,9 +7,9 @@
 
 #include "core/check.h"
 #include "graph/operation.h"
+#include "search/problem/memory_variants.h"
 #include "search/problem/op_strategies.h"
 #include "search/problem/storages.h"
-#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -45,12 +45,6 @@ const Hints kNoHints;
 
 struct TooManyLayouts {};
 
-// Of a parameter, where it is used.
-struct Gather {
-  double seconds = 0.0;
-  double bytes = 0.0;  // of the copy
-};
-
 // Layouts by their numbers.
 class Layouts {
  public:
@@ -68,6 +62,37 @@ class Layouts {
   std::unordered_map<std::string, size_t> numbers_;
 };
 
+// Per tensor: whether the backward pass reads it.
+std::vector<bool> kept_tensors(const Graph& graph) {
+  std::vector<bool> kept(graph.tensors().size());
+  for (const Op& op : graph.ops()) {
+    if (backward_needs_output(op.kind)) {
+      kept[static_cast<size_t>(op.output)] = true;
+    }
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (backward_needs_input(op.kind, i)) {
+        kept[static_cast<size_t>(op.inputs[i])] = true;
+      }
+    }
+  }
+  return kept;
+}
+
+// Per tensor, of a parameter: the operation whose choice says where it is stored, and has its
+// costs. Of several readers this is the last (the head, if it shares the embedding's weight). If
+// another reader needs another layout, only the simulation sees the costs of that.
+std::vector<OpId> owners_of(const Graph& graph) {
+  std::vector<OpId> owners(graph.tensors().size(), -1);
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    for (const TensorId id : graph.op(op).inputs) {
+      if (graph.tensor(id).role == Tensor::Role::parameter) {
+        owners[static_cast<size_t>(id)] = op;
+      }
+    }
+  }
+  return owners;
+}
+
 class Builder {
  public:
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
@@ -75,25 +100,24 @@ class Builder {
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes),
         groups_(options.accumulate),
-        memory_choices_(options.memory_choices),
         same_rules_(options.same_rules),
         near_(options.near),
         most_near_(options.most_near),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
         storages_(graph, mesh, hints_, options.storages),
-        kept_(graph.tensors().size()),
-        owner_(graph.tensors().size(), -1) {
+        kept_(kept_tensors(graph)),
+        owner_(owners_of(graph)),
+        variants_(graph, hints_, options.memory_choices, kept_) {
     built_.problem.microbatches = options.microbatches;
     built_.problem.memory_limit = options.memory_limit;
     built_.problem.interference = costs_.interference();
     built_.problem.base_s = costs.overhead_s();
     built_.defer_gradients = hints_.defer_gradients.value_or(false);
     built_.accumulate = options.accumulate;
+    built_.again_for_readers = variants_.again_for_readers();
   }
 
   BuiltProblem build() {
-    find_kept_and_owners();
-    find_again();
     for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
       built_.problem.ops.push_back({kind_of(op), producers(op)});
     }
@@ -114,28 +138,6 @@ class Builder {
 
   bool is_kept(TensorId id) const { return kept_[index(id)]; }
 
-  // Finds the tensors that the backward pass reads, and the owner of every parameter: the operation
-  // whose choice says where it is stored, and has its costs. Of several readers this is the last
-  // (the head, if it shares the embedding's weight). If another reader needs another layout, only
-  // the simulation sees the costs of that.
-  void find_kept_and_owners() {
-    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
-      const Op& self = graph_.op(op);
-      if (backward_needs_output(self.kind)) {
-        kept_[index(self.output)] = true;
-      }
-      for (size_t i = 0; i < self.inputs.size(); ++i) {
-        const TensorId id = self.inputs[i];
-        if (backward_needs_input(self.kind, i)) {
-          kept_[index(id)] = true;
-        }
-        if (graph_.tensor(id).role == Tensor::Role::parameter) {
-          owner_[index(id)] = op;
-        }
-      }
-    }
-  }
-
   // Which of the operation's inputs are parameters that it owns.
   std::vector<size_t> owned_by(OpId op) const {
     std::vector<size_t> owned;
@@ -146,41 +148,6 @@ class Builder {
       }
     }
     return owned;
-  }
-
-  // The operations that may be computed again: those inside of blocks, so that what is computed
-  // again at a time is a block at most; without blocks the cheap ones.
-  void find_again() {
-    may_be_again_.resize(graph_.ops().size());
-    built_.again_for_readers.resize(graph_.ops().size());
-    if (memory_choices_) {
-      find_again_in_blocks();
-    }
-    for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
-      if (recompute_hint(op)) {
-        built_.again_for_readers[index(op)] = false;
-      }
-    }
-  }
-  std::optional<bool> recompute_hint(OpId op) const {
-    const OperationHint* hint = hints_.of_operation(op);
-    return hint != nullptr ? hint->recompute : std::nullopt;
-  }
-
-  void find_again_in_blocks() {
-    Strategy strategy;
-    strategy.ops.resize(graph_.ops().size());
-    strategy = with_recompute(graph_, std::move(strategy), Recompute::block);
-    const bool has_blocks = std::ranges::any_of(strategy.ops, &OpStrategy::recompute);
-    if (!has_blocks) {
-      strategy = with_recompute(graph_, std::move(strategy), Recompute::cheap);
-    }
-    for (size_t op = 0; op < strategy.ops.size(); ++op) {
-      const Op& self = graph_.ops()[op];
-      may_be_again_[op] = strategy.ops[op].recompute;
-      built_.again_for_readers[op] = has_blocks && may_be_again_[op] && !is_kept(self.output) &&
-                                     spec_of(self.kind).saved.empty();
-    }
   }
 
   std::vector<int> producers(OpId op) const {
@@ -215,7 +182,7 @@ class Builder {
     }
     key.add(graph_.tensor(self.output), true);
     key.add(is_kept(self.output));
-    key.add(static_cast<bool>(may_be_again_[index(op)]));
+    key.add(variants_.may_be_again(op));
     add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
@@ -286,7 +253,7 @@ class Builder {
               costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
           gathers.push_back({.seconds = choice.gather_s - before, .bytes = bytes});
         }
-        add_variants(op, choice, gathers, meaning, choices.choices, meanings);
+        variants_.add(op, choice, gathers, meaning, choices.choices, meanings);
       }
     }
     built_.problem.kinds.push_back(std::move(choices));
@@ -305,57 +272,6 @@ class Builder {
     return {.comm_s = groups_ * reshard.comm_s,
             .compute_s = groups_ * reshard.compute_s,
             .bytes = reshard.bytes / groups_};
-  }
-
-  // The choice itself, and those that need less memory; as the hints have it.
-  void add_variants(OpId op, const Choice& choice, const std::vector<Gather>& gathers,
-                    const ChoiceMeaning& meaning, std::vector<Choice>& choices,
-                    std::vector<ChoiceMeaning>& meanings) const {
-    const std::optional<bool> hint = recompute_hint(op);
-    const bool saves = choice.saved_bytes > 0.0;
-    for (std::vector<Kept>& kept : ways_to_keep(meaning, gathers)) {
-      for (const bool again : {false, true}) {
-        if (hint ? again != *hint : again && !(saves && may_be_again_[index(op)])) {
-          continue;
-        }
-        Choice& variant = choices.emplace_back(choice);
-        meanings.push_back(meaning);
-        for (size_t p = 0; p < kept.size(); ++p) {
-          if (kept[p] == Kept::pass) {
-            variant.sync_s += gathers[p].seconds;
-            variant.persistent_bytes -= gathers[p].bytes;
-          }
-        }
-        meanings.back().kept = kept;
-        meanings.back().op_strategy.recompute = again;
-        if (again && saves) {
-          variant.backward_compute_s += variant.forward_compute_s;
-          variant.backward_comm_s += variant.forward_comm_s;
-          variant.saved_bytes = 0.0;
-        }
-      }
-    }
-  }
-
-  // All parameters for the step and, where that saves memory, all for a pass; but as hinted.
-  std::vector<std::vector<Kept>> ways_to_keep(const ChoiceMeaning& meaning,
-                                              const std::vector<Gather>& gathers) const {
-    std::vector<std::vector<Kept>> ways;
-    for (const Kept free : {Kept::step, Kept::pass}) {
-      Gather saved;
-      std::vector<Kept> kept;
-      for (size_t p = 0; p < gathers.size(); ++p) {
-        const ParameterHint* hint = hints_.of_parameter(meaning.parameters[p].tensor);
-        const bool is_free = hint == nullptr || !hint->kept;
-        kept.push_back(is_free ? free : *hint->kept);
-        saved.seconds += is_free ? gathers[p].seconds : 0.0;
-        saved.bytes += is_free ? gathers[p].bytes : 0.0;
-      }
-      if (free == Kept::step || (memory_choices_ && saved.bytes > 0.0 && saved.seconds > 0.0)) {
-        ways.push_back(std::move(kept));
-      }
-    }
-    return ways;
   }
 
   int tensor_of(TensorId id) {
@@ -403,16 +319,15 @@ class Builder {
   const Mesh& mesh_;
   RuleCosts costs_;
   double groups_;
-  bool memory_choices_;
   bool same_rules_;
   const Strategy* near_;
   size_t most_near_;
   const Hints& hints_;
   const Storages storages_;
   BuiltProblem built_;
-  std::vector<bool> kept_;
-  std::vector<bool> may_be_again_;  // per operation
-  std::vector<OpId> owner_;
+  const std::vector<bool> kept_;
+  const std::vector<OpId> owner_;
+  const MemoryVariants variants_;
   std::unordered_map<std::string, int> kinds_, tensors_;
   std::vector<std::vector<OpId>> ops_of_kind_;
   std::vector<TensorLayouts> tensor_layouts_;  // per tensor of the problem

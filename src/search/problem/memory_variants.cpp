@@ -1,0 +1,93 @@
+#include "search/problem/memory_variants.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/operation.h"
+#include "sharding/memory_choices.h"
+
+namespace hidup {
+
+MemoryVariants::MemoryVariants(const Graph& graph, const Hints& hints, bool choose,
+                               const std::vector<bool>& kept)
+    : graph_(graph),
+      hints_(hints),
+      choose_(choose),
+      may_be_again_(graph.ops().size()),
+      again_for_readers_(graph.ops().size()) {
+  if (choose) {
+    find_again(kept);
+  }
+}
+
+void MemoryVariants::find_again(const std::vector<bool>& kept) {
+  may_be_again_ = recomputed_ops(graph_, Recompute::block);
+  const bool has_blocks = std::ranges::find(may_be_again_, true) != may_be_again_.end();
+  if (!has_blocks) {
+    may_be_again_ = recomputed_ops(graph_, Recompute::cheap);
+    return;
+  }
+  for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
+    const Op& self = graph_.op(op);
+    again_for_readers_[static_cast<size_t>(op)] = may_be_again(op) && !recompute_hint(op) &&
+                                                  !kept[static_cast<size_t>(self.output)] &&
+                                                  spec_of(self.kind).saved.empty();
+  }
+}
+
+std::optional<bool> MemoryVariants::recompute_hint(OpId op) const {
+  const OperationHint* hint = hints_.of_operation(op);
+  return hint != nullptr ? hint->recompute : std::nullopt;
+}
+
+void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather>& gathers,
+                         const ChoiceMeaning& meaning, std::vector<Choice>& choices,
+                         std::vector<ChoiceMeaning>& meanings) const {
+  const std::optional<bool> hint = recompute_hint(op);
+  const bool saves = choice.saved_bytes > 0.0;
+  for (const std::vector<Kept>& kept : ways_to_keep(meaning, gathers)) {
+    for (const bool again : {false, true}) {
+      if (hint ? again != *hint : again && !(saves && may_be_again(op))) {
+        continue;
+      }
+      Choice& variant = choices.emplace_back(choice);
+      meanings.push_back(meaning);
+      for (size_t p = 0; p < kept.size(); ++p) {
+        if (kept[p] == Kept::pass) {
+          variant.sync_s += gathers[p].seconds;
+          variant.persistent_bytes -= gathers[p].bytes;
+        }
+      }
+      meanings.back().kept = kept;
+      meanings.back().op_strategy.recompute = again;
+      if (again && saves) {
+        variant.backward_compute_s += variant.forward_compute_s;
+        variant.backward_comm_s += variant.forward_comm_s;
+        variant.saved_bytes = 0.0;
+      }
+    }
+  }
+}
+
+// All parameters for the step and, where that saves memory, all for a pass; but as hinted.
+std::vector<std::vector<Kept>> MemoryVariants::ways_to_keep(
+    const ChoiceMeaning& meaning, const std::vector<Gather>& gathers) const {
+  std::vector<std::vector<Kept>> ways;
+  for (const Kept free : {Kept::step, Kept::pass}) {
+    Gather saved;
+    std::vector<Kept> kept;
+    for (size_t p = 0; p < gathers.size(); ++p) {
+      const ParameterHint* hint = hints_.of_parameter(meaning.parameters[p].tensor);
+      const bool is_free = hint == nullptr || !hint->kept;
+      kept.push_back(is_free ? free : *hint->kept);
+      saved.seconds += is_free ? gathers[p].seconds : 0.0;
+      saved.bytes += is_free ? gathers[p].bytes : 0.0;
+    }
+    if (free == Kept::step || (choose_ && saved.bytes > 0.0 && saved.seconds > 0.0)) {
+      ways.push_back(std::move(kept));
+    }
+  }
+  return ways;
+}
+
+}  // namespace hidup
