@@ -167,6 +167,11 @@ TEST(SearchOptionsOf, TheDecksChoicesOfMemoryAreHints) {
   };
   EXPECT_GT(says(true), 0);
   EXPECT_GT(says(false), 0);
+  for (OpId op = 0; op < static_cast<OpId>(mixed.ops.size()); ++op) {  // the file comes first
+    if (input.graph.op_name(op).find(".norm") != std::string::npos) {
+      EXPECT_EQ(mixed.of_operation(op)->recompute, false) << input.graph.op_name(op);
+    }
+  }
 }
 
 TEST(ChooseStrategy, TakesGroupsOfTheDeck) {
