@@ -90,6 +90,13 @@ Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level) 
   return strategy;
 }
 
+bool has_memory_choices(const Strategy& strategy) {
+  return strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
+         std::ranges::any_of(strategy.parameters, [](const ParameterStrategy& parameter) {
+           return parameter.kept != Kept::step;
+         });
+}
+
 Strategy with_kept(Strategy strategy, Kept kept) {
   for (ParameterStrategy& parameter : strategy.parameters) {
     parameter.kept = kept;

@@ -18,13 +18,16 @@ std::string_view name_of(Recompute level);
 // Throws Error(usage) where it is the name of none.
 Recompute recompute_of(std::string_view name);
 
-// Per operation: whether the level has it computed again. A block are operations one
-// behind the other of which the names are equal up to their first number, such as "layers.3.": in a
-// graph without such names the level block is as none.
+// Per operation: whether the level has it computed again. A block are operations one behind the
+// other of which the names are equal up to their first number, such as "layers.3.": in a graph
+// without such names the level block is as none.
 std::vector<bool> recomputed_ops(const Graph& graph, Recompute level);
 
 // All operations as the level has them, whatever the strategy said.
 Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level);
+
+// Whether it has any: groups, operations computed again, parameters kept for a pass.
+bool has_memory_choices(const Strategy& strategy);
 
 // All parameters kept so.
 Strategy with_kept(Strategy strategy, Kept kept);

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/text.h"
 #include "graph/text.h"
+#include "sharding/memory_choices.h"
 #include "yaml/yaml_tree.h"
 
 namespace hidup {
@@ -85,10 +86,7 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  const auto goes = [](const ParameterStrategy& parameter) { return parameter.kept != Kept::step; };
-  return strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
-         std::ranges::any_of(strategy.parameters, goes) || !strategy.routes.empty() ||
-         !strategy.algorithms.empty() ||
+  return has_memory_choices(strategy) || !strategy.routes.empty() || !strategy.algorithms.empty() ||
          !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||

@@ -22,6 +22,7 @@
 #include "core/check.h"
 #include "search/estimate.h"
 #include "search/search.h"
+#include "sharding/memory_choices.h"
 
 namespace hidup {
 namespace {
@@ -69,11 +70,7 @@ class Objectives {
 
  private:
   const BuiltProblem& problem(const Strategy& strategy) {
-    const bool chooses_memory =
-        strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
-        std::ranges::any_of(strategy.parameters, [](const ParameterStrategy& parameter) {
-          return parameter.kept == Kept::pass;
-        });
+    const bool chooses_memory = has_memory_choices(strategy);
     const auto [at, is_new] =
         problems_.try_emplace({strategy.microbatches, strategy.accumulate, chooses_memory});
     if (is_new) {
