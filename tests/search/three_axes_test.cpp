@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "brute_force.h"
+#include "joint_cases.h"
 #include "random_graph.h"
 #include "search/dp/certify.h"
 #include "search/near_search.h"
@@ -20,29 +20,22 @@ namespace hidup {
 namespace {
 
 constexpr size_t kAxes = 3;
-constexpr double kRounding = 1e-9;
-constexpr int kProblems = 300;
-constexpr std::array kMicrobatches = {1, 2, 4};
-constexpr DynamicOptions kUsual{.width = 2, .states = 100, .bounds = 0};
 
 // Of one, two and four microbatches, every other three with a limit of memory.
 TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
   int optima = 0;
-  for (int number = 0; number < kProblems; ++number) {
+  for (int number = 0; number < 300; ++number) {
     std::mt19937_64 random(static_cast<uint64_t>(number));
     const RandomSetting setting = random_setting(random, kAxes);
     const Strategy near = random_rules(setting, random);
-    Problem problem =
-        build_problem(setting.graph, setting.mesh, setting.costs,
-                      {.microbatches = kMicrobatches.at(static_cast<size_t>(number % 3)),
-                       .bucket_bytes = kSmallBucket,
-                       .near = &near,
-                       .most_near = 4})
-            .problem;
+    Problem problem = build_problem(setting.graph, setting.mesh, setting.costs,
+                                    {.microbatches = microbatches_of(number),
+                                     .bucket_bytes = kSmallBucket,
+                                     .near = &near,
+                                     .most_near = 4})
+                          .problem;
     thin_out(problem, 1000.0, random);
-    if (number / 3 % 2 == 1) {
-      problem.memory_limit = some_limit(problem);
-    }
+    limit_every_other(number, problem);
     const double least = least_seconds(problem).value();
     const DynamicResult exact = solve(problem, {.width = 0, .states = 0});
     ASSERT_FALSE(exact.plans.empty()) << number;
@@ -67,9 +60,8 @@ TEST(ThreeAxes, FindsMoreOptimaThanOneAxisAtATime) {
     std::mt19937_64 random(static_cast<uint64_t>(5000 + number));
     const RandomSetting setting = random_setting(random, kAxes);
     const Hints hints = random_hints(setting, 1e7, random);
-    const BuildOptions build{.microbatches = kMicrobatches.at(static_cast<size_t>(number % 3)),
-                             .bucket_bytes = kSmallBucket,
-                             .hints = &hints};
+    const BuildOptions build{
+        .microbatches = microbatches_of(number), .bucket_bytes = kSmallBucket, .hints = &hints};
     const double least =
         solve(build_problem(setting.graph, setting.mesh, setting.costs, build).problem,
               {.width = 0, .states = 0})

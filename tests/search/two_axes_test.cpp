@@ -2,12 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "brute_force.h"
+#include "joint_cases.h"
 #include "random_graph.h"
 #include "search/choose_ways.h"
 #include "search/dp/certify.h"
@@ -19,9 +19,7 @@ namespace hidup {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRounding = 1e-9;
 constexpr int kProblems = 510;
-constexpr std::array kMicrobatches = {1, 2, 4};
 
 struct Small {
   Problem problem;
@@ -32,13 +30,11 @@ struct Small {
 Small small_problem(int number) {
   std::mt19937_64 random(static_cast<uint64_t>(number));
   const RandomSetting setting = random_setting(random);
-  const BuildOptions build = {.microbatches = kMicrobatches.at(static_cast<size_t>(number % 3)),
+  const BuildOptions build = {.microbatches = microbatches_of(number),
                               .bucket_bytes = kSmallBucket};
   Small small{.problem = build_problem(setting.graph, setting.mesh, setting.costs, build).problem};
   thin_out(small.problem, 1000.0, random);
-  if (number / 3 % 2 == 1) {
-    small.problem.memory_limit = some_limit(small.problem);
-  }
+  limit_every_other(number, small.problem);
   small.least = least_seconds(small.problem).value();
   return small;
 }
@@ -70,7 +66,6 @@ struct Quality {
   int optima = 0, proofs = 0;
 };
 Quality quality_of_usual_effort(bool limited) {
-  constexpr DynamicOptions kUsual{.width = 2, .states = 100, .bounds = 0};
   Quality quality;
   for (size_t p = 0; p < small_problems().size(); ++p) {
     const auto& [problem, least] = small_problems()[p];
@@ -150,7 +145,7 @@ TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
   for (int number = 0; number < 60; ++number) {
     std::mt19937_64 random(static_cast<uint64_t>(1000 + number));
     const RandomSetting setting = random_setting(random);
-    SearchOptions options{.microbatches = {kMicrobatches.at(static_cast<size_t>(number % 3))},
+    SearchOptions options{.microbatches = {microbatches_of(number)},
                           .hints = random_hints(setting, 100.0, random),
                           .lowering = simple_lowering(),
                           .combinations = false};

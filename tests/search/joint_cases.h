@@ -1,0 +1,29 @@
+// What tests of joint problems of two and three axes share. Case `number` of a test draws from a
+// generator of that seed.
+#pragma once
+
+#include <array>
+
+#include "brute_force.h"
+#include "search/dp/dynamic.h"
+
+namespace hidup {
+
+inline constexpr double kRounding = 1e-9;  // of sums of seconds, relative to them
+// The effort of search_strategy()'s options, without its bounds.
+inline constexpr DynamicOptions kUsual{.width = 2, .states = 100, .bounds = 0};
+
+// One, two and four, by turns.
+inline int microbatches_of(int number) {
+  constexpr std::array kMicrobatches = {1, 2, 4};
+  return kMicrobatches.at(static_cast<size_t>(number) % kMicrobatches.size());
+}
+
+// Every other three cases have a limit of memory.
+inline void limit_every_other(int number, Problem& problem) {
+  if (number / 3 % 2 == 1) {
+    problem.memory_limit = some_limit(problem);
+  }
+}
+
+}  // namespace hidup
