@@ -8,16 +8,6 @@
 #include "sharding/reshard.h"
 
 namespace hidup {
-namespace {
-
-// Sums that become totals where they are.
-bool only_sums(const Layout& from, const Layout& to, const Mesh& mesh) {
-  return std::ranges::all_of(reshard_steps(from, to, mesh), [](const ReshardStep& step) {
-    return step.kind == ReshardKind::all_reduce;
-  });
-}
-
-}  // namespace
 
 ParameterGradients::ParameterGradients(const LoweringInput& input, const Parameters& parameters,
                                        ProgramBuilder& builder)

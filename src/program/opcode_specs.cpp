@@ -150,6 +150,21 @@ bool backward_needs_output(OpKind kind) {
   return backward_reads(kind, BackwardOperand::From::output, 0);
 }
 
+std::vector<bool> kept_tensors(const Graph& graph) {
+  std::vector<bool> kept(graph.tensors().size());
+  for (const Op& op : graph.ops()) {
+    if (backward_needs_output(op.kind)) {
+      kept[static_cast<size_t>(op.output)] = true;
+    }
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (backward_needs_input(op.kind, i)) {
+        kept[static_cast<size_t>(op.inputs[i])] = true;
+      }
+    }
+  }
+  return kept;
+}
+
 bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op) {
   return std::ranges::any_of(step.gradients_of, [&](size_t input) {
     return graph.tensor(op.inputs[input]).role != Tensor::Role::input;

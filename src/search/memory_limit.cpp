@@ -73,6 +73,14 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                             const std::function<bool(const SmallStrategy&)>& visit,
                             const std::function<bool(std::string_view)>& wanted) {
   const std::vector<int> counts = microbatches_of(graph, options);
+  const auto visit_whole = [&](const Strategy& strategy, const std::vector<ReducedGraph>& reduced) {
+    if ((wanted && !wanted(strategy.name)) ||
+        !broken_hint(graph, options.hints, strategy).empty()) {
+      return false;
+    }
+    const StrategyParts parts = parts_of(graph, reduced, strategy);
+    return visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)});
+  };
   std::vector<uint64_t> signatures;          // they do not depend on the number of microbatches
   std::vector<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const int count : counts) {
@@ -89,21 +97,22 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                        .accumulate = groups,
                        .bucket_bytes = options.lowering.bucket_bytes,
                        .same_rules = axes_in_use(mesh) > 1,  // all combinations are too many
+                       .few_activations = true,
                        .hints = &options.hints});
     signatures = signatures_of(built.problem);
     const Plan plan = least_memory_plan(built.problem);
     const Strategy plain = to_strategy(graph, mesh, built, plan);
-    const auto reduced = reduced_graphs_of(graph, signatures, plan.choices);
-    const Strategy small = with_memory_hints(
-        options.hints, with_recompute(graph, with_kept(plain, Kept::pass), Recompute::block));
-    for (const Strategy& strategy : {plain, small}) {
-      if (wanted && !wanted(strategy.name)) {
-        continue;
-      }
-      const StrategyParts parts = parts_of(graph, reduced, strategy);
-      if (visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)})) {
-        return;
-      }
+    Strategy sharded = named_strategy("fsdp", graph, mesh);
+    sharded.microbatches = count;
+    sharded.accumulate = groups;
+    const auto again = [&](const Strategy& strategy) {
+      return with_memory_hints(
+          options.hints, with_recompute(graph, with_kept(strategy, Kept::pass), Recompute::block));
+    };
+    const auto plain_parts = reduced_graphs_of(graph, signatures, plan.choices);
+    if (visit_whole(plain, plain_parts) || visit_whole(again(plain), plain_parts) ||
+        visit_whole(again(sharded), reduced_graphs_of(graph, signatures))) {
+      return;
     }
   }
   const auto keeps_hints = [&](std::string_view name) {

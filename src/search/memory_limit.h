@@ -31,8 +31,9 @@ struct SmallStrategy {
 
 // For each number of microbatches, in one group and in as many as possible: the strategy that is
 // estimated to keep the fewest bytes (parameters, gradients, optimizer state, what the backward
-// pass needs), as it is and with blocks computed again; and the named strategies, as far as they
-// keep the hints. Ends when visit() returns true. `wanted`: by the strategy's name; empty: all.
+// pass needs), as it is and with blocks computed again; fsdp with blocks computed again; and the
+// named strategies, as far as they keep the hints. Ends when visit() returns true. `wanted`: by the
+// strategy's name; empty: all.
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                             const SearchOptions& options,
                             const std::function<bool(const SmallStrategy&)>& visit,

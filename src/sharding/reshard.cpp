@@ -155,6 +155,12 @@ bool reshards_locally(const Layout& from, const Layout& to, const Mesh& mesh) {
                              [](const ReshardStep& step) { return is_local(step.kind); });
 }
 
+bool only_sums(const Layout& from, const Layout& to, const Mesh& mesh) {
+  return std::ranges::all_of(reshard_steps(from, to, mesh), [](const ReshardStep& step) {
+    return step.kind == ReshardKind::all_reduce;
+  });
+}
+
 std::vector<int64_t> ranks_concerned(const Axis& axis, const Placement& from, const Placement& to) {
   if (from.share.is_equal() || to.share.is_equal()) {
     return {};

@@ -54,6 +54,9 @@ ReshardStep next_step(const Layout& from, const Layout& to, const Mesh& mesh, si
 // Whether all steps are local.
 bool reshards_locally(const Layout& from, const Layout& to, const Mesh& mesh);
 
+// Whether summands become totals where they are: all steps are all-reduces.
+bool only_sums(const Layout& from, const Layout& to, const Mesh& mesh);
+
 // The coordinates of the ranks that a step along the axis concerns, rising: those with a part
 // before it or after it. Empty: all of the axis.
 std::vector<int64_t> ranks_concerned(const Axis& axis, const Placement& from, const Placement& to);

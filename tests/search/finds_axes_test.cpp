@@ -121,15 +121,17 @@ double stored_inside(const Graph& graph, const Strategy& strategy) {
   return inside / static_cast<double>(graph.parameter_count());
 }
 
-// Of data parallel plans, where memory is too short to keep what is gathered: hybrid sharding
-// gathers a second time inside a machine only. The search's own plan, without those with names.
+// Of data parallel plans that compute nothing twice, where memory is too short to keep what is
+// gathered: hybrid sharding gathers a second time inside a machine only. The search's own plan,
+// without those with names.
 TEST(FindsOnTwoAxes, HybridSharding) {
   Setting setting = two_machines();
   setting.deck.train.batch = 8;
   const Graph graph = setting.graph();
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     setting.options.hints.ops.push_back(
-        {.rules = std::vector<std::optional<Rule>>(2, find_rule(graph, op, "batch"))});
+        {.rules = std::vector<std::optional<Rule>>(2, find_rule(graph, op, "batch")),
+         .recompute = false});
   }
   setting.options.accumulate = {1};
   setting.options.memory_limit = 60'000'000;

@@ -99,7 +99,7 @@ TEST(MemoryChoices, GroupsDivideActivations) {
       EXPECT_GE(parts.forward_compute_s, whole.forward_compute_s * (1.0 - 1e-9));
       EXPECT_DOUBLE_EQ(parts.saved_bytes, whole.saved_bytes / 4.0);  // 32 sequences
       EXPECT_EQ(parts.sync_s, whole.sync_s);
-      EXPECT_EQ(parts.persistent_bytes, whole.persistent_bytes);
+      EXPECT_GE(parts.persistent_bytes, whole.persistent_bytes);  // sums stay between groups
     }
   }
   const Plan plan{.choices = std::vector<int>(four.problem.ops.size())};

@@ -92,11 +92,11 @@ TEST(TwoAxes, TheUsualEffortFindsTheOptimum) {
   EXPECT_EQ(quality.proofs, kProblems / 2);
 }
 
-// A price of bytes finds many, sweeps of the plans that fit most others; two plans are 0.01 and
-// 0.31 % slower, which is within the gap at which proofs end.
+// A price of bytes finds many, sweeps of the plans that fit most others; four plans are 0.004 to
+// 0.8 % slower, which is within the gap at which proofs end.
 TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
   const Quality quality = quality_of_usual_effort(true);
-  EXPECT_EQ(quality.optima, kProblems / 2 - 2);
+  EXPECT_EQ(quality.optima, kProblems / 2 - 4);
   EXPECT_EQ(quality.proofs, kProblems / 2);
 }
 

@@ -62,22 +62,6 @@ class Layouts {
   std::unordered_map<std::string, size_t> numbers_;
 };
 
-// Per tensor: whether the backward pass reads it.
-std::vector<bool> kept_tensors(const Graph& graph) {
-  std::vector<bool> kept(graph.tensors().size());
-  for (const Op& op : graph.ops()) {
-    if (backward_needs_output(op.kind)) {
-      kept[static_cast<size_t>(op.output)] = true;
-    }
-    for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (backward_needs_input(op.kind, i)) {
-        kept[static_cast<size_t>(op.inputs[i])] = true;
-      }
-    }
-  }
-  return kept;
-}
-
 // Per tensor, of a parameter: the operation whose choice says where it is stored, and has its
 // costs. Of several readers this is the last (the head, if it shares the embedding's weight). If
 // another reader needs another layout, only the simulation sees the costs of that.
@@ -107,7 +91,9 @@ class Builder {
         storages_(graph, mesh, hints_, options.storages),
         kept_(kept_tensors(graph)),
         owner_(owners_of(graph)),
-        variants_(graph, hints_, options.memory_choices, kept_) {
+        variants_(graph, hints_, options.memory_choices, kept_,
+                  {graph, kept_, ranks_of(mesh), options.bucket_bytes, options.microbatches,
+                   options.accumulate > 1 || options.few_activations}) {
     built_.problem.microbatches = options.microbatches;
     built_.problem.memory_limit = options.memory_limit;
     built_.problem.interference = costs_.interference();
@@ -249,7 +235,7 @@ class Builder {
         std::vector<Gather> gathers;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
           const double before = choice.gather_s;
-          const double bytes =
+          const PassingBytes bytes =
               costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
           gathers.push_back({.seconds = choice.gather_s - before, .bytes = bytes});
         }

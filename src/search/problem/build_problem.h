@@ -25,6 +25,8 @@ struct BuildOptions {
   StorageChoices storages = StorageChoices::on_some_axes;
   // Parameters may be kept for a pass only, and operations be computed again.
   bool memory_choices = false;
+  // The memory counts as where all is computed again: activations leave no room for gradients.
+  bool few_activations = false;
   const Hints* hints = nullptr;  // restrict the choices
   // Not null: an operation is computed as in this strategy, which keeps the hints, or with another
   // rule on one axis. Operations that share their choices have what is near any of them

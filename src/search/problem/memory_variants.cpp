@@ -9,10 +9,11 @@
 namespace hidup {
 
 MemoryVariants::MemoryVariants(const Graph& graph, const Hints& hints, bool choose,
-                               const std::vector<bool>& kept)
+                               const std::vector<bool>& kept, const PassingMemory& passing)
     : graph_(graph),
       hints_(hints),
       choose_(choose),
+      passing_(passing),
       may_be_again_(graph.ops().size()),
       again_for_readers_(graph.ops().size()) {
   if (choose) {
@@ -45,6 +46,10 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
                          std::vector<ChoiceMeaning>& meanings) const {
   const std::optional<bool> hint = recompute_hint(op);
   const bool saves = choice.saved_bytes > 0.0;
+  std::vector<PassingBytes> bytes;
+  for (const Gather& gather : gathers) {
+    bytes.push_back(gather.bytes);
+  }
   for (const std::vector<Kept>& kept : ways_to_keep(meaning, gathers)) {
     for (const bool again : {false, true}) {
       if (hint ? again != *hint : again && !(saves && may_be_again(op))) {
@@ -53,11 +58,9 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
       Choice& variant = choices.emplace_back(choice);
       meanings.push_back(meaning);
       for (size_t p = 0; p < kept.size(); ++p) {
-        if (kept[p] == Kept::pass) {
-          variant.sync_s += gathers[p].seconds;
-          variant.persistent_bytes -= gathers[p].bytes;
-        }
+        variant.sync_s += kept[p] == Kept::pass ? gathers[p].seconds : 0.0;
       }
+      variant.persistent_bytes += passing_.bytes(bytes, kept);
       meanings.back().kept = kept;
       meanings.back().op_strategy.recompute = again;
       if (again && saves) {
@@ -81,9 +84,9 @@ std::vector<std::vector<Kept>> MemoryVariants::ways_to_keep(
       const bool is_free = hint == nullptr || !hint->kept;
       kept.push_back(is_free ? free : *hint->kept);
       saved.seconds += is_free ? gathers[p].seconds : 0.0;
-      saved.bytes += is_free ? gathers[p].bytes : 0.0;
+      saved.bytes.gathered += is_free ? gathers[p].bytes.gathered : 0.0;
     }
-    if (free == Kept::step || (choose_ && saved.bytes > 0.0 && saved.seconds > 0.0)) {
+    if (free == Kept::step || (choose_ && saved.bytes.gathered > 0.0 && saved.seconds > 0.0)) {
       ways.push_back(std::move(kept));
     }
   }

@@ -5,21 +5,22 @@
 #include <vector>
 
 #include "search/problem/build_problem.h"
+#include "search/problem/passing_bytes.h"
 
 namespace hidup {
 
 // Of a parameter that is gathered where it is used.
 struct Gather {
   double seconds = 0.0;
-  double bytes = 0.0;  // of the copy
+  PassingBytes bytes;
 };
 
 class MemoryVariants {
  public:
   // Graph and hints have to outlive it. `choose`: BuildOptions::memory_choices; without it only
   // what the hints ask for. `kept`: per tensor, whether the backward pass reads it.
-  MemoryVariants(const Graph& graph, const Hints& hints, bool choose,
-                 const std::vector<bool>& kept);
+  MemoryVariants(const Graph& graph, const Hints& hints, bool choose, const std::vector<bool>& kept,
+                 const PassingMemory& passing);
 
   // Operations that may be computed again: those inside of blocks, so that what is computed again
   // at a time is a block at most; without blocks the cheap ones.
@@ -42,6 +43,7 @@ class MemoryVariants {
   const Graph& graph_;
   const Hints& hints_;
   bool choose_;
+  const PassingMemory passing_;
   std::vector<bool> may_be_again_, again_for_readers_;  // per operation
 };
 

@@ -59,11 +59,10 @@ class RuleCosts::Sketch {
     if (has_backward(op_)) {
       choice.backward_compute_s = backward();
     }
-    for (const ValueId saved : saved_) {
-      choice.saved_bytes += rules_.microbatches_ * rules_.largest([&](int64_t rank) {
-        return program_.local_bytes(saved, rank);
-      });
-    }
+    const Tensor& first = rules_.graph_.tensor(op_.inputs[0]);
+    choice.saved_bytes = static_cast<double>(saved_.size()) *
+                         rules_.bytes(saved_shape(op_.kind, first.shape), first.batch_dim(),
+                                      DType::f32, saved_layout(strategy_));
     choice.forward_comm_s = stats_comm_s_;
     return choice;
   }
@@ -172,8 +171,26 @@ Shape RuleCosts::split(Shape shape, int dim) const {
 
 double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
   const Tensor& t = graph_.tensor(tensor);
+  const bool whole = t.role == Tensor::Role::parameter || t.shape.empty();
+  return bytes(t.shape, whole ? -1 : t.batch_dim(), t.dtype, layout);
+}
+
+double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const {
+  const auto count = static_cast<size_t>(batch < 0 ? 1 : microbatches_);
+  const int64_t global = batch < 0 ? 1 : shape[static_cast<size_t>(batch)];
+  const std::vector<int64_t> offsets = balanced_offsets(global, static_cast<int64_t>(count));
   return largest([&](int64_t rank) {
-    return region_of(t.shape, layout, mesh_, rank).elements() * size_of(t.dtype);
+    int64_t elements = 0;
+    for (size_t m = 0; m < count; ++m) {
+      Shape part = shape;
+      BatchPart of;
+      if (count > 1) {
+        part[static_cast<size_t>(batch)] = offsets[m + 1] - offsets[m];
+        of = {batch, offsets[m], global};
+      }
+      elements += region_of(part, layout, mesh_, rank, of).elements();
+    }
+    return elements * size_of(dtype);
   });
 }
 
@@ -285,8 +302,8 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
           .compute_s = reshard(value, to, true).compute_s};
 }
 
-double RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
-                                const ParameterLayouts& stored, Choice& choice) const {
+PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
+                                      const ParameterLayouts& stored, Choice& choice) const {
   const Tensor& tensor = graph_.tensor(stored.tensor);
   const auto value = [&](const Layout& layout, DType dtype) {
     return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};
@@ -323,12 +340,13 @@ double RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
       static_cast<double>(size_of(DType::f32)) / static_cast<double>(size_of(tensor.dtype));
   const double sum = widths * bytes(stored.tensor, gradient_layout(op_strategy, input));
   const double state = widths * bytes(stored.tensor, stored.optimizer_state);
-  // Sums become totals where they are.
-  const bool in_place = gradient_of(gradient_layout(op_strategy, input)) == stored.optimizer_state;
-  const double gathered = used != stored.storage ? bytes(stored.tensor, used) : 0.0;
+  const bool in_place =
+      only_sums(gradient_layout(op_strategy, input), stored.optimizer_state, mesh_);
   choice.persistent_bytes += bytes(stored.tensor, stored.storage) + (rounds ? 3.0 : 2.0) * state +
-                             (in_place ? sum : sum + state) + gathered;
-  return gathered;
+                             (in_place ? sum : state);
+  return {.gathered = used != stored.storage ? bytes(stored.tensor, used) : 0.0,
+          .sums = in_place ? 0.0 : sum,
+          .undivided = static_cast<double>(elements(tensor.shape) * size_of(DType::f32))};
 }
 
 double RuleCosts::interference() const {

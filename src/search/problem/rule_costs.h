@@ -8,6 +8,7 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "search/problem/passing_bytes.h"
 #include "search/problem/problem.h"
 #include "sharding/strategy.h"
 
@@ -36,10 +37,10 @@ class RuleCosts {
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
   Choice operation(OpId op, const OpStrategy& op_strategy) const;
-  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts. Returns
-  // the bytes of the gathered copy among them; 0 where there is none.
-  double add_parameter(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored,
-                       Choice& choice) const;
+  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts, but for
+  // what it returns.
+  PassingBytes add_parameter(const OpStrategy& op_strategy, size_t input,
+                             const ParameterLayouts& stored, Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
   // Of a value that goes that way; `several`: together with other tensors, so that messages are
@@ -52,6 +53,9 @@ class RuleCosts {
 
  private:
   class Sketch;
+
+  // Of a value with the batch as that dimension; -1: it has none.
+  double bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const;
 
   // The largest of what it is on the ranks.
   template <typename OnRank>

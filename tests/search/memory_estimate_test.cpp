@@ -1,0 +1,108 @@
+// What the search takes for the memory of a strategy, part by part.
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+#include "search/problem/build_problem.h"
+#include "search/problem/passing_bytes.h"
+#include "setting.h"
+
+namespace hidup {
+namespace {
+
+const char* const kTwoProducts = R"(graph small
+input tokens : i32[10, 32]
+input targets : i32[10, 32]
+parameter table : f32[400, 64] = uniform(0.1) decay
+parameter up : f32[64, 256] = uniform(0.1) decay
+parameter down : f32[256, 100] = uniform(0.1) decay
+x = embedding(tokens, table)
+y = matmul(x, up)
+z = relu(y)
+logits = matmul(z, down)
+loss = cross_entropy(logits, targets)
+)";
+const Mesh kTwoRanks = {{"ranks", 2}};
+const Layout kWhole = {Placement::replicate()};
+const Layout kRows = {Placement::shard(0)};
+
+class MemoryEstimate : public testing::Test {
+ protected:
+  Graph graph_ = parse_graph(kTwoProducts, "small");
+  std::vector<bool> kept_ = kept_tensors(graph_);
+  CostModel model_ = simple_costs();
+
+  TensorId id(const char* name) const { return graph_.find(name); }
+  double f32(int64_t count) const { return 4.0 * static_cast<double>(count); }
+  double parameter_bytes() const { return f32(graph_.parameter_count()); }
+  double kept_bytes() const {
+    double bytes = 0.0;
+    for (const char* name : {"x", "y", "z", "logits"}) {
+      bytes +=
+          kept_[static_cast<size_t>(id(name))] ? f32(elements(graph_.tensor(id(name)).shape)) : 0.0;
+    }
+    return bytes;
+  }
+  PassingMemory memory(int64_t ranks, int microbatches = 1, bool all_sums = false,
+                       int64_t bucket_bytes = 1) const {
+    return {graph_, kept_, ranks, bucket_bytes, microbatches, all_sums};
+  }
+  PassingBytes weight(OpId op, const Layout& state, Choice& choice) const {
+    const OpStrategy batch{.rules = {find_rule(graph_, op, "batch")}};
+    const RuleCosts costs(graph_, kTwoRanks, model_, 1, 1);
+    const TensorId parameter = graph_.op(op).inputs[1];
+    return costs.add_parameter(
+        batch, 1, {.tensor = parameter, .storage = kWhole, .optimizer_state = state}, choice);
+  }
+};
+
+// Sums of gradients come where activations go, but not where a further group needs both.
+TEST_F(MemoryEstimate, SumsTakeTheRoomOfActivations) {
+  const std::vector<PassingBytes> all = {
+      {.sums = parameter_bytes(), .undivided = parameter_bytes()}};
+  const std::vector<PassingBytes> halves = {
+      {.sums = parameter_bytes() / 2, .undivided = parameter_bytes()}};
+  const int64_t ranks = 16;
+  const double room = kept_bytes() / static_cast<double>(ranks);
+  ASSERT_LT(room, parameter_bytes() / 2);
+  ASSERT_GT(room, 0.0);
+  EXPECT_NEAR(memory(ranks).bytes(all, {Kept::step}), parameter_bytes() - room, 1.0);
+  EXPECT_NEAR(memory(ranks).bytes(halves, {Kept::step}), parameter_bytes() / 2 - room, 1.0);
+  EXPECT_EQ(memory(1).bytes(all, {Kept::step}), 0.0);
+  EXPECT_EQ(memory(1, 1, true).bytes(all, {Kept::step}), parameter_bytes());
+  // Gathered copies go, too.
+  const PassingBytes gathered{.gathered = 100.0, .sums = parameter_bytes(), .undivided = 0.0};
+  EXPECT_NEAR(memory(ranks).bytes({gathered}, {Kept::step}), parameter_bytes(), 1e-6);
+}
+
+// A bucket per parameter: of what is kept for a pass, two are there at a time, and their sums; with
+// microbatches that take turns those of a third one.
+TEST_F(MemoryEstimate, WhatIsKeptForAPassTakesTwoBuckets) {
+  const double table = f32(400 * 64), up = f32(64 * 256), down = f32(256 * 100);
+  const std::vector<PassingBytes> all = {{.gathered = table + up + down}};
+  EXPECT_NEAR(memory(1).bytes(all, {Kept::pass}), 2 * (up + down), 1.0);
+  EXPECT_NEAR(memory(1, 2).bytes(all, {Kept::pass}), 2 * (table + up) + down, 1.0);
+  EXPECT_NEAR(memory(1, 2, false, 1 << 20).bytes(all, {Kept::pass}), 2 * (table + up + down), 1.0);
+}
+
+// Of 5 sequences per rank, microbatches have 3 and 2.
+TEST_F(MemoryEstimate, MicrobatchesAreNotEqual) {
+  const RuleCosts costs(graph_, kTwoRanks, model_, 2, 1);
+  EXPECT_EQ(costs.bytes(id("y"), kRows), f32(5 * 32 * 256));
+  EXPECT_EQ(costs.bytes(id("y"), kWhole), f32(10 * 32 * 256));
+}
+
+// The total lies where the sums were, but where it has only a part of them.
+TEST_F(MemoryEstimate, SumsBecomeTotalsInPlace) {
+  const OpId op = graph_.tensor(id("y")).producer;
+  const double up = f32(64 * 256);
+  Choice whole, parts;
+  EXPECT_EQ(weight(op, kWhole, whole).sums, 0.0);
+  EXPECT_EQ(whole.persistent_bytes, (1 + 2 + 1) * up);
+  const PassingBytes passing = weight(op, kRows, parts);
+  EXPECT_EQ(passing.sums, up);
+  EXPECT_EQ(passing.undivided, up);
+  EXPECT_EQ(parts.persistent_bytes, up + (2 + 1) * up / 2);
+}
+
+}  // namespace
+}  // namespace hidup
