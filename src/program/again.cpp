@@ -254,6 +254,7 @@ ValueId ForwardAgain::made_again(ValueId value) {
 void ForwardAgain::gather(const Scope& scope, ValueId value) {
   const auto& [id, wanted] = gathered_of_[index(value)];
   const int bucket = gathered_.bucket_of(id, wanted);
+  check(bucket >= 0, "{} is gathered again without a plan", builder_.value(value).name);
   std::vector<bool>& started = started_[list_of(scope)];
   started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
   if (!started[static_cast<size_t>(bucket)]) {

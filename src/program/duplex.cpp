@@ -7,6 +7,30 @@
 namespace hidup {
 namespace {
 
+bool is_own_message(const Instruction& instruction) {
+  return !collective_of(instruction.opcode).empty() && instruction.microbatch >= 0;
+}
+
+// The cuts that count. Where a microbatch communicates between the gather of a bucket of parameters
+// and the one before or behind it, a stage that begins with the gather would take away computation
+// behind which that communication hides.
+std::vector<size_t> cuts_that_count(const std::vector<Instruction>& list,
+                                    const std::vector<size_t>& cuts) {
+  std::vector<size_t> count;
+  for (const size_t cut : cuts) {
+    const auto at = std::ranges::lower_bound(cuts, cut);
+    const auto next = std::ranges::upper_bound(cuts, cut);
+    const size_t begin = at == cuts.begin() ? 0 : *(at - 1);
+    const size_t end = next == cuts.end() ? list.size() : *next;
+    const bool gathers = cut < list.size() && list[cut].phase == Phase::forward;
+    if (!gathers || std::none_of(list.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 list.begin() + static_cast<std::ptrdiff_t>(end), is_own_message)) {
+      count.push_back(cut);
+    }
+  }
+  return count;
+}
+
 // Where the stages of the list begin, and its end. A stage is communication and then computation
 // (HiDup, section 4): the list is cut before every collective of the microbatch that follows its
 // computation, and at `cuts` (rising). What belongs to no microbatch (parameters, their gradients)
@@ -18,15 +42,15 @@ std::vector<size_t> stages_of(const std::vector<Instruction>& list,
   bool computed = false;
   bool has_own = true;  // since the last cut
   for (size_t i = 0; i < list.size(); ++i) {
-    const bool collective = !collective_of(list[i].opcode).empty();
     const bool own = list[i].microbatch >= 0;
+    const bool message = is_own_message(list[i]);
     const bool cut = std::ranges::binary_search(cuts, i);
-    if ((cut && has_own) || (collective && own && computed)) {
+    if ((cut && has_own) || (message && computed)) {
       begins.push_back(i);
       computed = has_own = false;
     }
     has_own |= own;
-    computed |= !collective && own;
+    computed |= own && !message;
   }
   begins.push_back(list.size());
   return begins;
@@ -37,7 +61,7 @@ std::vector<size_t> stages_of(const std::vector<Instruction>& list,
 void ProgramBuilder::weave() {
   std::vector<std::vector<size_t>> begins;
   for (const List& list : lists_) {
-    begins.push_back(stages_of(list.instructions, list.cuts));
+    begins.push_back(stages_of(list.instructions, cuts_that_count(list.instructions, list.cuts)));
   }
   const size_t stages = begins[0].size() - 1;
   for (size_t stage = 0; stage < stages; ++stage) {

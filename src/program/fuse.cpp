@@ -33,8 +33,11 @@ class Fusion {
         continue;
       }
       Instruction product = fuse(i, *chain);
-      std::move(list_.begin() + position(i + 1), list_.begin() + position(chain->bias),
-                std::back_inserter(fused));
+      for (size_t between = i + 1; between < chain->last; ++between) {
+        if (between != chain->bias) {
+          fused.push_back(std::move(list_[between]));
+        }
+      }
       fused.push_back(std::move(product));
       i = chain->last;
     }
@@ -43,18 +46,16 @@ class Fusion {
   }
 
  private:
-  static std::ptrdiff_t position(size_t i) { return static_cast<std::ptrdiff_t>(i); }
-
   std::optional<Chain> chain_at(size_t product) const {
     const Instruction& first = list_[product];
     if (first.opcode != Opcode::matmul || first.phase != Phase::forward) {
       return std::nullopt;
     }
-    const size_t bias = behind_local_copies(product);
+    const size_t bias = behind_parameters(list_, product);
     if (bias == list_.size() || !adds_to_columns(list_[bias], first)) {
       return std::nullopt;
     }
-    const size_t next = bias + 1;
+    const size_t next = behind_parameters(list_, bias);
     if (next < list_.size() && takes(list_[next], 0, first)) {
       const Instruction& activation = list_[next];
       const bool in_place = activation.outputs[0] == first.outputs[0];
@@ -67,16 +68,6 @@ class Fusion {
       }
     }
     return Chain{Opcode::matmul_bias, bias, bias};
-  }
-
-  // The bias may be cut out of a whole copy in between: then that comes before the product.
-  size_t behind_local_copies(size_t product) const {
-    const auto copies_parameters = [](const Instruction& next) {
-      return is_reshard(next.opcode) && next.stream == StreamKind::compute && next.microbatch < 0;
-    };
-    const auto begin = list_.begin() + position(product + 1);
-    return static_cast<size_t>(std::find_if_not(begin, list_.end(), copies_parameters) -
-                               list_.begin());
   }
 
   // In place, so nobody else reads the product; and as long as its rows (positions are added by
@@ -117,6 +108,13 @@ bool on_same_ranks(const Program& program, ValueId a, ValueId b) {
     }
   }
   return true;
+}
+
+size_t behind_parameters(const std::vector<Instruction>& list, size_t i) {
+  do {
+    ++i;
+  } while (i < list.size() && list[i].microbatch < 0);
+  return i;
 }
 
 void fuse_epilogues(Program& program, size_t first) {

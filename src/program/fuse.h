@@ -7,7 +7,7 @@ namespace hidup {
 
 // Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
 // and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
-// them but local copies of parameters. Not those of experts, whose empty slots get no bias.
+// them but copies and gathers of parameters. Not those of experts, whose empty slots get no bias.
 // `first`: the instruction from which on.
 void fuse_epilogues(Program& program, size_t first = 0);
 
@@ -19,8 +19,13 @@ void fuse_epilogues(Program& program, size_t first = 0);
 void fuse_backward(Program& program);
 
 // Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
-// the dropout of what is added, where nothing comes between them.
+// the dropout of what is added, where nothing comes between them but copies and gathers of
+// parameters.
 void fuse_residual_norms(Program& program, size_t first = 0);
+
+// The instruction behind i, but for those of parameters, which belong to no microbatch: they may
+// come in between, and go before what is fused. The list's size if there is none.
+size_t behind_parameters(const std::vector<Instruction>& list, size_t i);
 
 // Whether the same ranks have parts of both: otherwise some would skip one instruction only.
 bool on_same_ranks(const Program& program, ValueId a, ValueId b);

@@ -97,6 +97,59 @@ TEST(Duplex, MicrobatchesTakeTurnsAtEveryBucketOfParameters) {
   EXPECT_GE(turns.size(), 2 * static_cast<size_t>(buckets));
 }
 
+int forward_stages(const Program& program) {
+  int stages = 0;
+  for (const Instruction& instruction : program.instructions) {
+    stages = instruction.phase == Phase::forward ? std::max(stages, instruction.stage + 1) : stages;
+  }
+  return stages;
+}
+
+// Where a microbatch communicates between buckets, these start no stages: communication hides
+// behind all that is computed up to the next one.
+TEST(Duplex, BucketsLeaveComputationToTheCommunicationOfMicrobatches) {
+  const Graph graph = build_model(sample_deck(), 31);
+  const Mesh mesh = {{"node", 2}, {"gpu", 2}};
+  const auto program = [&](std::string_view name) {
+    Strategy strategy = named_strategy(name, graph, mesh);
+    strategy.microbatches = 2;
+    return lower(graph, strategy, sample_options(4096));
+  };
+  const Program gathers = program("node=megatron,gpu=fsdp");
+  const auto is_gather = [](const Instruction& instruction) {
+    return instruction.phase == Phase::forward && instruction.opcode == Opcode::all_gather;
+  };
+  EXPECT_GE(std::ranges::count_if(gathers.instructions, is_gather), 6);
+  // The first bucket's alone, before all communication.
+  EXPECT_EQ(forward_stages(gathers), forward_stages(program("node=megatron,gpu=dp")) + 1);
+}
+
+std::vector<Opcode> forward_opcodes(const Program& program, int microbatch) {
+  std::vector<Opcode> opcodes;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.phase == Phase::forward && instruction.microbatch == microbatch) {
+      opcodes.push_back(instruction.opcode);
+    }
+  }
+  return opcodes;
+}
+
+// Only the first one's list has the gathers of parameters, which come between what is fused.
+TEST(Duplex, MicrobatchesAreFusedAlike) {
+  const Graph graph = build_model(sample_deck(), 31);
+  const Mesh mesh = {{"node", 2}, {"gpu", 2}};
+  for (const char* name :
+       {"node=dp,gpu=fsdp", "node=megatron,gpu=fsdp", "node=megatron-sp,gpu=fsdp-kept"}) {
+    Strategy strategy = named_strategy(name, graph, mesh);
+    strategy.microbatches = 2;
+    for (const int64_t bucket_bytes : {1, 1024, 2048, 4096}) {
+      const Program program = lower(graph, strategy, sample_options(bucket_bytes));
+      EXPECT_EQ(forward_opcodes(program, 0), forward_opcodes(program, 1))
+          << name << " " << bucket_bytes;
+    }
+  }
+}
+
 TEST(Duplex, TheWorkIsTheSame) {
   const Program one = program_of("dp", 1);
   for (const int microbatches : {2, 3, 5}) {
