@@ -150,19 +150,15 @@ bool backward_needs_output(OpKind kind) {
   return backward_reads(kind, BackwardOperand::From::output, 0);
 }
 
-std::vector<bool> kept_tensors(const Graph& graph) {
-  std::vector<bool> kept(graph.tensors().size());
+std::vector<int> backward_reads(const Graph& graph) {
+  std::vector<int> reads(graph.tensors().size());
   for (const Op& op : graph.ops()) {
-    if (backward_needs_output(op.kind)) {
-      kept[static_cast<size_t>(op.output)] = true;
-    }
+    reads[static_cast<size_t>(op.output)] += backward_needs_output(op.kind) ? 1 : 0;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      if (backward_needs_input(op.kind, i)) {
-        kept[static_cast<size_t>(op.inputs[i])] = true;
-      }
+      reads[static_cast<size_t>(op.inputs[i])] += backward_needs_input(op.kind, i) ? 1 : 0;
     }
   }
-  return kept;
+  return reads;
 }
 
 bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op) {

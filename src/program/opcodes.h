@@ -149,8 +149,9 @@ InstructionAttributes attributes_of(Opcode opcode, const Op& op);
 // Whether the backward pass of an operation reads its input i, or its output.
 bool backward_needs_input(OpKind kind, size_t input);
 bool backward_needs_output(OpKind kind);
-// Per tensor: whether the backward pass reads it.
-std::vector<bool> kept_tensors(const Graph& graph);
+// Per tensor: how many operations read it in their backward pass; the one that wrote it counts,
+// too.
+std::vector<int> backward_reads(const Graph& graph);
 // Whether a gradient that the step of the operation's backward pass writes is asked for: data have
 // none.
 bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op);

@@ -65,7 +65,7 @@ TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
   setting.options.microbatches = {1};
   setting.machine.memory_bandwidth = 1e13;  // so that parts of the update are not worth a message
   EXPECT_EQ(stored_part(setting.graph(), setting.search().strategy), 1.0);
-  setting.options.memory_limit = 3'000'000;
+  setting.options.memory_limit = 1'700'000;
   const Candidate tight = own_of(setting.search());
   EXPECT_LT(stored_part(setting.graph(), tight.strategy), 0.5);
   EXPECT_LE(tight.memory_bytes, setting.options.memory_limit);

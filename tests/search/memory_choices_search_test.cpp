@@ -112,7 +112,7 @@ TEST(DeferredGradients, AreAChoiceWhereLatenciesCount) {
   setting.options.lowering.bucket_bytes = 1 << 12;
   setting.options.baselines = false;
   setting.deck.train.batch = 512;
-  setting.machine.links[0].latency_s = 1e-4;
+  setting.machine.links[0].latency_s = 2e-4;
   const SearchOutcome slow = setting.search();
   EXPECT_TRUE(slow.strategy.defer_gradients);
   EXPECT_TRUE(std::ranges::any_of(slow.candidates, [](const Candidate& candidate) {

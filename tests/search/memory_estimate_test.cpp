@@ -1,6 +1,8 @@
 // What the search takes for the memory of a strategy, part by part.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "graph/text.h"
 #include "search/problem/build_problem.h"
 #include "search/problem/passing_bytes.h"
@@ -28,7 +30,7 @@ const Layout kRows = {Placement::shard(0)};
 class MemoryEstimate : public testing::Test {
  protected:
   Graph graph_ = parse_graph(kTwoProducts, "small");
-  std::vector<bool> kept_ = kept_tensors(graph_);
+  std::vector<int> reads_ = backward_reads(graph_);
   CostModel model_ = simple_costs();
 
   TensorId id(const char* name) const { return graph_.find(name); }
@@ -37,14 +39,15 @@ class MemoryEstimate : public testing::Test {
   double kept_bytes() const {
     double bytes = 0.0;
     for (const char* name : {"x", "y", "z", "logits"}) {
-      bytes +=
-          kept_[static_cast<size_t>(id(name))] ? f32(elements(graph_.tensor(id(name)).shape)) : 0.0;
+      bytes += reads_[static_cast<size_t>(id(name))] > 0
+                   ? f32(elements(graph_.tensor(id(name)).shape))
+                   : 0.0;
     }
     return bytes;
   }
   PassingMemory memory(int64_t ranks, int microbatches = 1, bool all_sums = false,
                        int64_t bucket_bytes = 1) const {
-    return {graph_, kept_, ranks, bucket_bytes, microbatches, all_sums};
+    return {graph_, reads_, ranks, bucket_bytes, microbatches, all_sums};
   }
   PassingBytes weight(OpId op, const Layout& state, Choice& choice) const {
     const OpStrategy batch{.rules = {find_rule(graph_, op, "batch")}};
@@ -102,6 +105,25 @@ TEST_F(MemoryEstimate, SumsBecomeTotalsInPlace) {
   EXPECT_EQ(passing.sums, up);
   EXPECT_EQ(passing.undivided, up);
   EXPECT_EQ(parts.persistent_bytes, up + (2 + 1) * up / 2);
+}
+
+// The product alone reads x again: where it has x whole, that copy is kept, and not the part.
+TEST_F(MemoryEstimate, ACopyForTheOnlyReaderIsKeptInPlaceOfWhatWasWritten) {
+  const BuiltProblem built = build_problem(graph_, kTwoRanks, model_, {});
+  const auto by_rule = [&](size_t op, std::string_view rule) -> const Choice& {
+    const auto kind = static_cast<size_t>(built.problem.ops[op].kind);
+    const Rule wanted = find_rule(graph_, static_cast<OpId>(op), rule);
+    const auto found = std::ranges::find_if(
+        built.meanings[kind],
+        [&](const ChoiceMeaning& meaning) { return meaning.op_strategy.rules[0] == wanted; });
+    return built.problem.kinds[kind]
+        .choices[static_cast<size_t>(found - built.meanings[kind].begin())];
+  };
+  const int written = by_rule(0, "batch").output;
+  const int read = by_rule(1, "column").inputs[0].required;
+  const double x = f32(10 * 32 * 64);
+  EXPECT_EQ(by_rule(0, "batch").saved_bytes, x / 2);
+  EXPECT_EQ(built.problem.tensor_of(0).forward.between(written, read).bytes, x / 2);
 }
 
 }  // namespace

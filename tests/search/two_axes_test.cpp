@@ -92,11 +92,11 @@ TEST(TwoAxes, TheUsualEffortFindsTheOptimum) {
   EXPECT_EQ(quality.proofs, kProblems / 2);
 }
 
-// A price of bytes finds many, sweeps of the plans that fit most others; four plans are 0.004 to
-// 0.8 % slower, which is within the gap at which proofs end.
+// A price of bytes finds many, sweeps of the plans that fit most others; one plan is slower, by
+// less than the gap at which proofs end.
 TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
   const Quality quality = quality_of_usual_effort(true);
-  EXPECT_EQ(quality.optima, kProblems / 2 - 4);
+  EXPECT_EQ(quality.optima, kProblems / 2 - 1);
   EXPECT_EQ(quality.proofs, kProblems / 2);
 }
 
@@ -163,7 +163,7 @@ TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
     fastest += found.seconds <= most ? 1 : 0;
   }
   EXPECT_EQ(agree, 49);
-  EXPECT_EQ(below, 49);
+  EXPECT_EQ(below, 52);
   EXPECT_EQ(fastest, 44);
 }
 

@@ -89,10 +89,10 @@ class Builder {
         most_near_(options.most_near),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
         storages_(graph, mesh, hints_, options.storages),
-        kept_(kept_tensors(graph)),
+        reads_(backward_reads(graph)),
         owner_(owners_of(graph)),
-        variants_(graph, hints_, options.memory_choices, kept_,
-                  {graph, kept_, ranks_of(mesh), options.bucket_bytes, options.microbatches,
+        variants_(graph, hints_, options.memory_choices, reads_,
+                  {graph, reads_, ranks_of(mesh), options.bucket_bytes, options.microbatches,
                    options.accumulate > 1 || options.few_activations}) {
     built_.problem.microbatches = options.microbatches;
     built_.problem.memory_limit = options.memory_limit;
@@ -122,7 +122,12 @@ class Builder {
     return graph_.tensor(id).role == Tensor::Role::activation;
   }
 
-  bool is_kept(TensorId id) const { return kept_[index(id)]; }
+  bool is_kept(TensorId id) const { return reads_[index(id)] > 0; }
+  // One reader's backward pass alone reads it: that reader's copy is kept in its place.
+  bool is_kept_as_copy(TensorId id) const {
+    return reads_[index(id)] == 1 && is_activation(id) &&
+           !backward_needs_output(graph_.op(graph_.tensor(id).producer).kind);
+  }
 
   // Which of the operation's inputs are parameters that it owns.
   std::vector<size_t> owned_by(OpId op) const {
@@ -167,7 +172,7 @@ class Builder {
       }
     }
     key.add(graph_.tensor(self.output), true);
-    key.add(is_kept(self.output));
+    key.add(tensor_of(self.output));
     key.add(variants_.may_be_again(op));
     add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
@@ -264,6 +269,7 @@ class Builder {
     Key key;
     key.add(graph_.tensor(id), false);
     key.add(is_kept(id));
+    key.add(is_kept_as_copy(id));
     const auto [at, is_new] = tensors_.try_emplace(key.take(), static_cast<int>(tensors_.size()));
     if (is_new) {
       tensor_layouts_.push_back({.first = id});
@@ -287,8 +293,13 @@ class Builder {
     const bool kept = is_kept(tensor.first);
     for (const Layout& written : tensor.written.all()) {
       for (const Layout& read : tensor.required.all()) {
-        costs.forward.all.push_back(
-            in_all_groups(costs_.reshard(tensor.first, written, read, kept)));
+        Reshard& reshard =
+            costs.forward.all.emplace_back(costs_.reshard(tensor.first, written, read, kept));
+        if (is_kept_as_copy(tensor.first)) {
+          // What was written counts already.
+          reshard.bytes = std::max(0.0, reshard.bytes - costs_.bytes(tensor.first, written));
+        }
+        reshard = in_all_groups(reshard);
       }
       for (const Layout& read : tensor.gradients.all()) {
         costs.backward.all.push_back(
@@ -311,7 +322,7 @@ class Builder {
   const Hints& hints_;
   const Storages storages_;
   BuiltProblem built_;
-  const std::vector<bool> kept_;
+  const std::vector<int> reads_;
   const std::vector<OpId> owner_;
   const MemoryVariants variants_;
   std::unordered_map<std::string, int> kinds_, tensors_;

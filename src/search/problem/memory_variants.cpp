@@ -9,7 +9,7 @@
 namespace hidup {
 
 MemoryVariants::MemoryVariants(const Graph& graph, const Hints& hints, bool choose,
-                               const std::vector<bool>& kept, const PassingMemory& passing)
+                               const std::vector<int>& reads, const PassingMemory& passing)
     : graph_(graph),
       hints_(hints),
       choose_(choose),
@@ -17,11 +17,11 @@ MemoryVariants::MemoryVariants(const Graph& graph, const Hints& hints, bool choo
       may_be_again_(graph.ops().size()),
       again_for_readers_(graph.ops().size()) {
   if (choose) {
-    find_again(kept);
+    find_again(reads);
   }
 }
 
-void MemoryVariants::find_again(const std::vector<bool>& kept) {
+void MemoryVariants::find_again(const std::vector<int>& reads) {
   may_be_again_ = recomputed_ops(graph_, Recompute::block);
   const bool has_blocks = std::ranges::find(may_be_again_, true) != may_be_again_.end();
   if (!has_blocks) {
@@ -31,7 +31,7 @@ void MemoryVariants::find_again(const std::vector<bool>& kept) {
   for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
     const Op& self = graph_.op(op);
     again_for_readers_[static_cast<size_t>(op)] = may_be_again(op) && !recompute_hint(op) &&
-                                                  !kept[static_cast<size_t>(self.output)] &&
+                                                  reads[static_cast<size_t>(self.output)] == 0 &&
                                                   spec_of(self.kind).saved.empty();
   }
 }

@@ -18,8 +18,8 @@ struct Gather {
 class MemoryVariants {
  public:
   // Graph and hints have to outlive it. `choose`: BuildOptions::memory_choices; without it only
-  // what the hints ask for. `kept`: per tensor, whether the backward pass reads it.
-  MemoryVariants(const Graph& graph, const Hints& hints, bool choose, const std::vector<bool>& kept,
+  // what the hints ask for. `reads`: backward_reads().
+  MemoryVariants(const Graph& graph, const Hints& hints, bool choose, const std::vector<int>& reads,
                  const PassingMemory& passing);
 
   // Operations that may be computed again: those inside of blocks, so that what is computed again
@@ -35,7 +35,7 @@ class MemoryVariants {
            std::vector<ChoiceMeaning>& meanings) const;
 
  private:
-  void find_again(const std::vector<bool>& kept);
+  void find_again(const std::vector<int>& reads);
   std::optional<bool> recompute_hint(OpId op) const;
   std::vector<std::vector<Kept>> ways_to_keep(const ChoiceMeaning& meaning,
                                               const std::vector<Gather>& gathers) const;

@@ -47,11 +47,11 @@ double most_at_a_time(const std::vector<ParameterBucket>& buckets, size_t sums_a
   return most / std::max(gathered, 1.0);
 }
 
-double kept_activations(const Graph& graph, const std::vector<bool>& kept) {
+double kept_activations(const Graph& graph, const std::vector<int>& reads) {
   double bytes = 0.0;
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     const Tensor& tensor = graph.tensor(id);
-    if (tensor.role == Tensor::Role::activation && kept[static_cast<size_t>(id)]) {
+    if (tensor.role == Tensor::Role::activation && reads[static_cast<size_t>(id)] > 0) {
       bytes += static_cast<double>(elements(tensor.shape) * size_of(tensor.dtype));
     }
   }
@@ -60,13 +60,13 @@ double kept_activations(const Graph& graph, const std::vector<bool>& kept) {
 
 }  // namespace
 
-PassingMemory::PassingMemory(const Graph& graph, const std::vector<bool>& kept, int64_t ranks,
+PassingMemory::PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
                              int64_t bucket_bytes, int microbatches, bool all_sums)
     : all_sums_(all_sums),
       gathered_(most_at_a_time(buckets_of(graph, bucket_bytes), microbatches > 1 ? 3 : 2)) {
   const double sums =
       static_cast<double>(graph.parameter_count()) * static_cast<double>(size_of(DType::f32));
-  room_ = kept_activations(graph, kept) / static_cast<double>(ranks) / std::max(sums, 1.0);
+  room_ = kept_activations(graph, reads) / static_cast<double>(ranks) / std::max(sums, 1.0);
 }
 
 double PassingMemory::bytes(const std::vector<PassingBytes>& parameters,

@@ -19,10 +19,10 @@ struct PassingBytes {
 
 class PassingMemory {
  public:
-  // `kept`: per tensor, whether the backward pass reads it. Activations count as divided among all
+  // `reads`: backward_reads(). Activations count as divided among all
   // ranks. `all_sums`: gradients' sums take memory beside them, because they stay while a further
   // group begins, or there are few activations.
-  PassingMemory(const Graph& graph, const std::vector<bool>& kept, int64_t ranks,
+  PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
                 int64_t bucket_bytes, int microbatches, bool all_sums);
 
   // Of an operation's parameters, each kept that way: what they take while the step takes most.

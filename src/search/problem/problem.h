@@ -50,16 +50,16 @@ struct InputLayouts {
   int gradient = -1;
 };
 
-// One way to compute an operation. Times are of one rank: compute and comm of one microbatch,
-// gather, sync and step of a step.
+// One way to compute an operation. Times are of one rank: compute and comm of one microbatch (on
+// average), gather, sync and step of a step.
 struct Choice {
   std::vector<InputLayouts> inputs;  // as SearchOp::inputs
   int output = 0;
   double forward_compute_s = 0.0, backward_compute_s = 0.0;
   double forward_comm_s = 0.0, backward_comm_s = 0.0;  // within the operation
   double gather_s = 0.0;                               // of its parameters, before its forward pass
-  double sync_s = 0.0;            // of its parameters' gradients, behind its backward pass
-  double step_s = 0.0;            // never hidden: the update of its parameters
+  double sync_s = 0.0;  // of its parameters' gradients, behind its backward pass
+  double step_s = 0.0;  // never hidden: the update of its parameters, their part of the norm
   double persistent_bytes = 0.0;  // parameters, gradients, optimizer state
   double saved_bytes = 0.0;       // for the backward pass, of all microbatches
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "graph/batch.h"
 #include "graph/operation.h"
 #include "program/class_stats.h"
 #include "program/message_parts.h"
@@ -20,6 +21,21 @@ void add(Reshard& sum, const Reshard& other) {
 }
 
 }  // namespace
+
+RuleCosts::RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
+                     int64_t bucket_bytes)
+    : graph_(graph),
+      mesh_(with_equal_shares(mesh)),
+      ranks_(distinct_ranks(mesh)),
+      costs_(costs),
+      microbatches_(microbatches),
+      bucket_bytes_(bucket_bytes),
+      parameters_(static_cast<double>(graph.parameter_count())) {
+  const int64_t left = microbatches > 1 ? batch_of(graph) % microbatches : 0;
+  if (left > 0) {
+    larger_ = static_cast<double>(left) / microbatches;
+  }
+}
 
 template <typename OnRank>
 double RuleCosts::largest(OnRank on_rank) const {
@@ -39,8 +55,8 @@ double RuleCosts::operation_s(const Program& program, const Instruction& instruc
 // The program of a single operation.
 class RuleCosts::Sketch {
  public:
-  Sketch(const RuleCosts& rules, OpId op, const OpStrategy& op_strategy)
-      : rules_(rules), id_(op), op_(rules.graph_.op(op)), strategy_(op_strategy) {
+  Sketch(const RuleCosts& rules, OpId op, const OpStrategy& op_strategy, Part part)
+      : rules_(rules), id_(op), op_(rules.graph_.op(op)), strategy_(op_strategy), part_(part) {
     program_.mesh = rules.mesh_;
     for (size_t i = 0; i < op_.inputs.size(); ++i) {
       in_.push_back(add(op_.inputs[i], input_layout(op_strategy, i)));
@@ -48,7 +64,7 @@ class RuleCosts::Sketch {
     out_ = add(op_.output, output_layout(op_strategy));
     const Tensor& first = rules.graph_.tensor(op_.inputs[0]);
     for (size_t s = 0; s < spec_of(op_.kind).saved.size(); ++s) {
-      saved_.push_back(add(rules.split(saved_shape(op_.kind, first.shape), first.batch_dim()),
+      saved_.push_back(add(rules.split(saved_shape(op_.kind, first.shape), first.batch_dim(), part),
                            DType::f32, saved_layout(op_strategy)));
     }
   }
@@ -77,8 +93,8 @@ class RuleCosts::Sketch {
   ValueId add(TensorId id, const Layout& layout) {
     const Tensor& tensor = rules_.graph_.tensor(id);
     const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
-    return add(whole ? tensor.shape : rules_.split(tensor.shape, tensor.batch_dim()), tensor.dtype,
-               layout);
+    return add(whole ? tensor.shape : rules_.split(tensor.shape, tensor.batch_dim(), part_),
+               tensor.dtype, layout);
   }
   ValueId gradient(size_t input) {
     const ValueId value = add(op_.inputs[input], gradient_layout(strategy_, input));
@@ -111,7 +127,7 @@ class RuleCosts::Sketch {
       return seconds(Opcode::cross_entropy, in_, outputs);
     }
     const Tensor& targets = rules_.graph_.tensor(op_.inputs[1]);
-    Shape shape = rules_.split(targets.shape, targets.batch_dim());
+    Shape shape = rules_.split(targets.shape, targets.batch_dim(), part_);
     shape.insert(shape.begin(), layouts.parts);
     shape.push_back(kClassStats);
     const ValueId stats = add(shape, DType::f32, layouts.made);
@@ -151,6 +167,7 @@ class RuleCosts::Sketch {
   OpId id_;
   const Op& op_;
   const OpStrategy& strategy_;
+  Part part_;
   Program program_;
   Values in_, saved_;
   ValueId out_ = -1;
@@ -158,13 +175,27 @@ class RuleCosts::Sketch {
 };
 
 Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
-  return Sketch(*this, op, op_strategy).costs();
+  Choice choice = Sketch(*this, op, op_strategy, Part::larger).costs();
+  if (larger_ < 1.0) {
+    const Choice smaller = Sketch(*this, op, op_strategy, Part::smaller).costs();
+    for (double Choice::*seconds :
+         {&Choice::forward_compute_s, &Choice::backward_compute_s, &Choice::forward_comm_s}) {
+      choice.*seconds = larger_ * choice.*seconds + (1.0 - larger_) * smaller.*seconds;
+    }
+  }
+  return choice;
 }
 
-Shape RuleCosts::split(Shape shape, int dim) const {
+double RuleCosts::total_s(const Layout& layout) const {
+  const Layout all(mesh_.size(), Placement::replicate());
+  const Reshard sum = reshard({.dtype = DType::f32, .shape = {}, .layout = layout}, all, false);
+  return sum.comm_s + sum.compute_s;
+}
+
+Shape RuleCosts::split(Shape shape, int dim, Part part) const {
   if (microbatches_ > 1) {
     int64_t& extent = shape.at(static_cast<size_t>(dim));
-    extent = (extent + microbatches_ - 1) / microbatches_;
+    extent = (extent + (part == Part::larger ? microbatches_ - 1 : 0)) / microbatches_;
   }
   return shape;
 }
@@ -196,11 +227,19 @@ double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout
 
 Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
   const Tensor& t = graph_.tensor(tensor);
-  Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
-  if (t.role != Tensor::Role::parameter && !t.shape.empty()) {
-    value.shape = split(value.shape, t.batch_dim());
+  const Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
+  const bool whole = t.role == Tensor::Role::parameter || t.shape.empty();
+  const auto costs = [&](Part part) {
+    Value one = value;
+    one.shape = whole ? value.shape : split(value.shape, t.batch_dim(), part);
+    return reshard(one, to, false);
+  };
+  Reshard total = costs(Part::larger);
+  if (larger_ < 1.0 && !whole) {
+    const Reshard smaller = costs(Part::smaller);
+    total.comm_s = larger_ * total.comm_s + (1.0 - larger_) * smaller.comm_s;
+    total.compute_s = larger_ * total.compute_s + (1.0 - larger_) * smaller.compute_s;
   }
-  Reshard total = reshard(value, to, false);
   total.bytes = kept && from != to ? bytes(tensor, to) : 0.0;
   return total;
 }
@@ -328,6 +367,9 @@ PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t inpu
     return operation_s(program, instruction);
   };
   choice.step_s += seconds(Opcode::squared_norm, {0}, {1});
+  // A message sums the squares of all parameters that lie in the same parts: each pays a share.
+  choice.step_s += total_s(summed_parts(stored.optimizer_state, mesh_)) *
+                   static_cast<double>(elements(tensor.shape)) / parameters_;
   choice.step_s += rounds ? seconds(Opcode::adam_rounded, {0, 0, 0, 0}, {0, 0, 0, 2})
                           : seconds(Opcode::adam, {0, 0, 0, 0}, {0, 0, 0});
   if (stored.storage != stored.optimizer_state) {

@@ -26,13 +26,7 @@ struct ParameterLayouts {
 class RuleCosts {
  public:
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-            int64_t bucket_bytes)
-      : graph_(graph),
-        mesh_(with_equal_shares(mesh)),
-        ranks_(distinct_ranks(mesh)),
-        costs_(costs),
-        microbatches_(microbatches),
-        bucket_bytes_(bucket_bytes) {}
+            int64_t bucket_bytes);
 
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
@@ -61,8 +55,12 @@ class RuleCosts {
   template <typename OnRank>
   double largest(OnRank on_rank) const;
   double operation_s(const Program& program, const Instruction& instruction) const;
-  // The largest microbatch's part of a shape with the batch as `dim`.
-  Shape split(Shape shape, int dim) const;
+  // The batch need not divide by the number of microbatches: the first ones have one sequence more.
+  enum class Part { larger, smaller };
+  // A microbatch's part of a shape with the batch as `dim`.
+  Shape split(Shape shape, int dim, Part part) const;
+  // Of summing a scalar in that layout for all ranks.
+  double total_s(const Layout& layout) const;
   // The cheapest way.
   Reshard reshard(const Value& value, const Layout& to, bool several) const;
   // Of one step, which takes the value to step.to.
@@ -76,7 +74,9 @@ class RuleCosts {
   const std::vector<int64_t> ranks_;  // of which one has the largest parts
   const CostModel& costs_;
   int microbatches_;
+  double larger_ = 1.0;  // part of the microbatches; times are those of the average one
   int64_t bucket_bytes_;
+  double parameters_;  // elements of all
 };
 
 }  // namespace hidup
