@@ -205,6 +205,7 @@ class Builder {
       return op_strategies_of(graph_, ops[0], mesh_, hint, same_rules_);
     }
     std::vector<OpStrategy> known;
+    known.reserve(ops.size());
     for (const OpId op : ops) {
       known.push_back(near_->ops[index(op)]);
     }

@@ -47,6 +47,7 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
   const std::optional<bool> hint = recompute_hint(op);
   const bool saves = choice.saved_bytes > 0.0;
   std::vector<PassingBytes> bytes;
+  bytes.reserve(gathers.size());
   for (const Gather& gather : gathers) {
     bytes.push_back(gather.bytes);
   }

@@ -28,7 +28,7 @@ class Storages {
   };
   static bool within(const Axes& some, const Axes& all);
   std::vector<Axes> sets_of_axes(StorageChoices choices) const;
-  ParameterLayouts cut(ParameterLayouts as_used, const Cut& cut) const;
+  ParameterLayouts cut(ParameterLayouts as_used, const Cut& axes) const;
   void apply_hints(ChoiceMeaning& meaning) const;
 
   const Graph& graph_;
