@@ -207,7 +207,7 @@ class Explained(SearchTest):
     def test_what_if(self):
         """A search of the changed cluster finds the same, or less than the strategy of now would gain."""
         hints = self.folder / "hints.yaml"
-        hints.write_text("operations:\n  - {op: '*.ffn.up', rule: [replicate]}\n")
+        hints.write_text("operations:\n  - {op: '*.ffn.up', rule: [column]}\n")
         mesh = "cluster.mesh=[{{name: ranks, size: auto, bandwidth: {}, latency: 20us}}]".format
         memory = ["--set", "cluster.device.memory=1GiB"]
         args = ["--ranks", 2, "--hints", hints, *memory]
@@ -219,14 +219,14 @@ class Explained(SearchTest):
                 ("bandwidth of axis ranks x 2", [*args, "--set", mesh("2GB/s")]),
                 ("memory x 2", ["--ranks", 2, "--hints", hints, "--set", "cluster.device.memory=2GiB"]),
                 ("ranks along axis ranks x 2", ["--ranks", 4, "--hints", hints, *memory]),
-                ("without layers.*.ffn.up by replicate", ["--ranks", 2, *memory])):
+                ("without layers.*.ffn.up by column", ["--ranks", 2, *memory])):
             step = changes[what]["predicted_iteration_s"]
             found = self.json("search", *changed)["predicted_iteration_s"]
             least = found if "ranks along" in what else min(found, now)
             self.assertAlmostEqual(step, least, delta=1e-9, msg=what)
             self.assertAlmostEqual(changes[what]["gain"], 1 - step / now, delta=1e-9, msg=what)
             self.assertTrue(changes[what]["feasible"], what)
-        self.assertGreater(changes["without layers.*.ffn.up by replicate"]["gain"], 0)
+        self.assertGreater(changes["without layers.*.ffn.up by column"]["gain"], 0)
         text = self.command("explain", "--what-if", "--strategy", "dp", *args).stdout
         self.assertRegex(text, r"\n  bandwidth of axis ranks x 2 +[0-9.]+ [mu]s  ")
 

@@ -20,8 +20,11 @@ inline int microbatches_of(int number) {
 }
 
 // Every other three cases have a limit of memory.
+inline bool is_limited(int number) {
+  return number / 3 % 2 == 1;
+}
 inline void limit_every_other(int number, Problem& problem) {
-  if (number / 3 % 2 == 1) {
+  if (is_limited(number)) {
     problem.memory_limit = some_limit(problem);
   }
 }

@@ -39,20 +39,9 @@ Small small_problem(int number) {
   return small;
 }
 
-const std::vector<Small>& small_problems() {
-  static const std::vector<Small> problems = [] {
-    std::vector<Small> all;
-    for (int number = 0; number < kProblems; ++number) {
-      all.push_back(small_problem(number));
-    }
-    return all;
-  }();
-  return problems;
-}
-
 TEST(TwoAxes, ExactSearchFindsTheOptimum) {
-  for (size_t p = 0; p < small_problems().size(); ++p) {
-    const auto& [problem, least] = small_problems()[p];
+  for (int p = 0; p < kProblems; ++p) {
+    const auto [problem, least] = small_problem(p);
     const DynamicResult found = solve(problem, {.width = 0, .states = 0});
     ASSERT_FALSE(found.plans.empty()) << p;
     EXPECT_NEAR(found.plans[0].cost.seconds, least, kRounding * least) << p;
@@ -67,11 +56,11 @@ struct Quality {
 };
 Quality quality_of_usual_effort(bool limited) {
   Quality quality;
-  for (size_t p = 0; p < small_problems().size(); ++p) {
-    const auto& [problem, least] = small_problems()[p];
-    if ((problem.memory_limit < kInfinity) != limited) {
+  for (int p = 0; p < kProblems; ++p) {
+    if (is_limited(p) != limited) {
       continue;
     }
+    const auto [problem, least] = small_problem(p);
     DynamicResult found = solve(problem, kUsual);
     EXPECT_FALSE(found.plans.empty()) << p;
     EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << p;
@@ -103,8 +92,8 @@ TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
 // The sweeps of a small problem are exact, and wider ones raise no bound, which stays below the
 // optimum by what rounding may do. With so much work certify() would not end.
 TEST(TwoAxes, ProofsEndWhereNoMoreCanBeProven) {
-  for (size_t p = 0; p < 60; ++p) {
-    const auto& [problem, least] = small_problems()[p];
+  for (int p = 0; p < 60; ++p) {
+    const auto [problem, least] = small_problem(p);
     DynamicResult found = solve(problem, {.bounds = 0});
     certify(problem, {.bounds = 0}, {.gap = 0.0, .work = std::numeric_limits<size_t>::max()},
             found.plans.at(0).cost.seconds, found);

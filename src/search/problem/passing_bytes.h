@@ -19,9 +19,9 @@ struct PassingBytes {
 
 class PassingMemory {
  public:
-  // `reads`: backward_reads(). Activations count as divided among all
-  // ranks. `all_sums`: gradients' sums take memory beside them, because they stay while a further
-  // group begins, or there are few activations.
+  // `reads`: backward_reads(). Activations count as divided among all ranks. `all_sums`: gradients'
+  // sums take memory beside them, because they stay while a further group begins, or there are few
+  // activations.
   PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
                 int64_t bucket_bytes, int microbatches, bool all_sums);
 

@@ -75,10 +75,12 @@ class RuleCosts::Sketch {
     if (has_backward(op_)) {
       choice.backward_compute_s = backward();
     }
-    const Tensor& first = rules_.graph_.tensor(op_.inputs[0]);
-    choice.saved_bytes = static_cast<double>(saved_.size()) *
-                         rules_.bytes(saved_shape(op_.kind, first.shape), first.batch_dim(),
-                                      DType::f32, saved_layout(strategy_));
+    if (!saved_.empty()) {
+      const Tensor& first = rules_.graph_.tensor(op_.inputs[0]);
+      choice.saved_bytes = static_cast<double>(saved_.size()) *
+                           rules_.bytes(saved_shape(op_.kind, first.shape), first.batch_dim(),
+                                        DType::f32, saved_layout(strategy_));
+    }
     choice.forward_comm_s = stats_comm_s_;
     return choice;
   }
