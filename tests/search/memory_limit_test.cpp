@@ -242,7 +242,7 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
     Setting setting = quick_setting();
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
-    setting.options.microbatches = {1, 2};
+    setting.options.microbatches = {1};
     setting.deck.train.batch = 9;
     setting.options.memory_limit = least_memory_bytes(setting);
     setting.deck.train.batch = 48;
