@@ -1,7 +1,5 @@
 #include "program/fuse.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,12 +9,11 @@ namespace {
 
 using Instructions = std::vector<Instruction>;
 
-// A product and what is done to it. Ends are positions in the list: those of the bias and of the
-// activation, which is the bias again where there is none.
+// A product and what is done to it, by positions in the list.
 struct Chain {
   Opcode opcode;
-  size_t bias;
-  size_t last;
+  size_t middle;  // the bias
+  size_t last;    // the activation, or the bias again
 };
 
 class Fusion {
@@ -24,25 +21,9 @@ class Fusion {
   explicit Fusion(Program& program) : program_(program), list_(program.instructions) {}
 
   void run(size_t first) {
-    Instructions fused;
-    fused.reserve(list_.size() - first);
-    for (size_t i = first; i < list_.size(); ++i) {
-      const std::optional<Chain> chain = chain_at(i);
-      if (!chain) {
-        fused.push_back(std::move(list_[i]));
-        continue;
-      }
-      Instruction product = fuse(i, *chain);
-      for (size_t between = i + 1; between < chain->last; ++between) {
-        if (between != chain->bias) {
-          fused.push_back(std::move(list_[between]));
-        }
-      }
-      fused.push_back(std::move(product));
-      i = chain->last;
-    }
-    list_.resize(first);
-    std::ranges::move(fused, std::back_inserter(list_));
+    fuse_chains(
+        list_, first, [this](size_t i) { return chain_at(i); },
+        [this](size_t i, const Chain& chain) { return fuse(i, chain); });
   }
 
  private:
@@ -85,7 +66,7 @@ class Fusion {
   Instruction fuse(size_t product, const Chain& chain) {
     Instruction fused = std::move(list_[product]);
     fused.opcode = chain.opcode;
-    fused.inputs.push_back(list_[chain.bias].inputs[1]);
+    fused.inputs.push_back(list_[chain.middle].inputs[1]);
     if (chain.opcode == Opcode::matmul_bias_gelu) {
       fused.outputs.insert(fused.outputs.begin(), list_[chain.last].outputs[0]);
     }

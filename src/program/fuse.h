@@ -1,6 +1,11 @@
 // Instructions that become one, with one pass over memory: for lower(), before insert_waits().
 #pragma once
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "program/program.h"
 
 namespace hidup {
@@ -26,6 +31,31 @@ void fuse_residual_norms(Program& program, size_t first = 0);
 // The instruction behind i, but for those of parameters, which belong to no microbatch: they may
 // come in between, and go before what is fused. The list's size if there is none.
 size_t behind_parameters(const std::vector<Instruction>& list, size_t i);
+
+// From `first` on: what chain_at(i) finds of instruction i, one in the middle (which may be the
+// first or the last) and the last one becomes fuse(i, chain). What lies between goes before it.
+template <typename ChainAt, typename Fuse>
+void fuse_chains(std::vector<Instruction>& list, size_t first, ChainAt chain_at, Fuse fuse) {
+  std::vector<Instruction> fused;
+  fused.reserve(list.size() - first);
+  for (size_t i = first; i < list.size(); ++i) {
+    const auto chain = chain_at(i);
+    if (!chain) {
+      fused.push_back(std::move(list[i]));
+      continue;
+    }
+    Instruction one = fuse(i, *chain);
+    for (size_t between = i + 1; between < chain->last; ++between) {
+      if (between != chain->middle) {
+        fused.push_back(std::move(list[between]));
+      }
+    }
+    fused.push_back(std::move(one));
+    i = chain->last;
+  }
+  list.resize(first);
+  std::ranges::move(fused, std::back_inserter(list));
+}
 
 // Whether the same ranks have parts of both: otherwise some would skip one instruction only.
 bool on_same_ranks(const Program& program, ValueId a, ValueId b);

@@ -1,9 +1,6 @@
 #include "program/fuse.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace hidup {
@@ -15,10 +12,10 @@ bool is_norm(Opcode opcode) {
   return opcode == Opcode::layer_norm || opcode == Opcode::rms_norm;
 }
 
-// Positions in the list.
+// Behind dropout, or the add itself; positions in the list.
 struct NormChain {
-  size_t first;  // dropout, or the add
-  size_t add, norm;
+  size_t middle;  // the add
+  size_t last;    // the norm
 };
 
 // [dropout,] add and a norm, if they are there from i on. Dropout of a branch is in place of which
@@ -38,14 +35,14 @@ std::optional<NormChain> norm_chain_at(const Program& program, size_t i) {
   if (drops && (!takes(list[add], 1, list[i]) || list[add].outputs[0] != list[i].outputs[0])) {
     return std::nullopt;
   }
-  return NormChain{.first = i, .add = add, .norm = norm};
+  return NormChain{.middle = add, .last = norm};
 }
 
-Instruction fused(const Instructions& list, const NormChain& chain) {
-  const bool drops = chain.first != chain.add;
-  const Instruction& first = list[chain.first];
-  const Instruction& add = list[chain.add];
-  Instruction norm = list[chain.norm];
+Instruction fused(const Instructions& list, size_t i, const NormChain& chain) {
+  const bool drops = i != chain.middle;
+  const Instruction& first = list[i];
+  const Instruction& add = list[chain.middle];
+  Instruction norm = list[chain.last];
   norm.opcode =
       norm.opcode == Opcode::layer_norm ? Opcode::residual_norm : Opcode::residual_rms_norm;
   norm.inputs[0] = add.inputs[0];
@@ -61,25 +58,9 @@ Instruction fused(const Instructions& list, const NormChain& chain) {
 
 void fuse_residual_norms(Program& program, size_t first) {
   Instructions& list = program.instructions;
-  Instructions written;
-  written.reserve(list.size() - first);
-  for (size_t i = first; i < list.size(); ++i) {
-    const std::optional<NormChain> chain = norm_chain_at(program, i);
-    if (!chain) {
-      written.push_back(std::move(list[i]));
-      continue;
-    }
-    Instruction one = fused(list, *chain);
-    for (size_t between = i + 1; between < chain->norm; ++between) {
-      if (between != chain->add) {
-        written.push_back(std::move(list[between]));
-      }
-    }
-    written.push_back(std::move(one));
-    i = chain->norm;
-  }
-  list.resize(first);
-  std::ranges::move(written, std::back_inserter(list));
+  fuse_chains(
+      list, first, [&](size_t i) { return norm_chain_at(program, i); },
+      [&](size_t i, const NormChain& chain) { return fused(list, i, chain); });
 }
 
 }  // namespace hidup

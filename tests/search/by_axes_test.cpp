@@ -9,7 +9,6 @@
 #include <string>
 
 #include "core/check.h"
-#include "graph/text.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
@@ -75,19 +74,7 @@ TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
 
 // Of a few operations all combinations can be searched at once.
 TEST(ByAxes, FindsNearlyWhatAllCombinationsHave) {
-  const Graph graph = parse_graph(R"(graph small
-input tokens : i32[16, 32]
-input targets : i32[16, 32]
-parameter table : f32[100, 64] = uniform(0.1) decay
-parameter up : f32[64, 256] = uniform(0.1) decay
-parameter down : f32[256, 100] = uniform(0.1) decay
-x = embedding(tokens, table)
-y = matmul(x, up)
-z = relu(y)
-logits = matmul(z, down)
-loss = cross_entropy(logits, targets)
-)",
-                                  "small");
+  const Graph graph = two_products(16, 100);
   for (const double bandwidth : {1e8, 1e9, 1e10}) {
     Setting setting = two_machines(2, 0);
     setting.machine.links[0].bandwidth = bandwidth;

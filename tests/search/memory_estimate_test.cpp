@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "graph/text.h"
 #include "search/problem/build_problem.h"
 #include "search/problem/passing_bytes.h"
 #include "setting.h"
@@ -11,25 +10,13 @@
 namespace hidup {
 namespace {
 
-const char* const kTwoProducts = R"(graph small
-input tokens : i32[10, 32]
-input targets : i32[10, 32]
-parameter table : f32[400, 64] = uniform(0.1) decay
-parameter up : f32[64, 256] = uniform(0.1) decay
-parameter down : f32[256, 100] = uniform(0.1) decay
-x = embedding(tokens, table)
-y = matmul(x, up)
-z = relu(y)
-logits = matmul(z, down)
-loss = cross_entropy(logits, targets)
-)";
 const Mesh kTwoRanks = {{"ranks", 2}};
 const Layout kWhole = {Placement::replicate()};
 const Layout kRows = {Placement::shard(0)};
 
 class MemoryEstimate : public testing::Test {
  protected:
-  Graph graph_ = parse_graph(kTwoProducts, "small");
+  Graph graph_ = two_products(10, 400);
   std::vector<int> reads_ = backward_reads(graph_);
   CostModel model_ = simple_costs();
 

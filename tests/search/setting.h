@@ -1,7 +1,10 @@
 // Models and machines for tests of the search.
 #pragma once
 
+#include <fmt/format.h>
+
 #include "cost/roofline.h"
+#include "graph/text.h"
 #include "models/transformer.h"
 #include "search/search.h"
 #include "simple_costs.h"
@@ -35,6 +38,24 @@ inline Deck small_deck(int64_t layers = 2, int64_t experts = 0) {
   }
   deck.train.batch = 32;
   return deck;
+}
+
+// An embedding and two products with a ReLU between them, of sequences of 32 tokens.
+inline Graph two_products(int64_t sequences, int64_t tokens) {
+  return parse_graph(fmt::format(R"(graph small
+input tokens : i32[{0}, 32]
+input targets : i32[{0}, 32]
+parameter table : f32[{1}, 64] = uniform(0.1) decay
+parameter up : f32[64, 256] = uniform(0.1) decay
+parameter down : f32[256, 100] = uniform(0.1) decay
+x = embedding(tokens, table)
+y = matmul(x, up)
+z = relu(y)
+logits = matmul(z, down)
+loss = cross_entropy(logits, targets)
+)",
+                                 sequences, tokens),
+                     "small");
 }
 
 // Two layers on four ranks of 1 Tflop/s, with links of 10 GB/s and 5 us.

@@ -20,6 +20,10 @@ void add(Reshard& sum, const Reshard& other) {
   sum.compute_s += other.compute_s;
 }
 
+bool has_batch(const Tensor& tensor) {
+  return tensor.role != Tensor::Role::parameter && !tensor.shape.empty();
+}
+
 }  // namespace
 
 RuleCosts::RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
@@ -94,9 +98,9 @@ class RuleCosts::Sketch {
   }
   ValueId add(TensorId id, const Layout& layout) {
     const Tensor& tensor = rules_.graph_.tensor(id);
-    const bool whole = tensor.role == Tensor::Role::parameter || tensor.shape.empty();
-    return add(whole ? tensor.shape : rules_.split(tensor.shape, tensor.batch_dim(), part_),
-               tensor.dtype, layout);
+    return add(
+        has_batch(tensor) ? rules_.split(tensor.shape, tensor.batch_dim(), part_) : tensor.shape,
+        tensor.dtype, layout);
   }
   ValueId gradient(size_t input) {
     const ValueId value = add(op_.inputs[input], gradient_layout(strategy_, input));
@@ -182,7 +186,7 @@ Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
     const Choice smaller = Sketch(*this, op, op_strategy, Part::smaller).costs();
     for (double Choice::*seconds :
          {&Choice::forward_compute_s, &Choice::backward_compute_s, &Choice::forward_comm_s}) {
-      choice.*seconds = larger_ * choice.*seconds + (1.0 - larger_) * smaller.*seconds;
+      choice.*seconds = average(choice.*seconds, smaller.*seconds);
     }
   }
   return choice;
@@ -204,8 +208,7 @@ Shape RuleCosts::split(Shape shape, int dim, Part part) const {
 
 double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
   const Tensor& t = graph_.tensor(tensor);
-  const bool whole = t.role == Tensor::Role::parameter || t.shape.empty();
-  return bytes(t.shape, whole ? -1 : t.batch_dim(), t.dtype, layout);
+  return bytes(t.shape, has_batch(t) ? t.batch_dim() : -1, t.dtype, layout);
 }
 
 double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const {
@@ -229,18 +232,15 @@ double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout
 
 Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
   const Tensor& t = graph_.tensor(tensor);
-  const Value value{.dtype = t.dtype, .shape = t.shape, .layout = from};
-  const bool whole = t.role == Tensor::Role::parameter || t.shape.empty();
   const auto costs = [&](Part part) {
-    Value one = value;
-    one.shape = whole ? value.shape : split(value.shape, t.batch_dim(), part);
-    return reshard(one, to, false);
+    const Shape shape = has_batch(t) ? split(t.shape, t.batch_dim(), part) : t.shape;
+    return reshard({.dtype = t.dtype, .shape = shape, .layout = from}, to, false);
   };
   Reshard total = costs(Part::larger);
-  if (larger_ < 1.0 && !whole) {
+  if (larger_ < 1.0 && has_batch(t)) {
     const Reshard smaller = costs(Part::smaller);
-    total.comm_s = larger_ * total.comm_s + (1.0 - larger_) * smaller.comm_s;
-    total.compute_s = larger_ * total.compute_s + (1.0 - larger_) * smaller.compute_s;
+    total.comm_s = average(total.comm_s, smaller.comm_s);
+    total.compute_s = average(total.compute_s, smaller.compute_s);
   }
   total.bytes = kept && from != to ? bytes(tensor, to) : 0.0;
   return total;

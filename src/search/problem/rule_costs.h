@@ -59,6 +59,10 @@ class RuleCosts {
   enum class Part { larger, smaller };
   // A microbatch's part of a shape with the batch as `dim`.
   Shape split(Shape shape, int dim, Part part) const;
+  // Of a larger and a smaller microbatch's seconds.
+  double average(double larger, double smaller) const {
+    return larger_ * larger + (1.0 - larger_) * smaller;
+  }
   // Of summing a scalar in that layout for all ranks.
   double total_s(const Layout& layout) const;
   // The cheapest way.
