@@ -8,37 +8,27 @@
 
 namespace hidup {
 
-Front Expander::with_states(const Front& front, const std::vector<bool>& kept) {
-  Front result(front.states.tensors());
+States Expander::with_states(const States& states, const std::vector<bool>& kept) {
+  States result(states.tensors());
   for (size_t state = 0; state < kept.size(); ++state) {
     if (kept[state]) {
-      result.states.find_or_add(front.states.key(state));
-      result.plans.insert(result.plans.end(), front.plans.begin() + front.begin[state],
-                          front.plans.begin() + front.begin[state + 1]);
-      result.begin.push_back(static_cast<uint32_t>(result.plans.size()));
+      result.find_or_add(states.key(state));
     }
   }
   return result;
 }
 
-void Expander::drop_states(Front& front) {
-  dropped_states_ = true;
-  std::vector<double> best(front.states.size(), std::numeric_limits<double>::infinity());
-  for (size_t state = 0; state < best.size(); ++state) {
-    if (front.begin[state] < front.begin[state + 1]) {
-      best[state] = front.plans[front.begin[state]].seconds;
-    }
-  }
-  std::vector<double> sorted = best;
+std::vector<bool> Expander::fastest_states(const std::vector<double>& fastest_s) const {
+  std::vector<double> sorted = fastest_s;
   const auto last = sorted.begin() + static_cast<ptrdiff_t>(options_.states) - 1;
   std::ranges::nth_element(sorted, last);
-  std::vector<bool> kept(best.size());
+  std::vector<bool> kept(fastest_s.size());
   size_t count = 0;
-  for (size_t state = 0; state < best.size() && count < options_.states; ++state) {
-    kept[state] = best[state] <= *last;
+  for (size_t state = 0; state < kept.size() && count < options_.states; ++state) {
+    kept[state] = fastest_s[state] <= *last;
     count += kept[state] ? 1 : 0;
   }
-  front = with_states(front, kept);
+  return kept;
 }
 
 void Expander::drop_convertible(size_t op, Front& front) const {
@@ -82,7 +72,15 @@ void Expander::drop_convertible(size_t op, Front& front) const {
       kept[state] = total > 0.0;
     }
   }
-  front = with_states(front, kept);
+  Front rest(front.states.tensors());
+  rest.states = with_states(front.states, kept);
+  for (size_t state = 0; state < count; ++state) {
+    if (kept[state]) {
+      rest.plans.push_back(front.plans[front.begin[state]]);
+      rest.begin.push_back(static_cast<uint32_t>(rest.plans.size()));
+    }
+  }
+  front = std::move(rest);
 }
 
 }  // namespace hidup

@@ -194,48 +194,42 @@ Expander::Steps Expander::steps_of(size_t op, const States& before) {
   return steps;
 }
 
+// What every choice does to the tensors that the operation reads, in this state.
+void Expander::find_rows(size_t op, const Steps& steps, const StatusId* statuses,
+                         Rows& rows) const {
+  rows.clear();
+  const std::vector<ReadTensor>& read = liveness_.read[op];
+  for (size_t r = 0; r < read.size(); ++r) {
+    const Changes& changes = steps.changes[r];
+    const auto row = static_cast<size_t>(changes.row_of[statuses[read[r].slot]]);
+    rows.push_back(changes.changes.data() + row * steps.choices.size());
+  }
+}
+
 // Calls visit(state, index of the choice, the changes of what is read, the next state).
 template <typename Visit>
 void Expander::for_steps(size_t op, const Steps& steps, const States& before, States& after,
                          Visit visit) const {
-  const std::vector<ReadTensor>& read = liveness_.read[op];
-  const size_t count = steps.choices.size();
-  std::vector<const Change*> rows(read.size());
+  Rows rows;
   std::vector<StatusId> key(steps.moves.size());
+  uint32_t to = 0;
   for (size_t state = 0; state < before.size(); ++state) {
     const StatusId* statuses = before.key(state);
-    for (size_t r = 0; r < read.size(); ++r) {
-      const Changes& changes = steps.changes[r];
-      const int32_t row = changes.row_of[statuses[read[r].slot]];
-      rows[r] = changes.changes.data() + static_cast<size_t>(row) * count;
-    }
-    for (size_t c = 0; c < count; ++c) {
+    find_rows(op, steps, statuses, rows);
+    for (size_t c = 0; c < steps.choices.size(); ++c) {
       for (size_t m = 0; m < steps.moves.size(); ++m) {
         const Move& move = steps.moves[m];
         key[m] = move.from == Move::From::state  ? statuses[move.slot]
                  : move.from == Move::From::read ? rows[move.slot][c].status
                                                  : steps.outputs[c];
       }
-      visit(state, c, rows, after.find_or_add(key.data()));
+      // Choices may differ in storages only.
+      if (after.size() == 0 || !States::same(key.data(), after.key(to), key.size())) {
+        to = after.find_or_add(key.data());
+      }
+      visit(state, c, rows, to);
     }
   }
-}
-
-std::vector<Expander::Transition> Expander::transitions(size_t op, const States& before,
-                                                        States& after) {
-  const Steps steps = steps_of(op, before);
-  std::vector<Transition> transitions;
-  transitions.reserve(before.size() * steps.choices.size());
-  for_steps(op, steps, before, after,
-            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
-              Transition transition{
-                  .from = static_cast<uint32_t>(state), .to = to, .choice = steps.choices[c]};
-              for (const Change* row : rows) {
-                add(transition.addition, row[c].addition);
-              }
-              transitions.push_back(transition);
-            });
-  return transitions;
 }
 
 // Where costs add up, the fastest plan of a state dominates all others.
@@ -259,7 +253,7 @@ Front Expander::expand_additive(size_t op, const Front& before) {
   }
   Front front(liveness_.live[op + 1].size());
   for_steps(op, steps, before.states, front.states,
-            [&](size_t state, size_t c, const std::vector<const Change*>& rows, uint32_t to) {
+            [&](size_t state, size_t c, const Rows& rows, uint32_t to) {
               double seconds = before.plans[state].seconds + own[c];
               for (const Change* row : rows) {
                 seconds += row[c].seconds;
@@ -280,34 +274,80 @@ Front Expander::expand_additive(size_t op, const Front& before) {
 }
 
 // False if the plan needs too much memory.
-bool Expander::continue_with(size_t op, const Transition& transition, const PartialPlan& before,
-                             PartialPlan& after) {
-  const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(transition.choice)];
-  const Addition& reshards = transition.addition;
-  after = before;
-  after.choice = transition.choice;
+bool Expander::continue_with(size_t op, int32_t number, const Addition& reshards,
+                             PartialPlan& plan) {
+  const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(number)];
+  plan.choice = number;
   const double bytes = choice.persistent_bytes + choice.saved_bytes + reshards.bytes;
-  after.bytes += bytes;
-  if (options_.memory && after.bytes + remaining_[op + 1].bytes > problem_.memory_limit) {
+  plan.bytes += bytes;
+  if (options_.memory && plan.bytes + remaining_[op + 1].bytes > problem_.memory_limit) {
     return false;
   }
-  after.seconds += choice.step_s + options_.memory_multiplier * bytes;
+  plan.seconds += choice.step_s + options_.memory_multiplier * bytes;
   const double forward = reshards.forward_comm + choice.forward_comm_s;
   const double backward = reshards.backward_comm + choice.backward_comm_s;
-  exposed_forward_ |= !after.forward.keeps_up_with(forward);
-  after.seconds += after.forward.communicate(forward, forward_turns_);
-  exposed_forward_ |= !after.forward.hides(choice.gather_s);
-  after.seconds += after.forward.message(choice.gather_s, forward_turns_);
-  after.seconds +=
-      after.forward.compute(choice.forward_compute_s + reshards.forward_compute, forward_turns_);
+  exposed_forward_ |= !plan.forward.keeps_up_with(forward);
+  plan.seconds += plan.forward.communicate(forward, forward_turns_);
+  exposed_forward_ |= !plan.forward.hides(choice.gather_s);
+  plan.seconds += plan.forward.message(choice.gather_s, forward_turns_);
+  plan.seconds +=
+      plan.forward.compute(choice.forward_compute_s + reshards.forward_compute, forward_turns_);
 
-  exposed_backward_ |= !after.backward.hides(choice.sync_s);
-  after.seconds += after.backward.message(choice.sync_s, backward_turns_);
-  exposed_backward_ |= !after.backward.keeps_up_with(backward);
-  after.seconds += after.backward.communicate(backward, backward_turns_);
-  after.seconds += after.backward.compute(choice.backward_compute_s + reshards.backward_compute,
-                                          backward_turns_);
+  exposed_backward_ |= !plan.backward.hides(choice.sync_s);
+  plan.seconds += plan.backward.message(choice.sync_s, backward_turns_);
+  exposed_backward_ |= !plan.backward.keeps_up_with(backward);
+  plan.seconds += plan.backward.communicate(backward, backward_turns_);
+  plan.seconds +=
+      plan.backward.compute(choice.backward_compute_s + reshards.backward_compute, backward_turns_);
   return true;
+}
+
+void Expander::Continuations::make_room(const std::vector<uint32_t>& counts) {
+  begin.clear();
+  uint32_t total = 0;
+  for (const uint32_t count : counts) {
+    begin.push_back(total);
+    total += count;
+  }
+  end = begin;
+  fastest_s.assign(counts.size(), std::numeric_limits<double>::infinity());
+  plans.resize(std::max<size_t>(plans.size(), total));
+}
+
+void Expander::find_continuations(size_t op, const Front& before, States& after) {
+  const Steps steps = steps_of(op, before.states);
+  const auto plans_of = [&](size_t state) { return before.begin[state + 1] - before.begin[state]; };
+  std::vector<uint32_t> next_states;  // per state and choice
+  next_states.reserve(before.states.size() * steps.choices.size());
+  std::vector<uint32_t> counts;  // of plans, per next state
+  for_steps(op, steps, before.states, after,
+            [&](size_t state, size_t /*choice*/, const Rows& /*rows*/, uint32_t to) {
+              next_states.push_back(to);
+              counts.resize(after.size());
+              counts[to] += plans_of(state);
+            });
+  continuations_.make_room(counts);
+  Rows rows;
+  const uint32_t* to = next_states.data();
+  for (size_t state = 0; state < before.states.size(); ++state) {
+    find_rows(op, steps, before.states.key(state), rows);
+    for (size_t c = 0; c < steps.choices.size(); ++c, ++to) {
+      Addition reshards;
+      for (const Change* row : rows) {
+        add(reshards, row[c].addition);
+      }
+      for (uint32_t p = before.begin[state]; p < before.begin[state + 1]; ++p) {
+        PartialPlan& plan = continuations_.plans[continuations_.end[*to]];
+        plan = before.plans[p];
+        plan.parent = p;
+        if (continue_with(op, steps.choices[c], reshards, plan)) {
+          ++continuations_.end[*to];
+          double& fastest_s = continuations_.fastest_s[*to];
+          fastest_s = std::min(fastest_s, plan.seconds);
+        }
+      }
+    }
+  }
 }
 
 Front Expander::expand(size_t op, const Front& before) {
@@ -315,41 +355,26 @@ Front Expander::expand(size_t op, const Front& before) {
     return expand_additive(op, before);
   }
   Front front(liveness_.live[op + 1].size());
-  const std::vector<Transition> all = transitions(op, before.states, front.states);
-  // Sorts the transitions by the state that they lead to.
-  std::vector<uint32_t> begin(front.states.size() + 1);
-  for (const Transition& transition : all) {
-    ++begin[transition.to + 1];
-  }
-  std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  std::vector<uint32_t> order(all.size());
-  std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
-  for (uint32_t t = 0; t < all.size(); ++t) {
-    order[next[all[t].to]++] = t;
+  find_continuations(op, before, front.states);
+  const Continuations& all = continuations_;
+  std::vector<bool> kept(front.states.size(), true);
+  if (options_.states > 0 && front.states.size() > options_.states) {
+    dropped_states_ = true;
+    kept = fastest_states(all.fastest_s);
+    front.states = with_states(front.states, kept);
   }
   const Comparison by = comparison(op);
   std::vector<PartialPlan> plans;  // of one state
-  for (size_t state = 0; state < front.states.size(); ++state) {
-    plans.clear();
-    for (uint32_t at = begin[state]; at < begin[state + 1]; ++at) {
-      const Transition& transition = all[order[at]];
-      for (uint32_t m = before.begin[transition.from]; m < before.begin[transition.from + 1]; ++m) {
-        plans.emplace_back();
-        if (!continue_with(op, transition, before.plans[m], plans.back())) {
-          plans.pop_back();
-          continue;
-        }
-        plans.back().parent = m;
-      }
+  for (size_t state = 0; state < kept.size(); ++state) {
+    if (!kept[state]) {
+      continue;
     }
+    plans.assign(all.plans.begin() + all.begin[state], all.plans.begin() + all.end[state]);
     narrowed_ |= options_.width > 0 && plans.size() > options_.width;
     work_ += plans.size() + (options_.bound_only ? prune_for_bound(plans, options_.width, by)
                                                  : prune(plans, options_.width, by));
     front.plans.insert(front.plans.end(), plans.begin(), plans.end());
     front.begin.push_back(static_cast<uint32_t>(front.plans.size()));
-  }
-  if (options_.states > 0 && front.states.size() > options_.states) {
-    drop_states(front);
   }
   return front;
 }

@@ -62,11 +62,14 @@ class Expander {
   size_t work() const { return work_; }
 
  private:
-  // The next state for a state and a choice.
-  struct Transition {
-    uint32_t from = 0, to = 0;
-    int32_t choice = 0;
-    Addition addition;
+  // Every plan with every choice, by the state that it leads to. The memory of the plans is used
+  // again for the next operation.
+  struct Continuations {
+    std::vector<uint32_t> begin, end;  // per state, in `plans`
+    std::vector<double> fastest_s;     // per state; infinite where there is no plan
+    std::vector<PartialPlan> plans;
+
+    void make_room(const std::vector<uint32_t>& counts);
   };
   // What reading does to a tensor of one status.
   struct Change {
@@ -79,6 +82,7 @@ class Expander {
     std::vector<int32_t> row_of;
     std::vector<Change> changes;
   };
+  using Rows = std::vector<const Change*>;  // of one status each, per tensor that is read
   // Where a status of the next state comes from.
   struct Move {
     size_t slot =
@@ -103,17 +107,18 @@ class Expander {
   Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
   std::vector<Move> moves_of(size_t op) const;
   Steps steps_of(size_t op, const States& before);
+  void find_rows(size_t op, const Steps& steps, const StatusId* statuses, Rows& rows) const;
   template <typename Visit>
   void for_steps(size_t op, const Steps& steps, const States& before, States& after,
                  Visit visit) const;
   Front expand_additive(size_t op, const Front& before);
-  std::vector<Transition> transitions(size_t op, const States& before, States& after);
-  bool continue_with(size_t op, const Transition& transition, const PartialPlan& before,
-                     PartialPlan& after);
-  void drop_states(Front& front);
+  bool continue_with(size_t op, int32_t number, const Addition& reshards, PartialPlan& plan);
+  void find_continuations(size_t op, const Front& before, States& after);
+  // Which ones SweepOptions::states keeps, of states whose fastest plans take these seconds.
+  std::vector<bool> fastest_states(const std::vector<double>& fastest_s) const;
   // In an additive problem: drops states that cost more than another state with all conversions.
   void drop_convertible(size_t op, Front& front) const;
-  static Front with_states(const Front& front, const std::vector<bool>& kept);
+  static States with_states(const States& states, const std::vector<bool>& kept);
 
   const Problem& problem_;
   const SweepOptions options_;
@@ -126,6 +131,7 @@ class Expander {
     double bytes = 0.0;  // a lower bound
   };
   std::vector<Remaining> remaining_;  // per operation: of it and all later ones
+  Continuations continuations_;
   bool exposed_forward_ = false, exposed_backward_ = false;
   bool dropped_states_ = false, narrowed_ = false;
   size_t work_ = 0;

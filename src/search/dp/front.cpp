@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace hidup {
 namespace {
@@ -10,27 +11,59 @@ void add_regret(PartialPlan& kept, const PartialPlan& dropped, double bound) {
   kept.regret = std::max(kept.regret, dropped.regret + bound);
 }
 
-// Leaves the plans that no other one dominates, in the order of seconds. Returns the comparisons.
-size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
-  std::ranges::stable_sort(plans, {}, &PartialPlan::seconds);
-  size_t kept = 0;
-  size_t compared = 0;
-  for (size_t p = 0; p < plans.size(); ++p) {
-    bool dominated = false;
-    for (size_t k = 0; k < kept && !dominated; ++k) {
-      const double bound = regret_bound(plans[k], plans[p], by);
-      ++compared;
-      dominated = bound <= 0.0;
-      if (dominated) {
-        add_regret(plans[k], plans[p], bound);
+// The plans that no other one dominates, so far.
+class Undominated {
+ public:
+  explicit Undominated(const Comparison& by) : by_(by) {}
+
+  // No plan that was offered before may be slower.
+  void offer(const PartialPlan& plan) {
+    // Of those that dominate it, the one whose regret that raises least.
+    size_t best = tried_.size();
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t t = 0; t < tried_.size() && least > 0.0; ++t) {
+      const PartialPlan& other = plans_[tried_[t]];
+      const double bound = regret_bound(other, plan, by_, 0.0);
+      ++compared_;
+      const double raise = std::max(0.0, plan.regret + bound - other.regret);
+      if (bound <= 0.0 && raise < least) {
+        best = t;
+        least = raise;
       }
     }
-    if (!dominated) {
-      plans[kept++] = plans[p];
+    if (best == tried_.size()) {
+      tried_.push_back(static_cast<uint32_t>(plans_.size()));
+      plans_.push_back(plan);
+    } else {
+      plans_[tried_[best]].regret += least;
+      std::rotate(tried_.begin(), tried_.begin() + static_cast<ptrdiff_t>(best),
+                  tried_.begin() + static_cast<ptrdiff_t>(best) + 1);
     }
   }
-  plans.resize(kept);
-  return compared;
+  size_t compared() const { return compared_; }
+  std::vector<PartialPlan> take() { return std::move(plans_); }
+
+ private:
+  const Comparison& by_;
+  std::vector<PartialPlan> plans_;
+  std::vector<uint32_t> tried_;  // of the plans, those first that dominated another one last
+  size_t compared_ = 0;
+};
+
+// Leaves the plans that no other one dominates, in the order of seconds. Returns the comparisons.
+size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
+  std::vector<std::pair<double, uint32_t>> order;  // plans are large, and few of them stay
+  order.reserve(plans.size());
+  for (const PartialPlan& plan : plans) {
+    order.emplace_back(plan.seconds, static_cast<uint32_t>(order.size()));
+  }
+  std::ranges::sort(order);
+  Undominated undominated(by);
+  for (const auto& [seconds, p] : order) {
+    undominated.offer(plans[p]);
+  }
+  plans = undominated.take();
+  return undominated.compared();
 }
 
 // Starts with the fastest plan and adds, again and again, the plan of the largest regret
@@ -125,18 +158,10 @@ class Merger {
     return plan;
   }
 
-  // How much `kept` must be raised to dominate `dropped`.
-  double raise_of(size_t kept, size_t dropped) const {
-    const PartialPlan& plan = plans_[kept];
-    const PartialPlan& other = plans_[dropped];
-    if (plan.seconds > other.seconds) {
-      return kNever;
-    }
-    const PartialPlan better = raised(plan, other);
-    return regret_bound(better, other, by_) > 0.0
-               ? kNever
-               : better.forward.open_compute - plan.forward.open_compute +
-                     better.backward.open_compute - plan.backward.open_compute;
+  // How much plan a is raised to have what plan b has.
+  static double raise_of(const PartialPlan& a, const PartialPlan& b) {
+    return std::max(0.0, b.forward.open_compute - a.forward.open_compute) +
+           std::max(0.0, b.backward.open_compute - a.backward.open_compute);
   }
 
   void find_nearest(size_t dropped) {
@@ -147,10 +172,16 @@ class Merger {
       }
     }
   }
+  // By `kept`, if that dominates it when raised less than the nearest so far.
   void offer(size_t kept, size_t dropped) {
-    const double raise = raise_of(kept, dropped);
+    const PartialPlan& plan = plans_[kept];
+    const PartialPlan& other = plans_[dropped];
+    const double raise = raise_of(plan, other);
+    if (plan.seconds > other.seconds || raise >= nearest_[dropped].raise) {
+      return;
+    }
     ++compared_;
-    if (raise < nearest_[dropped].raise) {
+    if (regret_bound(raised(plan, other), other, by_, 0.0) <= 0.0) {
       nearest_[dropped] = {kept, raise};
     }
   }
@@ -193,13 +224,16 @@ class Merger {
 
 }  // namespace
 
-double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by) {
+double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by,
+                    double most) {
   if (by.bytes && kept.bytes > dropped.bytes) {
     return std::numeric_limits<double>::infinity();
   }
-  return kept.seconds - dropped.seconds +
-         advantage(dropped.forward, kept.forward, by.forward, by.forward_turns) +
-         advantage(dropped.backward, kept.backward, by.backward, by.backward_turns);
+  const double bound = kept.seconds - dropped.seconds +
+                       advantage(dropped.forward, kept.forward, by.forward, by.forward_turns);
+  return bound > most
+             ? bound
+             : bound + advantage(dropped.backward, kept.backward, by.backward, by.backward_turns);
 }
 
 size_t prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {

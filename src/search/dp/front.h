@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "search/dp/partial_pass.h"
@@ -28,8 +29,10 @@ struct Comparison {
 };
 
 // An upper bound of the seconds by which the best completion of `dropped` may beat that of `kept`;
-// negative where it is worse for certain, infinite where there is no bound.
-double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by);
+// negative where it is worse for certain, infinite where there is no bound. Where the bound is
+// above `most`, any number that is, too.
+double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by,
+                    double most = std::numeric_limits<double>::infinity());
 
 // Drops the plans that another one dominates (regret_bound at most 0). Of what is left it keeps
 // `width` plans (0: all), chosen so that the regrets of the dropped ones are small. The plans that

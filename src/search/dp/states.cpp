@@ -121,8 +121,7 @@ uint32_t States::find_or_add(const StatusId* key) {
   const size_t mask = table_.size() - 1;
   size_t at = hash(key) & mask;
   for (; table_[at] != kNone; at = (at + 1) & mask) {
-    if (std::equal(key, key + tensors_,
-                   keys_.begin() + static_cast<ptrdiff_t>(table_[at] * tensors_))) {
+    if (same(key, this->key(table_[at]), tensors_)) {
       return table_[at];
     }
   }

@@ -68,6 +68,14 @@ class States {
  public:
   explicit States(size_t tensors) : tensors_(tensors), table_(kFirstTable, kNone) {}
 
+  // For so few numbers faster than std::equal(), which calls memcmp().
+  static bool same(const StatusId* a, const StatusId* b, size_t tensors) {
+    size_t t = 0;
+    while (t < tensors && a[t] == b[t]) {
+      ++t;
+    }
+    return t == tensors;
+  }
   // The state's number; adds the state if it is new.
   uint32_t find_or_add(const StatusId* key);
   const StatusId* key(size_t state) const { return keys_.data() + state * tensors_; }
