@@ -219,7 +219,7 @@ class Search {
       entry.candidate = {.approximate = !reduced_.empty(), .objective_s = found.objective_s};
       entry.parts = std::move(found.parts);
       if (!options_.hints.empty()) {
-        check_hints(entry, whole_strategy(entry));
+        check_hints(entry, without_ways(entry));
       }
     }
   }
@@ -299,7 +299,14 @@ class Search {
     plan_memory(entry);
   }
 
+  // With its routes and algorithms.
   Strategy whole_strategy(const Entry& entry) const {
+    if (!entry.candidate.approximate && entry.candidate.seconds > 0.0) {  // it was simulated
+      return entry.parts.parts[0].strategy;
+    }
+    return with_ways(graph_, without_ways(entry), options_.lowering, costs_);
+  }
+  Strategy without_ways(const Entry& entry) const {
     if (entry.plan != nullptr) {
       Strategy strategy = to_strategy(graph_, mesh_, *entry.solution->built, entry.plan->plan);
       strategy.defer_gradients |= entry.deferred;
@@ -335,9 +342,7 @@ class Search {
     for (Entry& entry : entries_) {
       const bool whole =
           options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
-      entry.candidate.strategy =
-          whole ? with_ways(graph_, whole_strategy(entry), options_.lowering, costs_)
-                : label_of(entry);
+      entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
       outcome_.candidates.push_back(std::move(entry.candidate));
     }
     outcome_.strategy = outcome_.candidates[0].strategy;

@@ -23,8 +23,9 @@ constexpr size_t kJointStates = 100;
 // that of all of them by this factor.
 constexpr double kMayWin = 1.1;
 
-// What a level of effort leaves to the proof that a plan is good.
-CertifyOptions proof_of(SearchLevel level) {
+// What a level of effort leaves to the proof that a plan is good. On several axes it takes much
+// longer.
+CertifyOptions proof_of(SearchLevel level, bool one_axis) {
   switch (level) {
     case SearchLevel::fast:
       return {.width = 0};
@@ -33,7 +34,7 @@ CertifyOptions proof_of(SearchLevel level) {
     case SearchLevel::standard:
       break;
   }
-  return {};
+  return {.gap = one_axis ? 0.02 : 0.05};
 }
 
 }  // namespace
@@ -45,7 +46,8 @@ ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh, const CostMod
       costs_(costs),
       options_(options),
       deadline_(deadline),
-      one_axis_(axes_in_use(mesh) <= 1) {}
+      one_axis_(axes_in_use(mesh) <= 1),
+      known_(std::make_shared<KnownReshards>()) {}
 
 BuildOptions ProblemSolver::build_options(const Solution& solution) const {
   return {.microbatches = solution.microbatches,
@@ -54,7 +56,8 @@ BuildOptions ProblemSolver::build_options(const Solution& solution) const {
           .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
                                                     : std::numeric_limits<double>::infinity(),
           .memory_choices = solution.memory_choices,
-          .hints = &options_.hints};
+          .hints = &options_.hints,
+          .known = known_};
 }
 
 DynamicOptions ProblemSolver::effort() const {
@@ -87,30 +90,39 @@ std::vector<Solution> ProblemSolver::build() const {
     solutions.push_back(
         {.microbatches = count, .accumulate = groups_of(graph_, options_, count).front()});
   }
-  in_parallel(solutions.size(), options_.threads, [&](size_t s) { build(solutions[s]); });
+  build(solutions);
   return solutions;
+}
+
+// The searches of one axis at a time fill what the building of a few problems leaves of the
+// threads.
+void ProblemSolver::build(std::vector<Solution>& solutions) const {
+  const size_t searches = one_axis_ ? 0 : solutions.size();
+  in_parallel(searches + solutions.size(), options_.threads, [&](size_t task) {
+    if (task < searches) {
+      Solution& solution = solutions[task];
+      solution.one_at_a_time =
+          search_by_axes(graph_, mesh_, costs_, build_options(solution), effort());
+    } else {
+      build(solutions[task - searches]);
+    }
+  });
 }
 
 void ProblemSolver::solve(std::vector<Solution>& solutions,
                           const std::function<void()>& beside) const {
   const size_t count = solutions.size();
-  std::vector<AxesResult> by_axes(count);
-  in_parallel(2 * count + 1, options_.threads, [&](size_t task) {
-    if (task == 2 * count) {
+  in_parallel(count + 1, options_.threads, [&](size_t task) {
+    if (task == count) {
       beside();
-    } else if (task >= count) {
-      const size_t s = task - count;
-      if (!one_axis_) {
-        by_axes[s] = search_by_axes(graph_, mesh_, costs_, build_options(solutions[s]), effort());
-      }
     } else if (solutions[task].built) {
       solutions[task].found = hidup::solve(solutions[task].built->problem, joint_effort());
     }
   });
-  for (size_t s = 0; s < count; ++s) {
-    DynamicResult& found = solutions[s].found;
-    found.lower_bound = std::max(found.lower_bound, by_axes[s].lower_bound);
-    add(by_axes[s].found, solutions[s]);
+  for (Solution& solution : solutions) {
+    DynamicResult& found = solution.found;
+    found.lower_bound = std::max(found.lower_bound, solution.one_at_a_time.lower_bound);
+    add(solution.one_at_a_time.found, solution);
   }
   if (!one_axis_) {
     search_near_best(solutions);
@@ -161,7 +173,7 @@ void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) cons
           {.microbatches = microbatches, .accumulate = accumulate, .memory_choices = true});
     }
   }
-  in_parallel(with_choices.size(), options_.threads, [&](size_t s) { build(with_choices[s]); });
+  build(with_choices);
   solve(with_choices, [] {});
   in_parallel(with_choices.size(), options_.threads,
               [&](size_t s) { correct_estimate(with_choices[s]); });
@@ -247,7 +259,7 @@ void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& de
       best = std::min(best, solution.found.plans[0].cost.seconds);
     }
   }
-  CertifyOptions proof = proof_of(options_.level);
+  CertifyOptions proof = proof_of(options_.level, one_axis_);
   proof.work /= std::max<size_t>(1, solutions.size() / options_.microbatches.size());
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
     if (solutions[s].built) {

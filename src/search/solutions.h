@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -17,7 +18,8 @@ struct Solution {
   bool memory_choices = false;  // BuildOptions::memory_choices
   // On several axes the joint problem: a rule per axis. None where that has too many choices.
   std::optional<BuiltProblem> built;
-  DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
+  AxesResult one_at_a_time;  // of several axes
+  DynamicResult found;       // plans of that problem; a lower bound of all strategies in any case
   // Without a joint problem: what was found one axis at a time, and jointly near that; best first.
   std::vector<FoundStrategy> by_axes;
 };
@@ -28,9 +30,9 @@ class ProblemSolver {
   ProblemSolver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                 const SearchOptions& options, const Deadline& deadline);
 
-  // The problems, one for each number of microbatches.
+  // The problems, one for each number of microbatches, and what is found one axis at a time.
   std::vector<Solution> build() const;
-  // Plans for all of them, all axes jointly and one axis at a time. Runs `beside` at the same time.
+  // Plans for all of them, all axes jointly. Runs `beside` at the same time.
   void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
   // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in
   // which parameters come and go, operations are computed again, and gradients add up over groups.
@@ -45,6 +47,7 @@ class ProblemSolver {
   DynamicOptions effort() const;        // one axis at a time
   DynamicOptions joint_effort() const;  // all at once
   void build(Solution& solution) const;
+  void build(std::vector<Solution>& solutions) const;
   // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
   // again with less memory.
   void correct_estimate(Solution& solution) const;
@@ -61,6 +64,7 @@ class ProblemSolver {
   const SearchOptions& options_;
   const Deadline& deadline_;
   const bool one_axis_;
+  const std::shared_ptr<KnownReshards> known_;
 };
 
 }  // namespace hidup

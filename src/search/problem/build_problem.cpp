@@ -82,7 +82,8 @@ class Builder {
   Builder(const Graph& graph, const Mesh& mesh, const CostModel& costs, const BuildOptions& options)
       : graph_(graph),
         mesh_(mesh),
-        costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes),
+        costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes,
+               options.known),
         groups_(options.accumulate),
         same_rules_(options.same_rules),
         near_(options.near),

@@ -27,14 +27,15 @@ bool has_batch(const Tensor& tensor) {
 }  // namespace
 
 RuleCosts::RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-                     int64_t bucket_bytes)
+                     int64_t bucket_bytes, std::shared_ptr<KnownReshards> known)
     : graph_(graph),
       mesh_(with_equal_shares(mesh)),
       ranks_(distinct_ranks(mesh)),
       costs_(costs),
       microbatches_(microbatches),
       bucket_bytes_(bucket_bytes),
-      parameters_(static_cast<double>(graph.parameter_count())) {
+      parameters_(static_cast<double>(graph.parameter_count())),
+      known_(known != nullptr ? std::move(known) : std::make_shared<KnownReshards>()) {
   const int64_t left = microbatches > 1 ? batch_of(graph) % microbatches : 0;
   if (left > 0) {
     larger_ = static_cast<double>(left) / microbatches;
@@ -247,6 +248,12 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
 }
 
 Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
+  ReshardKey key(value, several);
+  key.add(to);
+  return known_->find(key, [&] { return cheapest_route(value, to, several); });
+}
+
+Reshard RuleCosts::cheapest_route(const Value& value, const Layout& to, bool several) const {
   if (mesh_.size() == 1) {
     return along(reshard_steps(value.layout, to, mesh_), value, several);
   }
@@ -287,20 +294,25 @@ Reshard RuleCosts::along(const Route& route, const Value& value, bool several) c
 }
 
 Reshard RuleCosts::by_step(const ReshardStep& step, Value& value, bool several) const {
+  ReshardKey key(value, several);
+  key.add(step);
+  const Reshard cost = known_->find(key, [&] { return step_cost(step, value, several); });
+  value.layout = step.to;
+  return cost;
+}
+
+Reshard RuleCosts::step_cost(const ReshardStep& step, const Value& value, bool several) const {
   Value next = value;
   next.layout = step.to;
-  const Placement& before = value.layout[step.axis];
-  const Reshard cost =
-      message(value, next,
-              {.opcode = opcode_of(step.kind),
-               .axis = static_cast<int>(step.axis),
-               .inner_axes = {step.inner.begin(), step.inner.end()},
-               .group = ranks_concerned(mesh_[step.axis], before, next.layout[step.axis]),
-               .inputs = {0},
-               .outputs = {1}},
-              several);
-  value = std::move(next);
-  return cost;
+  return message(
+      value, next,
+      {.opcode = opcode_of(step.kind),
+       .axis = static_cast<int>(step.axis),
+       .inner_axes = {step.inner.begin(), step.inner.end()},
+       .group = ranks_concerned(mesh_[step.axis], value.layout[step.axis], next.layout[step.axis]),
+       .inputs = {0},
+       .outputs = {1}},
+      several);
 }
 
 Reshard RuleCosts::message(const Value& from, const Value& to, Instruction instruction,

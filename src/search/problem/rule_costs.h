@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
+#include "search/problem/known_reshards.h"
 #include "search/problem/passing_bytes.h"
 #include "search/problem/problem.h"
 #include "sharding/strategy.h"
@@ -25,8 +27,9 @@ struct ParameterLayouts {
 
 class RuleCosts {
  public:
+  // `known`: of the same mesh and model of costs; null: what this object itself has costed.
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-            int64_t bucket_bytes);
+            int64_t bucket_bytes, std::shared_ptr<KnownReshards> known = nullptr);
 
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
@@ -67,8 +70,10 @@ class RuleCosts {
   double total_s(const Layout& layout) const;
   // The cheapest way.
   Reshard reshard(const Value& value, const Layout& to, bool several) const;
+  Reshard cheapest_route(const Value& value, const Layout& to, bool several) const;
   // Of one step, which takes the value to step.to.
   Reshard by_step(const ReshardStep& step, Value& value, bool several) const;
+  Reshard step_cost(const ReshardStep& step, const Value& value, bool several) const;
   Reshard message(const Value& from, const Value& to, Instruction instruction, bool several) const;
   // For a value that is a part of a bucket.
   Reshard in_bucket(const Value& value, const Layout& to) const;
@@ -81,6 +86,7 @@ class RuleCosts {
   double larger_ = 1.0;  // part of the microbatches; times are those of the average one
   int64_t bucket_bytes_;
   double parameters_;  // elements of all
+  std::shared_ptr<KnownReshards> known_;
 };
 
 }  // namespace hidup
