@@ -354,7 +354,7 @@ TEST(Baselines, AreTheNamesAloneOnOtherMeshes) {
 
 // Two machines, with fast links inside.
 Setting two_machines(double bandwidth, int64_t experts) {
-  Setting setting = small_setting(experts);
+  Setting setting = quick_setting(experts);
   setting.mesh = {{"node", 2}, {"gpu", 2}};
   setting.machine.links = {{.bandwidth = bandwidth, .latency_s = 2e-5},
                            {.bandwidth = 2e10, .latency_s = 5e-6}};

@@ -13,10 +13,9 @@ namespace {
 
 // Of a model with activations that are most of the memory.
 Setting with_large_activations() {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.deck.model.layers = 4;
   setting.vocab = 100;
-  setting.options.level = SearchLevel::fast;
   return setting;
 }
 

@@ -17,10 +17,8 @@
 namespace hidup {
 namespace {
 
-// How near plans are to the best does not matter here.
-Setting quick_setting(int64_t experts = 0) {
-  Setting setting = small_setting(experts);
-  setting.options.level = SearchLevel::fast;
+Setting setting_in_one_group(int64_t experts = 0) {
+  Setting setting = quick_setting(experts);
   setting.options.accumulate = {1};  // with groups advice need not be exact
   return setting;
 }
@@ -49,7 +47,7 @@ int64_t number_behind(const std::string& message, const std::string& text) {
 
 TEST(MemoryLimit, TheLeastIsNoMoreThanAnyNamedStrategyNeeds) {
   for (const int64_t experts : {0, 4}) {
-    const Setting setting = quick_setting(experts);
+    const Setting setting = setting_in_one_group(experts);
     const Graph graph = setting.graph();
     const LeastMemoryStrategy least =
         least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
@@ -65,7 +63,7 @@ TEST(MemoryLimit, TheLeastIsNoMoreThanAnyNamedStrategyNeeds) {
 
 // Planning a deep graph as a whole takes minutes for 1,000 layers.
 TEST(MemoryLimit, DeepGraphsAreSizedByReducedOnes) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.deck = small_deck(30);
   const Graph graph = setting.graph();
   const LeastMemoryStrategy least =
@@ -98,7 +96,7 @@ TEST(MemoryLimit, TheLargerTheProgramTheFewerSearchesForAdvice) {
 
 TEST(MemoryLimit, WhatJustFitsIsFound) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
-    Setting setting = quick_setting();
+    Setting setting = setting_in_one_group();
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
     setting.options.memory_limit = least_memory_bytes(setting);
@@ -113,7 +111,7 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
 TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
   int refused = 0;
   for (const double part : {0.999, 0.95, 0.9, 0.7, 0.5}) {
-    Setting setting = quick_setting();
+    Setting setting = setting_in_one_group();
     const auto least = static_cast<double>(least_memory_bytes(setting));
     setting.options.memory_limit = static_cast<int64_t>(part * least);
     setting.options.advice = false;
@@ -128,7 +126,7 @@ TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
 }
 
 TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.options.memory_limit = 5'200'000;
   const SearchOutcome outcome = setting.search();
   bool feasible = true;  // these come first
@@ -155,7 +153,7 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
 }
 
 TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   const int64_t needed = least_memory_bytes(setting);
   Setting smaller = setting;
   smaller.deck.train.batch = setting.deck.train.batch / 4;
@@ -185,7 +183,7 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
 
 // Each by itself, with what a run of it takes; the nearest first.
 TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.deck.model.vocab = 30;  // activations are most of the memory
   setting.options.microbatches = {1};
   Setting half = setting;
@@ -225,7 +223,7 @@ TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
 
 // One rank has sent no messages.
 TEST(MemoryLimit, TimesThatNobodyKnowsAreNotTold) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.mesh[0].size = 2;
   setting.options.memory_limit = least_memory_bytes(setting);
   setting.mesh[0].size = 1;
@@ -239,7 +237,7 @@ TEST(MemoryLimit, TimesThatNobodyKnowsAreNotTold) {
 // By what a run does: a search may find a strategy where no other fits.
 TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
-    Setting setting = quick_setting();
+    Setting setting = setting_in_one_group();
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
     setting.options.microbatches = {1};
@@ -272,7 +270,7 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
 }
 
 TEST(MemoryLimit, TheErrorSaysThatNothingWouldDo) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.options.memory_limit = 1000;
   const std::string message = message_of(setting);
   EXPECT_NE(
@@ -283,7 +281,7 @@ TEST(MemoryLimit, TheErrorSaysThatNothingWouldDo) {
 }
 
 TEST(MemoryLimit, HintsMayBeWhyNothingFits) {
-  Setting setting = quick_setting();
+  Setting setting = setting_in_one_group();
   setting.options.memory_limit = least_memory_bytes(setting) + 100'000;
   EXPECT_EQ(message_of(setting), "");
   setting.options.hints =

@@ -68,4 +68,11 @@ inline Setting small_setting(int64_t experts = 0) {
   return setting;
 }
 
+// Where it does not matter how near plans are to the best.
+inline Setting quick_setting(int64_t experts = 0) {
+  Setting setting = small_setting(experts);
+  setting.options.level = SearchLevel::fast;
+  return setting;
+}
+
 }  // namespace hidup

@@ -49,7 +49,7 @@ double searched(Setting setting) {
 }
 
 Setting two_axes() {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.mesh = {{"node", 2}, {"core", 2}};
   setting.machine.links = {{.bandwidth = 1e9, .latency_s = 5e-6}, setting.machine.links[0]};
   return setting;
@@ -86,7 +86,7 @@ TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
 }
 
 TEST(WhatIf, MemoryCountsWhereItIsShort) {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.options.memory_limit = 2'600'000;
   const WhatIfReport report = report_of(setting);
   Setting free = setting;
@@ -114,7 +114,7 @@ TEST(WhatIf, WhatIsNotKnownIsSaid) {
 }
 
 TEST(WhatIf, EveryHintHasItsPrice) {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.options.hints = read_hints(setting.graph(), setting.mesh, R"(
 microbatches: 2
 accumulate: 2
@@ -156,7 +156,7 @@ parameters:
 }
 
 TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.options.microbatches = {4};
   Setting free = setting;
   free.options.microbatches = {1, 2, 4};
@@ -165,7 +165,7 @@ TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
 
 // A share has a weight for every rank that there is now.
 TEST(WhatIf, SharesAreOfTheirRanks) {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.options.hints = read_hints(setting.graph(), setting.mesh,
                                      "format_version: 2\n"
                                      "shares: {ranks: [[2, 1, 1, 1]]}\n"
@@ -178,7 +178,7 @@ TEST(WhatIf, SharesAreOfTheirRanks) {
 }
 
 TEST(WhatIf, NothingThatFitsIsAnError) {
-  Setting setting = small_setting();
+  Setting setting = quick_setting();
   setting.options.memory_limit = 1000;
   setting.options.advice = false;
   EXPECT_THROW(report_of(setting), Error);
