@@ -23,7 +23,7 @@ if [[ ${1:-} == --all ]]; then
   shift
 fi
 if [[ ! -e $root/build/CMakeCache.txt ]]; then  # from nothing, sources in groups take half the time
-  options+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12)
+  options+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 -DHIDUP_COMPILED_HEADERS=ON)
 fi
 
 "$root/jobs/install.sh" "${packages[@]}"
