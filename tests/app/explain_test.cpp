@@ -187,6 +187,7 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const RankCosts costs = rank_costs(input.deck, input.mesh, profile);
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
+  options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // all are simulated, however slow the machine
   const SearchOutcome found = search_for(input.graph, input.mesh, CostModel(profile), options);
   const std::vector<Candidate> best = best_of_each_name(found, input, costs);

@@ -16,7 +16,9 @@ SearchOutcome searched(const PlanningInput& input, const CostModel& costs,
                        const std::string& hints) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, hints);
   options.baselines = false;
+  options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // the same, however slow the machine
+  options.advice = false;
   return search_for(input.graph, input.mesh, costs, options);
 }
 
