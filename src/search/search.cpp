@@ -91,6 +91,9 @@ class Search {
       for (size_t p = 0; p < std::min(plans.size(), options_.simulated); ++p) {
         found.push_back({&solution, plans[p].cost.seconds, &plans[p], nullptr, p == 0});
       }
+      for (const FoundPlan& plan : solution.before_proof) {  // it may be faster by the simulation
+        found.push_back({&solution, plan.cost.seconds, &plan, nullptr, true});
+      }
       for (size_t p = 0; p < std::min(strategies.size(), options_.simulated); ++p) {
         found.push_back({&solution, strategies[p].objective_s, nullptr, &strategies[p], p == 0});
       }

@@ -262,8 +262,15 @@ void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& de
   CertifyOptions proof = proof_of(options_.level, one_axis_);
   proof.work /= std::max<size_t>(1, solutions.size() / options_.microbatches.size());
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
-    if (solutions[s].built) {
-      hidup::certify(solutions[s].built->problem, effort, proof, best, solutions[s].found);
+    Solution& solution = solutions[s];
+    if (!solution.built || solution.found.plans.empty()) {
+      return;
+    }
+    std::vector<FoundPlan> before = solution.found.plans;
+    before.resize(std::min(before.size(), options_.simulated));
+    hidup::certify(solution.built->problem, effort, proof, best, solution.found);
+    if (solution.found.plans[0].plan.choices != before[0].plan.choices) {
+      solution.before_proof = std::move(before);
     }
   });
 }

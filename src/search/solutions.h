@@ -20,6 +20,8 @@ struct Solution {
   std::optional<BuiltProblem> built;
   AxesResult one_at_a_time;  // of several axes
   DynamicResult found;       // plans of that problem; a lower bound of all strategies in any case
+  // The best plans before certify() found a better one.
+  std::vector<FoundPlan> before_proof;
   // Without a joint problem: what was found one axis at a time, and jointly near that; best first.
   std::vector<FoundStrategy> by_axes;
 };

@@ -273,7 +273,7 @@ TEST(PlanningInput, TakesTheVocabularyFromTheData) {
 
 TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
   const SmallDecks decks;
-  const PlanningInput input = decks.read({"train.microbatches=2"});
+  const PlanningInput input = decks.read({"train.microbatches=2", "cluster.device.flops=1GFLOPS"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   const std::string hints = decks.folder.write(
       "hints.yaml", "format_version: 1\noperations:\n  - {op: \"*\", rule: [replicate]}\n");

@@ -124,7 +124,7 @@ class WithoutRanks(SearchTest):
     def test_many_axes(self):
         mesh = ", ".join(f"{{name: a{i}, size: 2, bandwidth: {i + 1}GB/s}}" for i in range(8))
         result = self.command("search", "--set", f"cluster.mesh=[{mesh}]", "--set",
-                              "train.microbatches=2")
+                              "train.microbatches=2", "--time-limit", "2")
         self.assert_done(result)
         self.assertIn("on 256 rank(s)", result.stdout)
 

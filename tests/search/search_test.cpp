@@ -111,6 +111,30 @@ TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   }
 }
 
+// Plans that it finds are better by the objective, which need not be so by the simulation.
+TEST(Search, IsNotSlowerWithAProof) {
+  for (const double bandwidth : {1e8, 3e8, 1e9, 3e9, 1e10}) {
+    for (const int microbatches : {1, 2, 4}) {
+      Setting setting = quick_setting();
+      setting.deck.model.hidden = 32;
+      setting.deck.model.ffn = 64;
+      setting.deck.model.heads = 2;
+      setting.deck.model.sequence = 8;
+      setting.deck.train.batch = 8;
+      setting.vocab = 50;
+      setting.machine = {.flops = 1e11,
+                         .memory_bandwidth = 1e10,
+                         .links = {{.bandwidth = bandwidth, .latency_s = 5e-6}}};
+      setting.options.lowering = {};
+      setting.options.baselines = false;
+      setting.options.microbatches = {microbatches};
+      const double without = setting.search().seconds;
+      setting.options.level = SearchLevel::standard;
+      EXPECT_LE(setting.search().seconds, without * (1 + 1e-9)) << bandwidth << " " << microbatches;
+    }
+  }
+}
+
 // Neither the number of threads nor what nobody asks for changes what is found.
 TEST(Search, FindsTheSameWithLessEffort) {
   for (const double bandwidth : {1e8, 1e10}) {
