@@ -15,6 +15,11 @@ constexpr double kMuch = 0.02, kLittle = 0.005;
 constexpr size_t kMostStates = 3000;
 constexpr size_t kMostExactStates = 200;
 constexpr size_t kWider = 3;
+// How much more work sweeps are that are so much wider.
+constexpr size_t kMoreWork = 6;
+// Wider ones follow where the last ones closed this part of what was left between the bound and the
+// best time.
+constexpr double kWorthwhile = 0.02;
 
 class Certifier {
  public:
@@ -33,6 +38,8 @@ class Certifier {
     }
     bool goes_on = true;
     for (size_t width = how_.width; goes_on && may_sweep(); width *= kWider) {
+      const size_t left = left_;
+      const double missing_s = best_s_ - found_.lower_bound;
       goes_on = bound(kMuch, width);
       if (forgets(kMuch) > forgets(kLittle)) {
         goes_on |= bound(kLittle, width);
@@ -42,6 +49,8 @@ class Certifier {
       if (found_.memory_multiplier > 0.0) {
         goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true});
       }
+      goes_on &= kMoreWork * (left - left_) <= left_ &&
+                 best_s_ - found_.lower_bound <= (1.0 - kWorthwhile) * missing_s;
     }
   }
 
