@@ -137,8 +137,9 @@ def print_quality(binary, only, level):
                 row, by = quality(binary, model, cluster, level, hints)
                 print(row, flush=True)
                 slower += [by] if by is not None else []
+    most = -min(slower, default=0.0)
     print(f"\n{len(slower)} searches beside named strategies; the fastest name is faster in "
-          f"{sum(by < 0.0 for by in slower)}, at most by {100 * max(0.0, -min(slower)):.2g} %")
+          f"{sum(by < 0.0 for by in slower)}, at most by {100 * max(0.0, most):.2g} %")
 
 
 def main():
