@@ -18,7 +18,7 @@ struct Solution {
   bool memory_choices = false;  // BuildOptions::memory_choices
   // On several axes the joint problem: a rule per axis. None where that has too many choices.
   std::optional<BuiltProblem> built;
-  AxesResult one_at_a_time;  // of several axes
+  AxesResult one_at_a_time;  // of several axes; solve() adds it to the plans
   DynamicResult found;       // plans of that problem; a lower bound of all strategies in any case
   // The best plans before certify() found a better one.
   std::vector<FoundPlan> before_proof;

@@ -7,8 +7,8 @@ namespace hidup {
 
 struct CertifyOptions {
   // Beam width of the first sweep; the next ones are three times as wide each, as long as the bound
-  // is not as near to the best time as `gap`, a part of it, comes nearer, and enough work is left. 0:
-  // no sweeps.
+  // is not as near to the best time as `gap`, a part of it, comes nearer, and enough work is left.
+  // 0: no sweeps.
   size_t width = 20;
   double gap = 0.02;
   // Of all sweeps together (Expander::work()): about three seconds.
