@@ -135,7 +135,8 @@ Comparison Expander::comparison(size_t op) const {
 
 Front Expander::first() const {
   Front front(0);
-  front.states.find_or_add(nullptr);
+  const StatusId no_tensor = 0;
+  front.states.find_or_add(&no_tensor);
   front.plans.push_back(
       {.seconds = problem_.base_s + options_.memory_multiplier * problem_.base_bytes,
        .bytes = problem_.base_bytes});
