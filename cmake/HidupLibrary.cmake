@@ -2,7 +2,7 @@
 add_library(hidup_options INTERFACE)
 # -Wrestrict reports std::string operations that are right (GCC 12, bug 105329).
 set(warnings -Wall -Wextra -Wshadow -Wno-restrict -Wno-missing-field-initializers)
-if(HIDUP_COMPILED_HEADERS)  # at -O3 of operations of strings in them that are right, too
+if(HIDUP_COMPILED_HEADERS)  # so do these two at -O3, of strings in compiled headers
   list(APPEND warnings -Wno-array-bounds -Wno-stringop-overflow)
 endif()
 if(CMAKE_UNITY_BUILD)  # a source that another includes is taken for a header there

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "core/key.h"
+
 namespace hidup {
 namespace {
 
@@ -23,22 +25,19 @@ class Numbers {
  public:
   template <typename Part>
   void add(const Part& part) {
-    key_.append(reinterpret_cast<const char*>(&part), sizeof(part));
-  }
-  void add(std::string_view text) {
-    add(text.size());
-    key_ += text;
+    key_.add(part);
   }
   // Of what has been added since the last call.
   int take() {
-    const int number = numbers_.try_emplace(key_, static_cast<int>(numbers_.size())).first->second;
+    const int number =
+        numbers_.try_emplace(key_.text(), static_cast<int>(numbers_.size())).first->second;
     key_.clear();
     return number;
   }
   int count() const { return static_cast<int>(numbers_.size()); }
 
  private:
-  std::string key_;
+  Key key_;
   std::unordered_map<std::string, int> numbers_;
 };
 

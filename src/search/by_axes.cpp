@@ -141,7 +141,7 @@ class AxesSearch {
   // many ways counts as 0.
   double least_computation() const {
     const int parts = build_.microbatches * build_.accumulate;
-    const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes, build_.known);
+    const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes, build_.reshards);
     std::map<int, double> least;  // per kind
     double seconds = costs_.overhead_s();
     for (size_t op = 0; op < kinds_.size(); ++op) {

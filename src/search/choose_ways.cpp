@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "search/by_axes.h"
-#include "search/problem/rule_costs.h"
+#include "search/problem/reshard_costs.h"
 
 namespace hidup {
 namespace {
@@ -22,7 +22,7 @@ Value all_of(const RouteDemand& demand) {
 
 class RouteChooser {
  public:
-  explicit RouteChooser(const RuleCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
+  explicit RouteChooser(const ReshardCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
 
   std::vector<RouteChoice> run(std::vector<RouteDemand> demands) {
     std::ranges::stable_sort(demands, {}, &RouteDemand::bytes);
@@ -61,7 +61,7 @@ class RouteChooser {
     });
   }
 
-  const RuleCosts& costs_;
+  const ReshardCosts& costs_;
   const Mesh& mesh_;
   std::vector<RouteChoice> choices_;
 };
@@ -74,8 +74,7 @@ Strategy with_ways(const Graph& graph, Strategy strategy, const LoweringOptions&
     strategy.algorithms = costs.algorithms();
   }
   if (axes_in_use(strategy.mesh) > 1 && strategy.routes.empty()) {
-    const RuleCosts prices(graph, strategy.mesh, costs, strategy.microbatches,
-                           options.bucket_bytes);
+    const ReshardCosts prices(strategy.mesh, costs);
     const Mesh mesh = with_equal_shares(strategy.mesh);  // which the demands' layouts name
     strategy.routes = RouteChooser(prices, mesh).run(route_demands(graph, strategy, options));
   }

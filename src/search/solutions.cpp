@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <utility>
 
 #include "search/dp/repeats.h"
 #include "search/dp/sweep.h"
@@ -47,7 +48,7 @@ ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh, const CostMod
       options_(options),
       deadline_(deadline),
       one_axis_(axes_in_use(mesh) <= 1),
-      known_(std::make_shared<KnownReshards>()) {}
+      reshards_(std::make_shared<const ReshardCosts>(mesh, costs)) {}
 
 BuildOptions ProblemSolver::build_options(const Solution& solution) const {
   return {.microbatches = solution.microbatches,
@@ -57,7 +58,7 @@ BuildOptions ProblemSolver::build_options(const Solution& solution) const {
                                                     : std::numeric_limits<double>::infinity(),
           .memory_choices = solution.memory_choices,
           .hints = &options_.hints,
-          .known = known_};
+          .reshards = reshards_};
 }
 
 DynamicOptions ProblemSolver::effort() const {
@@ -101,8 +102,9 @@ void ProblemSolver::build(std::vector<Solution>& solutions) const {
   in_parallel(searches + solutions.size(), options_.threads, [&](size_t task) {
     if (task < searches) {
       Solution& solution = solutions[task];
-      solution.one_at_a_time =
-          search_by_axes(graph_, mesh_, costs_, build_options(solution), effort());
+      AxesResult by_axes = search_by_axes(graph_, mesh_, costs_, build_options(solution), effort());
+      solution.by_axes = std::move(by_axes.found);
+      solution.found.lower_bound = by_axes.lower_bound;
     } else {
       build(solutions[task - searches]);
     }
@@ -116,13 +118,14 @@ void ProblemSolver::solve(std::vector<Solution>& solutions,
     if (task == count) {
       beside();
     } else if (solutions[task].built) {
-      solutions[task].found = hidup::solve(solutions[task].built->problem, joint_effort());
+      DynamicResult& found = solutions[task].found;
+      const double by_axes = found.lower_bound;
+      found = hidup::solve(solutions[task].built->problem, joint_effort());
+      found.lower_bound = std::max(found.lower_bound, by_axes);
     }
   });
   for (Solution& solution : solutions) {
-    DynamicResult& found = solution.found;
-    found.lower_bound = std::max(found.lower_bound, solution.one_at_a_time.lower_bound);
-    add(solution.one_at_a_time.found, solution);
+    add(std::exchange(solution.by_axes, {}), solution);
   }
   if (!one_axis_) {
     search_near_best(solutions);

@@ -18,11 +18,11 @@ struct Solution {
   bool memory_choices = false;  // BuildOptions::memory_choices
   // On several axes the joint problem: a rule per axis. None where that has too many choices.
   std::optional<BuiltProblem> built;
-  AxesResult one_at_a_time;  // of several axes; solve() adds it to the plans
-  DynamicResult found;       // plans of that problem; a lower bound of all strategies in any case
+  DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
   // The best plans before certify() found a better one.
   std::vector<FoundPlan> before_proof;
-  // Without a joint problem: what was found one axis at a time, and jointly near that; best first.
+  // What was found one axis at a time, best first. Behind solve() it is among the plans; without a
+  // joint problem it stays here, with what was found jointly near it.
   std::vector<FoundStrategy> by_axes;
 };
 
@@ -66,7 +66,7 @@ class ProblemSolver {
   const SearchOptions& options_;
   const Deadline& deadline_;
   const bool one_axis_;
-  const std::shared_ptr<KnownReshards> known_;
+  const std::shared_ptr<const ReshardCosts> reshards_;  // of all problems
 };
 
 }  // namespace hidup

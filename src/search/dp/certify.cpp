@@ -15,10 +15,10 @@ constexpr double kMuch = 0.02, kLittle = 0.005;
 constexpr size_t kMostStates = 3000;
 constexpr size_t kMostExactStates = 200;
 constexpr size_t kWider = 3;
-// How much more work sweeps are that are so much wider.
+// How much more work sweeps are that are so much wider: 4.6 to 5.8 times was seen.
 constexpr size_t kMoreWork = 6;
 // Wider ones follow where the last ones closed this part of what was left between the bound and the
-// best time.
+// best time: where they stay below it, sweeps nine times as wide closed nothing either.
 constexpr double kWorthwhile = 0.02;
 
 class Certifier {

@@ -29,8 +29,8 @@ struct Comparison {
 };
 
 // An upper bound of the seconds by which the best completion of `dropped` may beat that of `kept`;
-// negative where it is worse for certain, infinite where there is no bound. Where the bound is
-// above `most`, any number that is, too.
+// negative where it is worse for certain, infinite where there is no bound. Above `most` it need
+// not be the least one that is known.
 double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by,
                     double most = std::numeric_limits<double>::infinity());
 

@@ -1,11 +1,11 @@
 #include "search/problem/build_problem.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
 #include "core/check.h"
+#include "core/key.h"
 #include "graph/operation.h"
 #include "search/problem/memory_variants.h"
 #include "search/problem/op_strategies.h"
@@ -14,32 +14,22 @@
 namespace hidup {
 namespace {
 
-// A text that is equal if and only if the same was added to it.
-class Key {
- public:
-  template <typename Number>
-  requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>
-  void add(Number number) { text_.append(reinterpret_cast<const char*>(&number), sizeof(number)); }
-  void add(const std::string& text) {
-    add(text.size());
-    text_ += text;
+void add(Key& key, const Tensor& tensor) {
+  key.add(tensor.dtype);
+  key.add(tensor.role);
+  key.add(tensor.shape.size());
+  for (const int64_t extent : tensor.shape) {
+    key.add(extent);
   }
-  void add(const Tensor& tensor, bool names) {
-    add(tensor.dtype);
-    add(tensor.role);
-    add(tensor.shape.size());
-    for (const int64_t extent : tensor.shape) {
-      add(extent);
-    }
-    for (size_t d = 0; names && d < tensor.dims.size(); ++d) {
-      add(tensor.dims[d]);
-    }
-  }
-  std::string take() { return std::move(text_); }
+}
 
- private:
-  std::string text_;
-};
+// With the names of its dimensions.
+void add_with_names(Key& key, const Tensor& tensor) {
+  add(key, tensor);
+  for (const auto& name : tensor.dims) {
+    key.add(name);
+  }
+}
 
 const Hints kNoHints;
 
@@ -83,7 +73,7 @@ class Builder {
       : graph_(graph),
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes,
-               options.known),
+               options.reshards),
         groups_(options.accumulate),
         same_rules_(options.same_rules),
         near_(options.near),
@@ -166,13 +156,13 @@ class Builder {
     key.add(self.kind);
     for_each_attribute(self.attributes, [&](std::string_view, double value) { key.add(value); });
     for (const TensorId input : self.inputs) {
-      key.add(graph_.tensor(input), true);
+      add_with_names(key, graph_.tensor(input));
       key.add(owner_[index(input)] == op);
       if (is_activation(input)) {
         key.add(tensor_of(input));
       }
     }
-    key.add(graph_.tensor(self.output), true);
+    add_with_names(key, graph_.tensor(self.output));
     key.add(tensor_of(self.output));
     key.add(variants_.may_be_again(op));
     add_hints(op, key);
@@ -269,7 +259,7 @@ class Builder {
 
   int tensor_of(TensorId id) {
     Key key;
-    key.add(graph_.tensor(id), false);
+    add(key, graph_.tensor(id));
     key.add(is_kept(id));
     key.add(is_kept_as_copy(id));
     const auto [at, is_new] = tensors_.try_emplace(key.take(), static_cast<int>(tensors_.size()));

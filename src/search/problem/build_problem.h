@@ -33,8 +33,8 @@ struct BuildOptions {
   // rule on one axis. Operations that share their choices have what is near any of them
   // (op_strategies_near()).
   const Strategy* near = nullptr;
-  // Of the same mesh and model of costs.
-  std::shared_ptr<KnownReshards> known = nullptr;
+  // As RuleCosts() takes them.
+  std::shared_ptr<const ReshardCosts> reshards = nullptr;
   // With another rule, per operation. 16 and 128 find steps within 0.1 %; 128 takes a tenth longer.
   size_t most_near = 32;
 };

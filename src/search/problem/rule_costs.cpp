@@ -1,24 +1,15 @@
 #include "search/problem/rule_costs.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/check.h"
 #include "graph/batch.h"
 #include "graph/operation.h"
 #include "program/class_stats.h"
-#include "program/message_parts.h"
-#include "program/packing.h"
-#include "program/work.h"
 
 namespace hidup {
 namespace {
-
-void add(Reshard& sum, const Reshard& other) {
-  sum.comm_s += other.comm_s;
-  sum.compute_s += other.compute_s;
-}
 
 bool has_batch(const Tensor& tensor) {
   return tensor.role != Tensor::Role::parameter && !tensor.shape.empty();
@@ -27,34 +18,19 @@ bool has_batch(const Tensor& tensor) {
 }  // namespace
 
 RuleCosts::RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-                     int64_t bucket_bytes, std::shared_ptr<KnownReshards> known)
+                     int64_t bucket_bytes, std::shared_ptr<const ReshardCosts> reshards)
     : graph_(graph),
       mesh_(with_equal_shares(mesh)),
-      ranks_(distinct_ranks(mesh)),
       costs_(costs),
       microbatches_(microbatches),
       bucket_bytes_(bucket_bytes),
       parameters_(static_cast<double>(graph.parameter_count())),
-      known_(known != nullptr ? std::move(known) : std::make_shared<KnownReshards>()) {
+      reshards_(reshards != nullptr ? std::move(reshards)
+                                    : std::make_shared<const ReshardCosts>(mesh, costs)) {
   const int64_t left = microbatches > 1 ? batch_of(graph) % microbatches : 0;
   if (left > 0) {
     larger_ = static_cast<double>(left) / microbatches;
   }
-}
-
-template <typename OnRank>
-double RuleCosts::largest(OnRank on_rank) const {
-  double most = 0.0;
-  for (const int64_t rank : ranks_) {
-    most = std::max(most, static_cast<double>(on_rank(rank)));
-  }
-  return most;
-}
-
-double RuleCosts::operation_s(const Program& program, const Instruction& instruction) const {
-  return largest([&](int64_t rank) {
-    return costs_.operation(instruction.opcode, work_of(program, instruction, rank));
-  });
 }
 
 // The program of a single operation.
@@ -116,7 +92,7 @@ class RuleCosts::Sketch {
                                   .inputs = inputs,
                                   .outputs = outputs,
                                   .attributes = attributes_of(opcode, op_)};
-    return rules_.operation_s(program_, instruction) + rules_.costs_.launch_s();
+    return rules_.reshards_->operation_s(program_, instruction) + rules_.costs_.launch_s();
   }
 
   double forward() {
@@ -138,7 +114,7 @@ class RuleCosts::Sketch {
     shape.insert(shape.begin(), layouts.parts);
     shape.push_back(kClassStats);
     const ValueId stats = add(shape, DType::f32, layouts.made);
-    stats_comm_s_ = rules_.reshard(program_.value(stats), layouts.needed, false).comm_s;
+    stats_comm_s_ = rules_.reshards_->cheapest(program_.value(stats), layouts.needed, false).comm_s;
     return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
            seconds(Opcode::cross_entropy_merge, {stats, in_[1]}, outputs);
   }
@@ -195,7 +171,8 @@ Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
 
 double RuleCosts::total_s(const Layout& layout) const {
   const Layout all(mesh_.size(), Placement::replicate());
-  const Reshard sum = reshard({.dtype = DType::f32, .shape = {}, .layout = layout}, all, false);
+  const Reshard sum =
+      reshards_->cheapest({.dtype = DType::f32, .shape = {}, .layout = layout}, all, false);
   return sum.comm_s + sum.compute_s;
 }
 
@@ -216,7 +193,7 @@ double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout
   const auto count = static_cast<size_t>(batch < 0 ? 1 : microbatches_);
   const int64_t global = batch < 0 ? 1 : shape[static_cast<size_t>(batch)];
   const std::vector<int64_t> offsets = balanced_offsets(global, static_cast<int64_t>(count));
-  return largest([&](int64_t rank) {
+  return reshards_->largest([&](int64_t rank) {
     int64_t elements = 0;
     for (size_t m = 0; m < count; ++m) {
       Shape part = shape;
@@ -235,7 +212,7 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
   const Tensor& t = graph_.tensor(tensor);
   const auto costs = [&](Part part) {
     const Shape shape = has_batch(t) ? split(t.shape, t.batch_dim(), part) : t.shape;
-    return reshard({.dtype = t.dtype, .shape = shape, .layout = from}, to, false);
+    return reshards_->cheapest({.dtype = t.dtype, .shape = shape, .layout = from}, to, false);
   };
   Reshard total = costs(Part::larger);
   if (larger_ < 1.0 && has_batch(t)) {
@@ -247,112 +224,18 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
   return total;
 }
 
-Reshard RuleCosts::reshard(const Value& value, const Layout& to, bool several) const {
-  ReshardKey key(value, several);
-  key.add(to);
-  return known_->find(key, [&] { return cheapest_route(value, to, several); });
-}
-
-Reshard RuleCosts::cheapest_route(const Value& value, const Layout& to, bool several) const {
-  if (mesh_.size() == 1) {
-    return along(reshard_steps(value.layout, to, mesh_), value, several);
-  }
-  std::optional<Reshard> best;
-  const auto is_worse = [&best](const Reshard& cost) {
-    return best && cost.comm_s + cost.compute_s >= best->comm_s + best->compute_s;
-  };
-  const std::vector<Route> routes = reshard_routes(value.layout, to, mesh_);
-  // Behind each step that was costed of the route before: many begin alike.
-  std::vector<std::pair<Value, Reshard>> behind = {{value, {}}};
-  for (size_t r = 0; r < routes.size(); ++r) {
-    const Route& route = routes[r];
-    size_t alike = 0;
-    while (r > 0 && alike + 1 < behind.size() && alike < route.size() &&
-           routes[r - 1][alike] == route[alike]) {
-      ++alike;
-    }
-    behind.resize(alike + 1);
-    for (size_t s = alike; s < route.size() && !is_worse(behind.back().second); ++s) {
-      auto [now, cost] = behind.back();
-      add(cost, by_step(route[s], now, several));
-      behind.emplace_back(std::move(now), cost);
-    }
-    if (!is_worse(behind.back().second)) {
-      best = behind.back().second;
-    }
-  }
-  return *best;
-}
-
-Reshard RuleCosts::along(const Route& route, const Value& value, bool several) const {
-  Reshard total;
-  Value now = value;
-  for (const ReshardStep& step : route) {
-    add(total, by_step(step, now, several));
-  }
-  return total;
-}
-
-Reshard RuleCosts::by_step(const ReshardStep& step, Value& value, bool several) const {
-  ReshardKey key(value, several);
-  key.add(step);
-  const Reshard cost = known_->find(key, [&] { return step_cost(step, value, several); });
-  value.layout = step.to;
-  return cost;
-}
-
-Reshard RuleCosts::step_cost(const ReshardStep& step, const Value& value, bool several) const {
-  Value next = value;
-  next.layout = step.to;
-  return message(
-      value, next,
-      {.opcode = opcode_of(step.kind),
-       .axis = static_cast<int>(step.axis),
-       .inner_axes = {step.inner.begin(), step.inner.end()},
-       .group = ranks_concerned(mesh_[step.axis], value.layout[step.axis], next.layout[step.axis]),
-       .inputs = {0},
-       .outputs = {1}},
-      several);
-}
-
-Reshard RuleCosts::message(const Value& from, const Value& to, Instruction instruction,
-                           bool several) const {
-  const Program program{.mesh = mesh_, .values = {from, to}};
-  const Opcode opcode = instruction.opcode;
-  const auto axis = static_cast<size_t>(instruction.axis);
-  if (collective_of(opcode).empty()) {
-    return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
-  }
-  const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
-                                     from.layout[axis], to.layout[axis]);
-  const double packed = largest([&](int64_t rank) {
-    return (packing.sent ? program.local_bytes(0, rank) : 0) +
-           (packing.received ? program.local_bytes(1, rank) : 0);
-  });
-  // Each of the two streams waits for the other once.
-  const double bytes =
-      largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
-  instruction.algorithms = algorithms_by(costs_.algorithms(), mesh_, instruction, bytes);
-  double seconds = costs_.message(mesh_, instruction, bytes).alone_s + costs_.launch_s() +
-                   2.0 * costs_.signal_s();
-  if (packed > 0.0) {
-    seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
-  }
-  return {.comm_s = seconds};
-}
-
 Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
   const double bytes = static_cast<double>(elements(value.shape) * size_of(value.dtype));
   const auto bucket = static_cast<double>(bucket_bytes_);
   if (bytes <= 0.0 || bytes >= bucket) {
-    return reshard(value, to, true);
+    return reshards_->cheapest(value, to, true);
   }
   Value whole = value;  // with more of its longest dimension
   auto longest = std::ranges::max_element(whole.shape);
   *longest = static_cast<int64_t>(static_cast<double>(*longest) * bucket / bytes);
   const double grown = static_cast<double>(elements(whole.shape) * size_of(whole.dtype));
-  return {.comm_s = reshard(whole, to, true).comm_s * bytes / grown,
-          .compute_s = reshard(value, to, true).compute_s};
+  return {.comm_s = reshards_->cheapest(whole, to, true).comm_s * bytes / grown,
+          .compute_s = reshards_->cheapest(value, to, true).compute_s};
 }
 
 PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
@@ -378,7 +261,7 @@ PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t inpu
                            const std::vector<ValueId>& out) {
     const Instruction instruction{
         .opcode = opcode, .inputs = in, .outputs = out, .attributes = spec_of(opcode).attributes};
-    return operation_s(program, instruction);
+    return reshards_->operation_s(program, instruction);
   };
   choice.step_s += seconds(Opcode::squared_norm, {0}, {1});
   // A message sums the squares of all parameters that lie in the same parts: each pays a share.

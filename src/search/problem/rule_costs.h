@@ -9,9 +9,9 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/problem/known_reshards.h"
 #include "search/problem/passing_bytes.h"
 #include "search/problem/problem.h"
+#include "search/problem/reshard_costs.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -27,9 +27,9 @@ struct ParameterLayouts {
 
 class RuleCosts {
  public:
-  // `known`: of the same mesh and model of costs; null: what this object itself has costed.
+  // `reshards`: of the same mesh and model of costs; null: its own.
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-            int64_t bucket_bytes, std::shared_ptr<KnownReshards> known = nullptr);
+            int64_t bucket_bytes, std::shared_ptr<const ReshardCosts> reshards = nullptr);
 
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
@@ -40,9 +40,6 @@ class RuleCosts {
                              const ParameterLayouts& stored, Choice& choice) const;
   // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
-  // Of a value that goes that way; `several`: together with other tensors, so that messages are
-  // always packed and unpacked.
-  Reshard along(const Route& route, const Value& value, bool several) const;
   // Bytes of the tensor on the rank that has most of it, of all microbatches.
   double bytes(TensorId tensor, const Layout& layout) const;
   // See Problem::interference.
@@ -54,10 +51,6 @@ class RuleCosts {
   // Of a value with the batch as that dimension; -1: it has none.
   double bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const;
 
-  // The largest of what it is on the ranks.
-  template <typename OnRank>
-  double largest(OnRank on_rank) const;
-  double operation_s(const Program& program, const Instruction& instruction) const;
   // The batch need not divide by the number of microbatches: the first ones have one sequence more.
   enum class Part { larger, smaller };
   // A microbatch's part of a shape with the batch as `dim`.
@@ -68,25 +61,17 @@ class RuleCosts {
   }
   // Of summing a scalar in that layout for all ranks.
   double total_s(const Layout& layout) const;
-  // The cheapest way.
-  Reshard reshard(const Value& value, const Layout& to, bool several) const;
-  Reshard cheapest_route(const Value& value, const Layout& to, bool several) const;
-  // Of one step, which takes the value to step.to.
-  Reshard by_step(const ReshardStep& step, Value& value, bool several) const;
-  Reshard step_cost(const ReshardStep& step, const Value& value, bool several) const;
-  Reshard message(const Value& from, const Value& to, Instruction instruction, bool several) const;
   // For a value that is a part of a bucket.
   Reshard in_bucket(const Value& value, const Layout& to) const;
 
   const Graph& graph_;
   const Mesh mesh_;
-  const std::vector<int64_t> ranks_;  // of which one has the largest parts
   const CostModel& costs_;
   int microbatches_;
   double larger_ = 1.0;  // part of the microbatches; times are those of the average one
   int64_t bucket_bytes_;
   double parameters_;  // elements of all
-  std::shared_ptr<KnownReshards> known_;
+  const std::shared_ptr<const ReshardCosts> reshards_;
 };
 
 }  // namespace hidup

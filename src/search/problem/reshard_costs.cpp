@@ -1,0 +1,141 @@
+#include "search/problem/reshard_costs.h"
+
+#include <algorithm>
+
+#include "program/message_parts.h"
+#include "program/packing.h"
+#include "program/work.h"
+#include "sharding/reshard.h"
+
+namespace hidup {
+namespace {
+
+void add(Key& key, const Layout& layout) {
+  for (const Placement& placement : layout) {
+    key.add(placement.kind);
+    key.add(placement.dim);
+    key.add(placement.share.number());
+  }
+}
+
+Key key_of(const Value& value, bool several) {
+  Key key;
+  key.add(value.dtype);
+  key.add(several);
+  key.add(value.batch.dim);
+  key.add(value.batch.start);
+  key.add(value.batch.global);
+  key.add(value.shape.size());
+  for (const int64_t extent : value.shape) {
+    key.add(extent);
+  }
+  add(key, value.layout);
+  return key;
+}
+
+}  // namespace
+
+ReshardCosts::ReshardCosts(const Mesh& mesh, const CostModel& costs)
+    : mesh_(with_equal_shares(mesh)), ranks_(distinct_ranks(mesh)), costs_(costs) {}
+
+template <typename Cost>
+Reshard ReshardCosts::once(const Key& key, Cost cost) const {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto at = known_.find(key.text());
+    if (at != known_.end()) {
+      return at->second;
+    }
+  }
+  const Reshard reshard = cost();  // of others, too
+  const std::lock_guard lock(mutex_);
+  known_.emplace(key.text(), reshard);
+  return reshard;
+}
+
+Reshard ReshardCosts::cheapest(const Value& value, const Layout& to, bool several) const {
+  Key key = key_of(value, several);
+  add(key, to);
+  return once(key, [&] { return cheapest_route(value, to, several); });
+}
+
+Reshard ReshardCosts::cheapest_route(const Value& value, const Layout& to, bool several) const {
+  if (mesh_.size() == 1) {
+    return along(reshard_steps(value.layout, to, mesh_), value, several);
+  }
+  std::vector<Reshard> costs;
+  for (const Route& route : reshard_routes(value.layout, to, mesh_)) {
+    costs.push_back(along(route, value, several));
+  }
+  return *std::ranges::min_element(
+      costs, {}, [](const Reshard& cost) { return cost.comm_s + cost.compute_s; });
+}
+
+Reshard ReshardCosts::along(const Route& route, const Value& value, bool several) const {
+  Reshard total;
+  Value now = value;
+  for (const ReshardStep& each : route) {
+    const Reshard cost = step(each, now, several);
+    total.comm_s += cost.comm_s;
+    total.compute_s += cost.compute_s;
+    now.layout = each.to;
+  }
+  return total;
+}
+
+Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, bool several) const {
+  Key key = key_of(value, several);
+  add(key, step.to);
+  key.add(step.kind);
+  key.add(step.axis);
+  for (const size_t axis : step.inner) {
+    key.add(axis);
+  }
+  return once(key, [&] {
+    Value next = value;
+    next.layout = step.to;
+    return message(
+        value, next,
+        {.opcode = opcode_of(step.kind),
+         .axis = static_cast<int>(step.axis),
+         .inner_axes = {step.inner.begin(), step.inner.end()},
+         .group = ranks_concerned(mesh_[step.axis], value.layout[step.axis], step.to[step.axis]),
+         .inputs = {0},
+         .outputs = {1}},
+        several);
+  });
+}
+
+double ReshardCosts::operation_s(const Program& program, const Instruction& instruction) const {
+  return largest([&](int64_t rank) {
+    return costs_.operation(instruction.opcode, work_of(program, instruction, rank));
+  });
+}
+
+Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction instruction,
+                              bool several) const {
+  const Program program{.mesh = mesh_, .values = {from, to}};
+  const Opcode opcode = instruction.opcode;
+  const auto axis = static_cast<size_t>(instruction.axis);
+  if (collective_of(opcode).empty()) {
+    return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
+  }
+  const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
+                                     from.layout[axis], to.layout[axis]);
+  const double packed = largest([&](int64_t rank) {
+    return (packing.sent ? program.local_bytes(0, rank) : 0) +
+           (packing.received ? program.local_bytes(1, rank) : 0);
+  });
+  // Each of the two streams waits for the other once.
+  const double bytes =
+      largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
+  instruction.algorithms = algorithms_by(costs_.algorithms(), mesh_, instruction, bytes);
+  double seconds = costs_.message(mesh_, instruction, bytes).alone_s + costs_.launch_s() +
+                   2.0 * costs_.signal_s();
+  if (packed > 0.0) {
+    seconds += costs_.collective(Opcode::slice, axis, packed).alone_s;
+  }
+  return {.comm_s = seconds};
+}
+
+}  // namespace hidup
