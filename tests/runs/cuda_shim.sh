@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Builds the CUDA back end with the host compiler, on tests/cuda_shim, runs on it the tests of what
-# it stands on, and whole runs, which are compared with those of the program in HIDUP_BINARY (built
-# for CPUs; without it build/hidup) and with PyTorch's values. Five minutes.
+# Builds the CUDA back end with the host compiler, on tests/cuda_shim, and runs on it the tests of
+# what it stands on. Whole runs on it are ctest's cuda_shim.cuda, .cuda_steps and .golden.
 #
 #   cuda_shim.sh          both
 #   cuda_shim.sh build    one of them: ctest builds, and runs clang-tidy, beside other tests
@@ -20,9 +19,3 @@ if [[ $part == build ]]; then
 fi
 
 ctest --preset cuda-shim --parallel 2
-
-export HIDUP_CPU_BINARY=${HIDUP_BINARY:-$PWD/build/hidup}
-export HIDUP_BINARY=$PWD/build-cuda-shim/hidup HIDUP_DEVICE=cuda
-for test in cuda cuda_steps golden; do
-  "${HIDUP_PYTHON:-python3}" "tests/runs/${test}_test.py"
-done
