@@ -44,10 +44,13 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
   } else if (found.lower_bound_s <= 0.0 || found.gap > kUseless) {
     text = "no useful bound of the best plan is known";
   } else {
-    text = fmt::format("at most {:.1f} % slower than the best plan of this search space",
-                       100.0 * found.gap);
+    text = fmt::format(
+        "by its cost model at most {:.1f} % slower than the best plan of this search space",
+        100.0 * found.gap);
     if (found.gap > kWide) {
-      text += "; the bound is loose, as on small balanced meshes and for deep graphs";
+      text +=
+          "; the bound is loose, as on small balanced meshes, for deep graphs and where memory "
+          "is short";
     }
   }
   return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
