@@ -15,15 +15,20 @@ struct Figures {
   double step_s = 0.0;
 };
 
-Figures figures_of(const std::string& model, const std::string& cluster,
-                   const std::string& strategy, const std::vector<std::string>& overrides) {
+Forecast forecast_of(const std::string& model, const std::string& cluster,
+                     const std::string& strategy, const std::vector<std::string>& overrides) {
   const PlanningInput input =
       read_planning_input(HIDUP_INPUTS "/models/" + model + ".yaml",
                           HIDUP_INPUTS "/clusters/" + cluster + ".yaml", overrides, std::nullopt);
   const Profile costs = costs_without_ranks(input.deck, input.mesh);
-  const Forecast step =
-      forecast(input.graph, choose_strategy(strategy, input.deck, input.graph, input.mesh, costs),
-               input.deck, rank_costs(input.deck, input.mesh, costs));
+  return forecast(input.graph,
+                  choose_strategy(strategy, input.deck, input.graph, input.mesh, costs), input.deck,
+                  rank_costs(input.deck, input.mesh, costs));
+}
+
+Figures figures_of(const std::string& model, const std::string& cluster,
+                   const std::string& strategy, const std::vector<std::string>& overrides) {
+  const Forecast step = forecast_of(model, cluster, strategy, overrides);
   return {static_cast<double>(step.plan.bytes) / kGiB, step.prediction.iteration_s};
 }
 
@@ -46,6 +51,29 @@ TEST(MemoryFigures, OfGpt2OnEightRanks) {
 
 TEST(MemoryFigures, OfBertWithExpertsOnEightTimesEightRanks) {
   EXPECT_LE(figures_of("bert-sgmoe", "v100-8x8-10gbps", "fsdp", {}).gib, 3.6);
+}
+
+// What users of FSDP count: a part of all that belongs to the parameters, the activations of a
+// sequence, and the largest parameter's gradient, whole, as it is scattered.
+TEST(MemoryFigures, OfLlamaUnderFsdpTermByTerm) {
+  const MemoryPlan plan = forecast_of("llama-7b", "h100-16x8", "fsdp", {}).plan;
+  constexpr int64_t kRanks = 128, kLayers = 32, kHidden = 4096, kHeads = 32, kWidth = 11008,
+                    kVocabulary = 32000, kTokens = 4096, kParameters = 6'738'415'616;
+  constexpr int64_t kHalf = 2, kFloat = 4;  // bytes of bf16 and f32
+  EXPECT_EQ(plan.parameter_bytes, kParameters / kRanks * kHalf);
+  EXPECT_EQ(plan.gradient_bytes, kParameters / kRanks * kFloat);
+  EXPECT_EQ(plan.optimizer_bytes, kParameters / kRanks * 3 * kFloat);  // master, two moments
+
+  constexpr int64_t kStream = kTokens * kHidden * kHalf;
+  constexpr int64_t kNormScales = kTokens * kFloat;
+  // Of a layer: both norms, q, k, v, attention, its projection, the sum behind the feed-forward
+  // network; gate, up and their product; of attention and of the norms a number per row.
+  constexpr int64_t kLayer =
+      8 * kStream + 3 * kTokens * kWidth * kHalf + kHeads * kTokens * kFloat + 2 * kNormScales;
+  // The embedding, and the gradient that goes back to the last layer; the head's gradient with the
+  // copy that is sent.
+  constexpr int64_t kEnds = 2 * kStream + kNormScales + 2 * kVocabulary * kHidden * kFloat;
+  EXPECT_EQ(plan.activation_bytes, kLayers * kLayer + kEnds);
 }
 
 }  // namespace
