@@ -1,6 +1,6 @@
 """The CUDA back end: whole runs equal those of the CPU.
 
-HIDUP_BINARY is built for CUDA, on the shim (cuda_shim.sh) or for GPUs (jobs/gpu.sh), HIDUP_CPU_BINARY
+HIDUP_BINARY is built for CUDA, on the shim (ctest's cuda_shim.*) or for GPUs (jobs/gpu.sh), HIDUP_CPU_BINARY
 for CPUs, and HIDUP_DEVICE is cuda. On a machine with one GPU the ranks share it.
 """
 

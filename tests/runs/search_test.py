@@ -106,7 +106,8 @@ class WithoutRanks(SearchTest):
         self.assertIn("was not asked (--level)",
                       self.command("search", "--ranks", 4, "--level", "fast").stdout)
         self.assertRegex(self.command("search", "--ranks", 4, "--level", "thorough").stdout,
-                         r"by its cost model at most [\d.]+ % slower than the best plan of this search space")
+                         r"by its cost model at most [\d.]+ % slower than the best plan of this "
+                         "search space")
         found = self.json("search", "--ranks", 4, "--time-limit", "1e-6")
         self.assertTrue(found["timed_out"])
         self.assertGreater(found["predicted_iteration_s"], 0)
