@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <ranges>
 #include <utility>
 
 #include "core/units.h"
@@ -180,12 +181,11 @@ class Search {
   void add_deferred() {
     constexpr size_t kDeferred = 2;
     constexpr double kWorthNoBound = 0.99;
-    std::vector<size_t> order = by_time();
+    const std::vector<size_t> order = by_time();
     if (options_.hints.defer_gradients || order.empty()) {
       return;
     }
-    order.resize(std::min(order.size(), kDeferred));
-    for (const size_t e : order) {
+    for (const size_t e : order | std::views::take(kDeferred)) {
       const Entry& of = entries_[e];
       Entry deferred;
       deferred.candidate.approximate = of.candidate.approximate;
