@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
-#include <ranges>
+#include <span>
 #include <utility>
 
 #include "core/units.h"
@@ -185,7 +185,7 @@ class Search {
     if (options_.hints.defer_gradients || order.empty()) {
       return;
     }
-    for (const size_t e : order | std::views::take(kDeferred)) {
+    for (const size_t e : std::span(order).first(std::min(order.size(), kDeferred))) {
       const Entry& of = entries_[e];
       Entry deferred;
       deferred.candidate.approximate = of.candidate.approximate;
