@@ -110,15 +110,18 @@ class ForwardPass {
     return added;
   }
 
-  // The value of the tensor in that layout, or else one that has the same on every rank that has a
-  // part of that; -1 if there is none yet.
+  // The value of the tensor in that layout, or else the first one that has the same on every rank
+  // that has a part of that; -1 if there is none yet. Later microbatches find copies of parameters
+  // that the first one made later: the first one that covers is the one that was there.
   ValueId copy_in(const Scope& scope, TensorId id, const Layout& layout) {
     ValueId covering = -1;
     for (const ValueId copy : copies(scope, id)) {
       if (builder_.value(copy).layout == layout) {
         return copy;
       }
-      covering = covers(builder_.value(copy).layout, layout, builder_.mesh()) ? copy : covering;
+      if (covering < 0 && covers(builder_.value(copy).layout, layout, builder_.mesh())) {
+        covering = copy;
+      }
     }
     return covering;
   }

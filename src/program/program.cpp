@@ -136,7 +136,7 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
   const auto axis = static_cast<size_t>(instruction.axis);
   const std::vector<int64_t>& group = instruction.group;
   if (!group.empty() &&
-      !std::ranges::binary_search(group, coordinates_of(program.mesh, rank)[axis])) {
+      !std::ranges::binary_search(group, coordinate_of(program.mesh, rank, axis))) {
     return true;
   }
   return !lies_on(program.value(instruction.inputs[0]).layout, program.mesh, rank,

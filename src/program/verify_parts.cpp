@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "program/print.h"
@@ -14,16 +17,42 @@
 namespace hidup {
 namespace {
 
+// The coordinates of every rank, counted as Axis::numbered says. The executor divides rank numbers
+// instead, so the proof shares no arithmetic with it.
+std::vector<std::vector<int64_t>> count_coordinates(const Mesh& mesh) {
+  std::vector<size_t> slowest_first(mesh.size());
+  std::iota(slowest_first.begin(), slowest_first.end(), 0);
+  std::ranges::stable_sort(slowest_first, {}, [&](size_t axis) { return mesh[axis].numbered; });
+  std::vector<std::vector<int64_t>> all = {std::vector<int64_t>(mesh.size(), 0)};
+  while (static_cast<int64_t>(all.size()) < ranks_of(mesh)) {
+    std::vector<int64_t> next = all.back();
+    for (size_t i = mesh.size(); i-- > 0;) {
+      int64_t& coordinate = next[slowest_first[i]];
+      coordinate = coordinate + 1 < mesh[slowest_first[i]].size ? coordinate + 1 : 0;
+      if (coordinate > 0) {
+        break;
+      }
+    }
+    all.push_back(std::move(next));
+  }
+  return all;
+}
+
 class PartsCheck {
  public:
   explicit PartsCheck(const Program& program)
-      : program_(program), mesh_(program.mesh), ranks_(distinct_ranks(program)) {}
+      : program_(program),
+        mesh_(program.mesh),
+        ranks_(distinct_ranks(program)),
+        coordinates_(count_coordinates(program.mesh)) {}
 
   void run() {
     std::ranges::for_each(mesh_, check_shares);
-    for (size_t v = 0; v < program_.values.size(); ++v) {
-      if (program_.values[v].holds.empty()) {
-        check_value(program_.values[v]);
+    check_coordinates();
+    for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
+      if (program_.value(id).holds.empty()) {
+        check_value(program_.value(id));
+        check_regions(id);
       }
     }
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
@@ -34,6 +63,7 @@ class PartsCheck {
         check(instruction.group.empty(), "{} has a group, and communicates nothing", describe(i));
         check_present(i, instruction);
       }
+      check_skipped(i, instruction);
     }
   }
 
@@ -48,6 +78,25 @@ class PartsCheck {
                 std::ranges::count(share, 0) < axis.size,
             "the share {} of the axis {} is none of its {} ranks", share, axis.name, axis.size);
     }
+  }
+
+  void check_coordinates() const {
+    for (size_t rank = 0; rank < coordinates_.size(); ++rank) {
+      const std::vector<int64_t> found = coordinates_of(mesh_, static_cast<int64_t>(rank));
+      check(found == coordinates_[rank], "rank {} is at [{}] of the mesh, not at [{}]", rank,
+            fmt::join(coordinates_[rank], ", "), fmt::join(found, ", "));
+    }
+  }
+
+  bool is_on(const Layout& layout, int64_t rank, int but_for = -1) const {
+    const std::vector<int64_t>& at = coordinates_[static_cast<size_t>(rank)];
+    for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+      if (static_cast<int>(axis) != but_for &&
+          !includes(mesh_[axis], layout[axis].share, at[axis])) {
+        return false;
+      }
+    }
+    return true;
   }
 
   void check_value(const Value& value) {
@@ -93,9 +142,71 @@ class PartsCheck {
           value.name, mesh_[axis].name);
   }
 
+  // A value's part on a rank is what the axes leave of it, one after the other.
+  void check_regions(ValueId id) {
+    const Value& value = program_.value(id);
+    if (!placed_.insert({value.layout, value.shape, value.batch.dim, value.batch.start}).second) {
+      return;
+    }
+    for (const int64_t rank : ranks_) {
+      const bool present = is_on(value.layout, rank);
+      const Region found = program_.region(id, rank);
+      check(program_.lies_on(id, rank) == present && (present || found.elements() == 0),
+            "{} lies as {} on rank {}, which is taken for another", value.name,
+            to_string(value.layout), rank);
+      if (!present) {
+        continue;
+      }
+      const Region wanted = part_left(value, rank);
+      for (int d = 0; d < found.dims; ++d) {
+        check(found.start[d] == wanted.start[d] && found.extent[d] == wanted.extent[d],
+              "rank {} has {} from {} on of dimension {} of {} ({}), not {} from {} on", rank,
+              found.extent[d], found.start[d], d, value.name, to_string(value.layout),
+              wanted.extent[d], wanted.start[d]);
+      }
+    }
+  }
+
+  Region part_left(const Value& value, int64_t rank) const {
+    Region left = region_of(value.shape, {}, {}, 0, value.batch);
+    for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+      const Placement& placement = value.layout[axis];
+      if (placement.is_shard()) {
+        const int d = placement.dim;
+        const Region cut = region_of({left.extent[d]}, {Placement::shard(0, placement.share)},
+                                     {mesh_[axis]}, coordinates_[static_cast<size_t>(rank)][axis],
+                                     {0, left.start[d], left.global[d]});
+        left.start[d] = cut.start[0];
+        left.extent[d] = cut.extent[0];
+      }
+    }
+    return left;
+  }
+
+  // The executor leaves out exactly what a rank has no part of.
+  void check_skipped(int i, const Instruction& instruction) const {
+    for (const int64_t rank : ranks_) {
+      const bool wanted = has_no_part(instruction, rank);
+      check(skips(program_, instruction, rank) == wanted, "{} is {} on rank {}, which has {} part",
+            describe(i), wanted ? "done" : "skipped", rank, wanted ? "no" : "a");
+    }
+  }
+
+  bool has_no_part(const Instruction& instruction, int64_t rank) const {
+    if (collective_of(instruction.opcode).empty()) {
+      return std::ranges::none_of(instruction.outputs, [&](ValueId id) {
+        return program_.value(id).holds.empty() && is_on(program_.value(id).layout, rank);
+      });
+    }
+    const int64_t at =
+        coordinates_[static_cast<size_t>(rank)][static_cast<size_t>(instruction.axis)];
+    return (!instruction.group.empty() && std::ranges::count(instruction.group, at) == 0) ||
+           !is_on(program_.value(instruction.inputs[0]).layout, rank, instruction.axis);
+  }
+
   void check_present(int i, const Instruction& instruction) const {
     for (const int64_t rank : ranks_) {
-      if (skips(program_, instruction, rank)) {
+      if (has_no_part(instruction, rank)) {
         continue;
       }
       for (const ValueId id : instruction.outputs) {
@@ -110,8 +221,9 @@ class PartsCheck {
   }
 
   void check_present(int i, ValueId id, int64_t rank) const {
-    check(program_.lies_on(id, rank), "{} needs {} on rank {}, where it has no part ({})",
-          describe(i), program_.value(id).name, rank, to_string(program_.value(id).layout));
+    check(is_on(program_.value(id).layout, rank),
+          "{} needs {} on rank {}, where it has no part ({})", describe(i), program_.value(id).name,
+          rank, to_string(program_.value(id).layout));
   }
 
   void check_group(int i, const Instruction& collective) const {
@@ -185,7 +297,10 @@ class PartsCheck {
   const Program& program_;
   const Mesh& mesh_;
   const std::vector<int64_t> ranks_;
-  std::set<std::tuple<size_t, std::string, int64_t, int64_t>> cut_;  // that were looked at
+  const std::vector<std::vector<int64_t>> coordinates_;  // of every rank
+  // What was looked at.
+  std::set<std::tuple<Layout, Shape, int, int64_t>> placed_;
+  std::set<std::tuple<size_t, std::string, int64_t, int64_t>> cut_;
 };
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace hidup {
 // - every share of the mesh has one weight per rank, none negative and not all 0, and every
 //   placement names a share or a rank of its axis, the first of those that stand for the same
 //   ranks;
+// - every rank has the coordinates that the mesh gives it, by a count of its own, and by these the
+//   part of every value that the executor takes for its own, and skips what it has no part of;
 // - the ranks' parts of a tensor that is cut along an axis lie in it one behind the other, without
 //   overlaps or gaps;
 // - a rank that does not skip an instruction has a part of all its operands (of what a place adds

@@ -21,7 +21,7 @@ void MeshGroups::add_groups_of(const Program& program) {
     if (instruction.group.empty() || parts_.contains({axis, instruction.group})) {
       continue;
     }
-    const int64_t mine = coordinates_of(mesh_, rank_)[axis];
+    const int64_t mine = coordinate_of(mesh_, rank_, axis);
     const bool takes_part = std::ranges::binary_search(instruction.group, mine);
     auto group = groups_[axis]->split(takes_part ? 0 : 1);
     // What is left of the axis does nothing together.

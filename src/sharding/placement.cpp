@@ -70,17 +70,21 @@ int64_t stride_of(const Mesh& mesh, size_t axis) {
   return stride;
 }
 
+int64_t coordinate_of(const Mesh& mesh, int64_t rank, size_t axis) {
+  return rank / stride_of(mesh, axis) % mesh[axis].size;
+}
+
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank) {
-  std::vector<int64_t> coordinates(mesh.size());
-  for (size_t a = 0; a < mesh.size(); ++a) {
-    coordinates[a] = rank / stride_of(mesh, a) % mesh[a].size;
+  std::vector<int64_t> coordinates;
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    coordinates.push_back(coordinate_of(mesh, rank, axis));
   }
   return coordinates;
 }
 
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis) {
   const int64_t stride = stride_of(mesh, axis);
-  const int64_t first = rank - rank / stride % mesh[axis].size * stride;
+  const int64_t first = rank - coordinate_of(mesh, rank, axis) * stride;
   std::vector<int64_t> ranks;
   for (int64_t i = 0; i < mesh[axis].size; ++i) {
     ranks.push_back(first + i * stride);
@@ -235,12 +239,12 @@ std::optional<Placement> parse_placement(std::string_view text) {
 }
 
 bool lies_on(const Layout& layout, const Mesh& mesh, int64_t rank, int but_for) {
-  for (size_t axis = mesh.size(); axis-- > 0;) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const ShareNumber share = layout[axis].share;
-    if (static_cast<int>(axis) != but_for && !includes(mesh[axis], share, rank % mesh[axis].size)) {
+    if (!share.is_equal() && static_cast<int>(axis) != but_for &&
+        !includes(mesh[axis], share, coordinate_of(mesh, rank, axis))) {
       return false;
     }
-    rank /= mesh[axis].size;
   }
   return true;
 }
@@ -292,7 +296,7 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
     region.global[batch.dim] = batch.global;
   }
   for (size_t a = 0; a < mesh.size(); ++a) {
-    const int64_t coordinate = rank / stride_of(mesh, a) % mesh[a].size;
+    const int64_t coordinate = coordinate_of(mesh, rank, a);
     if (!layout[a].is_shard()) {
       if (!includes(mesh[a], layout[a].share, coordinate)) {
         empty(region);

@@ -1,6 +1,7 @@
 // Where a tensor lies on the ranks.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,7 +28,9 @@ using Mesh = std::vector<Axis>;
 int64_t ranks_of(const Mesh& mesh);
 // From a rank to the next one along the axis.
 int64_t stride_of(const Mesh& mesh, size_t axis);
-// One coordinate per axis; rank = sum of coordinates times strides.
+// Where the rank stands on the axis, from 0 on; rank = sum of coordinates times strides.
+int64_t coordinate_of(const Mesh& mesh, int64_t rank, size_t axis);
+// One coordinate per axis.
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
 // The ranks that differ from this one in their coordinate on the axis only, in its order.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);
@@ -45,7 +48,7 @@ class ShareNumber {
   constexpr bool is_one_rank() const { return code_ < 0; }
   constexpr int64_t number() const { return code_; }     // of one of the axis's shares
   constexpr int64_t rank() const { return -1 - code_; }  // that has all
-  constexpr bool operator==(const ShareNumber&) const = default;
+  constexpr auto operator<=>(const ShareNumber&) const = default;
 
  private:
   constexpr explicit ShareNumber(int64_t code) : code_(code) {}
@@ -93,7 +96,7 @@ struct Placement {
   bool is_plain() const {
     return share.is_equal() || (is_shard() && share == ShareNumber::only(0));
   }
-  bool operator==(const Placement&) const = default;
+  auto operator<=>(const Placement&) const = default;
 };
 // The same in parts of that share of the axis, on the ranks that it includes.
 Placement with_share(Placement placement, const Axis& axis, ShareNumber share);

@@ -14,13 +14,13 @@
 namespace hidup {
 namespace {
 
-// Data parallel, the batch in parts of that share.
+// Data parallel, the batch in parts of that share along every axis.
 Program program_with(const Mesh& mesh, ShareNumber share) {
   const Graph graph = build_model(sample_deck(), 31);
   Strategy strategy = named_strategy("dp", graph, mesh);
   for (OpStrategy& op : strategy.ops) {
-    for (Rule& rule : op.rules) {
-      rule = with_share(rule, mesh[0], share);
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      op.rules[axis] = with_share(op.rules[axis], mesh[axis], share);
     }
   }
   return lower(graph, strategy, sample_options(2048));
@@ -44,6 +44,22 @@ TEST(DistinctRanks, AreTheEndsOfThoseAlike) {
   EXPECT_EQ(distinct_ranks(program_with(two, ShareNumber::of(1))), (Ranks{0, 2, 3, 5}));
 }
 
+// The same strategy is proven whatever the order in which the axes number the ranks.
+TEST(DistinctRanks, AreProvenInAnyOrderOfAxes) {
+  for (const int inner : {0, 1}) {
+    const Mesh mesh = {
+        {.name = "node", .size = 2, .shares = {{3, 1}, {0, 1}}, .numbered = inner},
+        {.name = "core", .size = 3, .shares = {{2, 0, 1}, {1, 0, 1}}, .numbered = 1 - inner}};
+    for (const ShareNumber share : {ShareNumber::of(1), ShareNumber::of(2), ShareNumber::only(1)}) {
+      const Program program = program_with(mesh, share);
+      for (int64_t rank = 0; rank < ranks_of(mesh); ++rank) {
+        EXPECT_NO_THROW(verify(program, plan_memory(program, rank)))
+            << to_string(share) << " of an axis numbered " << inner << ", rank " << rank;
+      }
+    }
+  }
+}
+
 // Every other rank has the parts of one of them, or one element more or less in a dimension.
 TEST(DistinctRanks, StandForAll) {
   const Program program = program_with(axis_of({3, 1, 1, 1, 3, 3}), ShareNumber::of(1));
@@ -65,6 +81,24 @@ TEST(DistinctRanks, StandForAll) {
   };
   for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
     EXPECT_TRUE(std::ranges::any_of(distinct, [&](int64_t of) { return alike(of, rank); })) << rank;
+  }
+}
+
+// The first operation reads the parameter on one of the ranks that store it, the last one has it
+// copied to all: the second microbatch begins before that copy is there.
+TEST(TiedParameter, IsReadWhereItWasInEveryMicrobatch) {
+  Deck deck = sample_deck();
+  deck.model.family = "gpt";
+  const Graph graph = build_model(deck, 31);
+  const Mesh mesh = axis_of({1, 0, 1});
+  Strategy strategy = named_strategy("dp", graph, mesh);
+  strategy.microbatches = 2;
+  ParameterStrategy& embedding = strategy.parameters[0];
+  embedding.storage = embedding.optimizer_state = {Placement::replicate(ShareNumber::of(1))};
+  strategy.ops[0].rules = {with_share(replicate_rule(graph, 0), mesh[0], ShareNumber::only(2))};
+  const Program program = lower_forward(graph, strategy, sample_options(2048));
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << rank;
   }
 }
 

@@ -32,7 +32,7 @@ class EqualityTest(harness.RunTest):
         # The slower axis is the last one here; the mesh has it first (mesh_of()).
         swapped = ("cluster.mesh=[{name: core, size: 2, bandwidth: 9GB/s}, "
                    "{name: node, size: 2, bandwidth: 1GB/s}]")
-        for strategy in "fsdp", "search":
+        for strategy in "fsdp", "ps", "core=ps,node=dp", "search":
             self.assert_equal_runs(one, self.train(4, swapped, "cluster.device.flops=1TFLOPS",
                                                    ["--strategy", strategy]))
 

@@ -227,6 +227,8 @@ TEST(Coordinates, FollowTheNumberingOfRanks) {
   const Mesh other = {{.name = "node", .size = 2, .numbered = 1},
                       {.name = "gpu", .size = 3, .numbered = 0}};
   const Layout layout = {Placement::shard(0), Placement::shard(0)};
+  const Placement whole = Placement::replicate();
+  const Placement on_first = Placement::on_first_rank();
   for (int64_t node = 0; node < 2; ++node) {
     for (int64_t gpu = 0; gpu < 3; ++gpu) {
       const int64_t rank = node + 2 * gpu;
@@ -237,6 +239,11 @@ TEST(Coordinates, FollowTheNumberingOfRanks) {
       const Region there = region_of({7, 5}, layout, mesh, 3 * node + gpu);
       EXPECT_EQ(here.start[0], there.start[0]);
       EXPECT_EQ(here.extent[0], there.extent[0]);
+      for (const Layout& on_some : {Layout{on_first, whole}, Layout{whole, on_first}}) {
+        const bool there_too = region_of({7, 5}, on_some, other, rank).elements() > 0;
+        EXPECT_EQ(lies_on(on_some, other, rank), there_too) << to_string(on_some) << rank;
+        EXPECT_EQ(lies_on(on_some, mesh, 3 * node + gpu), there_too) << to_string(on_some) << rank;
+      }
     }
   }
 }

@@ -2,12 +2,10 @@
 // precision.
 #include <gtest/gtest.h>
 
-#include "checkpoint/checkpoint.h"
-#include "fake_ranks/fake_ranks.h"
+#include "saved_run.h"
 #include "search/named/named_strategies.h"
 #include "strategy_cases.h"
 #include "temporary_folder.h"
-#include "train/kept.h"
 
 namespace hidup {
 namespace {
@@ -23,45 +21,11 @@ Strategy strategy_of(const NamedStrategy& named, const Graph& graph, int ranks, 
 
 class Resume : public testing::Test {
  protected:
-  std::string file() const { return folder_ / checkpoint_name(kSaved); }
-
-  // The losses of a whole run, which leaves a checkpoint.
   ShortRun run_and_save(const Graph& graph, const Strategy& strategy, int ranks) const {
-    ShortRun whole;
-    run_ranks(ranks, [&](Communicator& world) {
-      const auto save = [&](Executor& executor, int step) {
-        if (step == kSaved) {
-          const KeptValues kept = kept_values(executor.program(), world.rank());
-          CheckpointWriter writer(world, {.folder = folder_ / ""}, kept.tensors, kept.regions);
-          writer.save({.step = step}, [&](size_t i, int64_t first, int64_t count, std::byte* to) {
-            executor.read(kept.values[i], first, count, to);
-          });
-          EXPECT_TRUE(writer.wait().succeeded);
-        }
-      };
-      const ShortRun run = run_steps(graph, strategy, world, kSteps, kStrategyVocab, save);
-      if (world.rank() == 0) {
-        whole = run;
-      }
-    });
-    return whole;
+    return run_saved(graph, strategy, ranks, kSteps, {folder_ / "", kSaved});
   }
-
-  // The losses of the steps behind the checkpoint.
   std::vector<double> go_on(const Graph& graph, const Strategy& strategy, int ranks) const {
-    std::vector<double> losses;
-    run_ranks(ranks, [&](Communicator& world) {
-      const auto load = [&](Executor& executor, int step) {
-        if (step == kSaved) {
-          restore(world, executor, open_checkpoint(world, file()));
-        }
-      };
-      const ShortRun run = run_steps(graph, strategy, world, kSteps, kStrategyVocab, load, kSaved);
-      if (world.rank() == 0) {
-        losses = run.losses;
-      }
-    });
-    return losses;
+    return resume(graph, strategy, ranks, kSteps, {folder_ / "", kSaved});
   }
 
   // Every named strategy on n ranks, then another one on m ranks, n != m.

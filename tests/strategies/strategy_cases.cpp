@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/images.h"
 #include "graph/batch.h"
 #include "models/transformer.h"
@@ -9,19 +11,7 @@
 #include "search/named/named_strategies.h"
 
 namespace hidup {
-namespace {
 
-class Draw {
- public:
-  explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
-  size_t below(size_t n) { return random_.word(next_++) % n; }
-
- private:
-  RandomStream random_;
-  uint64_t next_ = 0;
-};
-
-// Two shares of every axis, with ranks that have nothing.
 Mesh with_random_shares(Mesh mesh, Draw& draw) {
   for (Axis& axis : mesh) {
     for (int number = 0; number < 2; ++number) {
@@ -36,6 +26,8 @@ Mesh with_random_shares(Mesh mesh, Draw& draw) {
   return mesh;
 }
 
+namespace {
+
 // Equal, one of the axis's, or all on a rank; equal where the axis has none.
 ShareNumber random_share(const Axis& axis, Draw& draw) {
   if (axis.shares.empty()) {
@@ -47,7 +39,8 @@ ShareNumber random_share(const Axis& axis, Draw& draw) {
              : ShareNumber::only(static_cast<int64_t>(draw.below(static_cast<size_t>(axis.size))));
 }
 
-// Whole, a part of some dimension, or all of it on the first rank.
+}  // namespace
+
 Placement random_storage(const Tensor& tensor, const Axis& axis, Draw& draw) {
   const size_t dims = tensor.shape.size();
   const size_t choice = draw.below(2 * dims + 1);
@@ -62,8 +55,9 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
   Strategy strategy = replicated_strategy(graph, mesh);
   strategy.name = "random";
   strategy.defer_gradients = draw.below(4) == 0;
-  strategy.microbatches = static_cast<int>(1 + draw.below(4));
-  const auto most = static_cast<size_t>(batch_of(graph) / strategy.microbatches);
+  const auto batch = static_cast<size_t>(batch_of(graph));
+  strategy.microbatches = static_cast<int>(1 + draw.below(std::min<size_t>(batch, 4)));
+  const size_t most = batch / static_cast<size_t>(strategy.microbatches);
   strategy.accumulate =
       accumulate_obstacle(graph).empty() ? static_cast<int>(1 + draw.below(most)) : 1;
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
@@ -88,6 +82,8 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
   }
   return strategy;
 }
+
+namespace {
 
 // Of the ways that its reshards could go on several axes, any.
 Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
@@ -115,6 +111,15 @@ Strategy with_random_algorithms(Strategy strategy, Draw& draw) {
   }
   return strategy;
 }
+
+}  // namespace
+
+Strategy with_random_messages(const Graph& graph, Strategy strategy, Draw& draw) {
+  strategy = with_random_routes(graph, std::move(strategy), draw);
+  return with_random_algorithms(std::move(strategy), draw);
+}
+
+namespace {
 
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                   const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {}) {
@@ -168,7 +173,12 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout, 
 }
 
 Mesh strategy_mesh(int64_t ranks, uint64_t number) {
-  return ranks == 4 && number % 2 == 1 ? Mesh{{"node", 2}, {"core", 2}} : Mesh{{"ranks", ranks}};
+  if (ranks != 4 || number % 2 == 0) {
+    return {{"ranks", ranks}};
+  }
+  const int node_numbered = number % 4 == 3 ? 1 : 0;
+  return {{.name = "node", .size = 2, .numbered = node_numbered},
+          {.name = "core", .size = 2, .numbered = 1 - node_numbered}};
 }
 
 Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number) {
@@ -184,8 +194,7 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
     Draw draw(seed);
     const Mesh equal = strategy_mesh(ranks.size, seed / 2);
     const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
-    const Strategy strategy = with_random_algorithms(
-        with_random_routes(graph, random_strategy(graph, mesh, draw), draw), draw);
+    const Strategy strategy = with_random_messages(graph, random_strategy(graph, mesh, draw), draw);
     expect_equal(graph, strategy, expected, ranks, "random strategy " + std::to_string(seed));
     if (testing::Test::HasFailure()) {
       return;  // one is enough to read
@@ -220,15 +229,17 @@ void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks) {
 
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
-  const Mesh mesh = strategy_mesh(ranks.size, 1);
   int microbatches = 1;
-  for (const char* name :
-       {"hsdp", "node=dp,core=megatron", "node=fsdp,core=megatron", "node=megatron-sp,core=fsdp",
-        "node=zero1,core=ep-deepspeed", "node=ep-fastmoe,core=megatron", "node=ps,core=zero1"}) {
-    Strategy strategy = named_strategy(name, graph, mesh);
-    strategy.microbatches = microbatches;
-    microbatches = 3 - microbatches;
-    expect_equal(graph, strategy, expected, ranks, name);
+  for (const int order : {1, 3}) {  // of axes; an odd number of names, so that each has 1 and 2
+    const Mesh mesh = strategy_mesh(ranks.size, order);
+    for (const char* name :
+         {"hsdp", "node=dp,core=megatron", "node=fsdp,core=megatron", "node=megatron-sp,core=fsdp",
+          "node=zero1,core=ep-deepspeed", "node=ep-fastmoe,core=megatron", "node=ps,core=zero1"}) {
+      Strategy strategy = named_strategy(name, graph, mesh);
+      strategy.microbatches = microbatches;
+      microbatches = 3 - microbatches;
+      expect_equal(graph, strategy, expected, ranks, name);
+    }
   }
 }
 

@@ -2,15 +2,34 @@
 // ranks has to pass.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <string>
 
+#include "core/random.h"
 #include "deck/deck.h"
 #include "graph/graph.h"
 #include "sharding/strategy.h"
 #include "short_run.h"
 
 namespace hidup {
+
+// Random numbers that one seed repeats.
+class Draw {
+ public:
+  explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
+  size_t below(size_t n) { return random_.word(next_++) % n; }
+  // One of the values.
+  template <typename T>
+  T of(std::initializer_list<T> values) {
+    return values.begin()[below(values.size())];
+  }
+
+ private:
+  RandomStream random_;
+  uint64_t next_ = 0;
+};
 
 inline constexpr int kStrategySteps = 3;
 inline constexpr int64_t kStrategyVocab = 31;
@@ -38,8 +57,18 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout =
 MoeDeck three_experts_per_token();
 MoeDeck two_with_gshard();
 
-// One axis; on 4 ranks every second number gives two.
+// One axis; on 4 ranks every second number gives two, the outer one of which has consecutive ranks
+// in every second case.
 Mesh strategy_mesh(int64_t ranks, uint64_t number);
+
+// Two shares for every axis, with ranks that have nothing.
+Mesh with_random_shares(Mesh mesh, Draw& draw);
+// Whole, a part of some dimension, or all on the first rank, with a random share.
+Placement random_storage(const Tensor& tensor, const Axis& axis, Draw& draw);
+// Random rules, storages, recomputation, microbatches and groups, with random shares of the mesh.
+Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw);
+// The strategy with random routes for its reshards, and random algorithms for its collectives.
+Strategy with_random_messages(const Graph& graph, Strategy strategy, Draw& draw);
 
 // A random strategy of that number, with random shares: of rules, storage and optimizer state.
 Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number);
