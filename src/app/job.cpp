@@ -177,16 +177,16 @@ std::vector<std::string> Communication::libraries() const {
 
 namespace {
 
-void open_nccl(const ClusterDeck& cluster, const Mesh& mesh, Communicator& world,
+void open_nccl(const ClusterDeck& cluster, const Mesh& mesh, MpiSession& mpi,
                Communication& opened) {
-  opened.watchdog.emplace(cluster.collective_timeout_s);
+  Communicator& world = mpi.world();
   const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
                             .register_buffers = cluster.register_buffers == "on"};
   collectively(world, [&] {
     opened.groups.emplace(world, mesh,
                           [&](std::unique_ptr<Communicator> group, const std::string& axis) {
                             return make_nccl_communicator(std::move(group), axis, world.rank(),
-                                                          options, *opened.watchdog);
+                                                          options, mpi.watchdog());
                           });
   });
 }
@@ -198,7 +198,7 @@ void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Dev
   Communicator& world = mpi.world();
   collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
   if (opened.backend == "nccl") {
-    open_nccl(deck.cluster, mesh, world, opened);
+    open_nccl(deck.cluster, mesh, mpi, opened);
   } else {
     opened.groups.emplace(world, mesh);
   }

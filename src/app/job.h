@@ -55,8 +55,7 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
 
 // What carries the device collectives of a run, and its groups.
 struct Communication {
-  std::string backend;               // mpi, nccl
-  std::optional<Watchdog> watchdog;  // of nccl
+  std::string backend;  // mpi, nccl
   std::optional<MeshGroups> groups;
 
   // Versions as loaded, for people: "NCCL 2.28.9"; empty for mpi, which is there in any case.

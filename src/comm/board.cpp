@@ -90,20 +90,26 @@ Board::Board(Communicator& world, const std::vector<BoardRow>& rows,
     const bool is_member = std::ranges::find(members, world.rank()) != members.end();
     std::unique_ptr<Communicator> group = one_host ? nullptr : world.split(is_member ? 0 : 1);
     if (is_member) {
-      rows_[row] = {&cells_[row], std::move(group), static_cast<uint32_t>(members.size())};
+      rows_[row] = {&cells_[row], std::move(group), static_cast<uint32_t>(members.size()),
+                    std::make_unique<Attendance>(std::vector<int>(members.begin(), members.end()))};
     }
   }
 }
 
 Board::~Board() = default;
 
-int64_t Board::largest(size_t row, int64_t mine, const std::function<bool()>& stopped) {
+int64_t Board::largest(size_t row, int64_t mine, const std::function<bool()>& stopped,
+                       const std::string& doing) {
   const Row& found = rows_.at(row);
   check(found.ranks > 0, "a rank comes to row {} of the board, which others have", row);
   if (found.group != nullptr) {
     return std::ranges::max(all_gather_value(*found.group, mine));
   }
-  return found.ranks == 1 ? mine : meet(*found.cell, found.ranks, mine, stopped);
+  if (found.ranks == 1) {
+    return mine;
+  }
+  const Attendance::Visit visit(*found.attendance, doing);
+  return meet(*found.cell, found.ranks, mine, stopped);
 }
 
 int64_t Board::meet(Cell& cell, uint32_t ranks, int64_t mine,

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "comm/attendance.h"
 #include "comm/communicator.h"
 
 namespace hidup {
@@ -30,11 +32,13 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // The largest of what the row's ranks post, this rank among them. Returns when all have come,
-  // each as often as it calls this; one thread of a rank at a time. Throws Error(communication)
-  // after abandon() on any rank, and where `stopped` is true, which it looks at now and then, after
-  // abandon() of its own. (Ranks of several hosts wait in MPI: such a wait ends with the process.)
-  int64_t largest(size_t row, int64_t mine, const std::function<bool()>& stopped);
+  // The largest of what the row's ranks post, this rank among them. `doing` says for people what
+  // they meet for: "all_reduce of x". Returns when all have come, each as often as it calls this;
+  // one thread of a rank at a time. Throws Error(communication) after abandon() on any rank, and
+  // where `stopped` is true, which it looks at now and then, after abandon() of its own. (Ranks of
+  // several hosts wait in MPI: such a wait ends with the process.)
+  int64_t largest(size_t row, int64_t mine, const std::function<bool()>& stopped,
+                  const std::string& doing);
 
   // This rank comes no more. From any thread.
   void abandon();
@@ -46,6 +50,7 @@ class Board {
     Cell* cell = nullptr;                 // of ranks of one host
     std::unique_ptr<Communicator> group;  // of ranks of several
     uint32_t ranks = 0;
+    std::unique_ptr<Attendance> attendance;  // where the ranks do not meet in the group
   };
 
   int64_t meet(Cell& cell, uint32_t ranks, int64_t mine, const std::function<bool()>& stopped);

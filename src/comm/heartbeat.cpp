@@ -59,6 +59,12 @@ class Heartbeat::Ring {
     describe_ = std::move(describe);
   }
 
+  std::pair<Progress, std::string> here() {
+    const std::lock_guard lock(mutex_);
+    const Progress progress = here_ ? here_() : Progress{};
+    return {progress, describe_ ? describe_(progress) : ""};
+  }
+
  private:
   void join() {
     if (thread_.joinable()) {
@@ -186,6 +192,10 @@ void Heartbeat::set_timeout(double timeout_s) {
 
 void Heartbeat::leave() {
   ring_->leave();
+}
+
+std::pair<Progress, std::string> Heartbeat::here() {
+  return ring_->here();
 }
 
 Heartbeat::Guide::Guide(Heartbeat& heartbeat, std::function<Progress()> here,

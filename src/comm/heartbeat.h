@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace hidup {
 
@@ -16,6 +17,8 @@ namespace hidup {
 struct Progress {
   int64_t step = 0;          // 0: before the first
   int64_t instruction = -1;  // of the program; -1: outside
+
+  bool operator==(const Progress&) const = default;
 };
 
 class Heartbeat {
@@ -33,6 +36,9 @@ class Heartbeat {
 
   // Says good-bye, and waits for the neighbour's. All ranks leave together, once.
   void leave();
+
+  // Where this rank is, and that in words; empty without a guide.
+  std::pair<Progress, std::string> here();
 
   // While it lives, signs of life say where the rank is.
   class Guide {

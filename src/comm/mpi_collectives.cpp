@@ -1,12 +1,12 @@
 #include "comm/mpi_collectives.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "comm/counts.h"
 #include "comm/mpi_algorithms.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_shared_memory.h"
-#include "comm/patient_yield.h"
 #include "core/check.h"
 #include "core/half.h"
 
@@ -43,8 +43,28 @@ std::vector<int> to_ints(const std::vector<int64_t>& values) {
 
 }  // namespace
 
+std::vector<int> world_ranks(MPI_Comm group) {
+  int size = 0;
+  check_mpi(MPI_Comm_size(group, &size), "MPI_Comm_size");
+  std::vector<int> here(static_cast<size_t>(size));
+  std::iota(here.begin(), here.end(), 0);
+  std::vector<int> there(here.size());
+  MPI_Group of_group = MPI_GROUP_NULL;
+  MPI_Group of_world = MPI_GROUP_NULL;
+  check_mpi(MPI_Comm_group(group, &of_group), "MPI_Comm_group");
+  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &of_world), "MPI_Comm_group");
+  check_mpi(MPI_Group_translate_ranks(of_group, size, here.data(), of_world, there.data()),
+            "MPI_Group_translate_ranks");
+  check_mpi(MPI_Group_free(&of_group), "MPI_Group_free");
+  check_mpi(MPI_Group_free(&of_world), "MPI_Group_free");
+  return there;
+}
+
 MpiCollectives::MpiCollectives(MPI_Comm group, int64_t max_piece)
-    : group_(group), max_piece_(max_piece), messages_(group, max_piece) {
+    : group_(group),
+      attendance_(world_ranks(group)),
+      max_piece_(max_piece),
+      messages_(group, max_piece) {
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
   check_mpi(MPI_Op_create(add_elements<BFloat16>, 1, &sum_bf16_), "MPI_Op_create");
@@ -89,7 +109,7 @@ std::shared_ptr<void> MpiCollectives::use_in_place(const std::shared_ptr<PeerMem
 
 void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype,
                                 CollectiveAlgorithm algorithm, const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const Elements elements = summed_elements(dtype);
   if (algorithm == CollectiveAlgorithm::ring) {
     ring_all_reduce(messages_, data, count, elements, doing);
@@ -120,7 +140,7 @@ void MpiCollectives::all_reduce_as_best(void* data, int64_t count, DType dtype,
 
 void MpiCollectives::broadcast(void* data, int64_t count, int root, DType dtype,
                                const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
   for (int64_t done = 0; done < count; done += max_piece_) {
     check_mpi(MPI_Bcast(at(data, done, bytes), piece(count, done, max_piece_), moved_type(bytes),
@@ -132,7 +152,7 @@ void MpiCollectives::broadcast(void* data, int64_t count, int root, DType dtype,
 void MpiCollectives::all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
                                 DType dtype, CollectiveAlgorithm algorithm,
                                 const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
   if (algorithm == CollectiveAlgorithm::ring) {
     ring_all_gather(messages_, send, receive, counts, bytes, doing);
@@ -166,7 +186,7 @@ void MpiCollectives::all_gather_as_best(const void* send, void* receive,
 void MpiCollectives::reduce_scatter(const void* send, void* receive,
                                     const std::vector<int64_t>& counts, DType dtype,
                                     CollectiveAlgorithm algorithm, const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const Elements elements = summed_elements(dtype);
   if (algorithm == CollectiveAlgorithm::ring) {
     ring_reduce_scatter(messages_, send, receive, counts, elements, doing);
@@ -223,7 +243,7 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
                                 void* receive, const std::vector<int64_t>& receive_counts,
                                 DType dtype, CollectiveAlgorithm algorithm,
                                 const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
   if (algorithm == CollectiveAlgorithm::pairwise) {
     pairwise_all_to_all(messages_, send, send_counts, receive, receive_counts, bytes, doing);
@@ -273,7 +293,7 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
 
 void MpiCollectives::move(const void* send, void* receive, int64_t count,
                           const std::vector<int>& sources, DType dtype, const std::string& doing) {
-  const PatientWait wait;
+  const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
   const MovePart part = move_part(sources, rank_, size_, doing);
   std::vector<MPI_Request> requests;

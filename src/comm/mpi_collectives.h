@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/attendance.h"
 #include "comm/elements.h"
 #include "comm/mpi_messages.h"
 #include "comm/mpi_windows.h"
@@ -27,6 +28,9 @@
 #include "core/dtype.h"
 
 namespace hidup {
+
+// The ranks of a group, in its order, by their numbers in the world.
+std::vector<int> world_ranks(MPI_Comm group);
 
 class MpiCollectives {
  public:
@@ -80,6 +84,7 @@ class MpiCollectives {
                  const std::string& doing);
 
   MPI_Comm group_;
+  Attendance attendance_;
   int64_t max_piece_;
   MpiMessages messages_;
   std::optional<bool> one_host_;  // once it was asked

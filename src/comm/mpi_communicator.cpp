@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "comm/attendance.h"
 #include "comm/counts.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_collectives.h"
@@ -46,6 +47,7 @@ class MpiCommunicator final : public Communicator {
       : max_piece_(max_piece),
         device_(duplicate(group)),
         host_(duplicate(group)),
+        attendance_(world_ranks(group)),
         collectives_(device_, max_piece) {
     check_mpi(MPI_Comm_rank(host_, &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(host_, &size_), "MPI_Comm_size");
@@ -158,12 +160,12 @@ class MpiCommunicator final : public Communicator {
   }
 
   void barrier() override {
-    const PatientWait wait;
+    const Attendance::Visit visit(attendance_, "barrier");
     check_mpi(MPI_Barrier(host_), "barrier");
   }
 
   std::string broadcast(const std::string& text) override {
-    const PatientWait wait;
+    const Attendance::Visit visit(attendance_, "broadcast");
     auto bytes = static_cast<uint64_t>(text.size());
     check_mpi(MPI_Bcast(&bytes, 1, MPI_UINT64_T, 0, host_), "broadcast");
     std::string received = rank_ == 0 ? text : std::string(bytes, '\0');
@@ -172,7 +174,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::vector<std::byte> all_gather(std::span<const std::byte> mine) override {
-    const PatientWait wait;
+    const Attendance::Visit visit(attendance_, "all_gather");
     std::vector<std::byte> all(mine.size() * static_cast<size_t>(size_));
     const int bytes = to_count(mine.size());
     check_mpi(MPI_Allgather(mine.data(), bytes, MPI_BYTE, all.data(), bytes, MPI_BYTE, host_),
@@ -181,7 +183,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) override {
-    const PatientWait wait;
+    const Attendance::Visit visit(attendance_, "gather");
     const int bytes = to_count(mine.size());
     std::vector<int> counts(static_cast<size_t>(size_));
     check_mpi(MPI_Gather(&bytes, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, host_), "gather");
@@ -199,7 +201,7 @@ class MpiCommunicator final : public Communicator {
 
   void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
                 std::span<std::byte> receive, const std::vector<int64_t>& receive_counts) override {
-    const PatientWait wait;
+    const Attendance::Visit visit(attendance_, "exchange");
     check_counts(send_counts, size_, "exchange");
     check_counts(receive_counts, size_, "exchange");
     to_count(send.size());
@@ -213,9 +215,9 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int64_t color) override {
-    const PatientWait wait;
     // MPI's colors are ints that are not negative: number them in order instead.
     const std::vector<int64_t> given = all_gather_value(*this, color);
+    const Attendance::Visit visit(attendance_, "split");
     const auto number =
         std::count_if(given.begin(), given.end(), [color](int64_t other) { return other < color; });
     MPI_Comm part = MPI_COMM_NULL;
@@ -233,6 +235,7 @@ class MpiCommunicator final : public Communicator {
   int64_t max_piece_;
   MPI_Comm device_;
   MPI_Comm host_;
+  Attendance attendance_;  // of host collectives
   MpiCollectives collectives_;
   int rank_ = 0;
   int size_ = 1;

@@ -25,7 +25,8 @@ namespace hidup {
 namespace {
 
 // The first moments of a run, until the deck says what it wants.
-constexpr double kHeartbeatTimeout = 5.0;  // seconds
+constexpr double kHeartbeatTimeout = 5.0;     // seconds
+constexpr double kCollectiveTimeout = 600.0;  // seconds
 
 // A large job on a slow file system may take minutes to start. Ranks of a host notice earlier
 // that one of them is stopped.
@@ -33,7 +34,7 @@ constexpr double kStartLimit = 300.0;  // seconds
 
 // What Open MPI takes to start: without it, it hangs or ends the process.
 constexpr int64_t kStartRoom = int64_t{512} << 20;
-constexpr int kStartThreads = 8;  // MPI's own, the heartbeat, two streams, the timing file
+constexpr int kStartThreads = 9;  // MPI's own, heartbeat, watchdog, two streams, the timing file
 
 constexpr unsigned kAbortLimit = 3;  // seconds that MPI_Abort may take
 
@@ -111,6 +112,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
     throw Error(ExitCode::unavailable, "");
   }
   heartbeat_.emplace(kHeartbeatTimeout);
+  watchdog_.emplace(kCollectiveTimeout, &*heartbeat_);
 
   char name[MPI_MAX_PROCESSOR_NAME] = "";
   int length = 0;
@@ -119,6 +121,11 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   world_ = make_mpi_communicator(MPI_COMM_WORLD);
   log::set_rank(world_->rank(), world_->size(), host_);
   find_neighbours();
+}
+
+void MpiSession::set_timeouts(double heartbeat, double collective) {
+  heartbeat_->set_timeout(heartbeat);
+  watchdog_->set_timeout(collective);
 }
 
 void MpiSession::find_neighbours() {
@@ -137,6 +144,7 @@ MpiSession::~MpiSession() {
   }
   const PatientWait wait;
   world_.reset();
+  watchdog_.reset();
   heartbeat_->leave();
   std::optional<LocalWatch> watch;
   try {

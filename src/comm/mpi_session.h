@@ -11,6 +11,7 @@
 
 #include "comm/communicator.h"
 #include "comm/heartbeat.h"
+#include "comm/watchdog.h"
 #include "core/check.h"
 #include "core/version.h"
 
@@ -18,9 +19,9 @@ namespace hidup {
 
 class MpiSession {
  public:
-  // Starts MPI with MPI_THREAD_MULTIPLE, and the heartbeat. Throws Error(unavailable) where the
-  // library gives less, or where Slurm started several processes that MPI sees
-  // as one each (srun without PMIx); Error(out_of_memory) where MPI would lack memory or threads.
+  // Starts MPI with MPI_THREAD_MULTIPLE, the heartbeat and the watchdog. Throws Error(unavailable)
+  // where the library gives less, or where Slurm started several processes that MPI sees as one
+  // each (srun without PMIx); Error(out_of_memory) where MPI would lack memory or threads.
   MpiSession(int* argc, char*** argv);
   // Ends MPI; all ranks must come here. While an exception unwinds it leaves MPI as it is: the
   // others may never come.
@@ -32,6 +33,9 @@ class MpiSession {
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
   Heartbeat& heartbeat() { return *heartbeat_; }
+  Watchdog& watchdog() { return *watchdog_; }
+  // Of the two, in seconds, as the deck has them.
+  void set_timeouts(double heartbeat, double collective);
   // This rank among those that share the host's memory.
   int local_rank() const { return local_rank_; }
 
@@ -45,6 +49,7 @@ class MpiSession {
   int local_rank_ = 0;
   double end_limit_;
   std::optional<Heartbeat> heartbeat_;
+  std::optional<Watchdog> watchdog_;
   std::unique_ptr<Communicator> world_;
 };
 

@@ -1,23 +1,25 @@
 #include "comm/watchdog.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
-#include <map>
+#include <exception>
 #include <mutex>
 #include <optional>
-#include <sstream>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "comm/attendance.h"
+#include "comm/heartbeat.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
 #include "comm/patient_yield.h"
+#include "comm/standing.h"
 #include "core/failure.h"
 #include "device/device.h"
 
@@ -28,114 +30,26 @@ constexpr double kLookPeriod = 0.05;  // seconds between two looks
 constexpr double kAnswer = 1.0;  // rank 0 waits so long for the other ranks to say where they are
 constexpr double kEndPatience = 5.0;  // a rank that told rank 0 waits so long for the end
 constexpr double kAbort = 2.0;        // a group may take so long to abort
+constexpr double kStopped = 1.0;      // seconds between two looks that say that the process stood
 
 // What ranks tell each other, by the tag of the message.
-enum Tag { kReport = 1, kQuestion = 2, kAnswers = 3 };
+enum Tag { kReport = 1, kQuestion = 2, kAnswers = 3, kGoOn = 4 };
 
-// Where a rank is: in the group where it waits, or else where it came last.
-struct Standing {
-  std::string failure;
-  std::vector<int> members;
-  CollectivePlace place;
-
-  bool waits_in(const Standing& other) const {
-    return place.waiting && place.number == other.place.number && members == other.members;
-  }
+// The groups of this process; never destroyed, as groups may end last of all.
+struct Groups {
+  std::mutex mutex;  // held while groups are looked at
+  std::vector<WatchedGroup*> all;
 };
-
-std::string print(const Standing& standing) {
-  const CollectivePlace& place = standing.place;
-  return fmt::format("{} {} {} {} {}\n{}\n{}", place.waiting ? 1 : 0, place.number, place.seconds,
-                     standing.members.size(), fmt::join(standing.members, " "), place.name,
-                     standing.failure);
-}
-
-Standing parse(const std::string& text) {
-  Standing standing;
-  std::istringstream in(text);
-  size_t members = 0;
-  in >> standing.place.waiting >> standing.place.number >> standing.place.seconds >> members;
-  standing.members.resize(members);
-  for (int& member : standing.members) {
-    in >> member;
-  }
-  in.ignore(2, '\n');
-  std::getline(in, standing.place.name);
-  std::getline(in, standing.failure, '\0');
-  return standing;
-}
-
-// A rank that waits, and one that it waits for; none where all came.
-struct Wait {
-  int rank = 0;
-  std::optional<int> missing;
-  bool missing_waits = false;  // itself for another rank
-};
-
-// What holds up the ranks: a wait for a rank that waits for nobody itself, or else one that does
-// not end though all came; of several the longest.
-std::optional<Wait> worst_wait(const std::map<int, Standing>& standings) {
-  std::optional<Wait> worst;
-  std::tuple<bool, bool, double> most;
-  const auto consider = [&](const Wait& wait) {
-    const std::tuple key(wait.missing && !wait.missing_waits, !wait.missing,
-                         standings.at(wait.rank).place.seconds);
-    if (!worst || key > most) {
-      worst = wait;
-      most = key;
-    }
-  };
-  for (const auto& [rank, standing] : standings) {
-    if (!standing.place.waiting) {
-      continue;
-    }
-    bool complete = true;
-    for (const int member : standing.members) {
-      const auto found = standings.find(member);
-      if (found == standings.end() || !found->second.waits_in(standing)) {
-        complete = false;
-        consider({rank, member, found != standings.end() && found->second.place.waiting});
-      }
-    }
-    if (complete) {
-      consider({rank});
-    }
-  }
-  return worst;
-}
-
-// What the ranks wait for, by where they are.
-std::string explain(const std::map<int, Standing>& standings) {
-  const std::optional<Wait> wait = worst_wait(standings);
-  if (!wait) {
-    return "a collective took too long, and has ended since: cluster.comm.collective_timeout";
-  }
-  const Standing& waiting = standings.at(wait->rank);
-  const CollectivePlace& place = waiting.place;
-  if (!wait->missing) {
-    return fmt::format("{} does not end, though its ranks {} all came to it, rank {} {:.1f} s ago",
-                       place.name, fmt::join(waiting.members, ", "), wait->rank, place.seconds);
-  }
-  const std::string text =
-      fmt::format("rank {} did not come to {}, in which rank {} has waited for {:.1f} s",
-                  *wait->missing, place.name, wait->rank, place.seconds);
-  const auto missing = standings.find(*wait->missing);
-  if (missing == standings.end()) {
-    return text + "; it does not answer";
-  }
-  const std::string& name = missing->second.place.name;
-  return name.empty()
-             ? text + "; it has come to none yet"
-             : fmt::format("{}; {} {}", text,
-                           wait->missing_waits ? "it waits in" : "the last that it ended was",
-                           name);
+Groups& groups() {
+  static auto* const groups = new Groups;
+  return *groups;
 }
 
 }  // namespace
 
 class Watchdog::Thread {
  public:
-  explicit Thread(double timeout) : timeout_(timeout) {
+  Thread(double timeout, Heartbeat* heartbeat) : timeout_(timeout), heartbeat_(heartbeat) {
     const PatientWait wait;
     check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup");
     check_mpi(MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -147,21 +61,15 @@ class Watchdog::Thread {
   ~Thread() {
     closing_ = true;
     thread_.join();
-    const PatientWait wait;
-    MPI_Comm_free(&world_);
+    if (std::uncaught_exceptions() == 0) {  // otherwise the other ranks may never come
+      const PatientWait wait;
+      MPI_Comm_free(&world_);
+    }
   }
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
 
-  void add(WatchedGroup& group) {
-    const std::lock_guard lock(mutex_);
-    groups_.push_back(&group);
-  }
-
-  void remove(WatchedGroup& group) {
-    const std::lock_guard lock(mutex_);
-    std::erase(groups_, &group);
-  }
+  void set_timeout(double timeout) { timeout_ = timeout; }
 
   [[noreturn]] void lose(const std::string& message) {
     {
@@ -180,6 +88,7 @@ class Watchdog::Thread {
     const PatientWait wait;
     try {
       while (!closing_.load()) {
+        notice_moves();
         look();
         listen();
         conclude();
@@ -191,16 +100,28 @@ class Watchdog::Thread {
     }
   }
 
-  // Tells rank 0 what is wrong here, once; ends all ranks alone where that does not help.
+  // A process that was stopped itself gives the others time to come back, too.
+  void notice_moves() {
+    const double now = monotonic_seconds();
+    const Progress progress = heartbeat_ == nullptr ? Progress{} : heartbeat_->here().first;
+    const std::pair moves(Attendance::moves(), progress);
+    if (moves != moves_ || now - looked_ > kStopped) {
+      moves_ = moves;
+      moved_ = now;
+    }
+    looked_ = now;
+  }
+
+  // Tells rank 0 what is wrong here; ends all ranks alone where that does not help with a device.
   void look() {
     if (told_) {
-      if (monotonic_seconds() - *told_ > kEndPatience) {
+      if (monotonic_seconds() - *told_ > kEndPatience && !is_patient(problem_)) {
         end(problem_.failure.empty() ? explain({{rank_, problem_}}) : problem_.failure);
       }
       return;
     }
     Standing here = standing();
-    if (here.failure.empty() && !(here.place.waiting && here.place.seconds > timeout_)) {
+    if (here.failure.empty() && !is_late(here)) {
       return;
     }
     told_ = monotonic_seconds();
@@ -212,30 +133,62 @@ class Watchdog::Thread {
     }
   }
 
+  bool is_late(const Presence& presence) const {
+    return presence.place.waiting && presence.place.seconds > timeout_;
+  }
+  bool is_late(const Standing& standing) const {
+    return std::ranges::any_of(standing.at, [&](const Presence& presence) {
+      return is_late(presence) && (!presence.place.patient || standing.idle > timeout_);
+    });
+  }
+  // Whether only threads of the host wait.
+  bool is_patient(const Standing& standing) const {
+    return standing.failure.empty() && std::ranges::none_of(standing.at, [&](const Presence& at) {
+             return is_late(at) && !at.place.patient;
+           });
+  }
+
   Standing standing() {
-    Standing standing;
+    Standing standing{.idle = monotonic_seconds() - moved_};
+    Presence last;
     {
       const std::lock_guard lock(lost_mutex_);
       standing.failure = lost_;
     }
-    const std::lock_guard lock(mutex_);
-    for (WatchedGroup* group : groups_) {
-      CollectivePlace place = group->place();
-      const std::string failure = standing.failure.empty() ? group->failure() : "";
-      if (!failure.empty()) {
-        standing.failure = place.waiting
-                               ? fmt::format("rank {}: {}: {}", rank_, place.name, failure)
-                               : fmt::format("rank {}: {}", rank_, failure);
-      }
-      // One stream waits in one group at most; of those that ended, the last.
-      const bool better =
-          place.waiting || (!standing.place.waiting && place.order > standing.place.order);
-      if (standing.members.empty() || better) {
-        standing.members = group->members();
-        standing.place = std::move(place);
+    {
+      const std::lock_guard lock(groups().mutex);
+      for (WatchedGroup* group : groups().all) {
+        look_at(*group, standing, last);
       }
     }
+    Progress progress;
+    if (heartbeat_ != nullptr) {
+      std::tie(progress, standing.where) = heartbeat_->here();
+    }
+    standing.busy = standing.at.empty() && progress.instruction == -1;
+    if (standing.at.empty() && !last.members.empty()) {
+      standing.at.push_back(std::move(last));
+    }
     return standing;
+  }
+
+  // last: the collective that ended last, one of a device before those of the host.
+  void look_at(WatchedGroup& group, Standing& standing, Presence& last) const {
+    Presence here{group.members(), group.place()};
+    const std::string failure = standing.failure.empty() ? group.failure() : "";
+    if (!failure.empty()) {
+      standing.failure = here.place.waiting
+                             ? fmt::format("rank {}: {}: {}", rank_, here.place.name, failure)
+                             : fmt::format("rank {}: {}", rank_, failure);
+    }
+    const auto recent = [](const Presence& at) {
+      return std::tuple(!at.members.empty(), !at.place.patient, at.place.order);
+    };
+    if (here.place.waiting) {
+      standing.at.push_back(std::move(here));
+    } else if (recent(here) > recent(last)) {
+      last = std::move(here);
+    }
   }
 
   void listen() {
@@ -251,13 +204,27 @@ class Watchdog::Thread {
       check_mpi(MPI_Recv(text.data(), length, MPI_CHAR, status.MPI_SOURCE, status.MPI_TAG, world_,
                          MPI_STATUS_IGNORE),
                 "the watchdog");
-      if (status.MPI_TAG == kQuestion) {
-        send(0, kAnswers, print(standing()));
-      } else if (status.MPI_TAG == kReport) {
-        take_report(status.MPI_SOURCE, parse(text));
-      } else {
-        standings_.try_emplace(status.MPI_SOURCE, parse(text));  // a report says more
-      }
+      take(static_cast<Tag>(status.MPI_TAG), status.MPI_SOURCE, text);
+    }
+  }
+
+  // An answer is to the question of that number, which begins it.
+  void take(Tag tag, int from, const std::string& text) {
+    switch (tag) {
+      case kQuestion:
+        send(0, kAnswers, text + "\n" + print(standing()));
+        break;
+      case kReport:
+        take_report(from, parse_standing(text));
+        break;
+      case kAnswers:
+        if (const size_t end = text.find('\n');
+            asked_ && text.substr(0, end) == std::to_string(question_)) {
+          standings_.try_emplace(from, parse_standing(text.substr(end + 1)));  // a report says more
+        }
+        break;
+      case kGoOn:
+        told_.reset();
     }
   }
 
@@ -268,20 +235,46 @@ class Watchdog::Thread {
     }
     if (!asked_) {
       asked_ = monotonic_seconds();
+      ++question_;
       for (int other = 1; other < size_; ++other) {
-        send(other, kQuestion, "");
+        send(other, kQuestion, std::to_string(question_));
       }
       standings_[0] = standing();
     }
     standings_[rank] = std::move(report);
+    reported_.insert(rank);
   }
 
-  // On rank 0: once all said where they are, or had the time to.
+  // On rank 0: once all said where they are, or had the time to. Those that wait in vain may tell
+  // again; until then the ranks are left alone for as long as an answer may take.
   void conclude() {
-    if (asked_ && (standings_.size() == static_cast<size_t>(size_) ||
-                   monotonic_seconds() - *asked_ > kAnswer)) {
+    const bool all = standings_.size() == static_cast<size_t>(size_);
+    if (!asked_ || (!all && monotonic_seconds() - *asked_ < kAnswer)) {
+      return;
+    }
+    if (nobody_moves(all)) {
       end(explain(standings_));
     }
+    if (monotonic_seconds() - *asked_ < kAnswer) {
+      return;
+    }
+    for (const int rank : reported_) {
+      rank == 0 ? told_.reset() : send(rank, kGoOn, "");
+    }
+    reported_.clear();
+    standings_.clear();
+    asked_.reset();
+  }
+
+  // all: every rank has answered. One that does not may move; where it is gone, the heartbeat says
+  // so.
+  bool nobody_moves(bool all) const {
+    const auto device_waits = [this](const auto& standing) { return !is_patient(standing.second); };
+    const auto stands = [this](const auto& standing) {
+      return !standing.second.busy && standing.second.idle > timeout_;
+    };
+    return std::ranges::any_of(standings_, device_waits) ||
+           (all && std::ranges::all_of(standings_, stands));
   }
 
   void send(int to, Tag tag, const std::string& text) {
@@ -296,10 +289,10 @@ class Watchdog::Thread {
 
   // Frees this rank's device first, within bounds: the process is to end in any case.
   [[noreturn]] void end(const std::string& message) {
-    const std::lock_guard lock(mutex_);  // the groups stay
+    const std::lock_guard lock(groups().mutex);  // the groups stay
     const auto done = std::make_shared<std::atomic<bool>>(false);
-    std::thread([groups = groups_, done] {
-      for (WatchedGroup* group : groups) {
+    std::thread([all = groups().all, done] {
+      for (WatchedGroup* group : all) {
         group->abort();
       }
       *done = true;
@@ -311,33 +304,44 @@ class Watchdog::Thread {
     abort_all_ranks(ExitCode::communication, message);
   }
 
-  double timeout_;
+  std::atomic<double> timeout_;
+  Heartbeat* heartbeat_;
   MPI_Comm world_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
-  std::mutex mutex_;  // held while groups are looked at
-  std::vector<WatchedGroup*> groups_;
   std::mutex lost_mutex_;
   std::string lost_;
+  std::pair<int64_t, Progress> moves_;  // of this rank, as seen last
+  double moved_ = monotonic_seconds();
+  double looked_ = moved_;
   Standing problem_;             // of this rank
   std::optional<double> told_;   // when this rank told of it
   std::optional<double> asked_;  // rank 0: when it asked the others
-  std::map<int, Standing> standings_;
+  int64_t question_ = 0;         // its number
+  Standings standings_;
+  std::set<int> reported_;
   std::deque<std::string> sent_;
   std::atomic<bool> closing_ = false;
   std::thread thread_;
 };
 
-Watchdog::Watchdog(double timeout_s) : thread_(std::make_unique<Thread>(timeout_s)) {}
+Watchdog::Watchdog(double timeout_s, Heartbeat* heartbeat)
+    : thread_(std::make_unique<Thread>(timeout_s, heartbeat)) {}
 
 Watchdog::~Watchdog() = default;
 
+void Watchdog::set_timeout(double timeout_s) {
+  thread_->set_timeout(timeout_s);
+}
+
 void Watchdog::add(WatchedGroup& group) {
-  thread_->add(group);
+  const std::lock_guard lock(groups().mutex);
+  groups().all.push_back(&group);
 }
 
 void Watchdog::remove(WatchedGroup& group) {
-  thread_->remove(group);
+  const std::lock_guard lock(groups().mutex);
+  std::erase(groups().all, &group);
 }
 
 void Watchdog::lose(const std::string& message) {

@@ -186,7 +186,8 @@ class EvaluationRun {
       return fmt::format("in batch {}, at {}", progress.step,
                          program_.instructions.at(static_cast<size_t>(progress.instruction)).name);
     };
-    mpi_.heartbeat().set_timeout(decks_.deck.cluster.heartbeat_timeout_s);
+    const ClusterDeck& cluster = decks_.deck.cluster;
+    mpi_.set_timeouts(cluster.heartbeat_timeout_s, cluster.collective_timeout_s);
     guide_.emplace(mpi_.heartbeat(), here, describe);
   }
 

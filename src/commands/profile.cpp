@@ -46,7 +46,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     Communicator& world = mpi.world();
     Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
     Deck& deck = decks.deck;
-    mpi.heartbeat().set_timeout(deck.cluster.heartbeat_timeout_s);
+    mpi.set_timeouts(deck.cluster.heartbeat_timeout_s, deck.cluster.collective_timeout_s);
     Mesh mesh;
     collectively(world, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world.size()));

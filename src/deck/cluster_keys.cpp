@@ -237,8 +237,10 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
       {.name = "cluster.comm.collective_timeout",
-       .doc = "A rank that does not come to a collective of NCCL while others wait in it for this "
-              "long counts as lost, and the run ends with exit code 5.",
+       .doc =
+           "A collective that ranks wait in for this long counts as one that never ends, and the "
+           "run ends with exit code 5 and says which rank did not come. One of NCCL counts in any "
+           "case; one of MPI where no rank has moved for as long.",
        .fallback = "10min",
        .range = {1, kHour},
        .unit = Unit::seconds,

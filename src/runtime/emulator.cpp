@@ -109,7 +109,7 @@ Nanoseconds Emulator::due(Nanoseconds emulated) const {
 }
 
 Nanoseconds Emulator::largest(Nanoseconds mine) {
-  return board_->largest(kAllRanks, mine, options_.failed);
+  return board_->largest(kAllRanks, mine, options_.failed, "the end of an emulated step");
 }
 
 // What the host has taken since the last step beyond the time that it has. The first step makes
@@ -165,7 +165,8 @@ void Emulator::begin(int instruction, int behind) {
     wait_for(behind);
   }
   if (rows_[i] >= 0) {
-    start = board_->largest(static_cast<size_t>(rows_[i]), start, options_.failed);
+    start = board_->largest(static_cast<size_t>(rows_[i]), start, options_.failed,
+                            "the emulated start of " + program_.instructions[i].name);
   }
   starts_[i] = start;
 }

@@ -28,7 +28,7 @@ Board make_board(Communicator& world) {
 
 void expect_lost(Board& board, size_t row, const std::function<bool()>& stopped) {
   try {
-    board.largest(row, 1, stopped);
+    board.largest(row, 1, stopped, "a test");
     ADD_FAILURE() << "a meeting was held without a rank";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::communication);
@@ -68,7 +68,7 @@ TEST(Board, AWaitEndsWhereTheRankIsStopped) {
 TEST(Board, AMeetingThatWasHeldCounts) {
   run_ranks(3, [](Communicator& world) {
     Board board = make_board(world);
-    EXPECT_EQ(board.largest(0, world.rank(), never), 2);
+    EXPECT_EQ(board.largest(0, world.rank(), never, "a test"), 2);
     world.barrier();
     board.abandon();
     expect_lost(board, world.rank() == 1 ? 0 : 1, never);
@@ -79,7 +79,7 @@ TEST(Board, OtherRanksRowsAreRefused) {
   run_ranks(3, [](Communicator& world) {
     Board board = make_board(world);
     if (world.rank() == 1) {
-      EXPECT_THROW(board.largest(1, 0, never), Error);
+      EXPECT_THROW(board.largest(1, 0, never, "a test"), Error);
     }
     world.barrier();
   });

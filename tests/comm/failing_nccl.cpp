@@ -18,9 +18,9 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
   const auto device = hidup::make_device({.local_rank = mpi.local_rank()});
   const auto stream = device->create_stream("comm", 1);
   const auto buffer = device->allocate(4);
-  hidup::Watchdog watchdog(1.0);
+  mpi.watchdog().set_timeout(1.0);
   const auto along = [&](const std::string& axis, int color) {
-    return hidup::make_nccl_communicator(mpi.world().split(color), axis, rank, {}, watchdog);
+    return hidup::make_nccl_communicator(mpi.world().split(color), axis, rank, {}, mpi.watchdog());
   };
   const auto row = along("row", rank / 2);
   const auto column = along("column", rank % 2);

@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "comm/board.h"
 #include "comm/launched.h"
 #include "comm/mpi_session.h"
 #include "device_needed/device_needed.h"
@@ -24,9 +25,12 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
   hidup::Communicator& world = mpi.world();
   const auto device = hidup::make_device({});
   const auto stream = device->create_stream("comm", 1);
-  mpi.heartbeat().set_timeout(2.0);
+  mpi.set_timeouts(2.0, 1.0);
   const hidup::Heartbeat::Guide guide(
-      mpi.heartbeat(), [] { return hidup::Progress{.step = 4}; },
+      mpi.heartbeat(),
+      [&how] {
+        return hidup::Progress{.step = 4, .instruction = how.ends_with("in_step") ? 7 : -1};
+      },
       [](const hidup::Progress& p) { return "in step " + std::to_string(p.step); });
   if (how == "throw_uncaught" && world.rank() == 1) {
     const WaitsForAll waits{world};
@@ -42,6 +46,28 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
     if (how == "stop_answering" && world.rank() == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(1));  // be heard of first
       std::raise(SIGSTOP);
+    }
+    if (how == "go_elsewhere" && world.rank() == 1) {
+      world.barrier();  // which the others come to later
+    }
+    if (how == "go_elsewhere_on_host" && world.rank() == 1) {
+      world.broadcast("");
+    } else if (how == "go_elsewhere_on_host" || how == "busy_on_host") {
+      if (how == "busy_on_host" && world.rank() == 1) {  // longer than a collective may take
+        std::this_thread::sleep_for(std::chrono::seconds(3));
+      }
+      world.barrier();
+    }
+    if (how == "stay_away_in_step" && world.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::minutes(1));
+    }
+    if (how == "stay_away_from_board") {
+      hidup::Board board(world, {{0, 1, 2}}, world.share_memory(hidup::Board::bytes_of(1)));
+      if (world.rank() == 1) {
+        world.barrier();
+      }
+      board.largest(
+          0, 1, [] { return false; }, "the start of x");
     }
     float one = 1.0F;
     world.all_reduce(*stream, &one, 1, hidup::DType::f32, hidup::CollectiveAlgorithm::automatic,
