@@ -1,6 +1,7 @@
 #include "checkpoint/header.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -90,6 +91,28 @@ void read_state(const hdf5::InputFile& file, TrainingState& state) {
   });
 }
 
+// Right checksums do not show that a run has written the state.
+void check_state(const std::string& path, const TrainingState& state, int64_t step_of_frame) {
+  const auto expect = [&](bool right, const char* name, const auto& value, const auto& expected) {
+    if (!right) {
+      fail(ExitCode::file, "{}: its state has {} {}, expected {}", path, name, value, expected);
+    }
+  };
+  const auto expect_steps = [&](const char* name, int64_t steps) {
+    expect(steps >= 0 && steps <= state.step, name, steps,
+           fmt::format("0 to {}, the steps that are done", state.step));
+  };
+  expect(state.step >= 0, "step", state.step, "0 or more");
+  expect(state.step == step_of_frame, "step", state.step,
+         fmt::format("{}, which its first bytes have", step_of_frame));
+  expect_steps("skipped", state.skipped);
+  expect_steps("loss_scale_good_steps", state.loss_scale_good_steps);
+  using Float = std::numeric_limits<float>;  // as it is used
+  expect(state.loss_scale >= static_cast<double>(Float::min()) &&
+             state.loss_scale <= static_cast<double>(Float::max()),
+         "loss_scale", state.loss_scale, "a number above 0 that f32 has");
+}
+
 StoredTensor describe(const hdf5::InputFile& file, const std::string& name,
                       const hdf5::InputDataset& data) {
   for (const DType dtype : kDTypes) {
@@ -164,6 +187,7 @@ StoredHeader read_header(const OpenFile& bytes) {
   const auto lock = hdf5::lock_library();
   const hdf5::InputFile file(bytes.name(), bytes.bytes());
   read_state(file, header.state);
+  check_state(file.path(), header.state, header.frame.step);
   header.tensors = read_tensors(file, header.frame);
   for (const StoredTensor& tensor : header.tensors) {
     header.checksums.push_back(read_checksums(file, bytes, tensor));

@@ -4,8 +4,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <limits>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/frame.h"
 #include "comm/collective.h"
 #include "fake_ranks/fake_ranks.h"
 #include "sample.h"
@@ -123,6 +125,42 @@ TEST(DamagedCheckpoint, IsSeenWhereverItWasCut) {
   }
   EXPECT_THROW(CheckpointFile{folder.write("long.ckpt.h5", whole + "x")}, Error);
   EXPECT_NO_THROW(CheckpointFile{folder.write("whole.ckpt.h5", whole)});
+}
+
+// Of a file that somebody made, whose checksums are right.
+TEST(DamagedCheckpoint, IsRefusedWhereItsStateCannotBe) {
+  const TemporaryFolder folder;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::pair<const char*, std::function<void(TrainingState&)>> cases[] = {
+      {"step -1", [](TrainingState& state) { state.step = -1; }},
+      {"skipped -3", [](TrainingState& state) { state.skipped = -3; }},
+      {"skipped 5", [](TrainingState& state) { state.skipped = 5; }},
+      {"loss_scale 0", [](TrainingState& state) { state.loss_scale = 0.0; }},
+      {"loss_scale -2", [](TrainingState& state) { state.loss_scale = -2.0; }},
+      {"loss_scale nan", [=](TrainingState& state) { state.loss_scale = nan; }},
+      {"loss_scale 1e+300", [](TrainingState& state) { state.loss_scale = 1e300; }},
+      {"loss_scale 1e-300", [](TrainingState& state) { state.loss_scale = 1e-300; }},
+      {"loss_scale_good_steps -1", [](TrainingState& state) { state.loss_scale_good_steps = -1; }},
+      {"loss_scale_good_steps 5", [](TrainingState& state) { state.loss_scale_good_steps = 5; }}};
+  for (const auto& [what, change] : cases) {
+    TrainingState state = sample::state(4);
+    change(state);
+    const std::vector<StoredTensor> tensors = sample::small_tensors();
+    sample::write({.folder = folder / ""}, tensors, sample::whole_boxes(tensors, 1), state);
+    const std::string path = folder / checkpoint_name(state.step);
+    const std::string error = error_of([&] { CheckpointFile{path}; });
+    EXPECT_EQ(error.find(path + ": its state has " + what + ", expected "), 0) << error;
+  }
+}
+
+// The step of the first bytes is the one by which the newest file is found.
+TEST(DamagedCheckpoint, IsRefusedWhereItHasTwoSteps) {
+  const TemporaryFolder folder;
+  const std::string path = sample::write_one(folder / "", sample::small_tensors(), 4);
+  const OpenFile reading(path, path, OpenFile::For::reading);
+  write_frame(OpenFile(path, path, OpenFile::For::writing), reading, 9, read_frame(reading).tensors);
+  EXPECT_EQ(error_of([&] { CheckpointFile{path}; }),
+            path + ": its state has step 4, expected 9, which its first bytes have");
 }
 
 TEST(DamagedCheckpoint, IsRefusedWhenItIsNoFile) {

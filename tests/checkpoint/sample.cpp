@@ -89,9 +89,9 @@ std::vector<Boxes> whole_boxes(const std::vector<StoredTensor>& tensors, int ran
 TrainingState state(int64_t step) {
   TrainingState state;
   state.step = step;
-  state.skipped = 3;
+  state.skipped = step / 2;
   state.loss_scale = 1024.5;
-  state.loss_scale_good_steps = 17;
+  state.loss_scale_good_steps = step - step / 2;
   state.seed = 0xfedcba9876543210ULL;
   state.graph_hash = "hash";
   state.program_version = "1.2.3";
@@ -135,14 +135,19 @@ CheckpointWriter::CopyOut copy_out(const std::vector<StoredTensor>& tensors, con
 }
 
 void write(const WriterOptions& options, const std::vector<StoredTensor>& tensors,
-           const std::vector<Boxes>& boxes, int64_t step) {
+           const std::vector<Boxes>& boxes, const TrainingState& state) {
   run_ranks(static_cast<int>(boxes.size()), [&](Communicator& world) {
     const Boxes& mine = boxes[static_cast<size_t>(world.rank())];
     CheckpointWriter writer(world, options, tensors, mine);
-    writer.save(state(step), copy_out(tensors, mine, step));
+    writer.save(state, copy_out(tensors, mine, state.step));
     const CheckpointWriter::Result result = writer.wait();
     EXPECT_TRUE(result.succeeded) << result.error;
   });
+}
+
+void write(const WriterOptions& options, const std::vector<StoredTensor>& tensors,
+           const std::vector<Boxes>& boxes, int64_t step) {
+  write(options, tensors, boxes, state(step));
 }
 
 std::string write_one(const std::string& folder, const std::vector<StoredTensor>& tensors,

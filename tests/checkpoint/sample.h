@@ -42,7 +42,10 @@ std::vector<std::byte> content(const std::vector<StoredTensor>& tensors, size_t 
 CheckpointWriter::CopyOut copy_out(const std::vector<StoredTensor>& tensors, const Boxes& boxes,
                                    int64_t step);
 
-// Writes state and content of a step, on as many ranks as there are boxes.
+// Writes content of the state's step, on as many ranks as there are boxes.
+void write(const WriterOptions& options, const std::vector<StoredTensor>& tensors,
+           const std::vector<Boxes>& boxes, const TrainingState& state);
+// The same with state(step).
 void write(const WriterOptions& options, const std::vector<StoredTensor>& tensors,
            const std::vector<Boxes>& boxes, int64_t step);
 // On one rank. Returns the file's path.
