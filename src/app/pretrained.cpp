@@ -11,7 +11,6 @@
 #include "program/lower.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
-#include "train/kept.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -41,8 +40,19 @@ void check_causal(const Graph& graph) {
 
 void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
   if (!deck.model.vocab) {
-    deck.model.vocab = parse_resolved(checkpoint.path(), checkpoint.state().resolved).model.vocab;
+    deck.model.vocab = deck_of(checkpoint).model.vocab;
   }
+}
+
+std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint,
+                                               const Deck& deck) {
+  std::optional<Graph> graph;
+  try {
+    graph.emplace(make_graph(deck, checkpoint.state().graph, deck.model.vocab.value()));
+  } catch (const Error& error) {
+    fail(ExitCode::file, "{}: its model cannot be built: {}", checkpoint.path(), error.what());
+  }
+  return parameters_of(checkpoint, *graph);
 }
 
 LanguageModel::LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint)

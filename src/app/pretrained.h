@@ -12,12 +12,17 @@
 #include "deck/deck.h"
 #include "device/device.h"
 #include "runtime/executor.h"
+#include "train/kept.h"
 #include "train/tokenizer.h"
 
 namespace hidup {
 
 // Where the deck's vocabulary is auto, it becomes the checkpoint's.
 void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint);
+
+// The parameters of the checkpoint's own model, whose deck is deck_of() it. Throws Error(file) where
+// the file lacks some, or has others.
+std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck);
 
 // The next token's logits, from a checkpoint's model on this process alone. Every call computes
 // the whole text: it is for looking at a model, not for serving one.

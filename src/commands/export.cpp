@@ -8,6 +8,7 @@
 #include "app/initial.h"
 #include "app/job.h"
 #include "app/planning.h"
+#include "app/pretrained.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/open_file.h"
 #include "comm/collective.h"
@@ -20,7 +21,6 @@
 #include "interchange/config.h"
 #include "interchange/match.h"
 #include "io/output_path.h"
-#include "train/kept.h"
 
 namespace hidup {
 namespace {
@@ -65,13 +65,13 @@ class ExportRun {
     collectively(world_, [&] { check_names(options_.names); });
     checkpoint_.emplace(open_checkpoint(world_, options_.checkpoint));
     collectively(world_, [&] {
-      const Deck deck = parse_resolved(checkpoint_->path(), checkpoint_->state().resolved);
+      const Deck deck = deck_of(*checkpoint_);
       const NameMap& names = names_for(options_.names, deck);
-      for (const StoredParameter& parameter : parameters_of(*checkpoint_)) {
+      for (const StoredParameter& parameter : stored_parameters(*checkpoint_, deck)) {
         const Shape& shape = checkpoint_->tensors()[parameter.tensor].shape;
         parameters_.push_back({parameter.tensor, their_tensor(names, parameter.name, shape)});
       }
-      config_ = config_text(names, deck, deck.model.vocab.value_or(0));
+      config_ = config_text(names, deck, deck.model.vocab.value());
       lay_out();
     });
     open_outputs();

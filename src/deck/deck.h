@@ -218,7 +218,7 @@ std::string resolved_yaml(const Deck& deck, DeckFile file);
 std::string resolved_yaml(const Deck& deck);
 
 // The deck of such a text. An older build's lacks keys that came later: they have their defaults.
-// Throws Error(usage) as parse_decks() does; `name` is what its messages call the text.
+// Throws Error(file) where parse_decks() throws; `name` is what its messages call the text.
 Deck parse_resolved(const std::string& name, const std::string& text);
 
 // Keys that have other values in two texts of resolved_yaml(), "none" where one lacks them; by

@@ -404,7 +404,11 @@ Deck parse_resolved(const std::string& name, const std::string& text) {
   const size_t cluster = end == std::string::npos ? text.size() : end + 1;
   const DeckSource sources[] = {{.name = name, .text = text.substr(0, cluster)},
                                 {.name = name, .text = text.substr(cluster)}};
-  return parse_decks(&sources[0], cluster < text.size() ? &sources[1] : nullptr, {});
+  try {
+    return parse_decks(&sources[0], cluster < text.size() ? &sources[1] : nullptr, {});
+  } catch (const Error& error) {
+    fail(ExitCode::file, "{}", error.what());
+  }
 }
 
 }  // namespace hidup

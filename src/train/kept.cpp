@@ -40,6 +40,15 @@ TensorIndex index_of(const CheckpointFile& checkpoint) {
   return index;
 }
 
+// Throws where the tensor cannot be the one that the model has there.
+void check_tensor(const CheckpointFile& checkpoint, const StoredTensor& tensor,
+                  const Shape& shape) {
+  if (tensor.shape != shape || tensor.dtype == DType::i32) {
+    fail(ExitCode::file, "{}: {} is {}{}, expected a floating type and {}", checkpoint.path(),
+         tensor.name, name_of(tensor.dtype), to_string(tensor.shape), to_string(shape));
+  }
+}
+
 // The tensor from which the value is made: the one of its name and type, else for a parameter or
 // its master the one that is more exact.
 size_t source_of(const Program& program, const Value& value, const CheckpointFile& checkpoint,
@@ -58,10 +67,7 @@ size_t source_of(const Program& program, const Value& value, const CheckpointFil
         continue;
       }
       const StoredTensor& tensor = checkpoint.tensors()[found->second];
-      if (tensor.shape != value.shape) {
-        fail(ExitCode::usage, "{}: {} is {}, but the model has {}", checkpoint.path(), name,
-             to_string(tensor.shape), to_string(value.shape));
-      }
+      check_tensor(checkpoint, tensor, value.shape);
       const bool exact = tensor.dtype == value.dtype || name.starts_with("optimizer/");
       if (!same_type || exact) {
         return found->second;
@@ -129,18 +135,43 @@ void restore(Communicator& world, Executor& executor, const CheckpointFile& chec
   }
 }
 
-std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint) {
+std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint, const Graph& graph) {
+  std::map<std::string, Shape> missing;
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.role == Tensor::Role::parameter) {
+      missing[tensor.name] = tensor.shape;
+    }
+  }
   const TensorIndex index = index_of(checkpoint);
   std::vector<StoredParameter> parameters;
   for (size_t i = 0; i < checkpoint.tensors().size(); ++i) {
     const std::string& tensor = checkpoint.tensors()[i].name;
-    if (tensor.starts_with(kParameters)) {
-      const std::string name = tensor.substr(kParameters.size());
-      const auto master = index.find(master_name(name));
-      parameters.push_back({name, master == index.end() ? i : master->second});
+    if (!tensor.starts_with(kParameters)) {
+      continue;
     }
+    const std::string name = tensor.substr(kParameters.size());
+    const auto wanted = missing.extract(name);
+    if (wanted.empty()) {
+      fail(ExitCode::file, "{}: has {}, which its model lacks", checkpoint.path(), shown(tensor));
+    }
+    const auto master = index.find(master_name(name));
+    parameters.push_back({name, master == index.end() ? i : master->second});
+    check_tensor(checkpoint, checkpoint.tensors()[parameters.back().tensor], wanted.mapped());
+  }
+  if (!missing.empty()) {
+    fail(ExitCode::file, "{}: has no {}{}", checkpoint.path(), kParameters,
+         missing.begin()->first);
   }
   return parameters;
+}
+
+Deck deck_of(const CheckpointFile& checkpoint) {
+  const std::string name = checkpoint.path() + ", /state/resolved";
+  Deck deck = parse_resolved(name, checkpoint.state().resolved);
+  if (!deck.model.vocab) {
+    fail(ExitCode::file, "{}: model.vocab: expected a number", name);
+  }
+  return deck;
 }
 
 void restore_scale(const CheckpointFile& checkpoint, kernels::StepState& state) {
@@ -158,7 +189,7 @@ std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& 
   const TrainingState& state = checkpoint.state();
   std::vector<std::string> refused;
   std::string changed;
-  const std::string then = resolved_yaml(parse_resolved(checkpoint.path(), state.resolved));
+  const std::string then = resolved_yaml(deck_of(checkpoint));
   for (const ChangedKey& key : changed_keys(then, resolved_yaml(run.deck))) {
     const bool optimizer = key.key == "train.optimizer";
     const std::string text = fmt::format("{}: {} -> {}", key.key, key.before, key.now);

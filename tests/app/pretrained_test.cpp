@@ -69,19 +69,31 @@ class Pretrained {
     store_.emplace(std::span(&planned, 1), *device_, *groups_, 1);
     executor_.emplace(program_, plan, *store_, 0, deck.train.seed);
     executor_->initialize_parameters();
-    const KeptValues kept = kept_values(program_, 0);
-    CheckpointWriter writer(*self_, {.folder = folder_ / "ckpt", .blocking = true}, kept.tensors,
-                            kept.regions);
-    writer.save({.step = 1,
-                 .seed = deck.train.seed,
-                 .resolved = resolved_yaml(deck, DeckFile::model),
-                 .graph = graph},
-                [&](size_t tensor, int64_t first, int64_t count, std::byte* to) {
-                  executor_->read(kept.values[tensor], first, count, to);
-                });
+    kept_ = kept_values(program_, 0);
+    state_ = {.step = 1,
+              .seed = deck.train.seed,
+              .resolved = resolved_yaml(deck, DeckFile::model),
+              .graph = graph};
+    write();
+  }
+
+  // Of what is changed by then.
+  void write() {
+    CheckpointWriter writer(*self_, {.folder = folder_ / "ckpt", .blocking = true}, kept_.tensors,
+                            kept_.regions);
+    writer.save(state_, [&](size_t tensor, int64_t first, int64_t count, std::byte* to) {
+      executor_->read(kept_.values[tensor], first, count, to);
+    });
   }
 
   CheckpointFile file() const { return CheckpointFile(folder_ / ("ckpt/" + checkpoint_name(1))); }
+  TrainingState& state() { return state_; }
+  KeptValues& kept() { return kept_; }
+  // The number of a tensor of kept().
+  size_t tensor(const std::string& name) const {
+    return static_cast<size_t>(std::ranges::find(kept_.tensors, name, &StoredTensor::name) -
+                               kept_.tensors.begin());
+  }
   double loss(const std::vector<int32_t>& window) {
     const OneWindow batches(window);
     return Evaluator(deck_, batches, 1, *executor_, 0).run().loss;
@@ -90,6 +102,8 @@ class Pretrained {
  private:
   const Deck& deck_;
   TemporaryFolder folder_;
+  KeptValues kept_;
+  TrainingState state_;
   std::unique_ptr<Communicator> self_ = make_self_communicator();
   std::unique_ptr<Device> device_ = make_device({});
   Program program_;
@@ -174,6 +188,66 @@ TEST(LanguageModel, TakesTheVocabularyOfTheCheckpoint) {
   const auto [code, message] = error_of([&] { LanguageModel(other, "", trained.file()); });
   EXPECT_EQ(code, ExitCode::usage);
   EXPECT_NE(message.find("model.vocab: 23 -> 24"), std::string::npos) << message;
+}
+
+constexpr const char* kUp = "parameters/layers.0.ffn.up.weight";  // [12, 20]
+
+// Files that somebody made: their checksums are right.
+struct Crafted {
+  const char* what;  // is said of the file
+  void (*change)(Pretrained& trained);
+};
+
+TEST(StoredParameters, AreThoseOfTheModel) {
+  const Deck deck = deck_of("");
+  const Crafted cases[] = {
+      {": has no parameters/layers.0.ffn.up.weight",
+       [](Pretrained& trained) {
+         const auto at = static_cast<std::ptrdiff_t>(trained.tensor(kUp));
+         KeptValues& kept = trained.kept();
+         kept.tensors.erase(kept.tensors.begin() + at);
+         kept.regions.erase(kept.regions.begin() + at);
+         kept.values.erase(kept.values.begin() + at);
+       }},
+      {": parameters/layers.0.ffn.up.weight is f32[20, 12], expected a floating type and [12, 20]",
+       [](Pretrained& trained) {
+         const size_t at = trained.tensor(kUp);
+         std::ranges::reverse(trained.kept().tensors[at].shape);
+         Region& region = trained.kept().regions[at];
+         std::swap(region.extent[0], region.extent[1]);
+         std::swap(region.global[0], region.global[1]);
+       }},
+      {": parameters/layers.0.ffn.up.weight is i32[12, 20], expected a floating type and [12, 20]",
+       [](Pretrained& trained) { trained.kept().tensors[trained.tensor(kUp)].dtype = DType::i32; }},
+      {": has parameters/mine, which its model lacks",
+       [](Pretrained& trained) {
+         trained.kept().tensors[trained.tensor(kUp)].name = "parameters/mine";
+       }},
+      {", /state/resolved:1:1: expected ",
+       [](Pretrained& trained) { trained.state().resolved = "nonsense"; }},
+      {", /state/resolved: model.vocab: expected a number",
+       [](Pretrained& trained) {
+         trained.state().resolved =
+             "model: {layers: 2, hidden: 12, heads: 3, sequence: 9}\ndata: {kind: text, path: "
+             "text.txt}\n"
+             "train: {batch: 3, steps: 1}\n";
+       }},
+      {": its model cannot be built: mine:1:", [](Pretrained& trained) {
+         trained.state().resolved =
+             "model: {graph: mine, sequence: 9, vocab: 23}\n"
+             "data: {kind: synthetic}\ntrain: {batch: 3, steps: 1}\n";
+         trained.state().graph = "graphs";
+       }}};
+  for (const auto& [what, change] : cases) {
+    Pretrained trained(deck);
+    EXPECT_FALSE(stored_parameters(trained.file(), deck_of(trained.file())).empty());
+    change(trained);
+    trained.write();
+    const CheckpointFile file = trained.file();
+    const auto [code, message] = error_of([&] { stored_parameters(file, deck_of(file)); });
+    EXPECT_EQ(code, ExitCode::file) << message;
+    EXPECT_THAT(message, ::testing::StartsWith(file.path() + what));
+  }
 }
 
 TEST(Sample, TakesTheLargestWithoutTemperature) {
