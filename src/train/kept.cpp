@@ -10,6 +10,7 @@
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/convert.h"
+#include "core/images.h"
 #include "core/text.h"
 
 namespace hidup {
@@ -168,6 +169,9 @@ std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint, con
 Deck deck_of(const CheckpointFile& checkpoint) {
   const std::string name = checkpoint.path() + ", /state/resolved";
   Deck deck = parse_resolved(name, checkpoint.state().resolved);
+  if (deck.data.kind == "images") {
+    deck.model.vocab = kImageClasses;
+  }
   if (!deck.model.vocab) {
     fail(ExitCode::file, "{}: model.vocab: expected a number", name);
   }

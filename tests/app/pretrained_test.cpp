@@ -8,6 +8,7 @@
 
 #include "app/planning.h"
 #include "core/check.h"
+#include "core/images.h"
 #include "graph/text.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
@@ -23,17 +24,17 @@ namespace {
 constexpr int64_t kVocab = 23;
 constexpr int64_t kSequence = 9;
 
-Deck deck_of(const std::string& more) {
-  const DeckSource source{"deck",
-                          "model: {family: gpt, layers: 2, hidden: 12, ffn: 20, heads: 3, "
-                          "sequence: 9, vocab: 23" +
-                              more +
-                              "}\ndata: {kind: synthetic}\n"
-                              "train: {batch: 3, steps: 1, seed: 7}\n",
-                          "."};
+Deck parse(const std::string& text) {
+  const DeckSource source{"deck", text, "."};
   Deck deck = parse_decks(&source, nullptr, {});
   deck.cluster.device_threads = 1;
   return deck;
+}
+
+Deck deck_of(const std::string& more) {
+  return parse(
+      "model: {family: gpt, layers: 2, hidden: 12, ffn: 20, heads: 3, sequence: 9, vocab: 23" +
+      more + "}\ndata: {kind: synthetic}\ntrain: {batch: 3, steps: 1, seed: 7}\n");
 }
 
 // One window of tokens.
@@ -59,8 +60,9 @@ class OneWindow : public Batches {
 // A model as it starts, on one rank, and its checkpoint.
 class Pretrained {
  public:
-  explicit Pretrained(const Deck& deck, const std::string& graph = "") : deck_(deck) {
-    const Graph model = make_graph(deck, graph, kVocab);
+  explicit Pretrained(const Deck& deck, const std::string& graph = "", int64_t vocab = kVocab)
+      : deck_(deck) {
+    const Graph model = make_graph(deck, graph, vocab);
     const Mesh mesh = {{"ranks", 1}};
     program_ = lower_forward(model, named_strategy("dp", model, mesh), lowering_options(deck), {});
     const MemoryPlan plan = plan_memory(program_, 0);
@@ -248,6 +250,15 @@ TEST(StoredParameters, AreThoseOfTheModel) {
     EXPECT_EQ(code, ExitCode::file) << message;
     EXPECT_THAT(message, ::testing::StartsWith(file.path() + what));
   }
+}
+
+// Their classes are no key of the deck.
+TEST(StoredParameters, OfImages) {
+  const Deck deck = parse(
+      "model: {family: vit, layers: 1, hidden: 12, heads: 3}\ndata: {kind: images}\n"
+      "train: {batch: 3, steps: 1}\n");
+  const CheckpointFile file = Pretrained(deck, "", kImageClasses).file();
+  EXPECT_FALSE(stored_parameters(file, deck_of(file)).empty());
 }
 
 TEST(Sample, TakesTheLargestWithoutTemperature) {
