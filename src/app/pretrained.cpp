@@ -1,5 +1,7 @@
 #include "app/pretrained.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,6 +13,7 @@
 #include "program/lower.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
+#include "train/not_finite.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -44,8 +47,7 @@ void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
   }
 }
 
-std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint,
-                                               const Deck& deck) {
+std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck) {
   std::optional<Graph> graph;
   try {
     graph.emplace(make_graph(deck, checkpoint.state().graph, deck.model.vocab.value()));
@@ -56,7 +58,10 @@ std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint,
 }
 
 LanguageModel::LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint)
-    : deck_(std::move(deck)), self_(make_self_communicator()), device_(make_device({})) {
+    : path_(checkpoint.path()),
+      deck_(std::move(deck)),
+      self_(make_self_communicator()),
+      device_(make_device({})) {
   if (deck_.data.kind == "images") {
     fail_at(deck_, "data.kind", "data.kind images: a model of images cannot go on a text");
   }
@@ -100,6 +105,10 @@ std::vector<float> LanguageModel::next(std::span<const int32_t> text) {
   std::vector<float> logits(static_cast<size_t>(shape[2]));
   executor_->read(program_.logits, static_cast<int64_t>(seen - 1) * shape[2], shape[2],
                   std::as_writable_bytes(std::span(logits)).data());
+  if (!std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); })) {
+    fail_not_finite(*executor_, *self_, 1, 0.0, inputs_,
+                    fmt::format("{}: the logits of the next token are not finite", path_));
+  }
   return logits;
 }
 

@@ -34,12 +34,13 @@ class LanguageModel {
   LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint);
 
   // Of the last positions of the text, as many as the model has; one token at least.
-  // Returns f32 [vocab].
+  // Returns f32 [vocab]. Throws Error(not_finite).
   std::vector<float> next(std::span<const int32_t> text);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
+  std::string path_;  // of the checkpoint
   Deck deck_;
   std::unique_ptr<Communicator> self_;
   std::unique_ptr<Device> device_;

@@ -26,7 +26,7 @@ class Validation {
 
  private:
   const Deck& deck_;
-  int64_t rank_;
+  Communicator& world_;
   Program program_;
   MemoryPlan plan_;
   std::optional<Executor> executor_;

@@ -59,8 +59,7 @@ class EvaluationRun {
     const std::string origin = load(*executor);
     log::info("model: {} of {}; strategy {}; {} rank(s), {} a rank", graph_->name(), origin,
               strategy.name, world_.size(), format_bytes(executor->plan().bytes));
-    Evaluator evaluator(deck, *data.validation, data.validation_sequences, *executor,
-                        world_.rank());
+    Evaluator evaluator(deck, *data.validation, data.validation_sequences, *executor, world_);
     evaluator_ = &evaluator;
     executor_ = &*executor;
     const MeanLoss found = evaluate(evaluator);
@@ -138,7 +137,13 @@ class EvaluationRun {
   // A rank that fails alone ends all ranks from here, as in training.
   MeanLoss evaluate(Evaluator& evaluator) {
     try {
-      return evaluator.run();
+      const MeanLoss found = evaluator.run();
+      if (!std::isfinite(found.loss)) {
+        evaluator.fail_not_finite("");
+      }
+      return found;
+    } catch (const CollectiveError&) {  // which all ranks have
+      throw;
     } catch (...) {
       const Failure failure = current_failure();
       abort_all_ranks(failure.code,

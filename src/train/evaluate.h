@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
+#include "comm/communicator.h"
 #include "deck/deck.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
@@ -22,11 +24,15 @@ class Evaluator {
   // a store with that of a training: run() then reads the parameters as they are. Samples 0 ..
   // sequences - 1 are looked at, 1 at least. All arguments outlive the evaluator.
   Evaluator(const Deck& deck, const Batches& batches, int64_t sequences, Executor& forward,
-            int64_t rank);
+            Communicator& world);
 
   // All samples, batch by batch; the last batch is filled up with samples that have no targets.
   // Every rank gets the result. An Error that it throws is this rank's alone.
   MeanLoss run();
+
+  // Collective, where the loss of run() is not finite: throws a CollectiveError(not_finite), which
+  // says behind `when` in which batch that began, and where.
+  [[noreturn]] void fail_not_finite(const std::string& when);
 
   // The batch that runs, from 1, for the heartbeat, from any thread; 0 before the first.
   int64_t current_batch() const { return batch_; }
@@ -36,9 +42,12 @@ class Evaluator {
   const Batches& batches_;
   int64_t sequences_;
   Executor& forward_;
-  int64_t rank_;
+  Communicator& world_;
   std::atomic<int64_t> batch_ = 0;
-  StepInputs inputs_;  // of the batch that starts next
+  int64_t not_finite_ = 0;  // the first batch of run() whose loss is not; 0: none
+  StepInputs inputs_;       // of the batch that starts next
+
+  void fill(int64_t batch);
 };
 
 }  // namespace hidup

@@ -13,9 +13,9 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "io/gradient_file.h"
-#include "program/print.h"
 #include "train/assemble.h"
 #include "train/inputs.h"
+#include "train/not_finite.h"
 #include "train/schedule.h"
 #include "train/setup.h"
 
@@ -209,28 +209,12 @@ void Trainer::fail_not_finite(int64_t step) {
   }
   executor_.set_state(state_);
   fill(step);
-  const int64_t mine = executor_.find_not_finite(step, learning_rate(deck_.train, step), inputs_);
-  const std::vector<int64_t> found = all_gather_value(world_, mine);
-  int64_t first = -1;
-  size_t rank = 0;
-  for (size_t r = 0; r < found.size(); ++r) {
-    if (found[r] >= 0 && (first < 0 || found[r] < first)) {
-      first = found[r];
-      rank = r;
-    }
-  }
-  std::string message;
-  if (world_.rank() == 0) {
-    const std::string where =
-        first < 0 ? "repeated one instruction after the other, all outputs are finite"
-                  : fmt::format("the first output that is not finite is that of {} on rank {}",
-                                describe(executor_.program(), static_cast<int>(first)), rank);
-    message = fmt::format(
-        "step {}: the loss is {}, the norm of the gradients {}: {}. Try a smaller train.lr; with "
-        "train.on_nan: skip such steps change nothing, and training goes on",
-        step, iteration_.loss, iteration_.grad_norm, where);
-  }
-  throw CollectiveError(ExitCode::not_finite, message);
+  hidup::fail_not_finite(
+      executor_, world_, step, learning_rate(deck_.train, step), inputs_,
+      fmt::format("step {}: the loss is {}, the norm of the gradients {}", step, iteration_.loss,
+                  iteration_.grad_norm),
+      ". Try a smaller train.lr; with train.on_nan: skip such steps change nothing, and training "
+      "goes on");
 }
 
 // Validation, and checkpoints: none of them where the next step is under way.
@@ -241,6 +225,9 @@ void Trainer::between_steps(int64_t step) {
   if (validates_after(step)) {
     const double began = monotonic_seconds();
     const MeanLoss found = outputs_.validation->run();
+    if (!std::isfinite(found.loss) && deck_.train.on_nan == "stop") {
+      outputs_.validation->fail_not_finite(fmt::format("validation after step {}: ", step));
+    }
     validation_s_ = monotonic_seconds() - began;
     if (outputs_.timings != nullptr) {
       outputs_.timings->append_validation(

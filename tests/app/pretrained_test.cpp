@@ -90,6 +90,12 @@ class Pretrained {
 
   CheckpointFile file() const { return CheckpointFile(folder_ / ("ckpt/" + checkpoint_name(1))); }
   TrainingState& state() { return state_; }
+  // Changes an element of a parameter.
+  void set(const std::string& parameter, int64_t element, float value) {
+    executor_->write(kept_.values[tensor(parameter)], element, 1,
+                     std::as_bytes(std::span(&value, 1)).data());
+    write();
+  }
   KeptValues& kept() { return kept_; }
   // The number of a tensor of kept().
   size_t tensor(const std::string& name) const {
@@ -98,7 +104,12 @@ class Pretrained {
   }
   double loss(const std::vector<int32_t>& window) {
     const OneWindow batches(window);
-    return Evaluator(deck_, batches, 1, *executor_, 0).run().loss;
+    Evaluator evaluator(deck_, batches, 1, *executor_, *self_);
+    const double loss = evaluator.run().loss;
+    if (!std::isfinite(loss)) {
+      evaluator.fail_not_finite("behind all steps: ");
+    }
+    return loss;
   }
 
  private:
@@ -259,6 +270,32 @@ TEST(StoredParameters, OfImages) {
       "train: {batch: 3, steps: 1}\n");
   const CheckpointFile file = Pretrained(deck, "", kImageClasses).file();
   EXPECT_FALSE(stored_parameters(file, deck_of(file)).empty());
+}
+
+// Not even the token of which all other numbers are finite.
+TEST(LanguageModel, SaysWhereItsLogitsAreNotFinite) {
+  for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), -INFINITY}) {
+    const Deck deck = deck_of("");
+    Pretrained trained(deck);
+    trained.set(kUp, 7, wrong);
+    LanguageModel model(deck, "", trained.file());
+    const auto [code, message] = error_of([&] { model.next(random_text(3)); });
+    EXPECT_EQ(code, ExitCode::not_finite);
+    EXPECT_THAT(message, ::testing::StartsWith(trained.file().path() + ": the logits "));
+    EXPECT_THAT(message, ::testing::HasSubstr("that of instruction "));
+    EXPECT_THAT(message, ::testing::HasSubstr(" layers.0.ffn.up) on rank 0"));
+  }
+}
+
+TEST(Evaluator, SaysInWhichBatchAndWhereItsLossIsNotFinite) {
+  const Deck deck = deck_of("");
+  Pretrained trained(deck);
+  trained.set(kUp, 7, std::numeric_limits<float>::quiet_NaN());
+  const auto [code, message] = error_of([&] { trained.loss(random_text(kSequence + 1)); });
+  EXPECT_EQ(code, ExitCode::not_finite);
+  EXPECT_THAT(message, ::testing::StartsWith("behind all steps: the loss of batch 1 is not "
+                                             "finite: the first output that is not finite is "));
+  EXPECT_THAT(message, ::testing::HasSubstr(" layers.0.ffn.up) on rank 0"));
 }
 
 TEST(Sample, TakesTheLargestWithoutTemperature) {

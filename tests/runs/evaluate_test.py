@@ -9,7 +9,7 @@ import numpy
 
 import harness
 
-USAGE, FILE = 2, 6
+USAGE, FILE, NOT_FINITE = 2, 6, 9
 TOLERANCE = 2e-5  # relative, of equal losses
 PERIOD = "the rank waits for its sum; "  # longer than a sequence
 TOKENS = 45  # that are generated: more than a sequence
@@ -126,6 +126,26 @@ class Evaluate(EvaluateTest):
         for args, ranks in ((self.evaluate_args(missing, some), 2),
                             (self.generate_args(missing, "the "), 0)):
             self.assert_one_error(harness.run(ranks, args), FILE, str(missing))
+
+
+class NotFinite(EvaluateTest):
+
+    def test_parameters_that_are_too_large(self):
+        """The only step is finite, and what is computed with its update is not."""
+        self.write_deck(family="gpt")
+        large = ["train.lr=1000", "model.precision=fp16"]
+        result = harness.run(2, self.train_args("stops.h5", *large, "train.steps=1",
+                                                "data.validation=0.2"), program=self.program)
+        self.assert_one_error(result, NOT_FINITE, "validation after step 1: the loss of batch 1 ",
+                              "is that of instruction ", " on rank 0")
+        checkpoint, _ = self.trained(0, *large, "train.on_nan=skip", steps=1)
+        result = harness.run(2, self.evaluate_args(checkpoint, "data.validation=0.2", large[1],
+                                                   "train.on_nan=skip"), program=self.program)
+        self.assert_one_error(result, NOT_FINITE, "the loss of batch 1 ", " on rank 0")
+        self.assertEqual(result.stdout, "")
+        result = harness.run(0, self.generate_args(checkpoint, "the ", "--set", large[1]),
+                             program=self.program)
+        self.assert_one_error(result, NOT_FINITE, str(checkpoint), "is that of instruction ")
 
 
 class Generate(EvaluateTest):

@@ -74,7 +74,7 @@ class Rank {
   }
 
   MeanLoss evaluate(int64_t sequences) {
-    return Evaluator(deck_, *batches_, sequences, *evaluated_, world_.rank()).run();
+    return Evaluator(deck_, *batches_, sequences, *evaluated_, world_).run();
   }
 
   std::function<void()> after_step_;

@@ -1,0 +1,19 @@
+// Where numbers that are not finite come from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/communicator.h"
+#include "runtime/executor.h"
+
+namespace hidup {
+
+// Collective, after a step that has `found` ("the loss is nan"): runs it again, one instruction
+// after the other, and throws a CollectiveError(not_finite): "FOUND: the first output that is not
+// finite is that of INSTRUCTION on rank 2".
+[[noreturn]] void fail_not_finite(Executor& executor, Communicator& world, int64_t step,
+                                  double learning_rate, const StepInputs& inputs,
+                                  const std::string& found, const std::string& advice = "");
+
+}  // namespace hidup
