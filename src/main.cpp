@@ -11,11 +11,13 @@
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/failure.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "core/results.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "device/device.h"
+#include "number_option.h"
 #include "search/named/named_strategies.h"
 #include "train/stop.h"
 
@@ -39,8 +41,6 @@ const std::string kStrategies =
 const std::string kStrategyOrSearch =
     "How to shard: search for the fastest way; or a strategy file (YAML), or " +
     hidup::strategy_names() + kPerAxis;
-
-constexpr const char* kRanks = "Number of ranks; by default what the mesh of the cluster deck has";
 
 constexpr const char* kOverride =
     "Override a deck's key: section.key=value, or cluster.mesh.AXIS.key=value";
@@ -68,6 +68,11 @@ CLI::App* add_command(CLI::App& app, const std::string& name, const std::string&
 
 void add_cluster(CLI::App& command, std::string& cluster) {
   command.add_option("--cluster", cluster, "Cluster deck: devices and mesh")->required();
+}
+
+void add_ranks(CLI::App& command, std::optional<int64_t>& ranks) {
+  hidup::add_number(command, "--ranks", ranks, int64_t{1}, hidup::kMaxRanks,
+                    "Number of ranks; by default what the mesh of the cluster deck has");
 }
 
 void add_hints(CLI::App& command, std::string& hints) {
@@ -148,14 +153,15 @@ void add_generate(CLI::App& app, hidup::GenerateOptions& options) {
       app, "generate", "Show how a trained model goes on with a text, on one process", options);
   generate->add_option("--resume", options.resume, "Checkpoint that has the model")->required();
   generate->add_option("--prompt", options.prompt, "The text")->required();
-  generate->add_option("--tokens", options.tokens, "How many tokens to add")->capture_default_str();
-  generate
-      ->add_option("--temperature", options.temperature,
-                   "Draw tokens from the softmax of logits / temperature; 0: the most likely one")
-      ->capture_default_str();
-  generate->add_option("--top-k", options.top_k, "Draw among the k most likely ones; 0: all")
-      ->capture_default_str();
-  generate->add_option("--seed", options.seed, "Of the random numbers")->capture_default_str();
+  constexpr int64_t kMost = 1'000'000'000;
+  hidup::add_number(*generate, "--tokens", options.tokens, int64_t{0}, kMost,
+                    "How many tokens to add");
+  hidup::add_number(*generate, "--temperature", options.temperature, 0.0, 1e6,
+                    "Draw tokens from the softmax of logits / temperature; 0: the most likely one");
+  hidup::add_number(*generate, "--top-k", options.top_k, int64_t{0}, kMost,
+                    "Draw among the k most likely ones; 0: all");
+  hidup::add_number(*generate, "--seed", options.seed, uint64_t{0}, UINT64_MAX,
+                    "Of the random numbers");
 }
 
 void add_export(CLI::App& app, hidup::ExportOptions& options) {
@@ -193,7 +199,7 @@ void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
       app, "search",
       "Find the fastest strategy for a model and a cluster, without ranks or devices", options);
   add_cluster(*search, options.cluster);
-  search->add_option("--ranks", options.ranks, kRanks);
+  add_ranks(*search, options.ranks);
   add_hints(*search, options.hints);
   search->add_option("--strategy-out", options.strategy_out, kStrategyOut);
   search->add_flag("--overwrite", options.overwrite, kOverwrite);
@@ -206,10 +212,8 @@ void add_search(CLI::App& app, hidup::SearchCommandOptions& options) {
           "a few seconds; thorough: for up to a minute")
       ->check(CLI::IsMember({"fast", "default", "thorough"}))
       ->capture_default_str();
-  search
-      ->add_option("--time-limit", options.time_limit_s,
-                   "Seconds after which the best so far is returned (default 10; thorough: 60)")
-      ->check(CLI::PositiveNumber);
+  hidup::add_number(*search, "--time-limit", options.time_limit_s, 1e-6, 1e9,
+                    "Seconds after which the best so far is returned (default 10; thorough: 60)");
   search->add_flag("--json", options.json, "Print one JSON object");
 }
 
@@ -220,7 +224,7 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   add_cluster(*explain, options.cluster);
   explain->add_option("--strategy", options.strategy, kStrategyOrSearch)->capture_default_str();
   explain->footer(hidup::strategies_help());
-  explain->add_option("--ranks", options.ranks, kRanks);
+  add_ranks(*explain, options.ranks);
   add_hints(*explain, options.hints);
   explain->add_flag(
       "--what-if", options.what_if,
@@ -242,7 +246,7 @@ void add_validate(CLI::App& app, hidup::ValidateOptions& options) {
       app.add_subcommand("validate", "Check decks without ranks, devices or a run");
   validate->add_option("DECK", options.deck, "Model deck");
   validate->add_option("--cluster", options.cluster, "Cluster deck");
-  validate->add_option("--ranks", options.ranks, kRanks);
+  add_ranks(*validate, options.ranks);
   validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
   validate->footer(hidup::strategies_help());
   validate->add_option("--strategy-out", options.strategy_out, kStrategyOut);

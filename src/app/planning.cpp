@@ -5,7 +5,6 @@
 
 #include "core/check.h"
 #include "core/file.h"
-#include "core/limits.h"
 #include "core/text.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
@@ -158,9 +157,6 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
                                   std::optional<int64_t> ranks) {
   const DeckSource model_text = read_deck_file(model);
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
-  if (ranks && (*ranks < 1 || *ranks > kMaxRanks)) {
-    fail(ExitCode::usage, "--ranks {}: expected a number from 1 to {}", *ranks, kMaxRanks);
-  }
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides, ranks);
   int64_t all = 1;
   for (const MeshAxis& axis : deck.cluster.mesh) {

@@ -11,23 +11,7 @@
 
 namespace hidup {
 
-namespace {
-
-void check_options(const GenerateOptions& options) {
-  const auto expect = [](bool fits, const char* name, const auto& value) {
-    if (!fits) {
-      fail(ExitCode::usage, "{} {}: expected a number that is not negative", name, value);
-    }
-  };
-  expect(options.tokens >= 0, "--tokens", options.tokens);
-  expect(options.temperature >= 0.0, "--temperature", options.temperature);  // no NaN either
-  expect(options.top_k >= 0, "--top-k", options.top_k);
-}
-
-}  // namespace
-
 int generate(const GenerateOptions& options) {
-  check_options(options);
   const DeckSource source = read_deck_file(options.deck);
   const Deck deck = parse_decks(&source, nullptr, options.overrides);
   const CheckpointFile checkpoint = open_checkpoint(*make_self_communicator(), options.resume);

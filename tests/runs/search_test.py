@@ -112,7 +112,24 @@ class WithoutRanks(SearchTest):
         self.assertTrue(found["timed_out"])
         self.assertGreater(found["predicted_iteration_s"], 0)
         self.assert_one_error(self.command("search", "--level", "faster"), USAGE, "--level")
-        self.assert_one_error(self.command("search", "--time-limit", "0"), USAGE, "--time-limit")
+
+    def test_numbers_of_the_command_line(self):
+        """They are looked at before any file."""
+        search = ["search", "none", "--cluster", "none"]
+        generate = ["generate", "none", "--resume", "none", "--prompt", "a"]
+        for command, option, texts in (
+                (search, "--time-limit", ("nan", "inf", "0", "1e400", "0x2")),
+                (search, "--ranks", ("", "0", "1.5", "3x")),
+                (["explain", "none", "--cluster", "none"], "--ranks", ("0x2",)),
+                (["validate", "none"], "--ranks", ("0",)),
+                (generate, "--tokens", ("-1",)),
+                (generate, "--temperature", ("nan", "inf")),
+                (generate, "--top-k", ("-2",)),
+                (generate, "--seed", ("-1", "99999999999999999999"))):
+            for text in texts:
+                with self.subTest(command=command[0], option=option, text=text):
+                    self.assert_one_error(harness.run(0, [*command, option, text]), USAGE,
+                                          f"{option}: expected a", text or "nothing")
 
     def test_ends_at_every_magnitude(self):
         slow = ["--set", "cluster.mesh=[{name: ranks, size: 2, bandwidth: 1GB/s, latency: 1h}]"]
