@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,9 +45,12 @@ void StrategyFields::read_shares(const YamlNode& node, const YamlNode& version) 
     report(node, "shares: expected a map of axes to lists of shares");
     return;
   }
+  std::set<std::string> seen;
   for (size_t i = 0; i < node.keys.size(); ++i) {
     const auto axis = std::ranges::find(mesh_, node.keys[i].text, &Axis::name);
-    if (axis == mesh_.end()) {
+    if (!seen.insert(node.keys[i].text).second) {
+      report(node.keys[i], fmt::format("shares: {} is given twice", found(node.keys[i])));
+    } else if (axis == mesh_.end()) {
       report(node.keys[i], fmt::format("shares: the mesh has no axis {}", found(node.keys[i])));
     } else {
       read_shares(node.values[i], *axis);

@@ -248,6 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
             "1:37: S(0)%1: the axis ranks has 0 share(s) and 2 rank(s)"},
         Bad{"shares: [[1, 2]]", "1:9: shares: expected a map of axes to lists of shares"},
         Bad{"shares: {rank: [[1, 2]]}", "1:10: shares: the mesh has no axis rank"},
+        Bad{"shares: {ranks: [[1, 2]], ranks: [[1, 3]]}", "1:27: shares: ranks is given twice"},
         Bad{"shares: {ranks: [[1, 2, 3]]}",
             "1:18: shares: ranks: expected 2 whole numbers from 0 to 1000000, not all of them 0"},
         Bad{"shares: {ranks: [[0, 0]]}",
