@@ -60,7 +60,7 @@ std::vector<MeasuredRow> rows_of(const TimingRecord& record, const MeasuredSteps
   return sorted;
 }
 
-// Medians over all steps but the first, of the rank that is busiest with computation in each.
+// Medians over all timed steps but the first, of the rank that is busiest with computation in each.
 BusyTimes measured_busy(const TimingRecord& record) {
   const auto ranks = static_cast<size_t>(record.header.run.world_size);
   std::vector<double> compute;
@@ -68,6 +68,9 @@ BusyTimes measured_busy(const TimingRecord& record) {
   std::vector<double> exposed;
   for (size_t first = ranks; first < record.compute_s.size(); first += ranks) {
     const std::span all(record.compute_s);
+    if (std::isnan(all[first])) {  // the step was not timed
+      continue;
+    }
     const auto busiest = static_cast<size_t>(std::ranges::max_element(all.subspan(first, ranks)) -
                                              all.subspan(first, ranks).begin());
     compute.push_back(all[first + busiest]);

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "core/check.h"
@@ -20,6 +21,15 @@
 
 namespace hidup {
 namespace {
+
+// What a run's clock can say, in seconds: 30 years.
+constexpr double kLongest = 1e9;
+// By so much may an instruction end before it begins, where a GPU's events say when.
+constexpr double kResolution = 1e-3;
+
+bool is_time(double seconds) {
+  return seconds >= 0.0 && seconds <= kLongest;  // no NaN either
+}
 
 int64_t bytes_of_file(const std::string& path) {
   struct stat status = {};
@@ -68,22 +78,35 @@ class TimingReader {
 
   // One value per instruction.
   template <typename T, typename Row>
-  void read_column(const std::string& name, std::vector<Row>& rows, T Row::*member) const {
+  void read_column(const std::string& name, std::vector<Row>& rows, T Row::*member,
+                   int64_t least = 0) const {
     const std::vector<T> values = file_.values<T>("program/" + name, 1);
     expect(values.size() == rows.size(), "program/{} has {} rows and program/name {}", name,
            values.size(), rows.size());
     for (size_t i = 0; i < rows.size(); ++i) {
+      if constexpr (std::is_same_v<T, int64_t>) {
+        expect(values[i] >= least, "program/{} has {}, expected {} or more", name, values[i],
+               least);
+      }
       rows[i].*member = values[i];
     }
   }
 
-  // Seconds, as many as `count`: those of rows that are not complete yet are cut off.
-  std::vector<double> seconds(const std::string& name, size_t count, int dims = 1) const {
+  // As many as `count`: those of rows that are not complete yet are cut off.
+  std::vector<double> numbers(const std::string& name, size_t count, int dims = 1) const {
     std::vector<double> values = file_.values<double>(name, dims);
     expect(values.size() >= count, "{} is too short", name);
     values.resize(count);
-    expect(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }),
-           "{} has numbers that are not finite", name);
+    return values;
+  }
+
+  void expect_time(const std::string& where, double value) const {
+    expect(is_time(value), "{} {:.9g}, expected 0 to {:g} s", where, value, kLongest);
+  }
+
+  std::vector<double> seconds(const std::string& name, size_t count) const {
+    std::vector<double> values = numbers(name, count);
+    std::ranges::for_each(values, [&](double value) { expect_time(name + " has", value); });
     return values;
   }
 
@@ -113,7 +136,10 @@ class TimingReader {
     file_.get_attribute(strategy.get(), "name", record_.header.strategy.name);
     if (file_.has("emulation")) {
       const hdf5::Handle emulation = file_.open_group("emulation");
-      file_.get_attribute(emulation.get(), "dilation", record_.header.emulation.emplace().dilation);
+      double& dilation = record_.header.emulation.emplace().dilation;
+      file_.get_attribute(emulation.get(), "dilation", dilation);
+      expect(dilation > 0.0 && std::isfinite(dilation),
+             "emulation: dilation is {}, expected a number above 0", dilation);
     }
   }
 
@@ -126,7 +152,7 @@ class TimingReader {
     expect(!program.rows.empty(), "has no instructions");
     read_column("kind", program.rows, &ProgramRow::kind);
     read_column("stream", program.rows, &ProgramRow::stream);
-    read_column("microbatch", program.rows, &ProgramRow::microbatch);
+    read_column("microbatch", program.rows, &ProgramRow::microbatch, -1);
     read_column("phase", program.rows, &ProgramRow::phase);
     read_column("collective", program.rows, &ProgramRow::collective);
     read_column("flops", program.rows, &ProgramRow::flops);
@@ -136,14 +162,17 @@ class TimingReader {
   void read_prediction() {
     PredictionInfo& prediction = record_.header.prediction.emplace();
     const hdf5::Handle strategy = file_.open_group("strategy");
-    const auto get = [&](const char* name, auto& value) {
+    const auto get_time = [&](const char* name, double& value) {
       file_.get_attribute(strategy.get(), name, value);
+      expect_time(fmt::format("strategy: {} is", name), value);
     };
-    get("predicted_iteration_s", prediction.iteration_s);
-    get("predicted_compute_s", prediction.compute_s);
-    get("predicted_comm_s", prediction.comm_s);
-    get("predicted_exposed_comm_s", prediction.exposed_comm_s);
-    get("predicted_peak_bytes", prediction.peak_bytes);
+    get_time("predicted_iteration_s", prediction.iteration_s);
+    get_time("predicted_compute_s", prediction.compute_s);
+    get_time("predicted_comm_s", prediction.comm_s);
+    get_time("predicted_exposed_comm_s", prediction.exposed_comm_s);
+    file_.get_attribute(strategy.get(), "predicted_peak_bytes", prediction.peak_bytes);
+    expect(prediction.peak_bytes >= 0, "strategy: predicted_peak_bytes is {}, expected 0 or more",
+           prediction.peak_bytes);
     const size_t count = record_.header.program.rows.size();
     prediction.start_s = seconds("program/predicted_start_s", count);
     prediction.length_s = seconds("program/predicted_s", count);
@@ -159,10 +188,34 @@ class TimingReader {
       steps = std::min(steps, file_.values<double>(name, 2).size() / ranks);
     }
     record_.steps.resize(steps);
+    int64_t before = 0;
+    for (const int64_t step : record_.steps) {
+      expect(step > before, "iterations/step has {}, expected rising numbers from 1", step);
+      before = step;
+    }
     record_.wall_s = seconds("iterations/wall_s", steps);
-    record_.compute_s = seconds("ranks/compute_s", steps * ranks, 2);
-    record_.comm_s = seconds("ranks/comm_s", steps * ranks, 2);
-    record_.exposed_comm_s = seconds("ranks/exposed_comm_s", steps * ranks, 2);
+    record_.compute_s = numbers("ranks/compute_s", steps * ranks, 2);
+    record_.comm_s = numbers("ranks/comm_s", steps * ranks, 2);
+    record_.exposed_comm_s = numbers("ranks/exposed_comm_s", steps * ranks, 2);
+    for (size_t i = 0; i < steps * ranks; ++i) {
+      check_busy(i, ranks);
+    }
+  }
+
+  // Of a step that was not timed no rank's times are known.
+  void check_busy(size_t i, size_t ranks) const {
+    const size_t first = i / ranks * ranks;
+    const bool unknown = std::isnan(record_.compute_s[first]);
+    for (const auto& [name, values] :
+         {std::pair("compute_s", &record_.compute_s), std::pair("comm_s", &record_.comm_s),
+          std::pair("exposed_comm_s", &record_.exposed_comm_s)}) {
+      const double value = (*values)[i];
+      expect(std::isnan(value) == unknown, "ranks/{}: the times of step {} are known in part", name,
+             record_.steps[i / ranks]);
+      if (!unknown) {
+        expect_time(fmt::format("ranks/{} has", name), value);
+      }
+    }
   }
 
   void read_timeline() {
@@ -176,6 +229,9 @@ class TimingReader {
     const std::vector<double> end_s = seconds("timeline/end_s", count);
     std::vector<TimelineRow>& rows = record_.timeline;
     for (size_t i = 0; i < count; ++i) {
+      expect(end_s[i] >= start_s[i] - kResolution,
+             "instruction {} of step {} on rank {} ends {:.3g} s before it begins", instruction[i],
+             step[i], rank[i], start_s[i] - end_s[i]);
       rows.push_back(
           {step[i], rank[i], instruction[i], start_s[i], std::max(start_s[i], end_s[i])});
     }

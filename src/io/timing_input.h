@@ -15,7 +15,7 @@ struct TimingRecord {
   TimingHeader header;
   std::vector<int64_t> steps;     // that are done, in order; the next four have their times
   std::vector<double> wall_s;     // from the start of a step to the start of the next
-  std::vector<double> compute_s;  // [steps, world], as the next two
+  std::vector<double> compute_s;  // [steps, world], as the next two; NaN: the step was not timed
   std::vector<double> comm_s;
   std::vector<double> exposed_comm_s;
   // Of whole steps, by step, rank and instruction, all of them.

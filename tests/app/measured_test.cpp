@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 
 #include "made_up_run.h"
 #include "small_decks.h"
@@ -111,6 +113,97 @@ void expect_refused(const std::string& path, const std::string& why) {
   EXPECT_EQ(code, ExitCode::file);
   EXPECT_THAT(message, HasSubstr(path));
   EXPECT_THAT(message, HasSubstr(why));
+}
+
+// Of files that no run has written.
+struct Impossible {
+  const char* why;
+  void (*change)(TimingHeader& header, Iteration& step, BusyTimes& rank_1, TimelineRow& row);
+};
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+const Impossible kImpossible[] = {
+    {"strategy: predicted_iteration_s is -1, expected 0 to 1e+09 s",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->iteration_s = -1.0; }},
+    {"strategy: predicted_compute_s is nan, ",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->compute_s = kNan; }},
+    {"strategy: predicted_comm_s is inf, ",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->comm_s = HUGE_VAL; }},
+    {"strategy: predicted_exposed_comm_s is 1e+300, ",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->exposed_comm_s = 1e300; }},
+    {"strategy: predicted_peak_bytes is -1, expected 0 or more",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->peak_bytes = -1; }},
+    {"program/predicted_s has -2, expected 0 to 1e+09 s",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->length_s[3] = -2.0; }},
+    {"program/predicted_start_s has nan, ",
+     [](auto& header, auto&, auto&, auto&) { header.prediction->start_s[4] = kNan; }},
+    {"program/bytes has -1, expected 0 or more",
+     [](auto& header, auto&, auto&, auto&) { header.program.rows[1].bytes = -1; }},
+    {"program/flops has -1, expected 0 or more",
+     [](auto& header, auto&, auto&, auto&) { header.program.rows[1].flops = -1; }},
+    {"emulation: dilation is 0, expected a number above 0",
+     [](auto& header, auto&, auto&, auto&) { header.emulation = {.dilation = 0.0}; }},
+    {"emulation: dilation is nan, ",
+     [](auto& header, auto&, auto&, auto&) { header.emulation = {.dilation = kNan}; }},
+    {"iterations/step has 0, expected rising numbers from 1",
+     [](auto&, auto& step, auto&, auto&) { step.step = 0; }},
+    {"iterations/wall_s has -3, ", [](auto&, auto& step, auto&, auto&) { step.wall_s = -3.0; }},
+    {"iterations/wall_s has nan, ", [](auto&, auto& step, auto&, auto&) { step.wall_s = kNan; }},
+    {"ranks/compute_s has -1, ", [](auto&, auto&, auto& rank, auto&) { rank.compute_s = -1.0; }},
+    {"ranks/comm_s has inf, ", [](auto&, auto&, auto& rank, auto&) { rank.comm_s = HUGE_VAL; }},
+    {"ranks/exposed_comm_s: the times of step 2 are known in part",
+     [](auto&, auto&, auto& rank, auto&) { rank.exposed_comm_s = kNan; }},
+    {"timeline/start_s has -1, ", [](auto&, auto&, auto&, auto& row) { row.start_s = -1.0; }},
+    {"timeline/end_s has nan, ", [](auto&, auto&, auto&, auto& row) { row.end_s = kNan; }},
+    {"timeline/end_s has 1e+10, ", [](auto&, auto&, auto&, auto& row) { row.end_s = 1e10; }},
+    {"instruction 3 of step 2 on rank 1 ends 29.5 s before it begins",
+     [](auto&, auto&, auto&, auto& row) { row.end_s = 0.5; }}};
+
+TEST(Measured, TimesThatCannotBeAreRefused) {
+  for (const Impossible& each : kImpossible) {
+    const MadeUpFile file;
+    TimingHeader header = small_program();
+    Iteration second{.step = 2, .wall_s = 200.0};
+    BusyTimes rank_1{3.0, 4.0, 1.0};
+    TimelineRow last;
+    each.change(header, second, rank_1, last);
+    TimingFile out(file.path, true, header);
+    if (!header.emulation) {  // whose rows have more columns, and are read behind it
+      if (second.step > 1) {
+        append_made_up(out, header, 1, ran);
+      }
+      std::vector<TimelineRow> rows = made_up_timeline(header, 2, ran);
+      last = rows[8];
+      each.change(header, second, rank_1, last);
+      rows[8] = last;
+      out.append_iteration(second, std::vector{2.0, rank_1.compute_s},
+                           std::vector{3.0, rank_1.comm_s}, std::vector{0.0, rank_1.exposed_comm_s},
+                           {});
+      out.append_timeline(rows);
+    }
+    out.close();
+    expect_refused(file.path, each.why);
+  }
+}
+
+// As GPUs have them, whose steps are not all timed (cluster.device.timed_every).
+TEST(Measured, StepsOfWhichNoTimesAreKnownAreLeftOut) {
+  const MadeUpFile file;
+  TimingFile out(file.path, true, small_program());
+  append_made_up(out, small_program(), 1, ran);
+  append_made_up(out, small_program(), 2, ran);
+  const std::vector<double> unknown(2, kNan);
+  for (const int64_t step : {3, 4, 5}) {
+    out.append_iteration({.step = step, .wall_s = 500.0}, unknown, unknown, unknown, {});
+  }
+  out.close();
+  const MeasuredRun run = compare_with_prediction(read_timing_file(file.path));
+  EXPECT_THAT(run.steps, ElementsAre(2));
+  EXPECT_EQ(run.measured.compute_s, 3.0);
+  EXPECT_EQ(run.measured.comm_s, 21.0);
+  EXPECT_EQ(run.measured.exposed_comm_s, 1.0);
+  EXPECT_EQ(run.measured_wall_s, 500.0) << "that is known of all";
 }
 
 TEST(Measured, WhatCannotBeComparedIsRefused) {
