@@ -9,6 +9,7 @@
 #include "app/profiling.h"
 #include "core/check.h"
 #include "cost/cost_model.h"
+#include "cost/profile_check.h"
 #include "program/message_parts.h"
 #include "program/print.h"
 #include "program/work.h"
@@ -17,9 +18,10 @@
 namespace hidup {
 namespace {
 
-constexpr double kBusy = 0.9;        // of a message's time: its rank computes all along
-constexpr double kIdle = 0.02;       // likewise: it does not compute
-constexpr double kSameBytes = 1.01;  // sizes that a table does not distinguish
+constexpr double kBusy = 0.9;          // of a message's time: its rank computes all along
+constexpr double kIdle = 0.02;         // likewise: it does not compute
+constexpr double kSameBytes = 1.0101;  // sizes that a table does not distinguish, printed or not
+constexpr double kShortest = 1e-9;     // seconds that a clock can tell from none
 
 Interval interval_of(const TimelineRow& row) {
   return {row.start_s, row.end_s};
@@ -160,7 +162,7 @@ class Absorption {
     int taken = 0;
     for (const auto& [key, samples] : operations_) {
       const double seconds = median(samples.seconds);
-      if (seconds <= 0.0) {
+      if (seconds < kShortest) {
         continue;
       }
       auto known = std::ranges::find(profile_.operations, key, [](const OperationTime& time) {
@@ -182,15 +184,15 @@ class Absorption {
       const auto& [opcode, axis, algorithm, bytes] = key;
       const double alone_s = median(samples.alone_s);
       const double beside_s = median(samples.beside_s);
-      if (bytes <= 0.0 || (alone_s <= 0.0 && beside_s <= 0.0)) {
+      if (bytes <= 0.0 || (alone_s < kShortest && beside_s < kShortest)) {
         continue;
       }
       MessageTime time = before_.collective(opcode, axis, bytes, algorithm);
       const bool known = time.alone_s > 0.0 && time.beside_s > 0.0;
       const double longer = known ? time.beside_s / time.alone_s : 1.0;  // beside computation
       time.bytes = bytes;
-      time.alone_s = alone_s > 0.0 ? alone_s : beside_s / longer;
-      time.beside_s = beside_s > 0.0 ? beside_s : alone_s * longer;
+      time.alone_s = alone_s >= kShortest ? alone_s : beside_s / longer;
+      time.beside_s = beside_s >= kShortest ? beside_s : alone_s * longer;
       put({.opcode = opcode, .axis = axis, .algorithm = algorithm}, time);
       ++taken;
     }
@@ -236,7 +238,12 @@ Absorbed absorb(const TimingRecord& record, const Program& program, Profile& pro
   check(record.header.program.rows.size() == program.instructions.size() &&
             record.header.run.world_size == ranks_of(program.mesh),
         "a timing file of another size than its program");
+  const bool was_possible = implausible_number(profile).empty();
   const Absorbed found = Absorption(record, program, profile).run();
+  const std::string wrong = implausible_number(profile);
+  if (was_possible && !wrong.empty()) {
+    fail(ExitCode::file, "{}: its times are those of no machine: {}", record.path, wrong);
+  }
   if (found.operations + found.messages == 0) {
     fail(ExitCode::file, "{}: has no times of instructions that ran alone", record.path);
   }

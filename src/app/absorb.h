@@ -18,7 +18,7 @@ struct Absorbed {
 // first), ranks and instructions that are alike. Where a collective was measured alone only, or
 // beside computation only, its other time changes by the same factor. What ran otherwise is left as
 // it is. `program`: the run's. Throws Error(file) where the record is of another program, or has no
-// such times.
+// such times, or some that no machine has.
 Absorbed absorb(const TimingRecord& record, const Program& program, Profile& profile);
 
 // What the profile must have been measured with, to take times of this run: `profile`'s own key

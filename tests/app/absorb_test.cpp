@@ -15,6 +15,7 @@ namespace hidup {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // A run of the small decks whose times follow from the work of its instructions.
 class AbsorbedRun : public testing::Test {
@@ -136,6 +137,35 @@ TEST_F(AbsorbedRun, WhatRanBesideOthers) {
   const Work work = work_of(step_.program, instructions[operation], 0);
   EXPECT_LT(costs.operation(instructions[operation].opcode, work), 1.0)
       << "its time includes what the message took from it";
+}
+
+// What it writes train accepts: here of a profile that has few times itself.
+TEST_F(AbsorbedRun, TheProfileCanBeRead) {
+  make_program("megatron");
+  std::erase_if(profile_.collectives,
+                [](const CollectiveTimes& times) { return times.opcode != Opcode::all_reduce; });
+  profile_.operations.resize(1);
+  const TimingRecord record = record_of([&](int64_t, int64_t /*rank*/, size_t i) {
+    // Of an operation less than profiles have.
+    const double at = 10.0 * static_cast<double>(i);
+    return Interval{at, at + (i % 2 == 0 ? seconds_of(i) : 1e-14)};
+  });
+  absorb(record, step_.program, profile_);
+  EXPECT_NO_THROW(parse_profile(print_profile(profile_), "profile"));
+}
+
+TEST_F(AbsorbedRun, TimesOfNoMachineAreRefused) {
+  make_program("dp");
+  for (const double length : {5000.0, 1e6}) {
+    const TimingRecord record = record_of([&](int64_t, int64_t /*rank*/, size_t i) {
+      const double at = 1.1 * length * static_cast<double>(i);
+      return Interval{at, at + length};
+    });
+    Profile profile = profile_;
+    const auto [code, message] = error_of([&] { absorb(record, step_.program, profile); });
+    EXPECT_EQ(code, ExitCode::file) << length;
+    EXPECT_THAT(message, StartsWith(path_ + ": its times are those of no machine: "));
+  }
 }
 
 TEST_F(AbsorbedRun, AnotherProgramIsRefused) {
