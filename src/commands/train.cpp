@@ -34,6 +34,7 @@
 #include "train/checkpoints.h"
 #include "train/evaluate.h"
 #include "train/kept.h"
+#include "train/schedule.h"
 #include "train/setup.h"
 #include "train/stop.h"
 #include "train/trainer.h"
@@ -86,12 +87,12 @@ class Run {
   ExitCode go() {
     catch_stop_signals();
     read_decks();
-    if (files_.steps_done() >= decks_.deck.train.steps) {
+    open_data();  // refuses another model, also where nothing is left to do
+    if (is_finished()) {
       log::info("{} has all {} steps; with a larger train.steps there would be more to do",
                 files_.checkpoint->path(), decks_.deck.train.steps);
       return ExitCode::done;
     }
-    open_data();
     open_devices();
     plan();
     allocate();
@@ -291,15 +292,24 @@ class Run {
     return ExitCode::done;
   }
 
+  bool is_finished() const { return files_.steps_done() >= decks_.deck.train.steps; }
+
   void check_checkpoint() const {
     if (!files_.checkpoint) {
       return;
     }
     const std::string changed = check_resumable(
         *files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary, data_.hash()});
-    log::info("resumes from {}, step {}{}", files_.checkpoint->path(),
-              files_.checkpoint->state().step,
+    if (is_finished()) {
+      return;
+    }
+    log::info("resumes from {}, step {}{}", files_.checkpoint->path(), files_.steps_done(),
               changed.empty() ? "" : "; changed since: " + changed);
+    const std::string raised =
+        describe_raise(deck_of(*files_.checkpoint).train, decks_.deck.train, files_.steps_done());
+    if (!raised.empty()) {
+      log::warning("{}", raised);
+    }
   }
 
   void choose_strategy() {

@@ -14,7 +14,8 @@
 namespace hidup {
 namespace {
 
-constexpr size_t kRecent = 20;  // steps that "recent" means
+constexpr size_t kRecent = 20;      // steps that "recent" means
+constexpr double kManyDrops = 0.1;  // of the tokens: they begin to cost the model something
 
 double mean(const std::deque<double>& values) {
   return values.empty() ? 0.0
@@ -105,6 +106,18 @@ void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyT
                    format_duration(here * static_cast<double>(steps_ - step)),
                    emulation_ ? "  " + describe_emulation() : "");
     show();
+  }
+}
+
+void Report::experts(const ExpertChoices& choices) {
+  const double all = static_cast<double>(std::max<int64_t>(choices.chosen, 1));
+  keep_recent(dropped_, static_cast<double>(choices.dropped) / all);
+  const double recent = mean(dropped_);
+  if (dropped_.size() == kRecent && recent > kManyDrops && !std::exchange(warned_of_drops_, true)) {
+    log::warning(
+        "the experts drop {:.1f} % of their tokens, which find no slot: a larger "
+        "model.moe.capacity_factor, or a model.moe.balance_loss, keeps more of them",
+        100.0 * recent);
   }
 }
 
@@ -215,6 +228,10 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
     const double gain = unigram_entropy_ - recent_loss();
     results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
                    unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
+  }
+  if (!dropped_.empty()) {
+    results::print("experts {:.1f} % of their tokens dropped over the last {} steps\n",
+                   100.0 * mean(dropped_), dropped_.size());
   }
   const auto timed = static_cast<double>(std::max<int64_t>(timed_, 1));
   const BusyTimes busy = {busy_.compute_s / timed, busy_.comm_s / timed,

@@ -45,6 +45,12 @@ struct NamedNumber {
   double value;
 };
 
+// What tokens chose in a step, over all layers and ranks.
+struct ExpertChoices {
+  int64_t chosen = 0;   // slots of experts
+  int64_t dropped = 0;  // of them there were none left
+};
+
 // What emulated steps are compared with.
 struct EmulationScale {
   double dilation = 1.0;
@@ -74,6 +80,10 @@ class Report {
   // behind the loss, the same names in every step.
   void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
             const std::vector<NamedNumber>& beside = {});
+
+  // Before each step(), where the model has experts. Warns once, where over 20 steps they drop more
+  // than a tenth.
+  void experts(const ExpertChoices& choices);
 
   // Before each step(), where times are emulated.
   void emulated(const EmulatedWork& work);
@@ -125,6 +135,8 @@ class Report {
   std::deque<double> accuracies_;
   std::vector<std::string> beside_names_;
   std::vector<std::deque<double>> beside_;  // likewise, by name
+  std::deque<double> dropped_;              // fractions of what experts get
+  bool warned_of_drops_ = false;
   std::deque<double> walls_;
   std::deque<double> exposed_;
   BusyTimes busy_;     // sums over the steps of which they are known

@@ -301,6 +301,12 @@ void Trainer::write_step(double wall_s) {
                                .cpu_s = all_cpu_s_,
                                .late = std::accumulate(late_.begin(), late_.end(), int64_t{0})});
   }
+  if (!expert_tokens_.empty()) {
+    const auto sum = [](const std::vector<int64_t>& loads) {
+      return std::accumulate(loads.begin(), loads.end(), int64_t{0});
+    };
+    outputs_.report->experts({.chosen = sum(expert_tokens_), .dropped = sum(expert_dropped_)});
+  }
   outputs_.report->step(
       iteration_.step, {iteration_.loss, iteration_.accuracy}, reported_s,
       {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)},

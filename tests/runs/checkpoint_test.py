@@ -82,6 +82,8 @@ class Resume(CheckpointTest):
         result = self.resume(2, "run.h5")
         self.assertIn("all 20 steps", result.stderr)
         self.assertFalse((self.folder / "run-2.h5").exists())
+        result = self.resume(2, "run.h5", "model.heads=4", code=USAGE)
+        self.assert_one_error(result, USAGE, "model.heads: 3 -> 4")
 
     def test_damaged_files(self):
         self.run_train(0, "run.h5", "train.checkpoint.every_steps=5", "train.checkpoint.keep=0")
@@ -114,6 +116,10 @@ class Resume(CheckpointTest):
         result = self.run_train(0, "other.h5", resume, "train.steps=30", "train.lr=0.002")
         self.assertIn("train.lr: 0.003 -> 0.002", result.stderr)
         self.assertNotIn("data files", result.stderr)
+        self.assertNotIn("learning rate", result.stderr)
+        result = self.run_train(0, "higher.h5", resume, "train.steps=21", "train.lr=0.004")
+        self.assertIn("warning: the changed schedule raises the learning rate: step 21 takes 0.004, "
+                      "and step 20 took 0.003", result.stderr)
         text = self.folder / "text.txt"
         text.write_text(text.read_text() + "more")
         result = self.run_train(0, "third.h5", resume, "train.steps=30")

@@ -58,6 +58,33 @@ TEST(Report, HowFarAStepIsFromItsFloor) {
   EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("floor")));
 }
 
+// A warning once, when more than a tenth is dropped over 20 steps, and a line of the summary.
+TEST(Report, WhatExpertsDrop) {
+  const auto end_of_run = [](int64_t dropped, int64_t steps) {
+    Report report(steps, {.count = 64}, -1.0, {});
+    testing::internal::CaptureStderr();
+    const std::string text = printed([&] {
+      for (int64_t step = 1; step <= steps; ++step) {
+        report.experts({.chosen = 1000, .dropped = step <= 5 ? 500 : dropped});
+        report.step(step, {.loss = 2.0}, 0.01, {});
+      }
+      report.summary({}, std::nullopt, std::nullopt, "run.h5", "");
+    });
+    return std::pair(text, testing::internal::GetCapturedStderr());
+  };
+  const auto [text, warnings] = end_of_run(588, 60);
+  EXPECT_THAT(text, HasSubstr("\nexperts 58.8 % of their tokens dropped over the last 20 steps\n"));
+  EXPECT_EQ(warnings,
+            "hidup: warning: the experts drop 56.6 % of their tokens, which find no slot: a "
+            "larger model.moe.capacity_factor, or a model.moe.balance_loss, keeps more of them\n");
+  EXPECT_EQ(end_of_run(588, 19).second, "") << "it may pass";
+  EXPECT_EQ(end_of_run(0, 19).second, "");
+  EXPECT_THAT(end_of_run(0, 60).first, HasSubstr("\nexperts 0.0 % of their tokens dropped "));
+  Report dense(1, {.count = 64}, -1.0, {});
+  EXPECT_THAT(printed([&] { dense.summary({}, std::nullopt, std::nullopt, "run.h5", ""); }),
+              Not(HasSubstr("experts")));
+}
+
 // All 4 cores are busy, or 0.4 of one; the first step prepares much and does not count.
 TEST(Report, HowAnEmulatedRunKeepsUp) {
   const auto end_of_run = [](double cpu_s, int64_t late) {

@@ -32,5 +32,26 @@ TEST(LearningRate, NeedsNoWarmUp) {
   EXPECT_GT(learning_rate(train, 1), 1.99);
 }
 
+TEST(LearningRate, SaysWhenAChangeRaisesIt) {
+  const std::string raises = "the changed schedule raises the learning rate: step ";
+  TrainDeck more = deck("cosine");
+  more.steps = 210;
+  EXPECT_EQ(describe_raise(deck("cosine"), more, 110),
+            raises + "111 takes 1.086, and step 110 took 0.2");
+  EXPECT_EQ(describe_raise(deck("cosine"), more, 59),
+            raises + "60 takes 1.736, and would have taken 1.1 before");
+  EXPECT_EQ(describe_raise(deck("cosine"), deck("constant"), 59),
+            raises + "60 takes 2, and would have taken 1.1 before");
+  EXPECT_EQ(describe_raise(deck("cosine"), deck("cosine"), 59), "");
+  EXPECT_EQ(describe_raise(deck("cosine"), deck("cosine"), 5), "") << "within the warm-up";
+  EXPECT_EQ(describe_raise(more, deck("cosine"), 59), "") << "it falls faster";
+  more = deck("constant");
+  more.steps = 1000;
+  EXPECT_EQ(describe_raise(deck("constant"), more, 110), "") << "it stays";
+  more.lr = 3.0;
+  EXPECT_EQ(describe_raise(deck("constant"), more, 110),
+            raises + "111 takes 3, and step 110 took 2");
+}
+
 }  // namespace
 }  // namespace hidup
