@@ -116,7 +116,7 @@ void Report::experts(const ExpertChoices& choices) {
   if (dropped_.size() == kRecent && recent > kManyDrops && !std::exchange(warned_of_drops_, true)) {
     log::warning(
         "the experts drop {:.1f} % of their tokens, which find no slot: a larger "
-        "model.moe.capacity_factor, or a model.moe.balance_loss, keeps more of them",
+        "model.moe.capacity_factor or model.moe.balance_loss keeps more of them",
         100.0 * recent);
   }
 }

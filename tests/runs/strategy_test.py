@@ -219,6 +219,10 @@ class TimingFileTest(StrategyTest):
         for tokens, dropped in loads[1:]:
             numpy.testing.assert_array_equal(tokens, loads[0][0])
             numpy.testing.assert_array_equal(dropped, loads[0][1])
+        share = 100 * loads[0][1].sum(axis=(1, 2)) / loads[0][0].sum(axis=(1, 2))
+        told = harness.run(2, self.train_args("told.h5", "train.steps=5"))
+        self.assertIn(f"\nexperts {share.mean():.1f} % of their tokens dropped over the last 5 steps\n",
+                      told.stdout)
         self.assertEqual(len(set(hashes)), 3)
         parameters = sum(gradient.size for gradient in one.gradients.values())
         self.assertGreaterEqual(stored[0], 4 * parameters)

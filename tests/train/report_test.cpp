@@ -76,7 +76,7 @@ TEST(Report, WhatExpertsDrop) {
   EXPECT_THAT(text, HasSubstr("\nexperts 58.8 % of their tokens dropped over the last 20 steps\n"));
   EXPECT_EQ(warnings,
             "hidup: warning: the experts drop 56.6 % of their tokens, which find no slot: a "
-            "larger model.moe.capacity_factor, or a model.moe.balance_loss, keeps more of them\n");
+            "larger model.moe.capacity_factor or model.moe.balance_loss keeps more of them\n");
   EXPECT_EQ(end_of_run(588, 19).second, "") << "it may pass";
   EXPECT_EQ(end_of_run(0, 19).second, "");
   EXPECT_THAT(end_of_run(0, 60).first, HasSubstr("\nexperts 0.0 % of their tokens dropped "));
