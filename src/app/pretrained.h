@@ -20,8 +20,8 @@ namespace hidup {
 // Where the deck's vocabulary is auto, it becomes the checkpoint's.
 void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint);
 
-// The parameters of the checkpoint's own model, whose deck is deck_of() it. Throws Error(file) where
-// the file lacks some, or has others.
+// The parameters of the checkpoint's own model, whose deck is deck_of() it. Throws Error(file)
+// where the file lacks some, or has others.
 std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck);
 
 // The next token's logits, from a checkpoint's model on this process alone. Every call computes

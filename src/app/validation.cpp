@@ -7,9 +7,7 @@ namespace hidup {
 
 Validation::Validation(const Graph& graph, const Strategy& strategy, const Deck& deck,
                        const PlannedProgram& training, Communicator& world)
-    : deck_(deck),
-      world_(world),
-      program_(make_forward_program(graph, strategy, deck, world)) {
+    : deck_(deck), world_(world), program_(make_forward_program(graph, strategy, deck, world)) {
   collectively(world, [&] {
     plan_ = plan_memory(program_, world_.rank(), stored_values(training.program, training.plan));
     verify(program_, plan_);

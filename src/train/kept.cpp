@@ -160,8 +160,7 @@ std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint, con
     check_tensor(checkpoint, checkpoint.tensors()[parameters.back().tensor], wanted.mapped());
   }
   if (!missing.empty()) {
-    fail(ExitCode::file, "{}: has no {}{}", checkpoint.path(), kParameters,
-         missing.begin()->first);
+    fail(ExitCode::file, "{}: has no {}{}", checkpoint.path(), kParameters, missing.begin()->first);
   }
   return parameters;
 }
