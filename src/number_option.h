@@ -1,6 +1,8 @@
 // Options of the command line that are numbers.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <charconv>
 #include <string>

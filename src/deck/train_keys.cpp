@@ -148,10 +148,10 @@ std::vector<Key> train_keys() {
        .range = {0, 1e12},
        .slot = [](Deck& d, Item) -> Slot { return &d.train.validate_every; }},
       {.name = "train.on_nan",
-       .doc = "What happens when the loss or the gradients are not finite. stop: the step is run "
-              "again instruction by instruction, and exit code 9 names the step, the rank and the "
-              "first operation whose output is not finite. skip: the update skips the step, and "
-              "training goes on.",
+       .doc = "What happens when the loss, the gradients or the validation loss are not finite. "
+              "stop: the step is run again instruction by instruction, and exit code 9 names the "
+              "step, the rank and the first operation whose output is not finite. skip: the update "
+              "skips the step, and training goes on.",
        .fallback = "stop",
        .choices = {"stop", "skip"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train.on_nan; }},

@@ -119,7 +119,7 @@ class WithoutRanks(SearchTest):
         generate = ["generate", "none", "--resume", "none", "--prompt", "a"]
         for command, option, texts in (
                 (search, "--time-limit", ("nan", "inf", "0", "1e400", "0x2")),
-                (search, "--ranks", ("", "0", "1.5", "3x")),
+                (search, "--ranks", ("", "0", "-1", "1.5", "3x", "1099511627776")),
                 (["explain", "none", "--cluster", "none"], "--ranks", ("0x2",)),
                 (["validate", "none"], "--ranks", ("0",)),
                 (generate, "--tokens", ("-1",)),
