@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -139,15 +138,6 @@ void print_places(const std::vector<RankPlace>& places) {
   }
 }
 
-// What Open MPI's mpirun tells its ranks about the job, and nobody sets.
-bool is_bookkeeping(const std::string& variable) {
-  constexpr std::array kOfMpirun = {"OMPI_MCA_ess", "OMPI_MCA_initial_wdir", "OMPI_MCA_orte_",
-                                    "OMPI_MCA_shmem_"};
-  return (variable.starts_with("OMPI_") && !variable.starts_with("OMPI_MCA_")) ||
-         std::ranges::any_of(kOfMpirun,
-                             [&](const char* prefix) { return variable.starts_with(prefix); });
-}
-
 void print_arithmetic(const std::string& arithmetic) {
   if (!arithmetic.empty()) {
     results::print("\n{}\n", arithmetic);
@@ -157,9 +147,7 @@ void print_arithmetic(const std::string& arithmetic) {
 void print_environment() {
   results::print("\nenvironment of rank 0\n");
   for (const std::string& variable : run_environment()) {
-    if (!is_bookkeeping(variable)) {
-      results::print("  {}\n", variable);
-    }
+    results::print("  {}\n", variable);
   }
 }
 

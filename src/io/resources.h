@@ -12,8 +12,8 @@ namespace hidup {
 std::string utc_now();
 
 // The environment variables that steer communication, threads and the job
-// (CUDA_*, NCCL_*, OMPI_*, SLURM_*, OMP_*) as "KEY=value", sorted; without SLURM_JWT,
-// which is a credential.
+// (CUDA_*, NCCL_*, OMPI_*, SLURM_*, OMP_*) as "KEY=value", sorted; without what mpirun sets for its
+// ranks, and without credentials, such as SLURM_JWT.
 std::vector<std::string> run_environment();
 
 // Version of the HDF5 library as loaded: "1.10.8".

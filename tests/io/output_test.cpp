@@ -220,15 +220,20 @@ TEST(Resources, SayWhenAndUnderWhat) {
   EXPECT_GE(year, 2024);
   EXPECT_EQ(std::ranges::count(hdf5_version(), '.'), 2) << hdf5_version();
   setenv("OMP_HIDUP_TEST", "a=b", 1);
-  setenv("SLURM_JWT", "secret", 1);
+  for (const char* name : {"SLURM_JWT", "NCCL_NET_TOKEN", "OMPI_MCA_sec_password",
+                           "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri",
+                           "OMPI_MCA_ess_base_jobid", "OMPI_FILE_LOCATION"}) {
+    setenv(name, "secret", 1);
+  }
+  setenv("NCCL_IB_PKEY", "0", 1);
   setenv("XOMP_HIDUP_TEST", "other", 1);
   int found = 0;
   for (const std::string& variable : run_environment()) {
-    found += variable == "OMP_HIDUP_TEST=a=b" ? 1 : 0;
+    found += variable == "OMP_HIDUP_TEST=a=b" || variable == "NCCL_IB_PKEY=0" ? 1 : 0;
     EXPECT_EQ(variable.find("secret"), std::string::npos);
     EXPECT_FALSE(variable.starts_with("X"));
   }
-  EXPECT_EQ(found, 1);
+  EXPECT_EQ(found, 2);
 }
 
 }  // namespace
