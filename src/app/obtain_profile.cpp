@@ -27,17 +27,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The folder that the variable names; empty without one. A relative path would mean another folder
+// wherever the program starts, and fill the user's with files.
+fs::path folder_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  fs::path folder = text == nullptr ? "" : text;
+  return folder.is_absolute() ? folder : fs::path();
+}
+
 // Where the profile of this key and graph is kept; empty where the user has no such folder.
 std::string cached_file(const ProfileKey& key, const Graph& graph) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  fs::path folder;
-  if (cache != nullptr && *cache != '\0') {
-    folder = cache;
-  } else if (home != nullptr && *home != '\0') {
-    folder = fs::path(home) / ".cache";
-  } else {
-    return "";
+  fs::path folder = folder_in("XDG_CACHE_HOME");
+  if (folder.empty()) {
+    folder = folder_in("HOME");
+    if (folder.empty()) {
+      return "";
+    }
+    folder /= ".cache";
   }
   const uint64_t hash = hash_of(print_profile({.key = key}) + fmt::format("{}", graph_hash(graph)));
   return folder / "hidup" / fmt::format("profile-{:016x}.yaml", hash);
@@ -79,7 +85,7 @@ std::string kept(const std::string& file, const ProfileKey& key) {
 // kept.
 bool keep(const Profile& profile, const std::string& file) {
   if (file.empty()) {
-    log::warning("the profile is not kept: neither XDG_CACHE_HOME nor HOME is set");
+    log::warning("the profile is not kept: neither XDG_CACHE_HOME nor HOME is an absolute path");
     return false;
   }
   try {

@@ -45,7 +45,8 @@ ProfileKey profile_key(const ProfilingInput& input);
 Profile measure_profile(const ProfilingInput& input, ProfileEffort effort);
 
 // Collective: the profile that cluster.profile asks for, on all ranks; none where it is none.
-// auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/)
+// auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/;
+// only where that is an absolute path)
 // for this key and model, measured and put there where there is none; none where nothing that would
 // be timed fits in the memory. Products are computed by its algorithms from then on.
 // Throws CollectiveError(usage) where a file does not fit, (file) where it cannot be read.

@@ -208,11 +208,12 @@ class ProfileTest(harness.RunTest):
         for environment, reason in (({"XDG_CACHE_HOME": str(self.folder / "file")}, "Not a directory"),
                                     ({"XDG_CACHE_HOME": str(self.folder / (300 * "x"))},
                                      "File name too long"),
-                                    ({"XDG_CACHE_HOME": "", "HOME": ""},
-                                     "neither XDG_CACHE_HOME nor HOME is set")):
+                                    ({"XDG_CACHE_HOME": "", "HOME": "relative"},
+                                     "neither XDG_CACHE_HOME nor HOME is an absolute path")):
             with self.subTest(reason):
-                result = self.train_with(1, "auto", env=environment)
+                result = self.train_with(1, "auto", env=environment, cwd=self.folder)
                 self.assert_done(result)
+                self.assertFalse((self.folder / "relative").exists())
                 self.assertIn("warning: the profile is not kept: ", result.stderr)
                 self.assertIn(reason, result.stderr)
                 self.assertRegex(result.stderr, r"profile: measured in [0-9.]+ s\n")
