@@ -9,15 +9,17 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "graph/text.h"
+#include "io/timing_input.h"
+#include "train/checkpoints.h"
 
 namespace hidup {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What other runs left in the folder must not be taken for this run's.
+// What an earlier run of the same name left in the folder must not be taken for this run's.
 void check_folder(const RunFiles& files, bool overwrite) {
-  const std::vector<FoundCheckpoint> found = list_checkpoints(files.checkpoints).complete;
+  const std::vector<FoundCheckpoint> found = checkpoints_of(files.checkpoints, files.run);
   if (found.empty() || found.front().step <= files.steps_done()) {
     return;
   }
@@ -29,6 +31,44 @@ void check_folder(const RunFiles& files, bool overwrite) {
          "{}: has checkpoints of an earlier run, up to step {}: --resume auto goes on from there, "
          "--overwrite removes them",
          files.checkpoints, found.front().step);
+  }
+}
+
+// Two runs that write into one folder would remove each other's files. One that is not asked for
+// checkpoints writes one at its end at most, into a folder of its own.
+void lock_folder(RunFiles& files, const RunFileOptions& options, const Deck& deck) {
+  std::error_code ignored;
+  if (asks_for_checkpoints(deck) ||
+      (options.resume == "auto" && fs::exists(files.checkpoints, ignored))) {
+    files.lock =
+        std::make_unique<FolderLock>(files.checkpoints, fs::absolute(options.out).string());
+  }
+}
+
+// "13 to 20", or several of these.
+std::string ranges(const std::vector<int64_t>& steps) {
+  std::string text;
+  for (size_t first = 0, end = 0; first < steps.size(); first = end) {
+    while (end < steps.size() && steps[end] - steps[first] == static_cast<int64_t>(end - first)) {
+      ++end;
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", steps[first]);
+    text += end - first > 1 ? fmt::format(" to {}", steps[end - 1]) : "";
+  }
+  return text;
+}
+
+// Rows that a killed run or host did not bring to the disk: the joined files lack them.
+void tell_missing_rows(const CheckpointFile& checkpoint) {
+  const std::string& file = checkpoint.state().timing_file;
+  try {
+    const std::vector<int64_t> missing = missing_steps(file, checkpoint.state().step);
+    if (!missing.empty()) {
+      log::warning("{}: lacks the rows of steps {}, which the checkpoint has", file,
+                   ranges(missing));
+    }
+  } catch (const Error& error) {
+    log::warning("the rows of the steps before the checkpoint cannot be read: {}", error.what());
   }
 }
 
@@ -51,8 +91,14 @@ std::string next_timing_file(const std::string& out) {
 
 RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world) {
   RunFiles files{.checkpoints = world.broadcast(checkpoint_folder(deck, options.out))};
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      files.run = options.names_out ? run_name(files.checkpoints, options.out) : "";
+      lock_folder(files, options, deck);
+    }
+  });
   if (options.resume == "auto") {
-    files.checkpoint = open_newest(world, files.checkpoints);
+    files.checkpoint = open_newest(world, files.checkpoints, files.run);
     if (!files.checkpoint) {
       log::info("no complete checkpoint in {}: the run starts with step 1", files.checkpoints);
     }
@@ -65,6 +111,9 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
            files.checkpoint->path());
     }
     if (world.rank() == 0) {
+      if (files.checkpoint) {
+        tell_missing_rows(*files.checkpoint);
+      }
       files.out = options.resume.empty() ? options.out : next_timing_file(options.out);
       if (options.resume != "auto") {  // what is newer than the checkpoint is damaged then
         check_folder(files, options.overwrite);
@@ -74,12 +123,15 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
     }
   });
   files.out = world.broadcast(files.out);
+  if (files.run.empty() && options.resume == "auto" && files.checkpoint) {
+    files.run = files.checkpoint->run();
+  }
   return files;
 }
 
 void remove_old_checkpoints(const RunFiles& files) {
   if (!files.checkpoint) {
-    for (const FoundCheckpoint& old : list_checkpoints(files.checkpoints).complete) {
+    for (const FoundCheckpoint& old : checkpoints_of(files.checkpoints, files.run)) {
       fs::remove(old.path);
     }
   }

@@ -1,12 +1,14 @@
 // Where a run writes, and the checkpoint that it goes on from.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/job.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/folder_lock.h"
 #include "io/output_path.h"
 #include "io/timing_file.h"
 
@@ -15,6 +17,7 @@ namespace hidup {
 // What the command line says of it.
 struct RunFileOptions {
   std::string out;        // the timing file
+  bool names_out = true;  // and the user says so: checkpoints of others are none of the run's
   std::string gradients;  // empty: none
   std::string resume;     // a checkpoint, or auto; empty: none
   bool overwrite = false;
@@ -24,6 +27,8 @@ struct RunFileOptions {
 struct RunFiles {
   std::string out;          // the timing file of this run: one that goes on has a name of its own
   std::string checkpoints;  // the folder
+  std::string run;          // whose checkpoints they are (run_name()); on rank 0
+  std::unique_ptr<FolderLock> lock;          // on rank 0, where the run writes checkpoints
   std::optional<CheckpointFile> checkpoint;  // that the run goes on from
 
   int64_t steps_done() const { return checkpoint ? checkpoint->state().step : 0; }

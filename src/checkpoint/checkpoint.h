@@ -54,12 +54,21 @@ struct TrainingState {
 // "step-00000100.ckpt.h5"
 std::string checkpoint_name(int64_t step);
 
+class FolderLock;
+
 struct WriterOptions {
   std::string folder;
+  // Whose the checkpoints are, as they say themselves (run_name()). Those of another run stay, and
+  // their names, too. Empty: every run's.
+  std::string run = {};
   int64_t keep = 0;  // the last ones of those up to the step that is written; 0: all
   bool blocking = false;
   bool stop_on_error = false;   // else a warning
   bool through_rank_0 = false;  // as where ranks do not see rank 0's folder; for tests
+  FolderLock* lock = nullptr;   // that this process has of the folder; on rank 0, may be null
+  // Called on every rank, in the thread that writes, before the file of that step takes its name.
+  // It may wait for what the caller does after save().
+  std::function<void(int64_t step)> before_name = nullptr;
 };
 
 class CheckpointWriter {
@@ -81,7 +90,8 @@ class CheckpointWriter {
   // Collective, at a step boundary. Waits for the write before it, copies what this rank writes
   // into host memory, and starts writing in a thread of its own (blocking: returns when it is
   // done). With stop_on_error it throws a CollectiveError where the write before it failed
-  // (blocking: its own one); else that was a warning. The older file of the same step is replaced.
+  // (blocking: its own one); else that was a warning. The run's older file of the same step is
+  // replaced. With before_name, blocking returns when all is done but the name.
   void save(const TrainingState& state, const CopyOut& copy);
 
   struct Result {
@@ -91,6 +101,8 @@ class CheckpointWriter {
   // Collective: until the running write is done.
   Result wait();
 
+  // The last one that has its name, on rank 0 while nothing is written; empty: none yet.
+  const std::string& last_file() const;
   double last_seconds() const;  // from copy to end, slowest rank, of the last write; 0: none yet
   int64_t bytes() const;        // of all tensors
   bool through_rank_0() const;  // whether ranks do not see rank 0's folder
@@ -110,6 +122,7 @@ class CheckpointFile {
   explicit CheckpointFile(const std::string& path);
 
   const std::string& path() const { return path_; }
+  const std::string& run() const;  // whose it is; empty: it does not say
   const TrainingState& state() const;
   const std::vector<StoredTensor>& tensors() const;  // in the order in which they lie in the file
 
@@ -136,11 +149,12 @@ class CheckpointFile {
 // The functions below are collective. Ranks that do not see rank 0's file get all from it.
 // `through_rank_0`: as if no rank saw it; for tests.
 
-// The newest checkpoint in the folder whose blocks are all right, by its step, whatever its name.
-// Rank 0 warns of every one that is truncated or corrupted, and tells tensor and block. Nothing:
-// there is none, or no folder. Throws CollectiveError.
+// The run's newest checkpoint in the folder whose blocks are all right, by its step, whatever its
+// name; `run` empty: the newest of any run. Rank 0 warns of every one that is truncated or
+// corrupted, and tells tensor and block, and says which other runs' are passed by. Nothing: there
+// is none, or no folder. Throws CollectiveError.
 std::optional<CheckpointFile> open_newest(Communicator& world, const std::string& folder,
-                                          bool through_rank_0 = false);
+                                          const std::string& run = "", bool through_rank_0 = false);
 
 // One file, whose blocks are all verified; the ranks divide them. Throws CollectiveError(file).
 CheckpointFile open_checkpoint(Communicator& world, const std::string& path,

@@ -54,18 +54,50 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("step-{:08}{}", step, kEnding);
 }
 
+std::string run_name(const std::string& folder, const std::string& timing_file) {
+  std::error_code error;  // a path that cannot be resolved is taken as it is
+  const fs::path from = fs::weakly_canonical(fs::absolute(folder, error), error);
+  const fs::path to = fs::weakly_canonical(fs::absolute(timing_file, error), error);
+  const std::string name = error ? timing_file : to.lexically_proximate(from).string();
+  return name.substr(name.size() - std::min(name.size(), kRunBytes));
+}
+
+std::string file_of_run(const std::string& folder, const std::string& run) {
+  return (fs::path(folder) / run).lexically_normal().string();
+}
+
 FolderContent list_checkpoints(const std::string& folder) {
   FolderContent content;
   for (const std::string& path : files_like(folder, fmt::format("*{}", kEnding))) {
     try {
       const OpenFile file(path, path, OpenFile::For::reading);
-      content.complete.push_back({path, read_user_block(file).step});
+      const Frame frame = read_user_block(file);
+      content.complete.push_back({path, frame.step, frame.run});
     } catch (const Error& error) {
       content.damaged.push_back({error.what()});
     }
   }
   std::ranges::stable_sort(content.complete, std::greater<>(), &FoundCheckpoint::step);
   return content;
+}
+
+std::vector<FoundCheckpoint> checkpoints_of(const std::string& folder, const std::string& run) {
+  std::vector<FoundCheckpoint> found = list_checkpoints(folder).complete;
+  std::erase_if(found, [&](const FoundCheckpoint& each) { return !is_of(each, run); });
+  return found;
+}
+
+std::string place_for(const std::string& folder, const std::string& run, int64_t step) {
+  const std::vector<FoundCheckpoint> found = list_checkpoints(folder).complete;
+  const auto is_of_another = [&](const std::string& path) {
+    const auto same = std::ranges::find(found, path, &FoundCheckpoint::path);
+    return same != found.end() && !is_of(*same, run);
+  };
+  std::string path = fs::path(folder) / checkpoint_name(step);
+  for (int number = 2; is_of_another(path); ++number) {
+    path = fs::path(folder) / fmt::format("step-{:08}-{}{}", step, number, kEnding);
+  }
+  return path;
 }
 
 void remove_partial_files(const std::string& folder) {
@@ -75,10 +107,10 @@ void remove_partial_files(const std::string& folder) {
   }
 }
 
-void remove_older(const std::string& folder, int64_t step, int64_t keep) {
+void remove_older(const std::string& folder, const std::string& run, int64_t step, int64_t keep) {
   int64_t seen = 0;
   std::error_code ignored;
-  for (const FoundCheckpoint& found : list_checkpoints(folder).complete) {
+  for (const FoundCheckpoint& found : checkpoints_of(folder, run)) {
     seen += found.step <= step ? 1 : 0;
     if (keep > 0 && found.step < step && seen > keep) {
       fs::remove(found.path, ignored);

@@ -23,7 +23,8 @@ struct UserBlock {
   int64_t table = 0;  // its place
   uint32_t table_crc = 0;
   uint32_t metadata_crc = 0;
-  std::array<std::byte, kUserBlock - 72> unused = {};
+  std::array<char, kRunBytes> run = {};  // all zeros in older files
+  std::array<std::byte, kUserBlock - kRunBytes - 72> unused = {};
   uint32_t padding = 0;
   uint32_t own_crc = 0;  // of all before
 };
@@ -89,7 +90,10 @@ UserBlock read_block(const OpenFile& file) {
 }
 
 Frame without_tensors(const UserBlock& block) {
-  return {block.step, block.file_bytes, block.table_crc, block.metadata_crc, {}};
+  const char* const run = block.run.data();
+  return {block.step,         std::string(run, strnlen(run, block.run.size())),
+          block.file_bytes,   block.table_crc,
+          block.metadata_crc, {}};
 }
 
 std::vector<Extent> read_table(const OpenFile& file, const UserBlock& block) {
@@ -117,10 +121,11 @@ std::vector<Extent> read_table(const OpenFile& file, const UserBlock& block) {
 }  // namespace
 
 void write_frame(const OpenFile& writing, const OpenFile& reading, int64_t step,
-                 std::vector<Extent> tensors) {
+                 const std::string& run, std::vector<Extent> tensors) {
   std::ranges::sort(tensors, {}, &Extent::place);
   UserBlock block;
   block.step = step;
+  run.copy(block.run.data(), block.run.size());
   block.table = reading.bytes();
   block.file_bytes = block.table + static_cast<int64_t>(bytes_of(tensors).size());
   block.table_crc = crc32c(bytes_of(tensors));

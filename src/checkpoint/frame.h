@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "checkpoint/open_file.h"
@@ -16,6 +17,7 @@ namespace hidup {
 
 // Bytes of the user block, and what HDF5 aligns large datasets to.
 inline constexpr int64_t kUserBlock = 4096;
+inline constexpr size_t kRunBytes = 1024;  // of it, for the name of the run
 
 // Where a tensor lies in the file.
 struct Extent {
@@ -25,6 +27,7 @@ struct Extent {
 
 struct Frame {
   int64_t step = 0;
+  std::string run;  // whose the checkpoint is; empty: it does not say
   int64_t file_bytes = 0;
   uint32_t table_crc = 0;
   uint32_t metadata_crc = 0;
@@ -40,7 +43,7 @@ inline bool same_header(const Frame& one, const Frame& other) {
 
 // Completes a file that HDF5 and the ranks have written: `writing` and `reading` are the same one.
 void write_frame(const OpenFile& writing, const OpenFile& reading, int64_t step,
-                 std::vector<Extent> tensors);
+                 const std::string& run, std::vector<Extent> tensors);
 
 // Throws Error(file) where the user block or the file's size is wrong; leaves `tensors` empty.
 // Reads the user block only.

@@ -199,6 +199,7 @@ std::string pack(const StoredHeader& header) {
   Packer packer;
   for_each_member(header.state, [&](const char*, const auto& member) { packer(member); });
   packer(header.frame.step);
+  packer(header.frame.run);
   packer(header.frame.file_bytes);
   packer(header.frame.table_crc);
   packer(header.frame.metadata_crc);
@@ -217,6 +218,7 @@ StoredHeader unpack(const std::string& bytes) {
   Unpacker unpacker(bytes);
   for_each_member(header.state, [&](const char*, auto& member) { unpacker(member); });
   unpacker(header.frame.step);
+  unpacker(header.frame.run);
   unpacker(header.frame.file_bytes);
   unpacker(header.frame.table_crc);
   unpacker(header.frame.metadata_crc);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "checkpoint/checkpoint.h"
@@ -9,6 +10,7 @@
 #include "checkpoint/runs.h"
 #include "comm/collective.h"
 #include "core/log.h"
+#include "core/text.h"
 
 namespace hidup {
 
@@ -142,7 +144,7 @@ std::optional<CheckpointFile> try_open(Communicator& world, const std::string& p
 }  // namespace
 
 std::optional<CheckpointFile> open_newest(Communicator& world, const std::string& folder,
-                                          bool through_rank_0) {
+                                          const std::string& run, bool through_rank_0) {
   std::vector<std::string> paths;
   Packer packer;
   collectively(world, [&] {
@@ -151,8 +153,21 @@ std::optional<CheckpointFile> open_newest(Communicator& world, const std::string
       for (const DamagedCheckpoint& damaged : content.damaged) {
         log::warning("{}; it is passed by", damaged.error);
       }
+      std::map<std::string, std::vector<FoundCheckpoint>> others;
       for (const FoundCheckpoint& found : content.complete) {
-        paths.push_back(found.path);
+        if (is_of(found, run)) {
+          paths.push_back(found.path);
+        } else {
+          others[found.run].push_back(found);
+        }
+      }
+      for (const auto& [other, found] : others) {
+        log::warning(
+            "{}: {} checkpoint(s) up to step {} of another run, whose timing file is {}, are "
+            "passed "
+            "by; --resume {} would go on from the newest",
+            folder, found.size(), found.front().step, shown(file_of_run(folder, other)),
+            found.front().path);
       }
       packer(paths);
     }

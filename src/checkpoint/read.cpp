@@ -16,6 +16,10 @@ CheckpointFile::CheckpointFile(const std::string& path)
   header_ = std::make_shared<StoredHeader>(read_header(*file_));
 }
 
+const std::string& CheckpointFile::run() const {
+  return header_->frame.run;
+}
+
 const TrainingState& CheckpointFile::state() const {
   return header_->state;
 }

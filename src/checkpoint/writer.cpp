@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include "checkpoint/division.h"
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/folder_lock.h"
 #include "checkpoint/frame.h"
 #include "checkpoint/header.h"
 #include "checkpoint/packed.h"
@@ -59,6 +61,7 @@ class CheckpointWriter::Impl {
   void save(const TrainingState& state, const CopyOut& copy);
   Result wait();
 
+  const std::string& last_file() const { return last_file_; }
   double seconds() const { return seconds_; }
   int64_t bytes() const;
   bool through_rank_0() const { return through_rank_0_; }
@@ -71,7 +74,10 @@ class CheckpointWriter::Impl {
 
   // In the thread that writes.
   void run() noexcept;
-  void write();
+  // Whether `part` succeeded on all ranks; what went wrong is kept in failure_.
+  bool attempt(const std::function<void()>& part);
+  void write(WrittenFile& file);
+  void give_name(WrittenFile& file);
   void create(WrittenFile& file);
   std::vector<BlockCrc> write_tensors(const WrittenFile& file);
   void write_own_parts(TensorWriter& writer);
@@ -91,6 +97,8 @@ class CheckpointWriter::Impl {
   TrainingState state_;
   Clock::time_point start_;
   double seconds_ = 0;
+  std::string last_file_;                // on rank 0
+  std::atomic<bool> written_ = false;    // all is done but the name, or failed
   Failure failure_{ExitCode::done, ""};  // of the last write; the message on rank 0
   bool told_ = true;                     // whether it was thrown
   std::exception_ptr broken_;            // ranks can no longer talk to each other
@@ -143,8 +151,11 @@ void CheckpointWriter::Impl::save(const TrainingState& state, const CopyOut& cop
   for (const Part& part : shares_[self()].parts) {
     copy(part.tensor, part.first, part.count, copied_.data() + part.at);
   }
+  written_ = false;
   thread_ = std::thread([this] { run(); });
-  if (options_.blocking) {
+  if (options_.blocking && options_.before_name) {
+    written_.wait(false);
+  } else if (options_.blocking) {
     join();
     throw_failure();
   }
@@ -161,28 +172,40 @@ CheckpointWriter::Result CheckpointWriter::Impl::wait() {
 void CheckpointWriter::Impl::run() noexcept {
   try {
     failure_ = {ExitCode::done, ""};
-    try {
-      write();
-    } catch (const CollectiveError& error) {
-      failure_.code = error.code();
-      told_ = false;
-      for (const std::string& text : gather_texts(*group_, error.what())) {
-        failure_.message += text;  // of the one rank that has it
-      }
-      if (!options_.stop_on_error && is_first()) {
-        log::warning("the checkpoint of step {} was not written: {}", state_.step,
-                     failure_.message);
-      }
+    WrittenFile file;
+    const bool is_written = attempt([&] { write(file); });
+    written_ = true;
+    written_.notify_all();
+    if (is_written) {
+      attempt([&] { give_name(file); });
     }
     const std::chrono::duration<double> mine = Clock::now() - start_;
     seconds_ = std::ranges::max(all_gather_value(*group_, mine.count()));
   } catch (...) {
     broken_ = std::current_exception();
   }
+  written_ = true;
+  written_.notify_all();
 }
 
-void CheckpointWriter::Impl::write() {
-  WrittenFile file;
+bool CheckpointWriter::Impl::attempt(const std::function<void()>& part) {
+  try {
+    part();
+    return true;
+  } catch (const CollectiveError& error) {
+    failure_.code = error.code();
+    told_ = false;
+    for (const std::string& text : gather_texts(*group_, error.what())) {
+      failure_.message += text;  // of the one rank that has it
+    }
+    if (!options_.stop_on_error && is_first()) {
+      log::warning("the checkpoint of step {} was not written: {}", state_.step, failure_.message);
+    }
+    return false;
+  }
+}
+
+void CheckpointWriter::Impl::write(WrittenFile& file) {
   create(file);
   const std::vector<BlockCrc> mine = write_tensors(file);
   const auto crcs = group_->gather(std::as_bytes(std::span(mine)));
@@ -193,12 +216,28 @@ void CheckpointWriter::Impl::write() {
   });
 }
 
+void CheckpointWriter::Impl::give_name(WrittenFile& file) {
+  collectively(*group_, [&] {
+    if (options_.before_name) {
+      options_.before_name(state_.step);
+    }
+    if (is_first()) {
+      file.place->take_name(true);
+      last_file_ = file.name;
+      remove_older(options_.folder, options_.run, state_.step, options_.keep);
+    }
+  });
+}
+
 void CheckpointWriter::Impl::create(WrittenFile& file) {
   Packer packer;
   collectively(*group_, [&] {
     if (is_first()) {
+      if (options_.lock != nullptr) {
+        options_.lock->renew();
+      }
       remove_partial_files(options_.folder);
-      file.place.emplace(std::filesystem::path(options_.folder) / checkpoint_name(state_.step));
+      file.place.emplace(place_for(options_.folder, options_.run, state_.step));
       file.places = write_header(*file.place, state_, tensors_);
       packer(file.place->location());
       packer(file.place->name());
@@ -270,9 +309,7 @@ void CheckpointWriter::Impl::complete(WrittenFile& file,
     const std::vector<uint32_t> checksums = complete_crcs(tensors_[i], linear[i]);
     writing.write(file.places.checksums[i], std::as_bytes(std::span(checksums)));
   }
-  write_frame(writing, reading, state_.step, extents);
-  file.place->take_name(true);
-  remove_older(options_.folder, state_.step, options_.keep);
+  write_frame(writing, reading, state_.step, options_.run, extents);
 }
 
 CheckpointWriter::CheckpointWriter(Communicator& world, WriterOptions options,
@@ -288,6 +325,10 @@ void CheckpointWriter::save(const TrainingState& state, const CopyOut& copy) {
 
 CheckpointWriter::Result CheckpointWriter::wait() {
   return impl_->wait();
+}
+
+const std::string& CheckpointWriter::last_file() const {
+  return impl_->last_file();
 }
 
 double CheckpointWriter::last_seconds() const {

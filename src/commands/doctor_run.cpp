@@ -234,7 +234,8 @@ class Inspection {
       std::string path = options_.resume;
       if (path == "auto") {
         const std::string folder = checkpoint_folder(decks_.deck, options_.out);
-        const std::vector<FoundCheckpoint> all = list_checkpoints(folder).complete;
+        const std::vector<FoundCheckpoint> all =
+            checkpoints_of(folder, options_.out.empty() ? "" : run_name(folder, options_.out));
         if (all.empty()) {
           fact("resume", "no checkpoint in " + folder + ": the run would start with step 1");
           return;

@@ -114,6 +114,7 @@ class Run {
     });
     guide_heartbeat();
     files_ = open_run_files({.out = output_name(options_),
+                             .names_out = !options_.out.empty(),
                              .gradients = options_.dump_gradients,
                              .resume = options_.resume,
                              .overwrite = options_.overwrite,
@@ -251,7 +252,11 @@ class Run {
 
   ExitCode train() {
     const Deck& deck = decks_.deck;
-    Checkpoints checkpoints(deck, files_.checkpoints,
+    Checkpoints checkpoints(deck,
+                            {.folder = files_.checkpoints,
+                             .run = files_.run,
+                             .lock = files_.lock.get(),
+                             .timings = timings_ ? &*timings_ : nullptr},
                             initial_state(files_, decks_, data_, *graph_, header_), *executor_,
                             world_);
     const double peak =

@@ -109,11 +109,15 @@ void NewFile::write(std::string_view text) {
   }
 }
 
-void NewFile::take_name(bool overwrite) {
+void NewFile::flush() const {
   // Some file systems have nothing to do for it.
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     fail(ExitCode::file, "{}: cannot write: {}", name_, reason(errno));
   }
+}
+
+void NewFile::take_name(bool overwrite) {
+  flush();
   const int renamed = overwrite ? std::rename(location_.c_str(), place_.c_str())
                                 : rename_to_free_name(location_, place_);
   if (renamed != 0) {

@@ -26,6 +26,8 @@ class NewFile {
   const std::string& location() const { return location_; }  // where the file lies now
 
   void write(std::string_view text);
+  // Brings the content to the disk.
+  void flush() const;
 
   // Brings the content to the disk, then the file to its name at once, and the name to the disk. A
   // file that has the name is replaced, or refused without `overwrite`; its readers keep the old

@@ -180,7 +180,7 @@ std::vector<Key> checkpoint_keys() {
        .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.keep; }},
       {.name = "train.checkpoint.folder",
        .doc = "Where the checkpoints are. auto: the timing file's name with .ckpt instead of .h5. "
-              "Relative paths start as those of `data.path`.",
+              "One run at a time may write there. Relative paths start as those of `data.path`.",
        .fallback = "auto",
        .choices = {"auto"},
        .path_of = "folder",

@@ -35,11 +35,13 @@ class TimingFile::Writer {
   void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
   void flush();
+  void wait_for_step(int64_t step);
   void close();
 
  private:
   // Writes the rows so far; what goes wrong is kept in failure_.
-  void write_pending();
+  enum class Until { in_file, on_disk };
+  void write_pending(Until until = Until::in_file);
   void flush_periodically(const std::stop_token& stop);
   // Throws failure_. Called under rows_mutex_.
   void check_writable();
@@ -136,7 +138,7 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
     rows_.late_instructions.insert(rows_.late_instructions.end(), emulated.late.begin(),
                                    emulated.late.end());
   }
-  appended_.notify_one();
+  appended_.notify_all();
 }
 
 void TimingFile::Writer::append_validation(const ValidationRow& row) {
@@ -148,7 +150,7 @@ void TimingFile::Writer::append_validation(const ValidationRow& row) {
         last_validation_step_);
   last_validation_step_ = row.step;
   rows_.validation.push_back(row);
-  appended_.notify_one();
+  appended_.notify_all();
 }
 
 void TimingFile::Writer::append_timeline(std::span<const TimelineRow> rows) {
@@ -164,7 +166,7 @@ void TimingFile::Writer::append_timeline(std::span<const TimelineRow> rows) {
         last_timeline_step_);
   last_timeline_step_ = sorted.back().step;
   rows_.timeline.insert(rows_.timeline.end(), sorted.begin(), sorted.end());
-  appended_.notify_one();
+  appended_.notify_all();
 }
 
 void TimingFile::Writer::flush() {
@@ -173,7 +175,15 @@ void TimingFile::Writer::flush() {
   check_writable();
 }
 
-void TimingFile::Writer::write_pending() {
+void TimingFile::Writer::wait_for_step(int64_t step) {
+  {
+    std::unique_lock lock(rows_mutex_);
+    appended_.wait(lock, [&] { return last_step_ >= step || failure_; });
+  }
+  write_pending(Until::on_disk);
+}
+
+void TimingFile::Writer::write_pending(Until until) {
   const auto library = hdf5::lock_library();
   TimingRows rows;
   {
@@ -184,17 +194,21 @@ void TimingFile::Writer::write_pending() {
     std::swap(rows, rows_);
   }
   std::exception_ptr failure;
-  if (!rows.empty()) {
-    try {
+  try {
+    if (!rows.empty()) {
       layout_->write(rows);
-    } catch (...) {
-      failure = std::current_exception();
-      layout_->abandon();
     }
+    if (until == Until::on_disk && layout_) {
+      layout_->sync();
+    }
+  } catch (...) {
+    failure = std::current_exception();
+    layout_->abandon();
   }
   const std::scoped_lock lock(rows_mutex_);
   failure_ = failure;
   flushed_ = Clock::now();
+  appended_.notify_all();
 }
 
 void TimingFile::Writer::close() {
@@ -249,6 +263,10 @@ void TimingFile::append_timeline(std::span<const TimelineRow> rows) {
 
 void TimingFile::flush() {
   writer_->flush();
+}
+
+void TimingFile::wait_for_step(int64_t step) {
+  writer_->wait_for_step(step);
 }
 
 void TimingFile::close() {

@@ -247,6 +247,11 @@ class TimingFile {
   // Returns when all rows so far are in the file.
   void flush();
 
+  // Waits until the row of the step is appended, and returns when it and all before it are on the
+  // disk, from any thread. Where the file has failed there is nothing to wait for; the next call of
+  // another member throws.
+  void wait_for_step(int64_t step);
+
   // Writes the rest and closes the file. Nothing may be appended after it. Throws
   // Error(file), too, where somebody took the file's name away (NewFile::check_name()).
   void close();

@@ -280,6 +280,24 @@ void check_that_it_can_be_read(const std::string& path) {
 
 }  // namespace
 
+std::vector<int64_t> missing_steps(const std::string& path, int64_t last) {
+  const auto library = hdf5::lock_library();
+  const hdf5::InputFile file(path, bytes_of_file(path), hdf5::InputFile::State::growing);
+  const hdf5::Handle root = file.open_group("/");
+  int64_t done = 0;
+  if (H5Aexists(root.get(), "continued_at_step") > 0) {
+    file.get_attribute(root.get(), "continued_at_step", done);
+  }
+  const std::vector<int64_t> found = file.values<int64_t>("iterations/step", 1);
+  std::vector<int64_t> missing;
+  for (int64_t step = done + 1; step <= last; ++step) {
+    if (!std::ranges::binary_search(found, step)) {
+      missing.push_back(step);
+    }
+  }
+  return missing;
+}
+
 TimingRecord read_timing_file(const std::string& path) {
   const auto library = hdf5::lock_library();
   check_that_it_can_be_read(path);

@@ -1,6 +1,7 @@
 // A timing file, read back.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,9 @@ struct TimingRecord {
 // left out. Forks: for processes of one thread. Throws Error(file) where it cannot be read, is no
 // timing file or contradicts itself.
 TimingRecord read_timing_file(const std::string& path);
+
+// The steps up to `last` whose rows are not in the file, though its run did them; in order. The
+// file may still be written. Throws Error(file).
+std::vector<int64_t> missing_steps(const std::string& path, int64_t last);
 
 }  // namespace hidup

@@ -43,6 +43,8 @@ class TimingLayout {
 
   // Appends the rows and makes them visible to readers.
   void write(const TimingRows& rows);
+  // Brings what was written to the disk.
+  void sync() const { place_.flush(); }
   // Also checks that the file still has its name (NewFile::check_name()).
   void close();
   // Gives up without closing anything; see hdf5::File::abandon().

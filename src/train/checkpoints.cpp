@@ -13,12 +13,6 @@
 namespace hidup {
 namespace {
 
-bool asks_for_checkpoints(const Deck& deck) {
-  return std::ranges::any_of(deck.places.given, [](const auto& given) {
-    return given.first.starts_with("train.checkpoint");
-  });
-}
-
 // Seconds that this many bytes would take, from a part of them.
 double try_writing(const std::string& folder, int64_t bytes) {
   constexpr int64_t kTrial = int64_t{32} << 20;
@@ -34,10 +28,16 @@ double try_writing(const std::string& folder, int64_t bytes) {
 
 }  // namespace
 
-Checkpoints::Checkpoints(const Deck& deck, std::string folder, TrainingState fixed,
+bool asks_for_checkpoints(const Deck& deck) {
+  return std::ranges::any_of(deck.places.given, [](const auto& given) {
+    return given.first.starts_with("train.checkpoint");
+  });
+}
+
+Checkpoints::Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState fixed,
                          Executor& executor, Communicator& world)
     : deck_(deck.train.checkpoint),
-      folder_(std::move(folder)),
+      place_(std::move(place)),
       wanted_(asks_for_checkpoints(deck)),
       state_(std::move(fixed)),
       executor_(executor),
@@ -53,10 +53,18 @@ Checkpoints::Checkpoints(const Deck& deck, std::string folder, TrainingState fix
 CheckpointWriter& Checkpoints::writer() {
   if (!writer_) {
     writer_.emplace(world_,
-                    WriterOptions{.folder = folder_,
+                    WriterOptions{.folder = place_.folder,
+                                  .run = place_.run,
                                   .keep = deck_.keep,
                                   .blocking = deck_.blocking == "on",
-                                  .stop_on_error = deck_.on_error == "stop"},
+                                  .stop_on_error = deck_.on_error == "stop",
+                                  .lock = place_.lock,
+                                  .before_name =
+                                      [timings = place_.timings](int64_t step) {
+                                        if (timings != nullptr) {
+                                          timings->wait_for_step(step);
+                                        }
+                                      }},
                     kept_.tensors, kept_.regions);
   }
   return *writer_;
@@ -81,7 +89,7 @@ double Checkpoints::expected_seconds() {
     for (const StoredTensor& tensor : kept_.tensors) {
       bytes += elements(tensor.shape) * size_of(tensor.dtype);
     }
-    trial_s_ = try_writing(folder_, bytes);
+    trial_s_ = try_writing(place_.folder, bytes);
   }
   return *trial_s_;
 }
@@ -99,7 +107,6 @@ void Checkpoints::save(int64_t step, const kernels::StepState& state) {
   });
   saved_at_ = monotonic_seconds();
   saved_step_ = step;
-  last_file_ = (std::filesystem::path(folder_) / checkpoint_name(step)).string();
 }
 
 void Checkpoints::finish() {

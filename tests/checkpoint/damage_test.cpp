@@ -99,7 +99,7 @@ TEST(DamagedCheckpoint, IsPassedBy) {
   for (const bool through_rank_0 : {false, true}) {
     testing::internal::CaptureStderr();
     run_ranks(3, [&](Communicator& world) {
-      const auto file = open_newest(world, folder / "", through_rank_0);
+      const auto file = open_newest(world, folder / "", "", through_rank_0);
       ASSERT_TRUE(file.has_value());
       EXPECT_EQ(file->state().step, 5);
     });

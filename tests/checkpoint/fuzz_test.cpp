@@ -192,7 +192,7 @@ class WrongCheckpoint : public testing::Test {
       change(file.get());
     }
     const OpenFile writing(path, path, OpenFile::For::writing);
-    write_frame(writing, OpenFile(path, path, OpenFile::For::reading), 1, extents);
+    write_frame(writing, OpenFile(path, path, OpenFile::For::reading), 1, "", extents);
     try {
       const CheckpointFile file(path);
       return "";

@@ -24,7 +24,7 @@ void expect_boxes(const std::string& folder, const std::vector<StoredTensor>& te
                   const std::vector<sample::Boxes>& boxes, int64_t step, bool through_rank_0) {
   run_ranks(static_cast<int>(boxes.size()), [&](Communicator& world) {
     const sample::Boxes& mine = boxes[static_cast<size_t>(world.rank())];
-    const auto file = open_newest(world, folder, through_rank_0);
+    const auto file = open_newest(world, folder, "", through_rank_0);
     ASSERT_TRUE(file.has_value());
     EXPECT_EQ(file->state().step, step);
     std::vector<std::vector<std::byte>> read(tensors.size());

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import time
 import unittest
@@ -131,7 +132,7 @@ class Resume(CheckpointTest):
         result = self.run_train(0, "run.h5", code=FILE)
         self.assert_one_error(result, FILE, "run.ckpt", "up to step 20", "--overwrite")
         self.run_train(0, "run.h5", ["--overwrite"], "train.checkpoint.every_steps=3",
-                       "train.steps=4")
+                       "train.checkpoint.blocking=on", "train.steps=4")
         self.assertEqual([path.name for path in self.checkpoints()],
                          ["step-00000003.ckpt.h5", "step-00000004.ckpt.h5"])
 
@@ -139,6 +140,69 @@ class Resume(CheckpointTest):
         result = self.resume(0, "run.h5", "train.steps=2")
         self.assertIn("starts with step 1", result.stderr)
         self.assertEqual(len(rows(self.folder / "run.h5")), 2)
+
+
+    def test_rows_that_are_missing_are_named(self):
+        self.run_train(0, "run.h5", "train.checkpoint.every_steps=5")
+        self.run_train(0, "short.h5", "train.steps=12")
+        more = "train.steps=21"
+        self.assertNotIn("lacks", self.resume(0, "run.h5", more).stderr)
+        (self.folder / "run-2.h5").unlink()
+        (self.folder / "short.h5").rename(self.folder / "run.h5")
+        result = self.resume(0, "run.h5", more)
+        self.assertIn(f"{self.folder / 'run.h5'}: lacks the rows of steps 13 to 20", result.stderr)
+        (self.folder / "run.h5").unlink()
+        result = self.run_train(0, "again.h5", "train.steps=22",
+                                ["--resume", self.checkpoints()[-1]])
+        self.assertIn("run.h5: cannot open the file", result.stderr)
+
+
+class SharedFolder(CheckpointTest):
+    """Several runs with one checkpoint folder."""
+
+    def setUp(self):
+        super().setUp()
+        self.shared = self.folder / "shared"
+        self.settings = [f"train.checkpoint.folder={self.shared}", "train.checkpoint.every_steps=5",
+                         "train.checkpoint.keep=2"]
+
+    def contents(self):
+        return {path.name: path.read_bytes() for path in self.shared.iterdir()}
+
+    def test_at_the_same_time(self):
+        with harness.Launch(2, self.train_args("one.h5", *self.settings, FOR_EVER)) as launch:
+            launch.wait_for_rows(self.folder / "one.h5", 12)
+            for resume in ([], ["--resume", "auto"]):
+                result = self.run_train(2, "other.h5", resume, *self.settings, code=FILE)
+                self.assert_one_error(result, FILE, str(self.shared),
+                                      f"process {launch.ranks()[0]} on ", "one.h5")
+            launch.kill()
+        self.assertIn("lock", self.contents())
+        result = self.resume(2, "one.h5", *self.settings, FOR_EVER, ["-t", "00:00:04"],
+                             code=STOPPED)
+        self.assertIn("resumes from", result.stderr)
+        self.assertNotIn("lock", self.contents())
+
+    def test_one_after_the_other(self):
+        self.run_train(2, "one.h5", *self.settings)
+        ones = self.contents()
+        self.assertEqual(sorted(ones), ["step-00000015.ckpt.h5", "step-00000020.ckpt.h5"])
+        result = self.resume(2, "other.h5", *self.settings)
+        self.assertIn(f"{self.folder / 'one.h5'}", result.stderr)
+        self.assertIn("starts with step 1", result.stderr)
+        both = self.contents()
+        self.assertEqual({name: both.get(name) for name in ones}, ones)
+        self.assertEqual(sorted(both.keys() - ones),
+                         ["step-00000015-2.ckpt.h5", "step-00000020-2.ckpt.h5"])
+        for name, number in (("one", 20), ("other", 20)):
+            result = self.resume(2, f"{name}.h5", *self.settings, "train.steps=21")
+            self.assertRegex(result.stderr, f"resumes from .*step-000000{number}{'-2' * (name == 'other')}"
+                                            ".ckpt.h5, step 20")
+        self.run_train(2, "other.h5", ["--overwrite"], "train.steps=1", *self.settings)
+        left = self.contents()
+        self.assertIn("step-00000021.ckpt.h5", left)
+        self.assertIn("step-00000001.ckpt.h5", left)
+        self.assertEqual(len(left), 3)
 
 
 class Stopping(CheckpointTest):
@@ -203,16 +267,42 @@ class Accidents(CheckpointTest):
                 launch.kill()
             steps = [int(path.name[5:13]) for path in self.checkpoints()]
             self.assertGreaterEqual(max(steps, default=0), last)
-            last = max(steps, default=0)
+            if steps and max(steps) > last:  # written by the run that was killed
+                last = max(steps)
+                self.assertGreaterEqual(rows(self.segments()[-1], "step")[-1], last)
         done = last
         self.resume(2, "run.h5", f"train.steps={done + 3}", "train.checkpoint.keep=2")
-        segment = max(self.folder.glob("run-*.h5"), key=lambda path: path.stat().st_mtime)
-        numpy.testing.assert_array_equal(rows(segment, "step"), range(done + 1, done + 4))
+        numpy.testing.assert_array_equal(rows(self.segments()[-1], "step"),
+                                         range(done + 1, done + 4))
         self.assertFalse(list((self.folder / "run.ckpt").glob("*.part-*")))
 
+    def segments(self):
+        return sorted(self.folder.glob("run*.h5"), key=lambda path: path.stat().st_mtime)
+
     def next_segment(self):
-        number = len(list(self.folder.glob("run*.h5"))) + 1
+        number = len(self.segments()) + 1
         return self.folder / ("run.h5" if number == 1 else f"run-{number}.h5")
+
+    def test_folder_is_deleted(self):
+        settings = ["train.checkpoint.every_steps=5", FOR_EVER]
+        with harness.Launch(2, self.train_args("run.h5", *settings)) as launch:
+            self.wait_for_checkpoint()
+            shutil.rmtree(self.folder / "run.ckpt")
+            self.wait_for_checkpoint()
+            launch.signal(signal.SIGUSR1)
+            result = launch.wait(harness.SOON)
+        self.assertEqual(result.code, STOPPED, result.stderr)
+        self.assertEqual(result.stderr.count("run.ckpt: was deleted; the folder is made again"), 1,
+                         result.stderr)
+        done = len(rows(self.folder / "run.h5"))
+        self.assertIn(f"step-{done:08}.ckpt.h5", [path.name for path in self.checkpoints()])
+        self.assertFalse((self.folder / "run.ckpt" / "lock").exists())
+
+    def wait_for_checkpoint(self, timeout=30):
+        deadline = time.monotonic() + timeout
+        while not self.checkpoints():
+            self.assertLess(time.monotonic(), deadline, "no checkpoint")
+            time.sleep(0.05)
 
     def test_disk_full(self):
         disk = self.small_disk()
