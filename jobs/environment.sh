@@ -25,3 +25,10 @@ import ctypes, os, sys
 sys.exit(ctypes.CDLL(None).process_vm_readv(os.getpid(), None, 0, None, 0, 0) != 0)'; then
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
 fi
+
+# mpirun keeps some files of a job in a folder for temporary ones, and waits for ever where it is full.
+hidup_free=$(df --output=avail -k "${TMPDIR:-/tmp}" 2>/dev/null | tail -n 1)
+if [[ -n $hidup_free && $hidup_free -lt 8256 ]]; then
+  echo "environment.sh: ${TMPDIR:-/tmp} (TMPDIR) has $hidup_free KiB free; mpirun needs 8256 there" >&2
+fi
+unset hidup_free

@@ -20,6 +20,7 @@
 #include "core/log.h"
 #include "core/room.h"
 #include "core/text.h"
+#include "core/units.h"
 
 namespace hidup {
 namespace {
@@ -35,6 +36,10 @@ constexpr double kStartLimit = 300.0;  // seconds
 // What Open MPI takes to start: without it, it hangs or ends the process.
 constexpr int64_t kStartRoom = int64_t{512} << 20;
 constexpr int kStartThreads = 9;  // MPI's own, heartbeat, watchdog, two streams, the timing file
+
+// What the files of Open MPI take that starts without mpirun: where there is less room it ends the
+// process without saying why. (mpirun makes them for its ranks, and then there is nothing to ask.)
+constexpr int64_t kStartFiles = (int64_t{8} << 20) + (int64_t{64} << 10);
 
 constexpr unsigned kAbortLimit = 3;  // seconds that MPI_Abort may take
 
@@ -56,6 +61,30 @@ void refuse_singletons_under_slurm() {
            tasks);
     }
     throw Error(ExitCode::unavailable, "");  // said once, by task 0
+  }
+}
+
+// Of the folder that Open MPI chooses. Throws Error(file).
+void check_temporary_folder() {
+  if (launched_rank() >= 0) {
+    return;
+  }
+  std::string variable = "/tmp, as TMPDIR is not set";
+  std::string folder = "/tmp";
+  for (const char* name :
+       {"TMP", "TEMP", "TMPDIR", "OMPI_MCA_orte_tmpdir_base"}) {  // the last one counts
+    if (const char* text = std::getenv(name); text != nullptr && *text != '\0') {
+      folder = text;
+      variable = fmt::format("{}, which {} names", folder, name);
+    }
+  }
+  const std::optional<int64_t> free = free_bytes(folder);
+  if (free && *free < kStartFiles) {
+    fail(
+        ExitCode::file,
+        "{}: has {} free, and the start of MPI needs {} there: make room, or set TMPDIR to another "
+        "folder",
+        variable, format_bytes(*free), format_bytes(kStartFiles));
   }
 }
 
@@ -91,6 +120,7 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   log::set_rank(std::max(0, launched_rank()), launched_ranks(), host);
   check_address_space(kStartRoom, "the start of MPI");
   check_threads(kStartThreads, "the start of MPI");
+  check_temporary_folder();
   // The communication thread shares its cores with computation: while it waits
   // it must yield. Over one TCP connection, the two directions of an exchange often take turns
   // instead of running at once. A user's own settings stand.

@@ -1,14 +1,36 @@
 #include "comm/mpi_shared_memory.h"
 
+#include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string>
 
 #include "comm/mpi_check.h"
 #include "comm/patient_yield.h"
+#include "core/check.h"
+#include "core/room.h"
+#include "core/units.h"
 
 namespace hidup {
 namespace {
 
 constexpr size_t kLine = 64;
+
+// Throws Error(file) where the file system in which Open MPI puts shared windows has no room: Open
+// MPI calls that an internal error, and the first write beyond the room would end the process.
+void check_room(int64_t bytes) {
+  constexpr int64_t kRoomBeside = int64_t{64} << 10;  // what Open MPI keeps in the file
+  const char* wanted = std::getenv("OMPI_MCA_osc_sm_backing_directory");
+  const std::string folder = wanted != nullptr ? wanted : "/dev/shm";
+  const std::optional<int64_t> free = free_bytes(folder);
+  if (free && *free < bytes + kRoomBeside) {
+    fail(
+        ExitCode::file,
+        "{}: has {} free, and memory that the ranks of a host share needs {} there: make it larger "
+        "(docker run --shm-size, mount -o remount,size=)",
+        folder, format_bytes(*free), format_bytes(bytes + kRoomBeside));
+  }
+}
 
 class SharedWindow {
  public:
@@ -21,6 +43,9 @@ class SharedWindow {
     check_mpi(MPI_Comm_rank(neighbours_, &rank), "MPI_Comm_rank");
     const MPI_Aint mine =
         rank == 0 ? static_cast<MPI_Aint>(bytes) + static_cast<MPI_Aint>(kLine) : 0;
+    if (rank == 0) {
+      check_room(bytes);
+    }
     void* base = nullptr;
     check_mpi(MPI_Win_allocate_shared(mine, 1, MPI_INFO_NULL, neighbours_, &base, &window_),
               "MPI_Win_allocate_shared");

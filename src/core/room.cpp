@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -28,6 +29,14 @@ std::string address_space_limit() {
 }
 
 }  // namespace
+
+std::optional<int64_t> free_bytes(const std::string& folder) {
+  struct statvfs status = {};
+  if (statvfs(folder.c_str(), &status) != 0 || status.f_blocks == 0) {
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(status.f_bavail * status.f_frsize);
+}
 
 void check_address_space(int64_t bytes, std::string_view what) {
   // Without access it counts as address space, but not as memory that was promised.

@@ -61,6 +61,33 @@ class FileAccidents(AccidentTest):
                     pass
             self.assert_one_error(launch.wait(60), FILE, str(out), "space")
 
+    def on_a_small_disk(self, folder, size):
+        """A program for which a folder is a file system of that size; the test is skipped where
+        there can be none."""
+        mount = f'mount -t tmpfs -o size={size} none "{folder}"'
+        tried = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True)
+        if tried.returncode != 0:
+            self.skipTest(f"a full disk needs a small one, and mount says: {tried.stderr.strip()}")
+        program = self.folder / "hidup.sh"
+        program.write_text("#!/usr/bin/env bash\n"
+                           f"exec unshare --mount bash -c '{mount} && exec \"$0\" \"$@\"' "
+                           f'"{harness.BINARY}" "$@"\n')
+        program.chmod(0o755)
+        return program
+
+    def test_shared_memory_is_full(self):
+        program = self.on_a_small_disk("/dev/shm", "600k")
+        result = harness.run(2, self.train_args("run.h5", "cluster.profile=auto"), program=program,
+                             env=dict(XDG_CACHE_HOME=str(self.folder / "cache")))
+        self.assert_one_error(result, FILE, "/dev/shm: has 600.00 KiB free", "needs ")
+
+    def test_temporary_folder_is_full(self):
+        folder = self.folder / "temporary"
+        folder.mkdir()
+        result = harness.run(0, self.train_args("run.h5"), program=self.on_a_small_disk(folder, "1m"),
+                             env=dict(TMPDIR=str(folder)))
+        self.assert_one_error(result, FILE, f"{folder}, which TMPDIR names: has 1.00 MiB free")
+
     def test_data_is_cut_short_during_the_run(self):
         data = self.folder / "text.txt"
         data.write_text(data.read_text() * 1000)  # of which a page is left
