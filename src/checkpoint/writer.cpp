@@ -97,8 +97,9 @@ class CheckpointWriter::Impl {
   TrainingState state_;
   Clock::time_point start_;
   double seconds_ = 0;
-  std::string last_file_;                // on rank 0
-  std::atomic<bool> written_ = false;    // all is done but the name, or failed
+  std::string last_file_;                            // on rank 0
+  enum class Progress { writing, written, failed };  // written: but for the name
+  std::atomic<Progress> progress_ = Progress::writing;
   Failure failure_{ExitCode::done, ""};  // of the last write; the message on rank 0
   bool told_ = true;                     // whether it was thrown
   std::exception_ptr broken_;            // ranks can no longer talk to each other
@@ -151,11 +152,12 @@ void CheckpointWriter::Impl::save(const TrainingState& state, const CopyOut& cop
   for (const Part& part : shares_[self()].parts) {
     copy(part.tensor, part.first, part.count, copied_.data() + part.at);
   }
-  written_ = false;
+  progress_ = Progress::writing;
   thread_ = std::thread([this] { run(); });
   if (options_.blocking && options_.before_name) {
-    written_.wait(false);
-  } else if (options_.blocking) {
+    progress_.wait(Progress::writing);
+  }
+  if (options_.blocking && (!options_.before_name || progress_ == Progress::failed)) {
     join();
     throw_failure();
   }
@@ -174,8 +176,8 @@ void CheckpointWriter::Impl::run() noexcept {
     failure_ = {ExitCode::done, ""};
     WrittenFile file;
     const bool is_written = attempt([&] { write(file); });
-    written_ = true;
-    written_.notify_all();
+    progress_ = is_written ? Progress::written : Progress::failed;
+    progress_.notify_all();
     if (is_written) {
       attempt([&] { give_name(file); });
     }
@@ -183,9 +185,9 @@ void CheckpointWriter::Impl::run() noexcept {
     seconds_ = std::ranges::max(all_gather_value(*group_, mine.count()));
   } catch (...) {
     broken_ = std::current_exception();
+    progress_ = Progress::failed;
+    progress_.notify_all();
   }
-  written_ = true;
-  written_.notify_all();
 }
 
 bool CheckpointWriter::Impl::attempt(const std::function<void()>& part) {

@@ -69,13 +69,13 @@ void check_temporary_folder() {
   if (launched_rank() >= 0) {
     return;
   }
-  std::string variable = "/tmp, as TMPDIR is not set";
+  std::string described = "/tmp, as TMPDIR is not set";
   std::string folder = "/tmp";
   for (const char* name :
        {"TMP", "TEMP", "TMPDIR", "OMPI_MCA_orte_tmpdir_base"}) {  // the last one counts
     if (const char* text = std::getenv(name); text != nullptr && *text != '\0') {
       folder = text;
-      variable = fmt::format("{}, which {} names", folder, name);
+      described = fmt::format("{}, which {} names", folder, name);
     }
   }
   const std::optional<int64_t> free = free_bytes(folder);
@@ -84,7 +84,7 @@ void check_temporary_folder() {
         ExitCode::file,
         "{}: has {} free, and the start of MPI needs {} there: make room, or set TMPDIR to another "
         "folder",
-        variable, format_bytes(*free), format_bytes(kStartFiles));
+        described, format_bytes(*free), format_bytes(kStartFiles));
   }
 }
 
