@@ -58,7 +58,8 @@ void meet_in_all_rows(Communicator& world, const std::shared_ptr<std::byte>& mem
   for (int64_t meeting = 0; meeting < kMeetings; ++meeting) {
     for (size_t row = 0; row < rows.size(); ++row) {
       if (std::ranges::find(rows[row], world.rank()) != rows[row].end()) {
-        const int64_t largest = board.largest(row, posted(world.rank(), row, meeting), never, "a test");
+        const int64_t largest =
+            board.largest(row, posted(world.rank(), row, meeting), never, "a test");
         wrong += largest != largest_of(rows[row], row, meeting) ? 1 : 0;
       }
     }
