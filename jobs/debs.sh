@@ -24,7 +24,7 @@ fi
 # What is linked or included, and the libraries that it needs in turn, but for what every machine
 # with a compiler has. Of Open MPI not what drives networks: this is for one machine.
 wanted=(openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev
-        nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev libgtest-dev)
+        nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev libgtest-dev libgmock-dev)
 ours='^(lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
 not_ours='(-dev|-doc)$|^lib(c6|gcc|stdc|gfortran|quadmath|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
 packages=()
@@ -54,12 +54,12 @@ libraries=$prefix/usr/lib/x86_64-linux-gnu
 rm -rf "$prefix"/usr/{src,share/{doc,man,lintian,bug,info,locale,java}} "$libraries"/{fortran,ucx,libibverbs,rsocket,sasl2,engines-3}
 rm -f "$prefix"/usr/bin/{osh*,shmem*,mpif*,*java*,orte-*,ompi-*}
 rm -f "$libraries"/openmpi/lib/openmpi3/mca_*{ofi,openib,psm,psm2,ucx,usnic,oshmem,spml}*
-find "$prefix" -name '*.a' ! -name 'libgtest*.a' -delete
+find "$prefix" -name '*.a' ! -name 'libgtest*.a' ! -name 'libgmock*.a' -delete
 
 # Libraries that nothing needs of what is kept: other languages', and networks'.
 mapfile -t pending < <(find "$prefix/usr/bin" -type f
                        find "$libraries" -mindepth 2 -type f -name '*.so*'
-                       realpath "$libraries"/lib{mpi,hdf5_serial,yaml-cpp,fmt,dnnl,isal}.so.[0-9]*)
+                       realpath "$libraries"/lib{mpi,hdf5_serial,yaml-cpp,fmt,dnnl,isal,jemalloc}.so.[0-9]*)
 declare -A kept=()
 while [[ ${#pending[@]} -gt 0 ]]; do
   for file in "${pending[@]}"; do
