@@ -65,9 +65,9 @@ class StepsTest(cuda_test.DeviceTest):
     def test_a_graph_gives_the_same_bits(self):
         """Of every step: the learning rate, the data and dropout change, the graph does not."""
         self.write_deck(moe="{experts: 3, every: 2, router: top2, capacity_factor: 1.25}")
-        self.with_devices(2)
         for ranks, backend in ((1, "auto"), (2, "nccl")):
             with self.subTest(ranks=ranks):
+                self.with_devices(ranks)
                 one, other = (
                     self.train(ranks, f"cluster.device.graph={graph}", "train.microbatches=2",
                                f"cluster.comm.backend={backend}", "train.schedule=cosine",
