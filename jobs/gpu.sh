@@ -14,10 +14,14 @@
 #     peer       training steps beside PyTorch's
 #     graph      training steps with the CUDA graph, with times in every step of it, and without
 #     ncu        Nsight Compute on the three operations that are furthest above their floors
+#   jobs/gpu.sh --next         those that have not run yet, as many as fit in 9 minutes: say it again
+#                              until all have run, where a command may take 10 minutes
 #   jobs/gpu.sh --limits       the seconds that each part may take; together less than 30 minutes
 #
-#   HIDUP_REPORT=FOLDER        where the report goes (default out/gpu); parts add to it
-#   HIDUP_PREFIX=FOLDER|FILE   for a machine without network: what jobs/debs.sh made
+#   HIDUP_REPORT=FOLDER        where the report goes (default out/gpu); parts add to it, and FOLDER.tar.gz
+#                              has all of it after each part
+#   HIDUP_PREFIX=FOLDER|FILE   for a machine without network: what jobs/debs.sh made. A FILE is unpacked in
+#                              out/prefix, where later calls find it without HIDUP_PREFIX
 #   HIDUP_JOBS=N               of the build and of tests at a time (default: the cores)
 #   HIDUP_LIMIT=SECONDS        of each part, instead of its own
 #
@@ -25,11 +29,12 @@
 # 3.25, Ninja, and python3 with h5py and numpy (with PyTorch and PyYAML for attention and peer). The
 # machine need not be Debian: without HIDUP_PREFIX the libraries of README.md must be there. The
 # limits are for 16 cores. At any time all that is known is in the report, should the machine be
-# taken away. The exit code is 1 where a part failed.
+# taken away. The exit code is 1 where a part failed. After a failed build no other part runs.
 # shellcheck disable=SC2317 # parts are called by their names
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+call_limit=540
 order=(build doctor test sanitize nccl kernels attention peer graph ncu)
 declare -A limits=([build]=400 [doctor]=30 [test]=300 [sanitize]=240 [nccl]=40 [kernels]=150
   [attention]=100 [peer]=270 [graph]=90 [ncu]=90)
@@ -43,6 +48,9 @@ say() { # Markdown lines, into the report
 # SHOW = none no line. Ended when the part's time is over, and after $each seconds where that is set.
 run() {
   local title=$1 log=$report/$2 show=$3 status=0 start=$SECONDS
+  if [[ $part == build ]] && ((part_failed)); then
+    return
+  fi
   local left=$((limit - SECONDS + part_start)) edit='s/^/    /;' most
   shift 3
   if ((left <= 0)); then
@@ -71,7 +79,12 @@ run() {
 }
 ended() {
   say "" "$1"
-  failed=1
+  part_failed=1
+}
+
+archive() { # all of the report so far, without the profiles, which later calls use
+  tar -C "${report%/*}" --exclude="${report##*/}/cache" -czf "$report.tar.gz.new" "${report##*/}"
+  mv "$report.tar.gz.new" "$report.tar.gz"
 }
 
 has() { # TOOL; says so where it is not there
@@ -85,6 +98,7 @@ part_build() {
   local architecture
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
   # Warnings of compilers that we do not know are no reason to stop here.
+  touch "$report/build-failed"
   run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
     -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF
   run "Build for GPUs, with tests" build.log '(error|FAILED):' \
@@ -92,6 +106,7 @@ part_build() {
   run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
   run "Build for CPUs" build.log '(error|FAILED):' \
     cmake --build --preset cpu --target hidup --parallel "$jobs"
+  ((part_failed)) || rm "$report/build-failed"
 }
 
 part_doctor() {
@@ -101,10 +116,22 @@ part_doctor() {
 }
 
 part_test() {
-  run "Unit tests on the GPU" test.log 'tests passed|tests failed|\((Failed|Timeout)\)|\*\*\*' \
-    ctest --preset cuda --parallel "$((jobs < 4 ? jobs : 4))"
   local test
-  for test in golden precision cuda cuda_steps; do
+  whole_runs golden precision
+  # Whole binaries: ctest would start CUDA anew for each of their cases.
+  for test in kernels device strategies/executor strategies/rules strategies; do
+    run "Unit tests on the GPU: $test" test.log "$gtest" \
+      "build-cuda/tests/${test%/*}/test_${test##*/}" --gtest_brief=1
+  done
+  for test in comm/test_comm strategies/test_strategies_mpi; do
+    run "Unit tests of two ranks: $test" test.log "$gtest" mpirun -n 2 "build-cuda/tests/$test"
+  done
+  whole_runs cuda cuda_steps
+}
+gtest='PASSED|FAILED|tests ran'
+whole_runs() { # TEST...
+  local test
+  for test in "$@"; do
     run "Whole runs on the GPU: ${test}_test.py" test.log '^(Ran|OK|FAILED|FAIL:|ERROR:)' \
       env HIDUP_BINARY="$PWD/build-cuda/hidup" HIDUP_CPU_BINARY="$PWD/build/hidup" \
       HIDUP_DEVICE=cuda python3 "tests/runs/${test}_test.py"
@@ -187,7 +214,7 @@ part_ncu() {
   worst=$(measured 's/^Furthest above their floors: (.*)[.]$/\1/p' | tr , '\n' | cut -d: -f1)
   for operation in ${worst:-attention_backward attention adam}; do
     each=40 run "ncu of $operation" ncu.log "$lines" \
-      ncu --nvtx --nvtx-include "hidup@$operation/" --launch-count 4 --section SpeedOfLight \
+      ncu --clock-control none --nvtx --nvtx-include "hidup@$operation/" --launch-count 4 --section SpeedOfLight \
       --section Occupancy --section LaunchStats --section WarpStateStats \
       "$bench" "${gpt2[@]}" --set train.batch=16 --set model.layers=1 \
       --steps 2 --product 1024 --memory 64
@@ -195,7 +222,11 @@ part_ncu() {
 }
 
 parts=("$@")
-if [[ ${#parts[@]} -eq 0 ]]; then
+next=0
+if [[ $* == --next ]]; then
+  next=1
+  parts=("${order[@]}")
+elif [[ ${#parts[@]} -eq 0 ]]; then
   parts=("${order[@]}")
 elif [[ $* == --limits ]]; then
   for part in "${order[@]}"; do
@@ -219,6 +250,9 @@ jobs=${HIDUP_JOBS:-$(nproc)}
 mkdir -p "$report"
 report=$(cd "$report" && pwd)
 PATH=$PATH:/usr/local/cuda/bin
+if [[ -z ${HIDUP_PREFIX:-} && -e out/prefix/environment.sh ]]; then
+  HIDUP_PREFIX=out/prefix
+fi
 if [[ -n ${HIDUP_PREFIX:-} ]]; then
   prefix=$HIDUP_PREFIX
   if [[ -f $prefix ]]; then
@@ -245,10 +279,27 @@ failed=0
 for part in "${parts[@]}"; do
   part_start=$SECONDS
   limit=${HIDUP_LIMIT:-${limits[$part]}}
+  if ((next)); then
+    if grep -qxF "$part" "$report/done" 2>/dev/null; then
+      continue
+    elif ((SECONDS + limit > call_limit)); then
+      echo "gpu.sh: $part and what follows it are for the next call"
+      break
+    fi
+  fi
+  if [[ $part != build && -e $report/build-failed ]]; then
+    failed=1
+    say "" "**No other part runs**: the build failed."
+    break
+  fi
   say "" "# ${part^}"
+  part_failed=0
   "part_$part"
+  failed=$((failed | part_failed))
   say "" "The part took $((SECONDS - part_start)) of $limit s."
+  [[ -e $report/build-failed ]] || echo "$part" >>"$report/done"
+  archive
 done
-rm -rf "$XDG_CACHE_HOME"
+archive
 cat "$report/report.md"
 exit "$failed"

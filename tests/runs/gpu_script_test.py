@@ -13,7 +13,7 @@ import unittest
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 ORDER = ["build", "doctor", "test", "sanitize", "nccl", "kernels", "attention", "peer", "graph",
          "ncu"]
-TOOLS = ["nvidia-smi", "nvcc", "cmake", "ctest", "mpirun", "python3", "compute-sanitizer", "ncu",
+TOOLS = ["nvidia-smi", "nvcc", "cmake", "mpirun", "python3", "compute-sanitizer", "ncu",
          "bench_kernels"]
 USAGE, SKIPPED = 2, 77
 
@@ -29,9 +29,12 @@ BENCH = """A product of 8192 x 8192 x 8192 in bf16: 712.5 Tflop/s.
 | attention | bf16 | 7 us |
 Furthest above their floors: attention_backward: 3.2 ms, matmul: 1 ms, embedding_backward: 9 us.
 """
-CTEST = """1/2 Test #1: kernels.Add ......   Passed    0.01 sec
-2/2 Test #2: kernels.Gate .....***Failed    0.01 sec
-50% tests passed, 1 tests failed out of 2
+UNIT_TESTS = ["kernels/test_kernels", "device/test_device", "strategies/test_executor",
+              "strategies/test_rules", "strategies/test_strategies"]
+KERNELS = """Value of: gate
+[  FAILED  ] Kernels.Gate (0 ms)
+[==========] 2 tests ran. (3 ms total)
+[  PASSED  ] 1 test.
 """
 
 
@@ -49,10 +52,13 @@ class GpuScriptTest(unittest.TestCase):
         for name in TOOLS:
             (self.fakes / name).write_text(FAKE)
             (self.fakes / name).chmod(0o755)
-        bench = self.folder / "build-cuda" / "tests" / "bench"
-        bench.mkdir(parents=True)
-        (bench / "bench_kernels").symlink_to(self.fakes / "bench_kernels")
-        for name, text in {"bench_kernels": BENCH, "ctest": CTEST, "nvidia-smi": "9.0\n"}.items():
+        for path in ("bench/bench_kernels", *UNIT_TESTS):
+            program = self.folder / "build-cuda" / "tests" / path
+            program.parent.mkdir(parents=True, exist_ok=True)
+            program.write_text(FAKE)
+            program.chmod(0o755)
+        for name, text in {"bench_kernels": BENCH, "test_kernels": KERNELS,
+                           "nvidia-smi": "9.0\n"}.items():
             (self.fakes / f"{name}.out").write_text(text)
 
     def start(self, *parts, **environment):
@@ -103,15 +109,23 @@ class GpuScriptTest(unittest.TestCase):
         self.assert_in_order(
             ["cmake --preset cuda -DHIDUP_TESTS=ON -DHIDUP_CUDA_ARCHITECTURES=90",
              "cmake --build --preset cuda-tests", "mpirun -n 1 build-cuda/hidup doctor",
-             "ctest --preset cuda", "golden_test.py", "precision_test.py", "--tool memcheck",
+             "golden_test.py", "precision_test.py", "test_kernels --gtest_brief=1",
+             "test_strategies_mpi", "cuda_test.py", "cuda_steps_test.py", "--tool memcheck",
              "--tool racecheck", "--tool synccheck", "test_nccl", "model.vocab=50257",
              "model.vocab=50304", "bert-sgmoe.yaml", "attention.py", "peer.py gpt2-124m",
              "peer.py bert-sgmoe", "graph=auto --set cluster.device.timed_every=10",
              "timed_every=1 ", "graph=off", "hidup@attention_backward/",
              "hidup@matmul/", "hidup@embedding_backward/"], "\n".join(self.calls()))
         self.assertIn("\n| attention | bf16 | 7 us |\n", report)
-        self.assertIn("\n    50% tests passed, 1 tests failed out of 2\n", report)
-        self.assertNotIn("kernels.Add", report)
+        self.assertIn("\n    [==========] 2 tests ran. (3 ms total)\n", report)
+        self.assertNotIn("Value of: gate", report)
+        for call in self.calls():
+            if call.startswith("ncu "):
+                self.assertIn(" --clock-control none ", call)
+        archive = subprocess.run(["tar", "-tzf", self.folder / "out" / "gpu.tar.gz"], check=True,
+                                 capture_output=True, text=True).stdout.split()
+        self.assertIn("gpu/report.md", archive)
+        self.assertIn("gpu/ncu.log", archive)
         self.assertIn("712.5TFLOPS", (self.folder / "out" / "gpu" / "gpu.yaml").read_text())
 
     def test_limits_are_below_half_an_hour(self):
@@ -120,20 +134,43 @@ class GpuScriptTest(unittest.TestCase):
         limits = dict(line.split() for line in output.splitlines())
         self.assertEqual(list(limits), ORDER)
         self.assertLess(sum(map(int, limits.values())), 1800)
-        self.assertLessEqual(max(map(int, limits.values())), 600)
+        self.assertLessEqual(max(map(int, limits.values())), 540)
+
+    def test_nothing_runs_after_a_failed_build(self):
+        """Nor in later calls, until the build is right."""
+        for parts in ((), ("--next",), ("doctor",)):
+            code, output = self.run_script(*parts, FAKE_FAILS="cmake")
+            self.assertEqual(code, 1, output)
+        self.assertEqual(len([call for call in self.calls() if call.startswith("cmake")]), 2)
+        self.assertNotIn("# Doctor", self.report())
+        code, output = self.run_script("build", "doctor")
+        self.assertEqual(code, 0, output)
+        self.assertIn("# Doctor", self.report())
+
+    def test_calls_that_follow_each_other(self):
+        """Each takes parts that have not run, while they end within 9 minutes of its start."""
+        self.run_script("build", "doctor")
+        code, output = self.run_script("--next", HIDUP_LIMIT="541")
+        self.assertEqual(code, 0, output)
+        self.assertIn("test and what follows it are for the next call", output)
+        code, output = self.run_script("--next")
+        self.assertEqual(code, 0, output)
+        report = self.report()
+        self.assert_in_order([f"\n# {part.capitalize()}\n" for part in ORDER], report)
+        self.assertEqual(report.count("\n# "), len(ORDER), report)
 
     def test_a_part_ends_when_its_time_is_over(self):
         # Long enough for a fake to print, however busy the machine is; the next part may need longer.
-        code, _ = self.run_script("test", "nccl", HIDUP_LIMIT="5", FAKE_HANGS="ctest")
+        code, _ = self.run_script("test", "nccl", HIDUP_LIMIT="5", FAKE_HANGS="test_kernels")
         self.assertEqual(code, 1)
-        self.assert_in_order(["# Test", "50% tests passed", "**Ended** when its time was over",
-                              "golden_test.py: not run**", "# Nccl", "The part took"],
+        self.assert_in_order(["# Test", "golden_test.py", "2 tests ran", "**Ended** when its time was over",
+                              "device: not run**", "# Nccl", "The part took"],
                              self.report())
 
     def test_a_failure_is_told_and_the_others_go_on(self):
-        code, _ = self.run_script("test", "nccl", FAKE_FAILS="ctest")
+        code, _ = self.run_script("test", "nccl", FAKE_FAILS="test_kernels")
         self.assertEqual(code, 1)
-        self.assert_in_order(["**Failed** with exit code 1", "golden_test.py", "Done in", "# Nccl"],
+        self.assert_in_order(["**Failed** with exit code 1", "cuda_test.py", "Done in", "# Nccl"],
                              self.report())
 
     def test_the_report_is_there_after_a_kill(self):
