@@ -123,9 +123,9 @@ part_test() {
     run "Unit tests on the GPU: $test" test.log "$gtest" \
       "build-cuda/tests/${test%/*}/test_${test##*/}" --gtest_brief=1
   done
-  for test in comm/test_comm strategies/test_strategies_mpi; do
-    run "Unit tests of two ranks: $test" test.log "$gtest" mpirun -n 2 "build-cuda/tests/$test"
-  done
+  run "Collectives of two ranks" test.log "$gtest" mpirun -n 2 build-cuda/tests/comm/test_comm
+  run "Strategies of two ranks, 8 random ones per model" test.log "$gtest" \
+    mpirun -n 2 build-cuda/tests/strategies/test_strategies_mpi 8
   whole_runs cuda cuda_steps
 }
 gtest='PASSED|FAILED|tests ran'
