@@ -3,7 +3,8 @@
 that a run list that was interrupted goes on where it stopped.
 
     jobs/experiments/run.py scaling --predict              without ranks: hidup search and explain
-    jobs/experiments/run.py one-machine --size small       with mpirun on this machine
+    jobs/experiments/run.py one-machine --size small       with mpirun on this machine; --predict where
+                                                           the list has no runs for one machine
     jobs/experiments/run.py bandwidth-hosts --testbed      on the hosts of jobs/testbed/up.sh; root
     sbatch jobs/experiments/run.sbatch scaling             as a Slurm job
 
@@ -45,7 +46,7 @@ def arguments():
                            ("testbed", "on the hosts of the test bed, which is up"),
                            ("slurm", "inside of a Slurm job: run.sbatch does this")):
         places.add_argument(f"--{place}", dest="place", action="store_const", const=place,
-                            default="mpirun", help=meaning)
+                            help=meaning)
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="runs by name, as *-8-*")
     parser.add_argument("--times", type=int, default=1, metavar="N",
@@ -90,19 +91,31 @@ def again(run, time):
     return dataclasses.replace(run, name=f"{run.name}-again{time}", at={**run.at, "again": time})
 
 
+def place_for(experiment, runs):
+    """Where runs start if the user does not say: on this machine; if none of them can, nowhere."""
+    if any("mpirun" in run.places for run in runs):
+        return "mpirun"
+    print(f"run.py: {experiment} has no run for this machine alone; its runs are predicted",
+          file=sys.stderr)
+    return "predict"
+
+
 def chosen(options):
     more = [text.split("=", 1) for text in options.set]
     if any(len(pair) != 2 for pair in more):
         raise run_list.ListError("--set: expected KEY=VALUE")
     about, runs = run_list.read(options.experiment, options.size, more)
-    runs = [run for run in runs
-            if fnmatch.fnmatch(run.name, options.only) and options.place in run.places]
+    runs = [run for run in runs if fnmatch.fnmatch(run.name, options.only)]
+    if not runs:
+        raise run_list.ListError(f"no run of {options.experiment} is named {options.only}")
+    if options.place is None:
+        options.place = place_for(options.experiment, runs)
+    runs = [run for run in runs if options.place in run.places]
+    if not runs:
+        raise run_list.ListError(f"{options.experiment} has no run for --{options.place}")
     if options.profile:
         runs = [dataclasses.replace(run, profile=True) for run in runs]
     runs = [again(run, time) for time in range(options.times) for run in runs]
-    if not runs:
-        raise run_list.ListError(f"no run of {options.experiment} for --{options.place} "
-                                 f"is named {options.only}")
     if options.place in ("mpirun", "slurm") and any(run.rate is not None for run in runs):
         raise run_list.ListError(f"{options.experiment} has rates of links: only --testbed can set "
                                  "them, and --predict assume them")

@@ -93,6 +93,17 @@ class Predicted(ExperimentTest):
                 for kind in ("png", "svg"):
                     self.assertGreater((folder / f"{command}.{kind}").stat().st_size, 3000)
 
+    def test_every_list_has_small_runs_without_a_place(self):
+        for name in run_list.experiments():
+            with self.subTest(name=name):
+                result = self.start(name, "--size", "small", "--list", "--out", self.folder / name)
+                self.assertEqual(result.code, 0, result.stderr)
+                self.assertRegex(result.stdout, r"\d+ runs, together about")
+                self.assertEqual("its runs are predicted" in result.stderr,
+                                 name in ("bandwidth", "bandwidth-hosts"))
+        result = self.start("bandwidth", "--testbed", "--list", "--out", self.folder / "none")
+        self.assertEqual((result.code, "no run for --testbed" in result.stderr), (WRONG, True))
+
     def analysis(self, command, *args, code=0):
         """What python3 -m analysis prints."""
         printed = io.StringIO()
