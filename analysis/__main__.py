@@ -66,7 +66,8 @@ def main(words):
         sys.stdout = None
         return 0
     except ModuleNotFoundError as error:
-        message = f"{error}; Debian's package is python3-{error.name}"
+        from analysis import find_python
+        find_python.that_has(error.name)
     except (OSError, KeyError, ValueError) as error:
         message = error.args[0] if isinstance(error, KeyError) else error
     print(f"analysis {name}: error: {message}", file=sys.stderr)

@@ -12,7 +12,7 @@ First it prints the list, with the time and the memory that each run is expected
 out/experiments/NAME/RUN.json (predicted) or RUN.h5 (measured: a timing file), RUN.log; for the size
 small NAME-small. `python3 -m analysis` draws them; docs/figures shows the figures.
 
-Needs h5py and yaml: /usr/bin/python3 jobs/experiments/run.py where another python3 lacks them.
+Needs h5py and yaml: where this python3 lacks them, Debian's runs it.
 Exit code: 0, or 1 where a run failed (the others still run), 2 for a wrong list or argument.
 """
 
@@ -30,7 +30,9 @@ try:
     import execute
     import run_list
 except ModuleNotFoundError as error:
-    sys.exit(f"run.py: {error}; Debian's packages are python3-h5py and python3-yaml")
+    sys.path.append(str(pathlib.Path(__file__).resolve().parents[2]))
+    from analysis import find_python
+    find_python.that_has(error.name)
 
 START_S = 2.0  # of a measured run: start of the ranks, first step, files
 PREDICT_S = 0.5  # of a predicted run: hidup explain of some layers

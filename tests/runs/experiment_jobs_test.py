@@ -89,8 +89,7 @@ class OnSlurm(ListTest, slurm.SlurmTest):
              "jobs/experiments/run.sbatch", name, "--size", "small", *more,
              "--out", self.folder / name],
             cwd=harness.SOURCE, capture_output=True, text=True, timeout=2 * slurm.JOB,
-            env={**self.environment, "LAUNCHER": launcher, "PYTHON": sys.executable,
-                 "HIDUP": str(harness.BINARY)})
+            env={**self.environment, "LAUNCHER": launcher, "HIDUP": str(harness.BINARY)})
         text = log.read_text() if log.exists() else ""
         self.assertEqual(result.returncode, 0, result.stderr + text)
         return text
