@@ -12,7 +12,7 @@ others. tokens and targets are int64 [batch, sequence], 8 and 128 above. With --
 torch.export says which ATen operators the model calls. They become operations of hidup; what has no
 counterpart is an error that names the node and its line in the model's source. A parameter starts with
 the distribution of its values in the model: zeros, ones, uniform or normal. Beside model.txt the file
-model.map.json says which parameters of PyTorch each one of the graph is (torch_graph/exchange.py takes
+model.yaml is a deck that trains it, unless there is one, and model.map.json says which parameters of PyTorch each one of the graph is (torch_graph/exchange.py takes
 values from one to the other).
 
 Needs PyTorch 2.6 or later and numpy.
@@ -56,6 +56,7 @@ def main():
         from torch_graph.export import export
     except ImportError as error:
         sys.exit(f"from_torch: {error}; it needs PyTorch 2.6 or later, and numpy")
+    from torch_graph.deck import deck_of
     from torch_graph.exchange import map_of
     from torch_graph.graph import text_of
     from torch_graph.nodes import NotSupported
@@ -76,22 +77,22 @@ def main():
     arguments.output.write_text(text_of(graph, loss, comment), encoding="utf-8")
     mapping = arguments.output.with_suffix(".map.json")
     mapping.write_text(map_of(graph, loss), encoding="utf-8")
-    report(graph, loss, nodes, arguments)
+    deck = arguments.output.with_suffix(".yaml")
+    if not deck.exists():
+        deck.write_text(deck_of(graph, loss, arguments.output.name), encoding="utf-8")
+    report(graph, loss, nodes, arguments.output)
+    print(f"{deck}: trains it: hidup train {deck} --cluster CLUSTER")
 
 
-def report(graph, loss, nodes, arguments):
+def report(graph, loss, nodes, output):
     used = graph.used(loss)
     held = {piece.base.name for tensor in used for piece in tensor.pieces}
     left = [name for name in (node.value.name for node in nodes if node.op == "parameter")
             if name not in held]
-    batch, *sample = arguments.input
-    data = f"model.sequence: {sample[0]}" if len(sample) == 1 else "data.kind: images"
-    print(f"{arguments.output}: {sum(not t.pieces and t.operation != 'input' for t in used)} "
+    print(f"{output}: {sum(not t.pieces and t.operation != 'input' for t in used)} "
           f"operations, {sum(t.elements for t in used if t.pieces):,} parameters")
     if left:
         print(f"not used by the loss: {', '.join(left)}")
-    print(f"in the deck: model.graph: {arguments.output.name}, {data}, "
-          f"train.batch: {batch}")
 
 
 if __name__ == "__main__":

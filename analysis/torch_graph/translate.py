@@ -10,7 +10,7 @@ import math
 
 import numpy
 
-from . import attention, images, losses
+from . import attention, images, losses, norms
 from .graph import Graph, name_tensors
 from .layout import Layout, LayoutError
 from .nodes import NotSupported, Ref, TorchParameter, Unsupported
@@ -55,12 +55,15 @@ class Translator:
         arguments = {name: self.resolve(value) for name, value in node.arguments.items()}
         if node.op in LAYOUTS:
             return self.view(arguments.pop("x"), **arguments)
-        handler = attention.handler(node.op, arguments) or HANDLERS.get(node.op)
+        handler = (attention.handler(node.op, arguments) or norms.handler(node.op, arguments)
+                   or HANDLERS.get(node.op))
         if handler is None and node.op in FUNCTIONS:
             return self.elementwise(**arguments)
         if handler is None:
             raise Unsupported("hidup has no operation for it")
         known = inspect.signature(handler).parameters
+        if any(known[name].kind == inspect.Parameter.VAR_KEYWORD for name in known):
+            return handler(self, **arguments)
         unknown = [name for name, value in arguments.items()
                    if name not in known and value is not None]
         if unknown:
@@ -81,6 +84,8 @@ class Translator:
         if isinstance(value, attention.KINDS):
             return attention.viewed(value, lambda layout: change(layout, self.node.shape,
                                                                  **arguments))
+        if isinstance(value, norms.KINDS):
+            return norms.copied(self, value)
         if is_operation(value):
             value = self.activation(value)
         function = value.function if isinstance(value, Elementwise) else None
@@ -361,7 +366,8 @@ def number_of(value):
 def describe(value):
     names = {numpy.ndarray: "a constant tensor", list: "several tensors", View: "an activation",
              Elementwise: "an activation", losses.LogSoftmax: "log_softmax",
-             **dict.fromkeys(attention.KINDS, "attention's scores")}
+             **dict.fromkeys(attention.KINDS, "attention's scores"),
+             **dict.fromkeys(norms.KINDS, "a part of an RMS norm")}
     return names.get(type(value), f"{value!r}")
 
 
@@ -371,7 +377,7 @@ def sinusoids(sequence, hidden):
     return numpy.stack([numpy.sin(angle), numpy.cos(angle)], axis=-1)
 
 
-OWNERS = ("layer_norm", "embedding", "attention")
+OWNERS = ("layer_norm", "rms_norm", "embedding", "attention")
 
 
 HANDLERS = {
@@ -387,8 +393,10 @@ HANDLERS = {
     "linear": Translator.linear,
     "log_softmax": losses.log_softmax,
     "matmul": Translator.matmul,
+    "mean": norms.mean,
     **dict.fromkeys(("mm", "bmm"), lambda self, x, mat2: self.matmul(x, mat2)),
     "native_dropout": Translator.native_dropout,
     "nll_loss": losses.nll_loss,
     "nll_loss_nd": losses.nll_loss,
+    "rms_norm": norms.rms_norm,
 }

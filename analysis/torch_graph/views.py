@@ -43,7 +43,7 @@ def _swap(layout, shape, dim0=0, dim1=1):
     return layout.transpose(dim0, dim1)
 
 
-COPIES = ("alias", "clone", "contiguous", "to", "_to_copy")
+COPIES = ("alias", "clone", "contiguous", "to", "_to_copy", "type_as")
 
 LAYOUTS = {
     **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze",

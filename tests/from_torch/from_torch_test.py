@@ -18,6 +18,7 @@ SOURCE = FOLDER.parents[1]
 sys.path[:0] = [str(SOURCE / "analysis"), str(SOURCE / "tests" / "runs")]
 
 import harness  # noqa: E402
+from torch_graph.deck import deck_of  # noqa: E402
 from torch_graph import exchange, nodes as node_files  # noqa: E402
 from torch_graph.graph import text_of  # noqa: E402
 from torch_graph.layout import Layout, LayoutError  # noqa: E402
@@ -102,7 +103,7 @@ def random_view(random, layout, places):
 class TranslationTest(unittest.TestCase):
 
     def test_gives_the_graph_files(self):
-        self.assertEqual(len(MODELS), 6)
+        self.assertEqual(len(MODELS), 7)
         for name in MODELS:
             with self.subTest(name):
                 text = text_of(*translate(load(name), name), f"# zoo.py: {name}(), by make.py")
@@ -214,6 +215,26 @@ class ErrorTest(unittest.TestCase):
         self.assert_refused([*embedded(), call("layer_norm", (2, 4, 6), input=Ref("embedding"),
                                                normalized_shape=[6])], "weight and bias")
 
+    def test_almost_rms_norm(self):
+        """Another mean, another root, no weight, something else divided."""
+        def nodes(dim=(-1,), exponent=2, root="rsqrt", divided="embedding", weight="w"):
+            return [*embedded(), parameter("w", 6),
+                    call("pow", (2, 4, 6), x=Ref("embedding"), exponent=exponent),
+                    call("mean", (2, 4, 1), x=Ref("pow"), dim=list(dim), keepdim=True),
+                    call("add", (2, 4, 1), x=Ref("mean"), other=1e-6, alpha=1),
+                    call(root, (2, 4, 1), "root", x=Ref("add")),
+                    call("relu", (2, 4, 6), x=Ref("embedding")),
+                    call("mul", (2, 4, 6), "over", x=Ref(divided), other=Ref("root")),
+                    call("mul", (2, 4, 6), "weighted", x=Ref(weight), other=Ref("over"))]
+
+        self.assert_refused(nodes(dim=[1])[:6], "a mean other than RMS norm's")
+        self.assert_refused(nodes(exponent=4)[:6], "a mean other than RMS norm's")
+        self.assert_refused(nodes(root="sqrt")[:10], "divides by the root")
+        self.assert_refused(nodes(divided="relu")[:10], "what its mean square is of")
+        self.assert_refused(nodes(weight="embedding"), "RMS norm without a weight")
+        self.assert_refused([*embedded(), call("rms_norm", (2, 4, 6), input=Ref("embedding"),
+                                               normalized_shape=[6])], "with a weight")
+
     def test_shared_in_two_forms(self):
         """A weight, and its first rows as positions. Its transpose is the same parameter."""
         twice = [*embedded(), parameter("w", 6, 6),
@@ -302,6 +323,20 @@ class RunTest(harness.RunTest):
                 self.assertEqual(check.returncode, 0, check.stdout)
 
 
+    def test_the_deck_trains(self):
+        """What from_torch.py writes beside the graph, as it is."""
+        for name in MODELS:
+            with self.subTest(name):
+                graph, loss = translate(load(name), name)
+                (self.folder / f"{name}.txt").write_text(text_of(graph, loss))
+                deck = self.folder / f"{name}.yaml"
+                deck.write_text(deck_of(graph, loss, f"{name}.txt"))
+                result = harness.run(1, ["train", deck, "--cluster", self.folder / "cluster.yaml",
+                                         "--strategy", "dp", "--set",
+                                         "train.steps=1"])
+                self.assert_done(result)
+
+
 @unittest.skipUnless(HAS_TORCH, "PyTorch 2.6 or later and transformers are not installed")
 class ToolTest(harness.RunTest):
 
@@ -324,6 +359,7 @@ class ToolTest(harness.RunTest):
                 self.assertEqual(without_scales((self.folder / "model.txt").read_text()),
                                  without_scales((FOLDER / f"{name}.txt").read_text()))
                 self.assertTrue(json.loads((self.folder / "model.map.json").read_text()))
+                self.assertIn("graph: model.txt", (self.folder / "model.yaml").read_text())
 
     def test_names_the_line_of_an_error(self):
         (self.folder / "mine.py").write_text(

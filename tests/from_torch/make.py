@@ -28,7 +28,7 @@ from torch_graph.export import WithOneResult, export, takes_targets  # noqa: E40
 from torch_graph.graph import decays, start_of, text_of  # noqa: E402
 from torch_graph.translate import translate  # noqa: E402
 
-MODELS = ("gpt2", "bert", "encoder", "by_hand", "einsum", "vit")
+MODELS = ("gpt2", "bert", "encoder", "by_hand", "einsum", "vit", "rms")
 
 
 def initial_values(tensor, seed):
