@@ -23,6 +23,7 @@ HELP = "where the time of a step goes; by kind of instruction, operation or phas
 MOST_BARS = 20  # of --by; the others are one
 MOST_TIMELINES = 50  # steps that are read of a file for --by
 PREDICTED = {"alpha": 0.55, "hatch": "//", "edgecolor": "white", "linewidth": 0}
+NUMBER = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}  # behind its digits
 HIDDEN = {"hatch": "xx", "edgecolor": "white", "linewidth": 0}
 PARTS = (("compute_s", "compute", figures.COMPUTE),
          ("exposed_comm_s", "exposed communication", figures.EXPOSED),
@@ -52,7 +53,8 @@ def draw_bar(axes, at, values, predicted):
         axes.bar(at, height, 0.36, bottom=bottom, color=colour, **look_of(name, predicted))
         bottom += height
     axes.plot([at - 0.22, at + 0.22], [1e3 * values["wall_s"]] * 2, color=figures.WALL, linewidth=2)
-    axes.text(at, bottom, f"{1e3 * values['wall_s']:.4g}", ha="center", va="bottom", fontsize=9)
+    axes.annotate(f"{1e3 * values['wall_s']:.4g}", (at, 1e3 * values["wall_s"]), (0, 3),
+                  textcoords="offset points", ha="center", va="bottom", fontsize=9, bbox=NUMBER)
 
 
 def draw_steps(paths):
@@ -99,7 +101,7 @@ def kinds_of(program):
 
 def operations_of(program):
     """Names without the numbers of layers, buckets and stages: those of all layers are one."""
-    return program["name"].map(lambda name: re.sub(r"\.\d+(?=\.|$)", "", name))
+    return program["name"].map(lambda name: re.sub(r"\.\d+(?=[.,]|$)", "", name))
 
 
 GROUPS = {"kind": kinds_of, "operation": operations_of, "phase": lambda program: program["phase"]}

@@ -124,10 +124,9 @@ def ink(colour):
 
 
 def wrapped(name, lines):
-    """The name on so many lines or fewer, broken after dots, about equally long."""
-    parts, text, room = name.split("."), [""], len(name) / lines
-    for at, part in enumerate(parts):
-        piece = part + ("." if at + 1 < len(parts) else "")
+    """The name on so many lines or fewer, broken after dots and spaces, about equally long."""
+    text, room = [""], len(name) / lines
+    for piece in re.findall(r"[^. ]*[. ]|[^. ]+", name):
         if text[-1] and len(text[-1]) + len(piece) / 2 > room and len(text) < lines:
             text.append("")
         text[-1] += piece

@@ -225,6 +225,7 @@ void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
           "{} would be written over again", builder_.value(output).name);
     output = made_again(output);
   }
+  again.name += ", again";
   again.phase = Phase::backward;
   again.again = true;
   if (again.stream == StreamKind::comm && since >= 0) {

@@ -1,5 +1,9 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/check.h"
@@ -9,6 +13,17 @@
 
 namespace hidup {
 namespace {
+
+// What an instruction of the backward pass does: "head, weight gradient"; "norm1, gradients" where
+// it makes several at once.
+std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step) {
+  const std::string& operation = graph.op_name(id);
+  if (step.gradients_of.size() > 1) {
+    return operation + ", gradients";
+  }
+  const std::string_view input = spec_of(graph.op(id).kind).inputs[step.gradients_of[0]].name;
+  return fmt::format("{}, {} gradient", operation, input == "x" ? "input" : input);
+}
 
 // Follows the steps that the operations' records declare (OpcodeSpec::backward), last operation
 // first.
@@ -191,7 +206,7 @@ class BackwardPass {
     }
     const Scope first = scope.for_input(step.gradients_of[0]);
     Instruction& emitted =
-        builder_.emit(first, *step.opcode, gradient_name(input_tensor(first)), inputs, outputs);
+        builder_.emit(first, *step.opcode, backward_name(graph_, scope.op, step), inputs, outputs);
     emitted.accumulate = accumulate;
     emitted.attributes = attributes_of(*step.opcode, op);
     if (spec.random) {

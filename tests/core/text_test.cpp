@@ -97,6 +97,7 @@ TEST(Utf8Length, OfTheFirstCharacter) {
 TEST(NamePattern, NumbersBecomeStars) {
   EXPECT_EQ(pattern_of("layers.3.ffn.up"), "layers.*.ffn.up");
   EXPECT_EQ(pattern_of("gradients.12"), "gradients.*");
+  EXPECT_EQ(pattern_of("layers.3, input gradient"), "layers.*, input gradient");
   EXPECT_EQ(pattern_of("head2.norm1"), "head2.norm1");
 }
 

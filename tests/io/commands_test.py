@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import h5py
@@ -48,6 +49,25 @@ class CommandLine(unittest.TestCase):
                                   capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertEqual(done.stderr, "analysis summary: error: none.h5: no such file\n")
+
+    def test_another_python_first_in_path(self):
+        """One without modules of its own, as pyenv's is, starts Debian's; Debian's without them says so."""
+        with tempfile.TemporaryDirectory() as folder:
+            other = os.path.join(folder, "bin", "python3")
+            os.mkdir(os.path.dirname(other))
+            os.symlink("/usr/bin/python3", other)
+            with open(os.path.join(folder, "pyvenv.cfg"), "w", encoding="utf-8") as file:
+                file.write("home = /usr/bin\n")
+            root = os.path.dirname(ANALYSIS)
+            experiments = os.path.join(root, "jobs", "experiments", "run.py")
+            for words in (["-m", "analysis", "summary", "none.h5"], [ANALYSIS, "summary", "none.h5"],
+                          [experiments, "none"]):
+                for python, expected in (([other], "no such file|no experiment 'none'"),
+                                         (["/usr/bin/python3", "-S"], "no module .*package is python3-")):
+                    done = subprocess.run([*python, "-B", *words], cwd=root, capture_output=True,
+                                          text=True, check=False)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertRegex(done.stderr, expected)
 
 
 class Decks(unittest.TestCase):
@@ -178,6 +198,10 @@ class Drawn(FolderTest):
         bars = [(round(bar.get_y(), 9), round(bar.get_height(), 9)) for bar in figure.axes[0].patches]
         self.assertEqual(bars, [(0, 30), (30, 6), (36, 4), (40, 4),  # measured
                                 (0, 30), (30, 10), (40, 10), (50, 10)])  # predicted
+        numbers = [(text.get_text(), text.xy[1]) for text in figure.axes[0].texts
+                   if hasattr(text, "xy")]
+        self.assertEqual([(text, round(height, 9)) for text, height in numbers],
+                         [("40", 40), ("50", 50)])
 
     def test_times_by_group(self):
         write_run(self.path)
@@ -188,7 +212,7 @@ class Drawn(FolderTest):
             self.assertAlmostEqual(times[name], expected, places=6)
         self.assertEqual(set(breakdown.grouped(self.path, "operation").index),
                          {"embedding", "layers.ffn.up", "layers.ffn.up.all_to_all",
-                          "layers.ffn.up.gradient", "gradients.all_reduce", "parameters.update"})
+                          "layers.ffn.up, weight gradient", "gradients.all_reduce", "parameters.update"})
         self.assertEqual(len(breakdown.largest([breakdown.grouped(self.path, "operation")])[0]), 6)
 
     def test_roofline(self):

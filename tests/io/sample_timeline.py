@@ -9,7 +9,7 @@ import numpy
 
 PROGRAM = {  # two microbatches, by instruction
     "name": ["embedding", "layers.0.ffn.up", "layers.0.ffn.up.all_to_all",
-             "layers.0.ffn.up.gradient", "gradients.0.all_reduce", "parameters.0.update"],
+             "layers.0.ffn.up, weight gradient", "gradients.0.all_reduce", "parameters.0.update"],
     "kind": ["compute", "compute", "collective", "compute", "collective", "compute"],
     "stream": ["compute", "compute", "comm", "compute", "comm", "compute"],
     "microbatch": [0, 1, 1, 0, -1, -1],

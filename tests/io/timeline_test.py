@@ -195,7 +195,7 @@ class Pictures(FolderTest):
             self.assertEqual(len(colours), 2 * (count + 1))
 
     def test_names_fit_or_are_left_out(self):
-        name = "layers.11.moe.experts.down.weight.gradient"
+        name = "layers.11.moe.experts.down, weight gradient"
         self.assertEqual(timeline.fit(name, 400, 50), (name, 0))
         self.assertEqual(timeline.fit(name, 12, 400), (name, 90))
         text, angle = timeline.fit(name, 110, 50)

@@ -220,8 +220,10 @@ loss = cross_entropy(y, targets)
                                           {"loss", "vocabulary"}});
   EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
   // The second product adds to what the first left, then both are summed over the ranks.
-  EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"),
-            (Opcodes{"matmul_backward_input", "reduce_scatter"}));
+  EXPECT_EQ(reshards(program, Phase::backward, "a, input gradient"),
+            (Opcodes{"matmul_backward_input"}));
+  EXPECT_EQ(reshards(program, Phase::backward, "b, input gradient"), Opcodes{});
+  EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"), (Opcodes{"reduce_scatter"}));
 }
 
 // Contributions in two layouts: those of one are added first, then each layout is changed once.
