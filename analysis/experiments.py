@@ -14,7 +14,7 @@ import sys
 import h5py
 from matplotlib.lines import Line2D
 
-from analysis import facts, figures
+from analysis import facts, figures, hidup_timings
 
 RECORD = "experiment_run"  # attribute of a timing file, written when the run is done
 PREDICTED, MEASURED = "predicted", "measured here"
@@ -70,7 +70,7 @@ def _predicted(path):
     if run["settings"].get("train.overlap") in ("off", False):  # one instruction after the other
         exposed, wall = comm, compute + comm
     return point | {"wall_s": wall, "compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
-                    "overlap": _overlap(wall, compute, comm),
+                    "overlap": facts.plain(hidup_timings.overlap_ratio(comm, exposed)),
                     "wall_over_larger": wall / max(compute, comm)}
 
 
@@ -83,11 +83,6 @@ def _measured(path):
         return None
     return {**_identity(run), "how": MEASURED, "infeasible": None, "candidates": None,
             "microbatches": None, **facts.of_run(path)}
-
-
-def _overlap(wall, compute, comm):
-    shorter = min(compute, comm)
-    return max(0.0, (compute + comm - wall) / shorter) if shorter > 0 else None
 
 
 def _identity(run):

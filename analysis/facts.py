@@ -14,10 +14,9 @@ PREDICTED = ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes
 def of_run(path):
     """The facts of a timing file, of which only this file's steps count. What is not known is None.
 
-    Times are seconds: wall_s is the median of the steps; compute_s, comm_s and exposed_comm_s are
-    medians of the rank that was busiest over the run (slowest_rank). idle_s is what is left of the
-    step. overlap is (compute + comm - wall) / min(compute, comm), at least 0. wall_over_larger is
-    wall / max(compute, comm): 1 if the shorter stream hides completely.
+    Times are seconds: wall_s is the median of the steps; compute_s, comm_s, exposed_comm_s and
+    overlap are those of busy(), of the rank slowest_rank. idle_s is what is left of the step.
+    wall_over_larger is wall / max(compute, comm): 1 if the shorter stream hides completely.
     """
     attributes = hidup_timings.read_attributes(path)
     frame = hidup_timings.read(path, join=False)
@@ -78,24 +77,29 @@ def length(path, frame):
             "planned_steps": planned, "skipped_steps": skipped}
 
 
-def slowest_rank(spans):
-    """The rank that was busiest over the run; `spans` of read_spans()."""
-    return int(numpy.nansum(spans["compute_s"] + spans["exposed_comm_s"], axis=0).argmax())
+def busy(spans):
+    """What hidup prints of a run's busy times, from read_spans(): means of the steps that have times,
+    of the rank that computed longest in them (slowest_rank), and their overlap ratio. The first one
+    prepares much, and counts only where it is alone. src/cost/busy.h (RunBusyTimes) does the same."""
+    timed = numpy.flatnonzero(~numpy.isnan(spans["compute_s"][:, 0]))
+    steps = timed[1:] if len(timed) > 1 else timed
+    means = {name: values[steps].mean(axis=0) for name, values in spans.items()}
+    rank = int(means["compute_s"].argmax())
+    times = {name: values[rank] for name, values in means.items()}
+    return {"slowest_rank": rank, **times,
+            "overlap": hidup_timings.overlap_ratio(times["comm_s"], times["exposed_comm_s"])}
 
 
 def times(frame, spans):
     rows = min(len(frame), len(spans["compute_s"]))
     spans = {name: values[:rows] for name, values in spans.items()}
-    rank = slowest_rank(spans)
-    facts = {name: numpy.nanmedian(values[:, rank]) for name, values in spans.items()}
+    facts = busy(spans)
     wall = frame["wall_s"].median()
-    shorter, larger = sorted((facts["compute_s"], facts["comm_s"]))
-    hidden = facts["compute_s"] + facts["comm_s"] - wall
+    larger = max(facts["compute_s"], facts["comm_s"])
     rate = (frame["tokens"] / frame["wall_s"]).median() if "tokens" in frame else None
     return {"wall_s": wall, "total_s": frame["wall_s"].sum(), "tokens_per_s": rate,
-            "slowest_rank": rank, **facts,
+            **facts,
             "idle_s": max(0.0, wall - facts["compute_s"] - facts["exposed_comm_s"]),
-            "overlap": max(0.0, hidden / shorter) if shorter > 0 else None,
             "wall_over_larger": wall / larger if larger > 0 else None}
 
 

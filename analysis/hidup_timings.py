@@ -324,13 +324,17 @@ def exposed_intervals(events):
     return difference(stream_intervals(events, "comm"), stream_intervals(events, "compute"))
 
 
+def overlap_ratio(comm_s, exposed_comm_s):
+    """The part of communication time that computation hides, over all communication time: 1 where all
+    of it is hidden, 0 where nothing is, NaN where nothing was sent. src/cost/busy.h has the same."""
+    return (comm_s - exposed_comm_s) / comm_s if comm_s > 0 else numpy.nan
+
+
 def busy_times(events):
     """How long each rank's streams were busy in a step: a data frame by rank, in seconds.
 
     Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
-    to the last one's end; idle_s, the part of it in which nothing ran; overlap = (compute + comm
-    - wall) / min(compute, comm): 1 if the shorter stream hides behind the other, 0 if nothing is
-    hidden, NaN if a stream was never busy.
+    to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio().
     """
     rows = {}
     for rank, of_rank in events.groupby("rank"):
@@ -340,12 +344,9 @@ def busy_times(events):
                               union(stream_intervals(of_rank, "comm")),
                               exposed_intervals(of_rank)))
         wall = of_rank["end_s"].max() - of_rank["start_s"].min()
-        shorter = min(compute, comm)
-        # Idle time is in wall, too: where it outweighs what is hidden the quotient is below 0.
-        overlap = max(0.0, (compute + comm - wall) / shorter) if shorter > 0 else numpy.nan
         rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
                       "wall_s": wall, "idle_s": wall - compute - exposed,
-                      "overlap": overlap}
+                      "overlap": overlap_ratio(comm, exposed)}
     return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("rank")
 
 

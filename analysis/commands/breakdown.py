@@ -2,8 +2,8 @@
 
 A bar from 0 to the wall line has the parts of the step: computation, communication while nothing was
 computed (exposed), and idle time. Above the line stands the communication that was hidden behind
-computation: the step would take so much longer without overlap. All are medians of the steps, of the
-rank that was busiest over the run.
+computation: the step would take so much longer without overlap. The line is
+the median of the steps; the parts are means of the rank that computed longest, without the first step.
 
 --by kind, operation or phase: the time of the instructions instead, from the timelines in the file
 (without that of the first step, if there are others): the mean of the ranks, the median of the steps.
@@ -76,7 +76,7 @@ def draw_steps(paths):
     axes.set_xticks(list(ticks), list(ticks.values()), fontsize=9)
     axes.set_xlim(-0.6, len(paths) - 0.4)
     axes.grid(axis="x", visible=False)
-    axes.set_ylabel("time per step (ms), median of the steps")
+    axes.set_ylabel("time per step (ms)")
     axes.set_title(title(paths))
     wall = axes.plot([], [], color=figures.WALL, linewidth=2, label="step (wall), with its time")
     figures.legend(axes, handles=[*wall, *legend_of_parts(False)])

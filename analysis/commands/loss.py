@@ -83,7 +83,7 @@ def draw_times(axes, path, frame):
 
 
 def draw_busy(axes, frame, spans, labelled):
-    rank, ranks = facts.slowest_rank(spans), spans["compute_s"].shape[1]
+    rank, ranks = facts.busy(spans)["slowest_rank"], spans["compute_s"].shape[1]
     of_rank = f"\nrank {rank} (busiest of {ranks})" if ranks > 1 else ""
     draw_line(axes, frame.index, 1e3 * frame["wall_s"], "step (wall)" if labelled else None,
               color=figures.WALL, linewidth=1)

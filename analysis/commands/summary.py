@@ -1,7 +1,8 @@
 """Prints what ran, on what, how fast, and how that compares with the prediction.
 
-Times are medians of the steps; compute, communication and exposed communication are those of the
-rank that was busiest over the run. Several files stand side by side. Of a run that goes on from
+The time of a step is the median. Computation, communication, its exposed part and the overlap ratio
+(the part of communication that computation hides) are what the run printed at its end: means of the
+rank that computed longest, without the first step, which prepares much. Several files stand side by side. Of a run that goes on from
 another, only its own steps count.
 """
 

@@ -222,8 +222,8 @@ def draw(panels, heading):
         axes.tick_params(axis="y", length=0)
         draw_panel(axes, panel, count)
     columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
-    figure.text(0.985, 0.12 / height, "overlap ratio = (compute + communication − wall) / "
-                "min(compute, communication), at least 0", ha="right", fontsize=8)
+    figure.text(0.985, 0.12 / height, "overlap ratio = the hidden part of communication / "
+                "communication", ha="right", fontsize=8)
     figure.legend(handles=legend_entries(panels, count), loc="upper left", ncols=8,
                   bbox_to_anchor=(0.085, 1 - 0.42 / height), fontsize=8.5, borderpad=0,
                   handlelength=1.4, columnspacing=1.4)

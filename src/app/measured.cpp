@@ -60,24 +60,17 @@ std::vector<MeasuredRow> rows_of(const TimingRecord& record, const MeasuredSteps
   return sorted;
 }
 
-// Medians over all timed steps but the first, of the rank that is busiest with computation in each.
 BusyTimes measured_busy(const TimingRecord& record) {
   const auto ranks = static_cast<size_t>(record.header.run.world_size);
-  std::vector<double> compute;
-  std::vector<double> comm;
-  std::vector<double> exposed;
-  for (size_t first = ranks; first < record.compute_s.size(); first += ranks) {
-    const std::span all(record.compute_s);
-    if (std::isnan(all[first])) {  // the step was not timed
-      continue;
+  RunBusyTimes busy;
+  for (size_t first = 0; first < record.compute_s.size(); first += ranks) {
+    std::vector<BusyTimes> step;
+    for (size_t at = first; at < first + ranks; ++at) {
+      step.push_back({record.compute_s[at], record.comm_s[at], record.exposed_comm_s[at]});
     }
-    const auto busiest = static_cast<size_t>(std::ranges::max_element(all.subspan(first, ranks)) -
-                                             all.subspan(first, ranks).begin());
-    compute.push_back(all[first + busiest]);
-    comm.push_back(record.comm_s[first + busiest]);
-    exposed.push_back(record.exposed_comm_s[first + busiest]);
+    busy.add(step);
   }
-  return {median(compute), median(comm), median(exposed)};
+  return busy.mean();
 }
 
 }  // namespace

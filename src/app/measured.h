@@ -40,14 +40,15 @@ struct MeasuredRow {
 struct MeasuredRun {
   std::vector<int64_t> steps;     // of the timeline, that count
   std::vector<MeasuredRow> rows;  // those farthest from their prediction first
-  // Of a whole step: of the rank that is busiest with computation.
+  // Of a whole step, on the rank that is busiest with computation: RunBusyTimes.
   BusyTimes predicted, measured;
   double predicted_wall_s = 0.0, measured_wall_s = 0.0;
 };
 
-// Times are medians over the steps. An instruction takes as long as on the slowest rank; a
-// collective from when the last rank begins it to when the last one ends it, because the wait for a
-// late rank is not its time. Throws Error(file) where the file has no prediction or no second step.
+// Times are medians over the steps, but those of RunBusyTimes. An instruction takes as long as on
+// the slowest rank; a collective from when the last rank begins it to when the last one ends it,
+// because the wait for a late rank is not its time. Throws Error(file) where the file has no
+// prediction or no second step.
 MeasuredRun compare_with_prediction(const TimingRecord& record);
 
 }  // namespace hidup

@@ -1,6 +1,8 @@
 #include "cost/busy.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 namespace hidup {
 
@@ -43,10 +45,39 @@ BusyTimes busy_times(const Program& program, std::span<const Interval> times) {
   return busy;
 }
 
-double overlap_ratio(const BusyTimes& busy, double wall_s) {
-  const double shorter = std::min(busy.compute_s, busy.comm_s);
-  // The wall has idle time as well: where that outweighs what is hidden the quotient is below 0.
-  return shorter > 0.0 ? std::max(0.0, (busy.compute_s + busy.comm_s - wall_s) / shorter) : 0.0;
+double overlap_ratio(const BusyTimes& busy) {
+  return busy.comm_s > 0.0 ? (busy.comm_s - busy.exposed_comm_s) / busy.comm_s : 0.0;
+}
+
+void RunBusyTimes::add(std::span<const BusyTimes> ranks) {
+  if (ranks.empty() || std::isnan(ranks[0].compute_s)) {
+    return;
+  }
+  if (steps_ == 1 && std::exchange(first_counts_, false)) {
+    sums_.clear();
+    steps_ = 0;
+  }
+  ++steps_;
+  sums_.resize(ranks.size());
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    sums_[rank].compute_s += ranks[rank].compute_s;
+    sums_[rank].comm_s += ranks[rank].comm_s;
+    sums_[rank].exposed_comm_s += ranks[rank].exposed_comm_s;
+  }
+}
+
+size_t RunBusyTimes::busiest() const {
+  const auto longest = std::ranges::max_element(sums_, {}, &BusyTimes::compute_s);
+  return sums_.empty() ? 0 : static_cast<size_t>(longest - sums_.begin());
+}
+
+BusyTimes RunBusyTimes::mean() const {
+  if (sums_.empty()) {
+    return {};
+  }
+  const BusyTimes& sum = sums_[busiest()];
+  const auto steps = static_cast<double>(steps_);
+  return {sum.compute_s / steps, sum.comm_s / steps, sum.exposed_comm_s / steps};
 }
 
 }  // namespace hidup

@@ -1,6 +1,7 @@
 // How long a rank's streams were busy in a step.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,8 +26,25 @@ struct BusyTimes {
 std::vector<double> exposed_times(const Program& program, std::span<const Interval> times);
 BusyTimes busy_times(const Program& program, std::span<const Interval> times);
 
-// (compute + communication - wall) / the shorter of the two (HiDup, SoCC'22): 1 where the shorter
-// one is hidden wholly, 0 where nothing is. 0 where a stream was never busy.
-double overlap_ratio(const BusyTimes& busy, double wall_s);
+// The part of communication time that computation hides, over all communication time: 1 where all
+// of it is hidden, 0 where nothing is, or nothing was sent. analysis/hidup_timings.py has the same.
+double overlap_ratio(const BusyTimes& busy);
+
+// A run's busy times in one number each: means of the steps that have times, of the rank that
+// computed longest in them. The first one prepares much, and counts only where it is alone.
+// analysis/facts.py finds the same in a timing file.
+class RunBusyTimes {
+ public:
+  // Of all ranks in the next step; NaN where the step has no times.
+  void add(std::span<const BusyTimes> ranks);
+  // The rank; 0 before the first step.
+  size_t busiest() const;
+  BusyTimes mean() const;
+
+ private:
+  std::vector<BusyTimes> sums_;  // by rank
+  int64_t steps_ = 0;            // that count
+  bool first_counts_ = true;
+};
 
 }  // namespace hidup

@@ -13,6 +13,7 @@
 //   /iterations/{balance_loss,z_loss}                                          [n]
 //   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
+//     of which RunBusyTimes makes what a run prints, the overlap ratio included
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,algorithm,flops,bytes}  [instructions]
 //   /program/distinct/rank                                                     [ranks]

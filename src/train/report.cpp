@@ -71,19 +71,16 @@ std::string Report::describe_accuracy(double accuracy) const {
   return size_.images ? fmt::format("  accuracy {:.1f} %", 100.0 * accuracy) : "";
 }
 
-void Report::step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
-                  const std::vector<NamedNumber>& beside) {
+void Report::step(int64_t step, const Scores& scores, double wall_s,
+                  std::span<const BusyTimes> ranks, const std::vector<NamedNumber>& beside) {
   if (done_++ == 0) {
     first_loss_ = scores.loss;
     first_accuracy_ = scores.accuracy;
   }
   total_wall_ += wall_s;
-  if (!std::isnan(slowest.compute_s)) {
-    ++timed_;
-    busy_.compute_s += slowest.compute_s;
-    busy_.comm_s += slowest.comm_s;
-    busy_.exposed_comm_s += slowest.exposed_comm_s;
-    keep_recent(exposed_, slowest.exposed_comm_s);
+  busy_.add(ranks);
+  if (!ranks.empty() && !std::isnan(ranks[0].compute_s)) {
+    keep_recent(exposed_, ranks[busy_.busiest()].exposed_comm_s);
   }
   keep_recent(losses_, scores.loss);
   keep_recent(accuracies_, scores.accuracy);
@@ -233,17 +230,14 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
     results::print("experts {:.1f} % of their tokens dropped over the last {} steps\n",
                    100.0 * mean(dropped_), dropped_.size());
   }
-  const auto timed = static_cast<double>(std::max<int64_t>(timed_, 1));
-  const BusyTimes busy = {busy_.compute_s / timed, busy_.comm_s / timed,
-                          busy_.exposed_comm_s / timed};
+  const BusyTimes busy = busy_.mean();
   results::print(
-      "time    compute {}, communication {}, of it exposed {} (per step, slowest rank)\n",
+      "time    compute {}, communication {}, of it exposed {} (per step, busiest rank)\n",
       format_seconds(busy.compute_s), format_seconds(busy.comm_s),
       format_seconds(busy.exposed_comm_s));
   if (busy.comm_s > 0.0) {
-    results::print(
-        "        overlap ratio {:.1f} % ((compute + communication - wall) / the shorter)\n",
-        100.0 * overlap_ratio(busy, wall));
+    results::print("        overlap ratio {:.1f} % (the hidden part of communication)\n",
+                   100.0 * overlap_ratio(busy));
   }
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cost/busy.h"
 #include "cost/floor.h"
 #include "cost/simulate.h"
 #include "program/memory.h"
@@ -76,9 +78,9 @@ class Report {
          const std::optional<EmulationScale>& emulation = std::nullopt);
 
   // After a step: its scores, the time since the previous call's step began (without
-  // validation), the slowest rank's busy times, NaN where they are not known, and what is shown
+  // validation), the busy times of all ranks, NaN where they are not known, and what is shown
   // behind the loss, the same names in every step.
-  void step(int64_t step, const Scores& scores, double wall_s, const BusyTimes& slowest,
+  void step(int64_t step, const Scores& scores, double wall_s, std::span<const BusyTimes> ranks,
             const std::vector<NamedNumber>& beside = {});
 
   // Before each step(), where the model has experts. Warns once, where over 20 steps they drop more
@@ -139,8 +141,7 @@ class Report {
   bool warned_of_drops_ = false;
   std::deque<double> walls_;
   std::deque<double> exposed_;
-  BusyTimes busy_;     // sums over the steps of which they are known
-  int64_t timed_ = 0;  // so many
+  RunBusyTimes busy_;
 };
 
 }  // namespace hidup

@@ -307,10 +307,8 @@ void Trainer::write_step(double wall_s) {
     };
     outputs_.report->experts({.chosen = sum(expert_tokens_), .dropped = sum(expert_dropped_)});
   }
-  outputs_.report->step(
-      iteration_.step, {iteration_.loss, iteration_.accuracy}, reported_s,
-      {std::ranges::max(compute), std::ranges::max(comm), std::ranges::max(exposed)},
-      beside_the_loss());
+  outputs_.report->step(iteration_.step, {iteration_.loss, iteration_.accuracy}, reported_s, busy_,
+                        beside_the_loss());
 }
 
 std::vector<NamedNumber> Trainer::beside_the_loss() const {

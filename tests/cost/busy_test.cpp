@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <vector>
+
 namespace hidup {
 namespace {
 
@@ -38,15 +41,32 @@ TEST(BusyTimes, WithoutCommunication) {
   EXPECT_DOUBLE_EQ(busy.exposed_comm_s, 0.0);
 }
 
-TEST(OverlapRatio, IsWhatTheShorterStreamHides) {
-  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 4.5), 0.75);
-  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 2.0, .comm_s = 4.0}, 4.0), 1.0);
-  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 6.0), 0.0);
+TEST(OverlapRatio, IsTheHiddenPartOfCommunication) {
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 9.0, .comm_s = 4.0, .exposed_comm_s = 3.0}), 0.25);
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 1.0, .comm_s = 4.0, .exposed_comm_s = 3.0}), 0.25)
+      << "of communication, though it takes longer than computation";
+  EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 9.0, .comm_s = 4.0}), 1.0);
+  EXPECT_EQ(overlap_ratio({.compute_s = 9.0}), 0.0);
 }
 
-TEST(OverlapRatio, IsNeverBelowZero) {
-  EXPECT_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 2.0}, 9.0), 0.0) << "idle time";
-  EXPECT_EQ(overlap_ratio({.compute_s = 4.0, .comm_s = 0.0}, 5.0), 0.0);
+void expect_mean(const RunBusyTimes& run, size_t busiest, const BusyTimes& mean) {
+  EXPECT_EQ(run.busiest(), busiest);
+  EXPECT_DOUBLE_EQ(run.mean().compute_s, mean.compute_s);
+  EXPECT_DOUBLE_EQ(run.mean().comm_s, mean.comm_s);
+  EXPECT_DOUBLE_EQ(run.mean().exposed_comm_s, mean.exposed_comm_s);
+}
+
+TEST(RunBusyTimes, AreMeansOfTheRankThatComputesLongest) {
+  RunBusyTimes run;
+  expect_mean(run, 0, {});
+  run.add(std::vector<BusyTimes>{{50.0, 7.0, 6.0}, {40.0, 9.0, 8.0}});
+  expect_mean(run, 0, {50.0, 7.0, 6.0});  // the first step, as long as it is alone
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  run.add(std::vector<BusyTimes>{{none, none, none}, {none, none, none}});
+  expect_mean(run, 0, {50.0, 7.0, 6.0});
+  run.add(std::vector<BusyTimes>{{2.0, 4.0, 3.0}, {4.0, 2.0, 1.0}});
+  run.add(std::vector<BusyTimes>{{4.0, 9.0, 9.0}, {3.0, 4.0, 1.0}});
+  expect_mean(run, 1, {3.5, 3.0, 1.0});
 }
 
 }  // namespace

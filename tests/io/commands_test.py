@@ -91,7 +91,7 @@ class Facts(FolderTest):
         expected = {"model": "tiny", "strategy": "dp", "steps": 10, "last_step": 10,
                     "planned_steps": 12, "wall_s": 0.04, "tokens_per_s": 25000, "slowest_rank": 1,
                     "compute_s": 0.03, "comm_s": 0.01, "exposed_comm_s": 0.006, "idle_s": 0.004,
-                    "overlap": 0.0, "wall_over_larger": 4 / 3, "first_loss": 4.0,
+                    "overlap": 0.4, "wall_over_larger": 4 / 3, "first_loss": 4.0,
                     "validation_loss": 2.5, "validated_step": 10, "peak_bytes": 3 << 20,
                     "prediction_error": 0.25, "predicted_comm_s": 0.02, "expert_imbalance": 2.0,
                     "dropped_share": 0.125, "unigram_entropy": None, "floor_s": 0.035}
@@ -102,11 +102,18 @@ class Facts(FolderTest):
                 self.assertEqual(run[name], value, name)
         self.assertAlmostEqual(run["last_loss"], 2 + 0.2 * sum(1 / s for s in range(1, 11)))
 
-    def test_overlap(self):
-        write_run(self.path)
+    def test_busy_times_are_means_of_the_rank_that_computes_longest(self):
+        """As RunBusyTimes of tests/cost/busy_test.cpp."""
+        write_run(self.path, steps=4)
         with h5py.File(self.path, "r+") as file:
-            file["iterations/wall_s"][:] = 0.034
-        self.assertAlmostEqual(facts.of_run(self.path)["overlap"], 0.6)
+            for name, values in (("compute_s", [[50, 40], [numpy.nan] * 2, [2, 4], [4, 3]]),
+                                 ("comm_s", [[7, 9], [numpy.nan] * 2, [4, 2], [9, 4]]),
+                                 ("exposed_comm_s", [[6, 8], [numpy.nan] * 2, [3, 1], [9, 1]])):
+                file[f"ranks/{name}"][:] = values
+        expected = {"slowest_rank": 1, "compute_s": 3.5, "comm_s": 3, "exposed_comm_s": 1,
+                    "overlap": 2 / 3}
+        run = facts.of_run(self.path)
+        self.assertEqual({name: run[name] for name in expected}, expected)
 
     def test_names_tell_files_apart(self):
         self.assertEqual(facts.short_names(["a/x.h5", "b/y.h5"]), ["x", "y"])

@@ -21,7 +21,7 @@ from sample_timeline import PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E
 from scripts import script  # noqa: E402
 
 BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
-        "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.2, 0.0]}
+        "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.4, 0.0]}
 SCRIPTS = ("timeline", "trace")
 EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
 
@@ -81,18 +81,18 @@ class Reading(FolderTest):
                                       [0.002, 0, 0, 0], atol=1e-10)
         self.assertTrue(numpy.isnan(busy["overlap"]))
 
-    def test_overlap_is_never_below_zero(self):
-        # Busy for 1 + 1 ms of 12: the rest is idle.
+    def test_overlap_does_not_depend_on_idle_time(self):
+        # Busy for 1 + 1 ms of 12.
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
         write(self.path, program=two, times=[[(0, 1), (11, 12)]], events_of_last=2).close()
         busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
         self.assertEqual(busy["overlap"], 0.0)
 
-    def test_overlap_where_computation_is_shorter(self):
+    def test_overlap_is_a_part_of_communication_though_computation_is_shorter(self):
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
         write(self.path, program=two, times=[[(0, 2), (1, 11)]], events_of_last=2).close()
         busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
-        numpy.testing.assert_allclose(busy[["exposed_comm_s", "overlap"]], [0.009, 0.5], rtol=1e-6)
+        numpy.testing.assert_allclose(busy[["exposed_comm_s", "overlap"]], [0.009, 0.1], rtol=1e-6)
 
 
 # Of PROGRAM's instructions, in milliseconds.
@@ -172,7 +172,7 @@ class Pictures(FolderTest):
                 self.assertIn(expected, texts)
         beside = figure.axes[0].texts[-1].get_text()
         self.assertRegex(beside, r"compute +8.00 ms\ncommunication +5.00 ms\nexposed +3.00 ms\n"
-                                 r"idle +1.00 ms\nwall +12.00 ms\noverlap ratio +20.0%$")
+                                 r"idle +1.00 ms\nwall +12.00 ms\noverlap ratio +40.0%$")
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(legend, ["microbatch 0", "microbatch 1", "parameters, gradients", "forward",
                                   "backward", "update", "exposed: only communication runs"])

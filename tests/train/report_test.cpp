@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "core/results.h"
 
@@ -40,6 +41,19 @@ TEST(Report, WhatIsBesideTheLoss) {
   report.step(2, {.loss = 1.0}, 0.01, {}, {{"balance loss", 1.5}});
   EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); }),
               HasSubstr("        balance loss 1.3750 over the last 2 steps\n"));
+}
+
+// The longest computation and the longest communication are those of different ranks.
+TEST(Report, TheOverlapRatioIsThatOfTheTimesAboveIt) {
+  Report report(2, {.count = 64}, -1.0, {});
+  const std::vector<BusyTimes> ranks = {{0.8, 0.1, 0.075}, {0.5, 0.4, 0.1}};
+  EXPECT_THAT(printed([&] { report.step(1, {.loss = 2.0}, 1.0, ranks); }),
+              HasSubstr("  75.00 ms exposed  "));
+  report.step(2, {.loss = 2.0}, 1.0, ranks);
+  EXPECT_THAT(printed([&] { report.summary({}, std::nullopt, std::nullopt, "run.h5", ""); }),
+              HasSubstr("\ntime    compute 800.00 ms, communication 100.00 ms, of it exposed "
+                        "75.00 ms (per step, busiest rank)\n"
+                        "        overlap ratio 25.0 % (the hidden part of communication)\n"));
 }
 
 TEST(Report, HowFarAStepIsFromItsFloor) {
