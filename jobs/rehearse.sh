@@ -7,12 +7,16 @@
 #   STRATEGY=fsdp jobs/rehearse.sh inputs/models/gpt2-350m.yaml inputs/clusters/v100-1x8.yaml 8 \
 #     train.microbatches=2 cluster.devices='[{count: 4, flops: 8TFLOPS}, {count: 4, flops: 4TFLOPS}]'
 #
-# The model has 4 layers, 4 heads and narrow ones of everything else; every axis of the mesh keeps the
-# link of a rank, and N ranks fill them from the innermost on. key=value goes to hidup's --set behind
-# that. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
+# The real plan is made first, for the deck on all ranks of the cluster. The model that trains has 4
+# layers, 64 wide, in the real one's proportions; N ranks fill the axes of the mesh from the innermost
+# on. What the real plan does with an operation or a parameter, the rehearsal does with its counterpart.
+# Rates and links are scaled: a step takes about as long, and the messages along an axis take as much of
+# the time of computation, as in the real plan (jobs/rehearsal.py). What cannot be kept is said, with a
+# warning or with exit code 2. key=value goes to hidup's --set for both, the real plan and the rehearsal,
+# and SIZES="key=value ..." for the rehearsal alone. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
 # that a step takes at least half a second here and at most 40 % of the cores' time.
 #
-#   STRATEGY  search (default), a name or a file
+#   STRATEGY  search (default), a name or a file, of the real plan
 #   STEPS     default 6, of which the first does not count
 #   HIDUP     the program; default: build/hidup of this repository
 #
@@ -40,57 +44,6 @@ shift 3
 [[ $steps =~ ^([2-9]|[1-9][0-9]+)$ ]] || usage "STEPS is '$steps'; it can be 2 or more"
 [[ -r $deck && -r $cluster ]] || usage "$deck and $cluster are to be decks"
 
-# deck_has PATTERN: whether a line of the model deck has this key or value.
-deck_has() {
-  grep -qE "^[^#]*\b$1" "$deck"
-}
-
-# Small sizes, of the keys that the deck has a use for.
-small_model() {
-  deck_has 'graph: *[^n ]' && usage "the sizes of a graph of one's own are fixed"
-  printf '%s\n' model.layers=4 model.hidden=64 model.heads=4 model.ffn=256 "train.batch=4 x ranks" \
-    train.warmup_steps=0 train.validate_every=0 data.validation=none \
-    train.checkpoint.every_steps=0 train.checkpoint.every=none
-  deck_has 'kind: *images' || echo model.sequence=32
-  deck_has 'kind: *synthetic' && echo model.vocab=256
-  deck_has 'family: *llama' && echo model.kv_heads=2
-  deck_has 'experts: *[1-9]' && echo "model.moe.experts=2 x ranks"
-  return 0
-}
-
-# The axes of the cluster deck, with sizes whose product is the number of ranks. Of an axis that
-# several ranks share, each keeps its part. A host on an axis keeps its link, with fewer ranks: there
-# are two hosts at least.
-small_mesh() {
-  /usr/bin/python3 - "$cluster" "$ranks" <<'END'
-import re
-import sys
-
-text = re.sub(r"#.*", "", open(sys.argv[1], encoding="utf-8").read())
-mesh = text.partition("mesh:")[2]
-axes = [dict(re.findall(r"(\w+): *([^\s,}]+)", part)) for part in re.split(r"\bname:", mesh)[1:]]
-names = re.findall(r"\bname: *([\w-]+)", mesh)
-left = int(sys.argv[2])
-for name, axis in reversed(list(zip(names, axes))):
-    size = axis.get("size", "auto")
-    most = left if name == names[0] or size == "auto" else min(int(size), left)
-    size = max(part for part in range(1, most + 1) if left % part == 0)
-    left //= size
-    print(f"cluster.mesh.{name}.size={size}")
-    if int(axis.get("shared", 1)) > 1:
-        rate, unit = re.fullmatch(r"([\d.e+-]+)(\D.*)", axis["bandwidth"]).groups()
-        print(f"cluster.mesh.{name}.shared=1")
-        print(f"cluster.mesh.{name}.bandwidth={float(rate) / int(axis['shared'])}{unit}")
-    ranks = int(axis.get("per_host", 1))
-    if ranks > 1:
-        ranks = max(part for part in range(1, min(ranks, max(size // 2, 1)) + 1) if size % part == 0)
-        print(f"cluster.mesh.{name}.per_host={ranks}")
-        if ranks == 1:
-            print(f"cluster.mesh.{name}.bandwidth={axis['host_bandwidth']}")
-            print(f"cluster.mesh.{name}.host_bandwidth=auto")
-END
-}
-
 # train STRATEGY OUT [key=value]...: with what hidup prints in OUT.log.
 train() {
   local values=("${settings[@]}") value
@@ -107,18 +60,13 @@ train() {
 mkdir -p "$root/out"
 # shellcheck source-path=SCRIPTDIR source=environment.sh
 source "$root/jobs/environment.sh"
-model=$(small_model) || exit
-mesh=$(small_mesh)
+/usr/bin/python3 "$root/jobs/rehearsal.py" "$hidup" "$deck" "$cluster" "$ranks" "$strategy" "$out" "$@"
+strategy=$out.yaml
 settings=()
 while IFS= read -r value; do
   settings+=(--set "$value")
-done < <(printf '%s\n' "$model" "$mesh" cluster.profile=none "$@" "train.steps=$steps")
+done < <(cat "$out.settings" && echo "train.steps=$steps")
 plan=(--cluster "$cluster" --ranks "$ranks" "${settings[@]}" --set cluster.emulate=on)
-
-if [[ $strategy == search ]]; then
-  "$hidup" search "$deck" "${plan[@]}" --strategy-out "$out.yaml" --overwrite >"$out.plan.log"
-  strategy=$out.yaml
-fi
 read -r name simulated floor < <("$hidup" explain "$deck" "${plan[@]}" --strategy "$strategy" --json |
   /usr/bin/python3 -c '
 import json, sys
@@ -163,6 +111,7 @@ def ms(seconds):
     return f"{1e3 * seconds:12.4f} ms"
 
 
+print(end=open(sys.argv[1][:-len(".h5")] + ".kept", encoding="utf-8").read())
 print(f"strategy {sys.argv[2]} on {sys.argv[3]} rank(s), dilation {dilation:g}; "
       f"a step needs {needed:.3g} s of this machine, loss {losses[0]:.4f} to {losses[1]:.4f}")
 print(f"simulated       {ms(simulated)}")
