@@ -22,8 +22,13 @@ import re
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.dont_write_bytecode = True
+from analysis.decks import quantity  # noqa: E402
+
 WIDTH, LAYERS, HEADS = 64, 4, 4
 ROUNDS, EXACT, CLOSE = 6, 0.005, 0.05
+LEAST_FLOPS, LINKS = 1e6, (1e3, 1e15)  # what a deck can say
 LAYER = re.compile(r"^layers\.(\d+)\.(.*)")
 
 
@@ -44,16 +49,19 @@ def read(path):
 class Decks:
     """The keys of both decks as they are written there, under those of the command line."""
 
-    def __init__(self, deck, cluster, settings):
+    def __init__(self, deck, cluster_path, settings):
         self.text = re.sub(r"#.*", "", read(deck))
         self.settings = dict(setting.partition("=")[::2] for setting in settings)
-        cluster = re.sub(r"#.*", "", read(cluster))
+        cluster = re.sub(r"#.*", "", read(cluster_path))
         before, _, mesh = cluster.partition("mesh:")
         self.rates = dict(re.findall(r"\b(flops|memory_bandwidth): *([^\s,}]+)", before))
         for key in ("flops", "memory_bandwidth"):
             if f"cluster.device.{key}" in self.settings:
                 self.rates[key] = self.settings[f"cluster.device.{key}"]
-        self.devices = "devices:" in cluster or "cluster.devices" in self.settings
+        devices = re.search(r"\bdevices: *(\[[^\]]*\])?", before)
+        self.devices = self.settings.get("cluster.devices", devices and devices[1])
+        if devices and not self.devices:
+            refuse(f"{cluster_path}: cluster.devices has to be a list in brackets, [{{...}}]")
         names = re.findall(r"\bname: *([\w-]+)", mesh)
         axes = re.split(r"\bname:", mesh)[1:]
         self.axes = {name: dict(re.findall(r"(\w+): *([^\s,}]+)", axis))
@@ -199,16 +207,29 @@ class Rehearsal:
             sizes["model.kv_heads"] = max(1, HEADS * decks.number("kv_heads", heads) // heads)
         if decks.number("experts", 0) > 0:
             sizes["model.moe.experts"] = 2 * self.ranks
-        if width and "flops" in decks.rates:
-            decks.rates["flops"] = scaled(decks.rates["flops"], part)
+        self.products = part if width else 1.0
         return sizes
 
     def rates(self, slower):
-        """The rates of devices that are all alike, over a number."""
+        """The rates of all devices, over a number; those of products are behind the width, too."""
+        def rate(key, value):
+            return value if value == "auto" else scaled(
+                value, (self.products if key == "flops" else 1.0) / slower)
+
+        settings = [f"cluster.device.{key}={rate(key, value)}"
+                    for key, value in self.decks.rates.items()]
         if self.decks.devices:
-            return []
-        return [f"cluster.device.{key}={scaled(rate, 1 / slower)}"
-                for key, rate in self.decks.rates.items() if rate != "auto"]
+            settings.append("cluster.devices=" + re.sub(
+                r"\b(flops|memory_bandwidth): *([^\s,}]+)",
+                lambda one: f"{one[1]}: {rate(*one.groups())}", self.decks.devices))
+        return settings
+
+    def slowest(self):
+        """By how much the rates can be divided."""
+        rates = [rate for key, rate in self.decks.rates.items() if key == "flops"]
+        rates += re.findall(r"\bflops: *([^\s,}]+)", self.decks.devices or "")
+        return min((self.products * quantity(rate) / LEAST_FLOPS for rate in rates
+                    if quantity(rate)), default=1.0)
 
     def small_mesh(self, real):
         """As many ranks on every axis as fit, from the innermost on, and two where the real one has
@@ -243,9 +264,12 @@ class Rehearsal:
         settings = []
         for name, axis in self.decks.axes.items():
             key, link = f"cluster.mesh.{name}", links[name]
-            settings += [f"{key}.{one}={scaled(axis[one], 1 / link.slower)}"
-                         for one in ("bandwidth", "host_bandwidth") if one in axis]
-            if "latency" in axis:
+            for one in ("bandwidth", "host_bandwidth"):
+                if one in axis and axis[one] != "auto":
+                    rate = quantity(axis[one])
+                    limited = min(max(rate / link.slower, LINKS[0]), LINKS[1])
+                    settings.append(f"{key}.{one}={scaled(axis[one], limited / rate)}")
+            if axis.get("latency", "auto") != "auto":
                 settings.append(f"{key}.latency={scaled(axis['latency'], link.slower * link.smaller)}")
         return settings
 
@@ -288,7 +312,8 @@ class Rehearsal:
         ranks, path = ["--ranks", str(self.ranks)], f"{self.out}.yaml"
         _, told = self.plan("dp", path, ranks, [*base, *self.rates(1.0)])
         # Emulated times are whole nanoseconds: a step takes about as long as the real one.
-        base += self.rates(explained["predicted_compute_s"] / told["predicted_compute_s"])
+        base += self.rates(min(explained["predicted_compute_s"] / told["predicted_compute_s"],
+                               self.slowest()))
         named = strategy != "search" and not os.path.isfile(strategy)
         if named:
             base.append(f"train.microbatches={real.head['microbatches']}")

@@ -18,11 +18,12 @@
 #
 #   STRATEGY  search (default), a name or a file, of the real plan
 #   STEPS     default 6, of which the first does not count
+#   OUT       what the results are called; default: out/rehearsal of this repository
 #   HIDUP     the program; default: build/hidup of this repository
 #
 # Prints the step as it was simulated, as it ran in emulated time, and in wall time over dilation; the
 # instructions that were late; and the least that the step could take in any order of its instructions.
-# Result: out/rehearsal.h5. Seconds on two cores for 4 ranks, half a minute for 16. Needs mpirun and
+# Result: OUT.h5. Seconds on two cores for 4 ranks, half a minute for 16. Needs mpirun and
 # Debian's python3-h5py (jobs/install.sh).
 set -euo pipefail
 
@@ -30,7 +31,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 hidup=${HIDUP:-$root/build/hidup}
 strategy=${STRATEGY:-search}
 steps=${STEPS:-6}
-out=$root/out/rehearsal
+out=${OUT:-$root/out/rehearsal}
 
 usage() {
   echo "rehearse: $* (see the head of $0)" >&2
@@ -57,7 +58,7 @@ train() {
   }
 }
 
-mkdir -p "$root/out"
+mkdir -p "$(dirname "$out")"
 # shellcheck source-path=SCRIPTDIR source=environment.sh
 source "$root/jobs/environment.sh"
 /usr/bin/python3 "$root/jobs/rehearsal.py" "$hidup" "$deck" "$cluster" "$ranks" "$strategy" "$out" "$@"
