@@ -13,8 +13,9 @@
 # Rates and links are scaled: a step takes about as long, and the messages along an axis take as much of
 # the time of computation, as in the real plan (jobs/rehearsal.py). What cannot be kept is said, with a
 # warning or with exit code 2. key=value goes to hidup's --set for both, the real plan and the rehearsal,
-# and SIZES="key=value ..." for the rehearsal alone. A trial without emulation tells what a step needs of this machine. The dilation is chosen so
-# that a step takes at least half a second here and at most 40 % of the cores' time.
+# and SIZES="key=value ..." for the rehearsal alone. A trial without emulation tells what a step needs of
+# this machine. The dilation is chosen so that a step takes at least half a second here and at most 40 %
+# of the cores' time.
 #
 #   STRATEGY  search (default), a name or a file, of the real plan
 #   STEPS     default 6, of which the first does not count
