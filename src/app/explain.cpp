@@ -14,6 +14,7 @@
 #include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "search/parallel.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -134,7 +135,8 @@ std::string why_slower(const Candidate& loser, const Candidate& best) {
 namespace {
 
 void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
-  const Forecast step = forecast(input.graph, candidate.strategy, input.deck, costs);
+  const Forecast step =
+      forecast(input.graph, candidate.strategy, lowering_options(input.deck), costs);
   candidate.seconds = step.prediction.iteration_s;
   candidate.busy = step.prediction.busy;
   candidate.memory_bytes = step.plan.bytes;
@@ -176,7 +178,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
       continue;
     }
     Candidate candidate{.strategy = named_strategy(name, input.graph, input.mesh)};
-    candidate.strategy.microbatches = found.strategy.microbatches;
+    candidate.strategy.microbatches = found.step.strategy.microbatches;
     predict(candidate, input, costs);
     best.push_back(std::move(candidate));
   }

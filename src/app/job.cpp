@@ -222,11 +222,12 @@ LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const Sea
   const double began = monotonic_seconds();
   SearchOptions options = search_options(deck, graph, mesh, basis.hints);
   options.baselines = false;
-  SearchOutcome found = search_for(graph, mesh, CostModel(*basis.costs), options);
+  SearchOutcome found = search_for(graph, mesh, CostModel(*basis.costs),
+                                   rank_costs(deck, mesh, *basis.costs), options);
   const double seconds = monotonic_seconds() - began;
-  log::info("search: {} microbatch(es), {} predicted, in {}", found.strategy.microbatches,
-            format_seconds(found.seconds), format_seconds(seconds));
-  return {std::move(found.strategy), seconds};
+  log::info("search: {} microbatch(es), {} predicted, in {}", found.step.strategy.microbatches,
+            format_seconds(found.step.seconds()), format_seconds(seconds));
+  return {std::move(found.step.strategy), seconds};
 }
 
 }  // namespace

@@ -215,37 +215,13 @@ SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& m
 }
 
 SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                         const SearchOptions& options) {
-  return search_strategy(graph, options.hints.empty() ? mesh : options.hints.mesh, costs, options);
-}
-
-Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                  const RankCosts& costs) {
-  Forecast step{.program = lower(graph, strategy, lowering_options(deck))};
-  step.plan = largest_plan(step.program);
-  step.prediction = simulate(step.program, costs);
-  return step;
-}
-
-void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
-              const Prediction& predicted) {
-  strategy.stages.clear();
-  int stage = -1;
-  for (const Instruction& instruction : program.instructions) {
-    if (instruction.phase != Phase::forward || instruction.microbatch != 0 ||
-        instruction.stage == stage || is_reshard(instruction.opcode)) {
-      continue;
-    }
-    if (instruction.op >= 0) {
-      stage = instruction.stage;
-      strategy.stages.push_back(instruction.op);
-    }
+                         const RankCosts& all_costs, const SearchOptions& options) {
+  SearchOutcome found =
+      search_strategy(graph, options.hints.empty() ? mesh : options.hints.mesh, costs, options);
+  if (!all_costs.all_alike()) {
+    predict(found.step, all_costs);
   }
-  strategy.predicted = {.iteration_s = predicted.iteration_s,
-                        .compute_s = predicted.busy.compute_s,
-                        .comm_s = predicted.busy.comm_s,
-                        .exposed_comm_s = predicted.busy.exposed_comm_s,
-                        .peak_bytes = plan.bytes};
+  return found;
 }
 
 }  // namespace hidup

@@ -8,10 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cost/simulate.h"
+#include "cost/forecast.h"
 #include "deck/deck.h"
 #include "io/output_path.h"
-#include "program/memory.h"
 #include "search/search.h"
 #include "sharding/strategy.h"
 
@@ -75,21 +74,9 @@ inline constexpr double kThoroughSearchTime = 60.0;
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints);
 
-// With these options, on the mesh of the hints where there are some. Throws as search_strategy().
+// With these options, on the mesh of the hints where there are some. The search rests on `costs`,
+// its plan's times on `all_costs`. Throws as search_strategy().
 SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                         const SearchOptions& options);
-
-// A step before it runs.
-struct Forecast {
-  Program program;
-  MemoryPlan plan;  // of the first rank, which has the largest parts
-  Prediction prediction;
-};
-Forecast forecast(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                  const RankCosts& costs);
-
-// Notes the stages and the prediction in the strategy.
-void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
-              const Prediction& predicted);
+                         const RankCosts& all_costs, const SearchOptions& options);
 
 }  // namespace hidup

@@ -103,11 +103,8 @@ void print_rows(const std::string& title, const std::vector<Row>& rows, bool tim
 
 class Printout {
  public:
-  Printout(const PlanningInput& input, const Strategy& strategy, const Forecast& step)
-      : input_(input),
-        strategy_(strategy),
-        step_(step),
-        explanation_(explain_step(input.graph, step)) {}
+  Printout(const PlanningInput& input, const Forecast& step)
+      : input_(input), step_(step), explanation_(explain_step(input.graph, step)) {}
 
   void print() const {
     std::vector<Row> rows;
@@ -124,7 +121,7 @@ class Printout {
     print_messages();
     rows.clear();
     for (const OperationReport& operation : explanation_.operations) {
-      const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
+      const OpStrategy& op = step_.strategy.ops[static_cast<size_t>(operation.op)];
       PassTimes both = operation.forward;
       both.compute_s += operation.backward.compute_s;
       both.comm_s += operation.backward.comm_s;
@@ -136,7 +133,7 @@ class Printout {
     }
     print_rows("operations, both passes: rule, placements", rows, true);
     rows.clear();
-    for (const ParameterStrategy& parameter : strategy_.parameters) {
+    for (const ParameterStrategy& parameter : step_.strategy.parameters) {
       add_row(rows,
               {pattern_of(input_.graph.tensor(parameter.tensor).name),
                print_layout(parameter.storage), print_layout(parameter.optimizer_state)},
@@ -148,7 +145,7 @@ class Printout {
   Json json() const {
     Json operations = Json::array();
     for (const OperationReport& operation : explanation_.operations) {
-      const OpStrategy& op = strategy_.ops[static_cast<size_t>(operation.op)];
+      const OpStrategy& op = step_.strategy.ops[static_cast<size_t>(operation.op)];
       Json inputs = Json::array();
       for (size_t i = 0; i < input_.graph.op(operation.op).inputs.size(); ++i) {
         inputs.push_back(print_layout(input_layout(op, i)));
@@ -171,7 +168,7 @@ class Printout {
       buckets.push_back({{"name", bucket.name}, {"times", json_of(bucket.times)}});
     }
     Json parameters = Json::array();
-    for (const ParameterStrategy& parameter : strategy_.parameters) {
+    for (const ParameterStrategy& parameter : step_.strategy.parameters) {
       parameters.push_back({{"name", input_.graph.tensor(parameter.tensor).name},
                             {"storage", print_layout(parameter.storage)},
                             {"optimizer_state", print_layout(parameter.optimizer_state)}});
@@ -263,15 +260,13 @@ class Printout {
   }
 
   const PlanningInput& input_;
-  const Strategy& strategy_;
   const Forecast& step_;
   Explanation explanation_;
 };
 
-// The strategy, the others that it is compared with, and what searches found.
+// A strategy's step, the others that it is compared with, and what searches found.
 struct Explained {
-  Strategy strategy;
-  std::optional<Forecast> step;
+  Forecast step;
   std::vector<Candidate> candidates;
   std::optional<WhatIfReport> what_if;
 };
@@ -279,26 +274,24 @@ struct Explained {
 // Searches only where that is the strategy, or where a what-if is wanted.
 Explained explained(const ExplainOptions& options, const PlanningInput& input,
                     const Profile& profile, const RankCosts& all_costs) {
-  const CostModel costs(profile);
   Explained result;
-  std::optional<SearchOutcome> found;
   const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   if (options.strategy == kSearch) {
-    found = search_for(input.graph, input.mesh, costs, search);
-    result.strategy = found->strategy;
+    SearchOutcome found =
+        search_for(input.graph, input.mesh, CostModel(profile), all_costs, search);
+    result.candidates = best_of_each_name(found, input, all_costs);
+    result.step = std::move(found.step);
   } else {
-    result.strategy =
-        choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile);
+    result.step =
+        forecast(input.graph,
+                 choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile),
+                 lowering_options(input.deck), all_costs);
+    result.candidates = beside_named({.strategy = result.step.strategy,
+                                      .seconds = result.step.seconds(),
+                                      .busy = result.step.prediction.busy,
+                                      .memory_bytes = result.step.plan.bytes},
+                                     input, profile, search);
   }
-  const Forecast& step =
-      result.step.emplace(forecast(input.graph, result.strategy, input.deck, all_costs));
-  annotate(result.strategy, step.program, step.plan, step.prediction);
-  result.candidates = found ? best_of_each_name(*found, input, all_costs)
-                            : beside_named({.strategy = result.strategy,
-                                            .seconds = step.prediction.iteration_s,
-                                            .busy = step.prediction.busy,
-                                            .memory_bytes = step.plan.bytes},
-                                           input, profile, search);
   if (options.what_if) {
     result.what_if = what_if(
         input.graph, input.mesh, search,
@@ -326,12 +319,12 @@ int explain(const ExplainOptions& options) {
   const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const Explained found = explained(options, input, profile, all_costs);
-  const Strategy& strategy = found.strategy;
-  const Forecast& step = *found.step;
+  const Forecast& step = found.step;
+  const Strategy& strategy = step.strategy;
   const RepeatedWork repeated =
       repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
-  const Printout report(input, strategy, step);
+  const Printout report(input, step);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, all_costs);
   if (options.json) {

@@ -69,17 +69,10 @@ int search(const SearchCommandOptions& options) {
   const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const SearchOptions how = search_options(options, input);
-  SearchOutcome found = search_for(input.graph, input.mesh, costs, how);
+  const SearchOutcome found = search_for(input.graph, input.mesh, costs, all_costs, how);
   const double seconds = monotonic_seconds() - began;
 
-  Strategy& strategy = found.strategy;
-  const Candidate& best = found.candidates[0];
-  strategy.predicted = {best.seconds, best.busy.compute_s, best.busy.comm_s,
-                        best.busy.exposed_comm_s, best.memory_bytes};
-  if (!options.strategy_out.empty() || !all_costs.all_alike()) {
-    const Forecast step = forecast(input.graph, strategy, input.deck, all_costs);
-    annotate(strategy, step.program, step.plan, step.prediction);
-  }
+  const Strategy& strategy = found.step.strategy;
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
   }

@@ -251,11 +251,11 @@ class NearestVariant {
     const auto sequences = static_cast<double>(batch_of(variant.graph));
     const std::string times =
         variant.timed
-            ? fmt::format(": {} per step, {} per sequence", format_seconds(found->seconds),
-                          format_seconds(found->seconds / sequences))
+            ? fmt::format(": {} per step, {} per sequence", format_seconds(found->step.seconds()),
+                          format_seconds(found->step.seconds() / sequences))
             : "; how long messages take is not known";
     return Advice{fmt::format("{} with {} per rank{}", variant.fits,
-                              format_bytes(found->candidates[0].memory_bytes), times),
+                              format_bytes(found->step.plan.bytes), times),
                   variant.distance};
   }
 

@@ -25,6 +25,8 @@ namespace {
 
 // Of the time limit, after which the proof has to leave the rest to the simulation of candidates.
 constexpr double kProof = 0.6;
+// Why a candidate lost.
+constexpr const char* kNotInTime = "not simulated before the time limit";
 
 // Never, without a limit.
 Deadline part_of_limit(const SearchOptions& options, double part) {
@@ -58,7 +60,7 @@ class Search {
     add_deferred();
     add_named();
     simulate_from(plans_);
-    plan_memory_of_the_fastest();
+    forecast_the_fastest();
     finish();
     return std::move(outcome_);
   }
@@ -71,8 +73,9 @@ class Search {
     StrategyParts parts;
     const Solution* solution = nullptr;  // of the plan; null: not from a plan
     const FoundPlan* plan = nullptr;
-    Strategy whole;         // neither a plan nor a named strategy
-    bool deferred = false;  // Strategy::defer_gradients, unlike the plan
+    Strategy whole;                // neither a plan nor a named strategy
+    bool deferred = false;         // Strategy::defer_gradients, unlike the plan
+    std::optional<Forecast> step;  // of the fastest that was forecast only
   };
   // The best plan for every number of microbatches, and the best of the others.
   void add_plans() {
@@ -235,7 +238,7 @@ class Search {
       }
       if (first > 0 && deadline_.has_passed()) {  // the first plans are there
         entry.candidate.feasible = false;
-        entry.candidate.reason = "not simulated before the time limit";
+        entry.candidate.reason = kNotInTime;
         return;
       }
       for (StrategyParts::Part& part : entry.parts.parts) {
@@ -253,13 +256,15 @@ class Search {
 
   void plan_memory(Entry& entry) const {
     Candidate& candidate = entry.candidate;
-    if (!candidate.feasible) {
-      return;
-    }
-    if (candidate.memory_bytes == 0) {
+    if (candidate.feasible && candidate.memory_bytes == 0) {
       candidate.memory_bytes = planned_bytes(entry.parts, options_.lowering);
     }
-    if (options_.memory_limit > 0 && candidate.memory_bytes > options_.memory_limit) {
+    check_memory(candidate);
+  }
+
+  void check_memory(Candidate& candidate) const {
+    if (candidate.feasible && options_.memory_limit > 0 &&
+        candidate.memory_bytes > options_.memory_limit) {
       candidate.feasible = false;
       candidate.reason =
           fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
@@ -267,39 +272,68 @@ class Search {
     }
   }
 
-  template <typename Items, typename Of>
-  static void rank(Items& items, Of candidate_of) {
-    std::ranges::stable_sort(items, {}, [&](const auto& item) {
-      const Candidate& candidate = candidate_of(item);
-      return std::pair(!candidate.feasible, candidate.seconds);
+  void rank() {
+    std::ranges::stable_sort(entries_, {}, [](const Entry& entry) {
+      return std::pair(!entry.candidate.feasible, entry.candidate.seconds);
     });
   }
 
-  void plan_memory_of_the_fastest() {
-    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
-    const size_t at_once = options_.baselines ? entries_.size() : 1;
-    for (size_t planned = 0; planned < entries_.size(); planned += at_once) {
-      in_parallel(at_once, options_.threads, [&](size_t e) { plan_memory(entries_[planned + e]); });
-      if (entries_[planned].candidate.feasible) {
-        break;
+  // Reduced graphs say only about what a step takes. So whatever comes first is forecast with the
+  // whole graph, until what comes first has been.
+  void forecast_the_fastest() {
+    if (options_.baselines) {
+      in_parallel(entries_.size(), options_.threads, [&](size_t e) { plan_memory(entries_[e]); });
+    }
+    for (rank(); entries_[0].candidate.feasible && !entries_[0].step; rank()) {
+      Entry& first = entries_[0];
+      if (deadline_.has_passed() && forecast_entry() != nullptr) {
+        first.candidate.feasible = false;
+        first.candidate.reason = kNotInTime;
+        continue;
       }
+      plan_memory(first);
+      if (first.candidate.feasible) {
+        forecast_step(first);
+      }
+    }
+  }
+
+  // The fastest of those that were forecast and fit; null: none was.
+  Entry* forecast_entry() {
+    const auto found =
+        std::ranges::find_if(entries_, [](const Entry& entry) { return entry.step.has_value(); });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
+  void forecast_step(Entry& entry) {
+    Forecast step = forecast(graph_, whole_strategy(entry), options_.lowering, costs_);
+    Candidate& candidate = entry.candidate;
+    candidate.seconds = step.seconds();
+    candidate.busy = step.prediction.busy;
+    candidate.memory_bytes = step.plan.bytes;
+    candidate.approximate = false;
+    check_memory(candidate);
+    Entry* const before = forecast_entry();
+    if (candidate.feasible && (before == nullptr || step.seconds() <= before->step->seconds())) {
+      if (before != nullptr) {
+        before->step.reset();  // programs of deep graphs are large
+      }
+      entry.step = std::move(step);
     }
   }
 
   // The dynamic programming estimates memory: a strategy that seems too large to it may fit.
   void add_least_memory() {
     LeastMemoryStrategy least = least_memory_strategy(graph_, mesh_, costs_, options_);
+    if (least.bytes <= options_.memory_limit) {
+      Entry& entry = entries_.emplace_back();
+      entry.whole = least.strategy;
+      forecast_step(entry);
+      least.bytes = entry.candidate.memory_bytes;
+    }
     if (least.bytes > options_.memory_limit) {
       fail_infeasible(graph_, mesh_, costs_, options_, least);
     }
-    const size_t first = entries_.size();
-    Entry& entry = entries_.emplace_back();
-    entry.reduced = std::move(least.reduced);
-    entry.whole = std::move(least.strategy);
-    entry.parts = parts_of(graph_, entry.reduced, entry.whole);
-    entry.candidate.approximate = !entry.reduced.empty();
-    simulate_from(first);
-    plan_memory(entry);
   }
 
   // With its routes and algorithms.
@@ -341,19 +375,19 @@ class Search {
     if (std::ranges::none_of(entries_, feasible)) {
       add_least_memory();
     }
-    rank(entries_, [](const Entry& entry) -> const Candidate& { return entry.candidate; });
+    rank();
+    outcome_.step = *std::move(entries_[0].step);
     for (Entry& entry : entries_) {
-      const bool whole =
-          options_.baselines || outcome_.candidates.empty() || !entry.candidate.approximate;
-      entry.candidate.strategy = whole ? whole_strategy(entry) : label_of(entry);
+      const bool whole = options_.baselines || !entry.candidate.approximate;
+      entry.candidate.strategy = outcome_.candidates.empty() ? outcome_.step.strategy
+                                 : whole                     ? whole_strategy(entry)
+                                                             : label_of(entry);
       outcome_.candidates.push_back(std::move(entry.candidate));
     }
-    outcome_.strategy = outcome_.candidates[0].strategy;
-    outcome_.seconds = outcome_.candidates[0].seconds;
     if (outcome_.objective_s == 0.0) {  // by the estimated bytes no plan fits
-      outcome_.objective_s = outcome_.seconds;
+      outcome_.objective_s = outcome_.step.seconds();
     }
-    if (outcome_.strategy.defer_gradients && !options_.hints.defer_gradients) {
+    if (outcome_.step.strategy.defer_gradients && !options_.hints.defer_gradients) {
       outcome_.lower_bound_s = 0.0;  // it is one of strategies that send gradients in buckets
     }
     outcome_.timed_out |= deadline_.has_passed();

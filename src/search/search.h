@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cost/simulate.h"
+#include "cost/forecast.h"
 #include "program/lower.h"
 #include "search/dp/dynamic.h"
 #include "sharding/hints.h"
@@ -59,8 +59,9 @@ struct Candidate {
 };
 
 struct SearchOutcome {
-  Strategy strategy;         // called "search" if it is not a named one
-  double seconds = 0.0;      // simulated
+  // Of the whole graph, whose strategy is called "search" if it is not a named one: what is
+  // printed, written and run.
+  Forecast step;
   double objective_s = 0.0;  // the least objective of all plans that were found
   // Of that objective; 0 where none is known: where the strategy sends all gradients at the end.
   double lower_bound_s = 0.0;
@@ -71,13 +72,14 @@ struct SearchOutcome {
 
 // Simulates the best plans of the dynamic programming and the named strategies, each with every
 // number of microbatches, and returns the fastest that fits: no candidate that fits is predicted to
-// be faster. Of strategies with a name per axis that cannot be the fastest there is one number.
-// Without `baselines` it simulates only named strategies that may win, plans memory for candidates,
-// fastest first, until one fits, and of a deep graph it gives only names and numbers of
-// microbatches for the strategies of the other candidates. Needs no ranks and no devices. Throws
-// Error(infeasible) where nothing fits in the memory, with what the smallest strategy lacks and
-// what would help (memory_advice.h); Error(usage) where the hints ask for more microbatches than
-// there are sequences.
+// be faster. Of a deep graph it simulates reduced graphs, and forecasts the whole for candidates,
+// fastest first, until the first one has its forecast. Of strategies with a name per axis that
+// cannot be the fastest there is one number. Without `baselines` it simulates only named strategies
+// that may win, plans memory for candidates, fastest first, until one fits, and of a deep graph it
+// gives only names and numbers of microbatches for the strategies of the other candidates. Needs no
+// ranks and no devices. Throws Error(infeasible) where nothing fits in the memory, with what the
+// smallest strategy lacks and what would help (memory_advice.h); Error(usage) where the hints ask
+// for more microbatches than there are sequences.
 SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options);
 

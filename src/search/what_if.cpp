@@ -205,7 +205,7 @@ SearchedStep search(const Graph& graph, const Mesh& mesh, const CostModel& costs
   }
   const Mesh& searched = options.hints.empty() ? mesh : options.hints.mesh;
   const SearchOutcome found = search_strategy(graph, searched, costs, options);
-  return {found.seconds, found.objective_s, found.lower_bound_s};
+  return {found.step.seconds(), found.objective_s, found.lower_bound_s};
 }
 
 void find(PricedChange& change, const Graph& graph, const CostsOf& costs_of, SearchedStep& then) {

@@ -10,6 +10,7 @@
 #include "made_up_run.h"
 #include "program/work.h"
 #include "small_decks.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -33,7 +34,7 @@ class AbsorbedRun : public testing::Test {
   void make_program(const std::string& strategy) {
     step_ =
         forecast(input_.graph, choose_strategy(strategy, input_.deck, input_.graph, input_.mesh),
-                 input_.deck, CostModel(profile_));
+                 lowering_options(input_.deck), CostModel(profile_));
   }
 
   double seconds_of(size_t i) const {

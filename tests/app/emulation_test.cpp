@@ -5,6 +5,7 @@
 
 #include "app/costs.h"
 #include "small_decks.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -15,7 +16,7 @@ std::optional<EmulatedForecast> forecast_with(const std::vector<std::string>& ov
   const RankCosts costs =
       rank_costs(input.deck, input.mesh, costs_without_ranks(input.deck, input.mesh));
   const Strategy strategy = choose_strategy("dp", input.deck, input.graph, input.mesh);
-  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
+  const Forecast step = forecast(input.graph, strategy, lowering_options(input.deck), costs);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, costs);
   if (emulated && input.deck.cluster.mesh[0].bandwidth_trace.empty()) {

@@ -29,7 +29,7 @@ class Explained : public testing::Test {
   Forecast step_of(const std::string& strategy) const {
     return forecast(input_.graph,
                     choose_strategy(strategy, input_.deck, input_.graph, input_.mesh, profile_),
-                    input_.deck, costs_);
+                    lowering_options(input_.deck), costs_);
   }
 
   PlanningInput input_;
@@ -189,7 +189,8 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // all are simulated, however slow the machine
-  const SearchOutcome found = search_for(input.graph, input.mesh, CostModel(profile), options);
+  const SearchOutcome found =
+      search_for(input.graph, input.mesh, CostModel(profile), costs, options);
   const std::vector<Candidate> best = best_of_each_name(found, input, costs);
   const Json json = candidates_json(best);
   EXPECT_EQ(json.size(), best.size());
@@ -203,7 +204,7 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
     Strategy timed = strategy;
     timed.microbatches = entry->strategy.microbatches;
     timed = with_ways(input.graph, timed, lowering_options(input.deck), CostModel(profile));
-    const Forecast step = forecast(input.graph, timed, input.deck, costs);
+    const Forecast step = forecast(input.graph, timed, lowering_options(input.deck), costs);
     EXPECT_DOUBLE_EQ(json[name]["predicted_iteration_s"], step.prediction.iteration_s);
     EXPECT_EQ(json[name]["predicted_peak_bytes"], step.plan.bytes);
   }

@@ -4,6 +4,7 @@
 
 #include "app/costs.h"
 #include "app/planning.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -22,8 +23,8 @@ Forecast forecast_of(const std::string& model, const std::string& cluster,
                           HIDUP_INPUTS "/clusters/" + cluster + ".yaml", overrides, std::nullopt);
   const Profile costs = costs_without_ranks(input.deck, input.mesh);
   return forecast(input.graph,
-                  choose_strategy(strategy, input.deck, input.graph, input.mesh, costs), input.deck,
-                  rank_costs(input.deck, input.mesh, costs));
+                  choose_strategy(strategy, input.deck, input.graph, input.mesh, costs),
+                  lowering_options(input.deck), rank_costs(input.deck, input.mesh, costs));
 }
 
 Figures figures_of(const std::string& model, const std::string& cluster,

@@ -8,6 +8,7 @@
 
 #include "app/costs.h"
 #include "small_decks.h"
+#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -19,7 +20,7 @@ SearchOutcome searched(const PlanningInput& input, const CostModel& costs,
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // the same, however slow the machine
   options.advice = false;
-  return search_for(input.graph, input.mesh, costs, options);
+  return search_for(input.graph, input.mesh, costs, costs, options);
 }
 
 using ::testing::ElementsAre;
@@ -84,9 +85,9 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
     std::vector<double>& seconds = predicted.emplace_back();
     for (const char* name : {"dp", "fsdp", "megatron", "hsdp", "gpu=zero1,node=fsdp"}) {
       const Strategy strategy = choose_strategy(name, input.deck, input.graph, input.mesh, profile);
-      seconds.push_back(
-          forecast(input.graph, strategy, input.deck, rank_costs(input.deck, input.mesh, profile))
-              .prediction.iteration_s);
+      seconds.push_back(forecast(input.graph, strategy, lowering_options(input.deck),
+                                 rank_costs(input.deck, input.mesh, profile))
+                            .prediction.iteration_s);
     }
     seconds.push_back(searched(input, CostModel(profile), "").seconds);
   }
@@ -297,8 +298,8 @@ TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   Strategy strategy = choose_strategy("megatron", input.deck, input.graph, input.mesh);
   strategy.stages = {7};  // an earlier note
-  const Forecast step = forecast(input.graph, strategy, input.deck, costs);
-  annotate(strategy, step.program, step.plan, step.prediction);
+  const Forecast step = forecast(input.graph, strategy, lowering_options(input.deck), costs);
+  strategy = step.strategy;
   EXPECT_EQ(strategy.predicted->iteration_s, step.prediction.iteration_s);
   EXPECT_EQ(strategy.predicted->compute_s, step.prediction.busy.compute_s);
   EXPECT_EQ(strategy.predicted->comm_s, step.prediction.busy.comm_s);

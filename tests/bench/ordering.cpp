@@ -134,7 +134,7 @@ void compare_on(const std::string& model, const std::string& cluster, bool each,
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;
-  const SearchOutcome found = search_for(input.graph, input.mesh, costs, options);
+  const SearchOutcome found = search_for(input.graph, input.mesh, costs, costs, options);
   Objectives objectives(input, costs, options);
   std::vector<Compared> compared;
   std::vector<double> errors;

@@ -35,7 +35,7 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
   const CostModel costs = setting.costs();
   const SearchOutcome outcome = setting.search();
   EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
-  EXPECT_TRUE(outcome.lower_bound_s > 0.0 || outcome.strategy.defer_gradients);
+  EXPECT_TRUE(outcome.lower_bound_s > 0.0 || outcome.step.strategy.defer_gradients);
   for (const Candidate& candidate : outcome.candidates) {
     const Program program = lower(graph, candidate.strategy, setting.options.lowering);
     for (int64_t rank = 0; rank < ranks_of(setting.mesh); ++rank) {
@@ -47,7 +47,8 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
       Strategy strategy = named_strategy(named.name, graph, setting.mesh);
       strategy.microbatches = microbatches;
       const Program program = lower(graph, strategy, setting.options.lowering);
-      EXPECT_LE(outcome.seconds, simulate(program, costs).iteration_s * (1 + 1e-9)) << named.name;
+      EXPECT_LE(outcome.step.seconds(), simulate(program, costs).iteration_s * (1 + 1e-9))
+          << named.name;
     }
   }
 }
@@ -96,7 +97,7 @@ TEST(ByAxes, FindsNearlyWhatAllCombinationsHave) {
 TEST(ByAxes, TheAxesAreNotAlike) {
   Setting setting = two_machines(4, 0);
   setting.machine.links[0].bandwidth = 1e8;
-  const Strategy found = setting.search().strategy;
+  const Strategy found = setting.search().step.strategy;
   bool differ = false;
   for (const OpStrategy& op : found.ops) {
     differ |= op.rules[0] != op.rules[1];
@@ -108,10 +109,10 @@ TEST(ByAxes, AnAxisOfOneRankIsNoneInUse) {
   EXPECT_EQ(axes_in_use({{"node", 1}, {"core", 4}}), 1U);
   EXPECT_EQ(axes_in_use({{"node", 2}, {"board", 2}, {"core", 4}}), 3U);
   Setting setting = small_setting();
-  const double seconds = setting.search().seconds;
+  const double seconds = setting.search().step.seconds();
   setting.mesh = {{"node", 1}, {"ranks", 4}};
   setting.machine.links.insert(setting.machine.links.begin(), setting.machine.links[0]);
-  EXPECT_NEAR(setting.search().seconds, seconds, 1e-6 * seconds);
+  EXPECT_NEAR(setting.search().step.seconds(), seconds, 1e-6 * seconds);
 }
 
 // Ranks along so many axes of two, and links that are faster the further inside they are.
@@ -137,14 +138,14 @@ TEST(ByAxes, ManyAxes) {
     setting.options.hints.defer_gradients = false;  // there is no bound of what sends them at once
     const Graph graph = setting.graph();
     const SearchOutcome outcome = setting.search();
-    EXPECT_EQ(outcome.strategy.mesh.size(), axes);
+    EXPECT_EQ(outcome.step.strategy.mesh.size(), axes);
     EXPECT_GT(outcome.lower_bound_s, 0.0);
     EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
-    const Program program = lower(graph, outcome.strategy, setting.options.lowering);
+    const Program program = lower(graph, outcome.step.strategy, setting.options.lowering);
     EXPECT_NO_THROW(verify(program, plan_memory(program, 0)));
-    EXPECT_EQ(outcome.seconds, outcome.candidates[0].seconds);
+    EXPECT_EQ(outcome.step.seconds(), outcome.candidates[0].seconds);
     for (const Candidate& candidate : outcome.candidates) {
-      EXPECT_TRUE(!candidate.feasible || outcome.seconds <= candidate.seconds);
+      EXPECT_TRUE(!candidate.feasible || outcome.step.seconds() <= candidate.seconds);
     }
   }
 }
@@ -205,8 +206,8 @@ TEST(ByAxes, ThreeAxes) {
   setting.mesh = {{"node", 2}, {"board", 2}, {"core", 2}};
   setting.machine.links.resize(3, setting.machine.links[0]);
   const SearchOutcome outcome = setting.search();
-  EXPECT_EQ(outcome.strategy.mesh.size(), 3U);
-  const Program program = lower(setting.graph(), outcome.strategy, setting.options.lowering);
+  EXPECT_EQ(outcome.step.strategy.mesh.size(), 3U);
+  const Program program = lower(setting.graph(), outcome.step.strategy, setting.options.lowering);
   EXPECT_NO_THROW(verify(program, plan_memory(program, 0)));
 }
 

@@ -398,13 +398,13 @@ TEST(Search, OnTwoAxesNeverLosesToACombination) {
     }
     setting.options.baselines = false;
     const SearchOutcome few = setting.search();
-    EXPECT_EQ(print_strategy(graph, few.strategy), print_strategy(graph, all.strategy));
+    EXPECT_EQ(print_strategy(graph, few.step.strategy), print_strategy(graph, all.step.strategy));
     EXPECT_LT(few.candidates.size(), all.candidates.size());
     for (Strategy& each : baselines_of(graph, setting.mesh)) {
       EXPECT_TRUE(names.contains(each.name)) << each.name;
       for (const int microbatches : {1, 2, 4}) {
         each.microbatches = microbatches;
-        EXPECT_LE(few.seconds * (1 - 1e-9),
+        EXPECT_LE(few.step.seconds() * (1 - 1e-9),
                   simulate(lower(graph, each, setting.options.lowering), costs).iteration_s)
             << each.name;
       }

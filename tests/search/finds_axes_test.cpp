@@ -38,12 +38,12 @@ bool cuts_the_batch(const Strategy& strategy, size_t axis, OpId from = 0) {
 TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   Setting setting = two_machines();
   const Graph graph = setting.graph();
-  const Strategy tiny = setting.search().strategy;
+  const Strategy tiny = setting.search().step.strategy;
   const OpId attention = graph.tensor(graph.find("layers.0.attention")).producer;
   EXPECT_TRUE(cuts_the_batch(tiny, kNode, attention));
   EXPECT_TRUE(is_tensor_parallel(graph, tiny, kGpu));
   setting.deck.train.batch = 64;
-  const Strategy large = setting.search().strategy;
+  const Strategy large = setting.search().step.strategy;
   EXPECT_TRUE(cuts_the_batch(large, kNode));
   EXPECT_TRUE(cuts_the_batch(large, kGpu));
 }
@@ -52,7 +52,7 @@ TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
 TEST(FindsOnTwoAxes, Folding) {
   const auto is_folded = [](const Setting& setting) {
     const Graph graph = setting.graph();
-    const Strategy found = setting.search().strategy;
+    const Strategy found = setting.search().step.strategy;
     return all_by(graph, found, OpKind::attention, {"head"}, kGpu) &&
            all_by(graph, found, OpKind::expert_matmul, {"expert"}, kGpu);
   };
@@ -77,11 +77,11 @@ TEST(FindsOnTwoAxes, SequenceParallelismOfTheRest) {
            rule_of(graph, found, "layers.1.ffn.down", kGpu) == "row";
   };
   setting.machine.memory_bandwidth = 1e10;
-  const Strategy slow = setting.search().strategy;
+  const Strategy slow = setting.search().step.strategy;
   EXPECT_TRUE(feed_forward_is_tensor_parallel(slow));
   EXPECT_TRUE(rest_is_by(slow, "sequence"));
   setting.machine.memory_bandwidth = 1e12;
-  const Strategy fast = setting.search().strategy;
+  const Strategy fast = setting.search().step.strategy;
   EXPECT_TRUE(feed_forward_is_tensor_parallel(fast));
   EXPECT_TRUE(rest_is_by(fast, "replicate"));
 }
@@ -91,7 +91,7 @@ TEST(FindsOnTwoAxes, SequenceParallelismOfTheRest) {
 TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
   const auto is_found = [](const Setting& setting) {
     const SearchOutcome outcome = setting.search();
-    const Strategy& found = outcome.strategy;
+    const Strategy& found = outcome.step.strategy;
     return found.name == "search" && cuts_the_batch(found, kNode) && cuts_the_batch(found, kGpu) &&
            std::ranges::all_of(found.parameters, [](const ParameterStrategy& parameter) {
              return parameter.storage[kNode].is_replicate() &&

@@ -35,9 +35,9 @@ double stored_part(const Graph& graph, const Strategy& strategy) {
 TEST(Finds, DataParallelismOnOneFastMachine) {
   Setting setting = small_setting();
   setting.machine.links[0].bandwidth = 1e11;
-  EXPECT_TRUE(is_data_parallel(setting.search().strategy));
+  EXPECT_TRUE(is_data_parallel(setting.search().step.strategy));
   setting.machine.links[0].bandwidth = 1e8;  // gradients take longer than all computation
-  EXPECT_FALSE(is_data_parallel(setting.search().strategy));
+  EXPECT_FALSE(is_data_parallel(setting.search().step.strategy));
 }
 
 TEST(Finds, ExpertParallelismOverSlowLinks) {
@@ -64,7 +64,7 @@ TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
   setting.deck.train.batch = 8;
   setting.options.microbatches = {1};
   setting.machine.memory_bandwidth = 1e13;  // so that parts of the update are not worth a message
-  EXPECT_EQ(stored_part(setting.graph(), setting.search().strategy), 1.0);
+  EXPECT_EQ(stored_part(setting.graph(), setting.search().step.strategy), 1.0);
   setting.options.memory_limit = 1'700'000;
   const Candidate tight = own_of(setting.search());
   EXPECT_LT(stored_part(setting.graph(), tight.strategy), 0.5);

@@ -112,7 +112,7 @@ TEST(TiedHead, IsSearched) {
     const SearchOutcome outcome =
         search_strategy(graph, kTwo, costs(bandwidth), {.lowering = simple_lowering(1)});
     for (const Candidate& candidate : outcome.candidates) {
-      EXPECT_LE(outcome.seconds, candidate.seconds);
+      EXPECT_LE(outcome.step.seconds(), candidate.seconds);
       const Program program = lower(graph, candidate.strategy, simple_lowering(1));
       for (int64_t rank = 0; rank < 2; ++rank) {
         EXPECT_NO_THROW(verify(program, plan_memory(program, rank))) << candidate.strategy.name;

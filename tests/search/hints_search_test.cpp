@@ -25,7 +25,8 @@ TEST(HintsInSearch, RulesAreKept) {
   const Setting setting =
       hinted(small_setting(), "operations: [{op: 'layers.*.ffn.up', rule: [column]}]");
   const Graph graph = setting.graph();
-  EXPECT_NE(chosen_rule(graph, small_setting().search().strategy, "layers.1.ffn.up"), "column");
+  EXPECT_NE(chosen_rule(graph, small_setting().search().step.strategy, "layers.1.ffn.up"),
+            "column");
   const SearchOutcome outcome = setting.search();
   EXPECT_LE(outcome.lower_bound_s, outcome.objective_s);
   for (const Candidate& candidate : outcome.candidates) {
@@ -50,7 +51,7 @@ TEST(HintsInSearch, AWholeStrategyLeavesNoChoice) {
     const Graph graph = setting.graph();
     const Strategy strategy = named_strategy(name, graph, setting.mesh);
     setting = hinted(setting, print_strategy(graph, strategy));
-    Strategy found = setting.search().strategy;
+    Strategy found = setting.search().step.strategy;
     found.name = name;
     EXPECT_EQ(print_strategy(graph, found), print_strategy(graph, strategy)) << name;
   }
@@ -74,7 +75,7 @@ TEST(HintsInSearch, MicrobatchesAreKept) {
 
 TEST(HintsInSearch, GroupsAreKept) {
   const SearchOutcome outcome = hinted(small_setting(), "accumulate: 4").search();
-  EXPECT_EQ(outcome.strategy.accumulate, 4);
+  EXPECT_EQ(outcome.step.strategy.accumulate, 4);
   for (const Candidate& candidate : outcome.candidates) {  // 32 sequences
     EXPECT_EQ(candidate.strategy.accumulate, 4);
     EXPECT_TRUE(candidate.feasible) << candidate.reason;
@@ -114,14 +115,14 @@ parameters:
     const Graph graph = setting.graph();
     const SearchOutcome outcome = setting.search();
     int checked = 0;
-    for (size_t op = 0; op < outcome.strategy.ops.size(); ++op) {
+    for (size_t op = 0; op < outcome.step.strategy.ops.size(); ++op) {
       const std::string& name = graph.op_name(static_cast<OpId>(op));
-      const bool again = outcome.strategy.ops[op].recompute;
+      const bool again = outcome.step.strategy.ops[op].recompute;
       checked += name.ends_with(".ffn.relu") || name.ends_with(".attention") ? 1 : 0;
       EXPECT_TRUE(again || !name.ends_with(".ffn.relu")) << name;
       EXPECT_FALSE(again && (name.ends_with(".attention") || name.ends_with(".ffn.up"))) << name;
     }
-    for (const ParameterStrategy& parameter : outcome.strategy.parameters) {
+    for (const ParameterStrategy& parameter : outcome.step.strategy.parameters) {
       const std::string& name = graph.tensor(parameter.tensor).name;
       checked += name.ends_with("ffn.up.weight") || name.ends_with("ffn.up.bias") ? 1 : 0;
       EXPECT_TRUE(parameter.kept == Kept::pass || !name.ends_with("ffn.up.weight")) << name;
@@ -156,7 +157,7 @@ TEST(HintsInSearch, LayoutsOfParametersAreKept) {
                                  "parameters: [{name: 'layers.*.ffn.up.weight', storage: [S(1)]}, "
                                  "{name: head.weight, storage: [R], optimizer_state: ['S(0)@0']}]");
   const Graph graph = setting.graph();
-  const Strategy found = setting.search().strategy;
+  const Strategy found = setting.search().step.strategy;
   int checked = 0;
   for (const ParameterStrategy& parameter : found.parameters) {
     const std::string& name = graph.tensor(parameter.tensor).name;
@@ -178,7 +179,7 @@ TEST(HintsInSearch, OfOneAxisLeaveTheOtherFree) {
   setting.machine.links.resize(2, setting.machine.links[0]);
   setting = hinted(setting, "operations: [{op: 'layers.*.ffn.*', rule: [replicate, ~]}]");
   const Graph graph = setting.graph();
-  const Strategy found = setting.search().strategy;
+  const Strategy found = setting.search().step.strategy;
   EXPECT_EQ(chosen_rule(graph, found, "layers.0.ffn.down", 0), "replicate");
   EXPECT_NE(chosen_rule(graph, found, "layers.0.ffn.down", 1), "replicate");
 }

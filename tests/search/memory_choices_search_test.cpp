@@ -32,9 +32,9 @@ bool frees_parameters(const Strategy& strategy) {
 TEST(MemoryChoices, AreTakenWhereMemoryIsShortAndOnlyThere) {
   Setting setting = with_large_activations();
   const SearchOutcome free = setting.search();
-  EXPECT_FALSE(computes_again(free.strategy));
-  EXPECT_FALSE(frees_parameters(free.strategy));
-  EXPECT_EQ(free.strategy.accumulate, 1);
+  EXPECT_FALSE(computes_again(free.step.strategy));
+  EXPECT_FALSE(frees_parameters(free.step.strategy));
+  EXPECT_EQ(free.step.strategy.accumulate, 1);
   setting.options.microbatches = {1};
   setting.options.baselines = true;  // so that memory is planned
   const int64_t needed = setting.search().candidates[0].memory_bytes;
@@ -42,9 +42,10 @@ TEST(MemoryChoices, AreTakenWhereMemoryIsShortAndOnlyThere) {
     setting.options.memory_limit = static_cast<int64_t>(part * static_cast<double>(needed));
     setting.options.accumulate = groups;
     const SearchOutcome tight = setting.search();
-    EXPECT_TRUE(groups.size() > 1 ? tight.strategy.accumulate > 1 : computes_again(tight.strategy));
+    EXPECT_TRUE(groups.size() > 1 ? tight.step.strategy.accumulate > 1
+                                  : computes_again(tight.step.strategy));
     EXPECT_LE(tight.candidates[0].memory_bytes, setting.options.memory_limit);
-    const Program program = lower(setting.graph(), tight.strategy, setting.options.lowering);
+    const Program program = lower(setting.graph(), tight.step.strategy, setting.options.lowering);
     EXPECT_LE(largest_plan(program).bytes, setting.options.memory_limit);
     for (int64_t rank = 0; rank < ranks_of(setting.mesh); ++rank) {
       EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
@@ -113,17 +114,17 @@ TEST(DeferredGradients, AreAChoiceWhereLatenciesCount) {
   setting.deck.train.batch = 512;
   setting.machine.links[0].latency_s = 2e-4;
   const SearchOutcome slow = setting.search();
-  EXPECT_TRUE(slow.strategy.defer_gradients);
+  EXPECT_TRUE(slow.step.strategy.defer_gradients);
   EXPECT_TRUE(std::ranges::any_of(slow.candidates, [](const Candidate& candidate) {
     return candidate.strategy.name == "search" && candidate.strategy.defer_gradients;
   }));
   EXPECT_EQ(slow.lower_bound_s, 0.0);  // which is of strategies that send them in buckets
   setting.options.hints.defer_gradients = false;
-  EXPECT_LT(slow.seconds, 0.99 * setting.search().seconds);
+  EXPECT_LT(slow.step.seconds(), 0.99 * setting.search().step.seconds());
   setting.options.hints = {};
   setting.machine.links[0].latency_s = 1e-8;
   const SearchOutcome quick = setting.search();
-  EXPECT_FALSE(quick.strategy.defer_gradients);
+  EXPECT_FALSE(quick.step.strategy.defer_gradients);
   EXPECT_GT(quick.lower_bound_s, 0.0);
 }
 

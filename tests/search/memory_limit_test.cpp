@@ -197,8 +197,8 @@ TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
     const auto sequences = static_cast<double>(changed.deck.train.batch);
     EXPECT_NE(message.find(fmt::format("\n{} with {} per rank: {} per step, {} per sequence", line,
                                        format_bytes(found.candidates[0].memory_bytes),
-                                       format_seconds(found.seconds),
-                                       format_seconds(found.seconds / sequences))),
+                                       format_seconds(found.step.seconds()),
+                                       format_seconds(found.step.seconds() / sequences))),
               std::string::npos)
         << line << "\n"
         << message;
@@ -212,9 +212,9 @@ TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
   larger.mesh[0].size = 8;
   larger.options.level = SearchLevel::fast;  // as the advice: the proof may find other plans
   const SearchOutcome more = larger.search();
-  const std::string told =
-      fmt::format("\n8 ranks instead of 4 (axis ranks: 8) fit with {} per rank: {} per step",
-                  format_bytes(more.candidates[0].memory_bytes), format_seconds(more.seconds));
+  const std::string told = fmt::format(
+      "\n8 ranks instead of 4 (axis ranks: 8) fit with {} per rank: {} per step",
+      format_bytes(more.candidates[0].memory_bytes), format_seconds(more.step.seconds()));
   EXPECT_NE(message.find(told), std::string::npos) << told << "\n" << message;
   // A batch of 16 or more is nearer than half the bits.
   EXPECT_LT(message.find("train.batch "), message.find("model.precision bf16")) << message;
@@ -252,8 +252,9 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
     EXPECT_NE(
         message.find(fmt::format(
             "train.batch {} instead of 48 fits with {} per rank: {} per step, {} per sequence",
-            batch, format_bytes(found.candidates[0].memory_bytes), format_seconds(found.seconds),
-            format_seconds(found.seconds / static_cast<double>(batch)))),
+            batch, format_bytes(found.candidates[0].memory_bytes),
+            format_seconds(found.step.seconds()),
+            format_seconds(found.step.seconds() / static_cast<double>(batch)))),
         std::string::npos)
         << message;
     const int64_t ranks = number_behind(message, "axis [a-z]+: ") * (mesh.size() == 1 ? 1 : 2);

@@ -48,18 +48,18 @@ TEST(RepeatedWork, ASlowLinkMakesNodesRepeatEachOther) {
   const Setting setting = two_nodes(1e5);
   const Graph graph = setting.graph();
   const SearchOutcome found = setting.search();
-  const RepeatedWork work = repeated(setting, found.strategy);
+  const RepeatedWork work = repeated(setting, found.step.strategy);
   ASSERT_EQ(work.axes.size(), 1U);
   EXPECT_EQ(work.axes[0].axis, 0U);
   EXPECT_EQ(work.operations, static_cast<int64_t>(graph.ops().size()));
   EXPECT_GT(work.axes[0].flops_part, 0.9);
-  EXPECT_DOUBLE_EQ(work.step_s, found.seconds);
+  EXPECT_DOUBLE_EQ(work.step_s, found.step.seconds());
   EXPECT_EQ(work.useful_ranks, 2);
 
   // One node alone: a search for it starts afresh, and may find a little more.
   Setting one_node = setting;
   one_node.mesh[0].size = 1;
-  const double alone_s = one_node.search().seconds;
+  const double alone_s = one_node.search().step.seconds();
   EXPECT_GE(work.axes[0].step_s, 0.999 * alone_s);
   EXPECT_LE(work.axes[0].step_s, 1.05 * alone_s);
   const std::string line = describe(work, setting.mesh, true);
@@ -143,7 +143,7 @@ TEST(RepeatedWork, RanksThatShareSomethingAddSomething) {
 TEST(RepeatedWork, AxesAddUp) {
   Setting setting = two_nodes(1e5);
   setting.machine.links[1] = setting.machine.links[0];
-  const RepeatedWork work = repeated(setting, setting.search().strategy);
+  const RepeatedWork work = repeated(setting, setting.search().step.strategy);
   EXPECT_EQ(work.axes.size(), 2U);
   EXPECT_EQ(work.useful_ranks, 1);
 }

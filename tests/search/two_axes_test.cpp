@@ -142,14 +142,14 @@ TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
     const SearchOutcome found =
         search_strategy(setting.graph, setting.mesh, setting.costs, options);
     EXPECT_LE(found.lower_bound_s, best.objective) << number;
-    EXPECT_GE(found.seconds, best.simulated * (1.0 - kRounding)) << number;
+    EXPECT_GE(found.step.seconds(), best.simulated * (1.0 - kRounding)) << number;
     const double most = best.simulated * (1.0 + kRounding);
     if (best.objective <= most) {
       EXPECT_LE(found.lower_bound_s, most) << number;
       ++agree;
     }
     below += found.lower_bound_s <= most ? 1 : 0;
-    fastest += found.seconds <= most ? 1 : 0;
+    fastest += found.step.seconds() <= most ? 1 : 0;
   }
   EXPECT_EQ(agree, 49);
   EXPECT_EQ(below, 52);

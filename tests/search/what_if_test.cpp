@@ -45,7 +45,7 @@ void expect_step(const WhatIfReport& report, const std::string& what, double sec
 
 double searched(Setting setting) {
   setting.options.baselines = false;
-  return setting.search().seconds;
+  return setting.search().step.seconds();
 }
 
 Setting two_axes() {
