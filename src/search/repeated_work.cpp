@@ -33,7 +33,8 @@ RepeatedAxis repeated_along(const Graph& graph, const Strategy& strategy, size_t
   for (size_t op = 0; op < graph.ops().size(); ++op) {
     const double flops = flops_of(graph, graph.ops()[op]);
     all += flops;
-    if (strategy.ops[op].rules[axis].name == "replicate") {
+    const Rule& rule = strategy.ops[op].rules[axis];
+    if (rule.name == "replicate" && rule.share.is_equal()) {  // another share leaves ranks out
       ++repeated.operations;
       repeated.flops_part += flops;
     }

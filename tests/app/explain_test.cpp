@@ -126,7 +126,7 @@ TEST(WhySlower, NamesWhatIsLonger) {
 
 TEST_F(Explained, TheBestOfEveryName) {
   SearchOutcome found;
-  found.strategy.microbatches = 2;
+  found.step.strategy.microbatches = 2;
   const auto add_candidate = [&](const std::string& name, double seconds, bool feasible) {
     found.candidates.push_back({.strategy = {.name = name}, .seconds = seconds});
     found.candidates.back().feasible = feasible;

@@ -89,7 +89,7 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
                                  rank_costs(input.deck, input.mesh, profile))
                             .prediction.iteration_s);
     }
-    seconds.push_back(searched(input, CostModel(profile), "").seconds);
+    seconds.push_back(searched(input, CostModel(profile), "").step.seconds());
   }
   EXPECT_EQ(predicted[0], predicted[1]);
   EXPECT_LT(predicted[0].back(), predicted[0].front());
@@ -105,7 +105,7 @@ TEST(ChooseStrategy, TheSearchOnThreeAxesFindsTheSameInAnyOrder) {
     const PlanningInput input =
         decks.read({"cluster.mesh=[" + axes[0] + ", " + axes[1] + ", " + axes[2] + "]"});
     const Profile profile = costs_without_ranks(input.deck, input.mesh);
-    seconds.push_back(searched(input, CostModel(profile), "").seconds);
+    seconds.push_back(searched(input, CostModel(profile), "").step.seconds());
   }
   EXPECT_EQ(seconds[1], seconds[0]);
   EXPECT_EQ(seconds[2], seconds[0]);
@@ -275,7 +275,7 @@ TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
   const std::string hints = decks.folder.write(
       "hints.yaml", "format_version: 1\noperations:\n  - {op: \"*\", rule: [replicate]}\n");
   const auto search = [&](const std::string& file) {
-    return searched(input, costs, file).strategy;
+    return searched(input, costs, file).step.strategy;
   };
   const Strategy free = search("");
   EXPECT_EQ(free.microbatches, 2);

@@ -90,6 +90,21 @@ TEST(RepeatedWork, CountsOperationsAndTheirFlops) {
   EXPECT_LT(work.axes[0].flops_part, 1.0);
 }
 
+// Every operation is computed on one rank of the axis, and the other waits: nothing is repeated.
+TEST(RepeatedWork, WorkOfOneRankOfAnAxisIsNotRepeated) {
+  const Setting setting = two_nodes(1e5);
+  const Graph graph = setting.graph();
+  Strategy strategy = named_strategy("dp", graph, setting.mesh);
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    strategy.ops[static_cast<size_t>(op)].rules[0] =
+        with_share(replicate_rule(graph, op), setting.mesh[0], ShareNumber::only(op % 2));
+  }
+  const RepeatedWork work = repeated(setting, strategy);
+  EXPECT_TRUE(work.axes.empty());
+  EXPECT_EQ(work.useful_ranks, 4);
+  EXPECT_EQ(describe(work, setting.mesh, true), "");
+}
+
 // The same work costs many ranks more than few: they could share it further.
 TEST(RepeatedWork, CountsMoreForMoreRanks) {
   for (const int64_t ranks : {2, 16}) {
