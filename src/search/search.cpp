@@ -284,7 +284,11 @@ class Search {
     if (options_.baselines) {
       in_parallel(entries_.size(), options_.threads, [&](size_t e) { plan_memory(entries_[e]); });
     }
-    for (rank(); entries_[0].candidate.feasible && !entries_[0].step; rank()) {
+    const auto unsure = [&] {
+      rank();
+      return !entries_.empty() && entries_[0].candidate.feasible && !entries_[0].step;
+    };
+    while (unsure()) {
       Entry& first = entries_[0];
       if (deadline_.has_passed() && forecast_entry() != nullptr) {
         first.candidate.feasible = false;
@@ -338,7 +342,7 @@ class Search {
 
   // With its routes and algorithms.
   Strategy whole_strategy(const Entry& entry) const {
-    if (!entry.candidate.approximate && entry.candidate.seconds > 0.0) {  // it was simulated
+    if (entry.parts.parts.size() == 1 && entry.candidate.seconds > 0.0) {  // it was simulated
       return entry.parts.parts[0].strategy;
     }
     return with_ways(graph_, without_ways(entry), options_.lowering, costs_);
