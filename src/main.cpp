@@ -349,6 +349,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
     return static_cast<int>(ExitCode::usage);
   }
   if (app.got_subcommand("train")) {
+    hidup::catch_stop_signals();  // before MPI starts, which takes a while
     ranks = [=, &argc, &argv] { return hidup::train(train, &argc, &argv); };
     return 0;
   }

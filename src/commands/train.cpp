@@ -85,7 +85,6 @@ class Run {
       : options_(options), mpi_(mpi), world_(mpi.world()) {}
 
   ExitCode go() {
-    catch_stop_signals();
     read_decks();
     open_data();  // refuses another model, also where nothing is left to do
     if (is_finished()) {

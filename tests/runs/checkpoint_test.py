@@ -236,6 +236,26 @@ class Stopping(CheckpointTest):
     def test_signal_to_one_rank(self):
         self.stopped(lambda launch: os.kill(launch.ranks()[1], signal.SIGTERM))
 
+    def test_signal_while_mpi_starts(self):
+        program = self.folder / "hidup.sh"  # rank 0 waits in MPI for rank 1, which starts late
+        program.write_text('#!/usr/bin/env bash\n'
+                           'until [[ $OMPI_COMM_WORLD_RANK == 0 || -e go ]]; do sleep 0.1; done\n'
+                           f'exec "{harness.BINARY}" "$@"\n')
+        program.chmod(0o755)
+        for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number.name):
+                (self.folder / "go").unlink(missing_ok=True)
+                args = self.train_args(f"{number.name}.h5", FOR_EVER)
+                with harness.Launch(2, args, program=program, cwd=self.folder) as launch:
+                    while 0 not in launch.ranks():
+                        time.sleep(0.01)
+                    time.sleep(1.0)
+                    os.kill(launch.ranks()[0], number)
+                    (self.folder / "go").touch()
+                    result = launch.wait(harness.SOON)
+                self.assertEqual(result.code, STOPPED, result.stderr)
+                self.assertIn("stopped by a signal after step 0", result.stderr)
+
     def test_file(self):
         wish = self.folder / "checkpoint_now"
         self.stopped(lambda launch: wish.touch())
