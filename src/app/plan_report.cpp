@@ -16,6 +16,7 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
   const PredictedStep& step = strategy.predicted.value();
   results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
                  format_count(input.graph.parameter_count()), ranks_of(input.mesh));
+  results::print("data      {}\n", input.data.description);
   results::print(
       "strategy  {}, {} microbatch(es){}\n", strategy.name, strategy.microbatches,
       strategy.accumulate > 1 ? fmt::format(" in each of {} groups", strategy.accumulate) : "");
@@ -101,6 +102,7 @@ Json plan_json(const PlanningInput& input, const Strategy& strategy, const Repea
   return {{"model", input.graph.name()},
           {"strategy", strategy.name},
           {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
+          {"data", input.data.description},
           {"predicted_iteration_s", step.iteration_s},
           {"predicted_compute_s", step.compute_s},
           {"predicted_comm_s", step.comm_s},

@@ -143,13 +143,34 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
                                   {"the profile", profile == "auto" ? "" : profile},
                                   {"the strategy", looks_like_file(choice) ? choice : ""},
                                   {"the hints", hints}};
-  for (const std::string& path : expand_paths(deck.data.path)) {
-    files.push_back({"the data", path});
-  }
-  for (const std::string& path : expand_paths(deck.data.validation.path, "data.validation")) {
-    files.push_back({"the validation data", path});
-  }
+  const auto add = [&](const char* what, const std::vector<std::string>& patterns,
+                       const std::string& key) {
+    for (const std::string& pattern :
+         patterns) {  // that no file matches may be: planning needs none
+      for (const std::string& path : matching_paths(pattern, key)) {
+        files.push_back({what, path});
+      }
+    }
+  };
+  add("the data", deck.data.path, "data.path");
+  add("the validation data", deck.data.validation.path, "data.validation");
   return files;
+}
+
+PlannedData data_for_planning(const Deck& deck) {
+  const std::optional<int64_t> vocab = vocab_of(deck);
+  if (vocab && !deck.data.path.empty()) {
+    return {*vocab, "not looked at: the deck says all sizes", false};
+  }
+  try {
+    const Dataset data = open_data(deck);
+    return {data.vocab, data.description};
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::file) {
+      throw;
+    }
+    fail(ExitCode::file, "{}; with a number in model.vocab a plan needs no data", error.what());
+  }
 }
 
 PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
@@ -163,10 +184,10 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
     all *= axis.size.value_or(1);
   }
   Mesh mesh = mesh_of(deck, check_ranks(deck, ranks.value_or(all)));
-  const Dataset data = open_data(deck);
+  PlannedData data = data_for_planning(deck);
   deck.model.vocab = data.vocab;
   Graph graph = make_graph(deck, graph_text(deck), data.vocab);
-  return {std::move(deck), std::move(mesh), data.description, std::move(graph)};
+  return {std::move(deck), std::move(mesh), std::move(data), std::move(graph)};
 }
 
 void check_strategy_choice(const std::string& name_or_file) {

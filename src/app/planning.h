@@ -34,16 +34,27 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
                                   const Deck& deck, const std::string& choice = "",
                                   const std::string& hints = "");
 
+// What a plan knows of the data.
+struct PlannedData {
+  int64_t vocab = 0;        // Dataset::vocab
+  std::string description;  // a line for people
+  bool is_read = true;      // else it is only what the deck says
+};
+// Opens the data only where the deck does not say all sizes (vocab_of()): a plan needs no more of
+// it, and it may be large, or elsewhere. Throws as open_data().
+PlannedData data_for_planning(const Deck& deck);
+
 // What commands that start no ranks work on.
 struct PlanningInput {
   Deck deck;
   Mesh mesh;
-  std::string data;  // a line for people
+  PlannedData data;
   Graph graph;
 };
 
-// Reads the decks (`cluster` may be empty) and opens the data. Without `ranks` there are as many as
-// the mesh has, where an axis of size auto is one rank. Throws Error(usage) or Error(file).
+// Reads the decks (`cluster` may be empty), and what a plan needs of the data. Without `ranks`
+// there are as many as the mesh has, where an axis of size auto is one rank. Throws Error(usage) or
+// Error(file).
 PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
                                   const std::vector<std::string>& overrides,
                                   std::optional<int64_t> ranks);

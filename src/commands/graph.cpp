@@ -158,7 +158,7 @@ std::string print_dot(const Graph& graph) {
 int graph(const GraphOptions& options) {
   const DeckSource model = read_deck_file(options.deck);
   const Deck deck = parse_decks(&model, nullptr, options.overrides);
-  const Graph whole = make_graph(deck, graph_text(deck), open_data(deck).vocab);
+  const Graph whole = make_graph(deck, graph_text(deck), data_for_planning(deck).vocab);
   results::print("{}", options.format == "json"  ? print_json(whole)
                        : options.format == "dot" ? print_dot(whole)
                                                  : print_text(whole));

@@ -16,6 +16,20 @@
 
 namespace hidup {
 
+namespace {
+
+// A line for people. Data that is elsewhere is no error: only a training needs it.
+std::string check_data(const Deck& deck) {
+  std::string missing = first_missing(deck.data.path, "data.path");
+  if (missing.empty()) {
+    missing = first_missing(deck.data.validation.path, "data.validation");
+  }
+  return missing.empty() ? open_data(deck).description
+                         : fmt::format("not looked at: {} is not there", missing);
+}
+
+}  // namespace
+
 int validate(const ValidateOptions& options) {
   if (options.keys) {
     results::print("{}", reference_markdown());
@@ -27,6 +41,7 @@ int validate(const ValidateOptions& options) {
   check_strategy_choice(options.strategy);
   const auto [deck, mesh, data, graph] =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
+  const std::string description = data.is_read ? data.description : check_data(deck);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
                   files_read(options.deck, options.cluster, deck, options.strategy),
                   options.overwrite);
@@ -44,7 +59,7 @@ int validate(const ValidateOptions& options) {
   if (!options.cluster.empty()) {
     results::print("{}: valid\n", options.cluster);
   }
-  results::print("data    {}\n", data);
+  results::print("data    {}\n", description);
   results::print(
       "model   {}, {} parameters, {} {}\n", graph.name(), format_count(graph.parameter_count()),
       deck.data.kind == "images" ? "classes" : "vocabulary", format_count(*deck.model.vocab));

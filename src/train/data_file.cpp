@@ -96,28 +96,41 @@ uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
 
 }  // namespace
 
+std::vector<std::string> matching_paths(const std::string& pattern, const std::string& key) {
+  if (pattern.find_first_of("*?[") == std::string::npos) {
+    return {pattern};
+  }
+  glob_t found = {};
+  errno = 0;
+  const int status = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
+  const int error = status == GLOB_NOSPACE ? ENOMEM : errno;
+  std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  const bool no_folder = status == GLOB_ABORTED && error == ENOENT;
+  if (status != 0 && status != GLOB_NOMATCH && !no_folder) {
+    fail(ExitCode::file, "{}: cannot look for {}: {}", key, pattern, std::strerror(error));
+  }
+  std::ranges::sort(matches);
+  return matches;
+}
+
+std::string first_missing(const std::vector<std::string>& patterns, const std::string& key) {
+  const auto is_missing = [&](const std::string& pattern) {
+    const std::vector<std::string> paths = matching_paths(pattern, key);
+    return paths.empty() || (access(paths[0].c_str(), F_OK) != 0 && errno == ENOENT);
+  };
+  const auto missing = std::ranges::find_if(patterns, is_missing);
+  return missing == patterns.end() ? "" : *missing;
+}
+
 std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
                                       const std::string& key) {
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
-    if (pattern.find_first_of("*?[") == std::string::npos) {
-      paths.push_back(pattern);
-      continue;
-    }
-    glob_t found = {};
-    errno = 0;
-    const int status = glob(pattern.c_str(), GLOB_ERR | GLOB_NOSORT, nullptr, &found);
-    const int error = errno;
-    std::vector<std::string> matches(found.gl_pathv, found.gl_pathv + found.gl_pathc);
-    globfree(&found);
-    if (status == GLOB_NOMATCH) {
+    const std::vector<std::string> matches = matching_paths(pattern, key);
+    if (matches.empty()) {
       fail(ExitCode::file, "{}: no file matches {}", key, pattern);
     }
-    if (status != 0) {
-      fail(ExitCode::file, "{}: cannot look for {}: {}", key, pattern,
-           std::strerror(status == GLOB_NOSPACE ? ENOMEM : error));
-    }
-    std::sort(matches.begin(), matches.end());
     paths.insert(paths.end(), matches.begin(), matches.end());
   }
   return paths;

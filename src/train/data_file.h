@@ -55,9 +55,16 @@ class DataFile {
   int64_t bytes_ = 0;
 };
 
-// The files that `patterns` name, in the order of the patterns; the files of one glob(3)
-// pattern in byte order, whatever the locale. Throws Error(file) for a pattern without matches.
-// `key`: of the deck, for messages.
+// The path itself, or of a glob(3) pattern the files that it matches, in byte order, whatever the
+// locale; none where there are none. Throws Error(file) where it cannot look. `key`: of the deck,
+// for messages.
+std::vector<std::string> matching_paths(const std::string& pattern, const std::string& key);
+
+// The first of the patterns for which there is no file; empty where each has one.
+std::string first_missing(const std::vector<std::string>& patterns, const std::string& key);
+
+// The files that `patterns` name, in the order of the patterns, as matching_paths() has them.
+// Throws Error(file) for a pattern without matches.
 std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
                                       const std::string& key = "data.path");
 

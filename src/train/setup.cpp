@@ -163,6 +163,14 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
   return data;
 }
 
+std::optional<int64_t> vocab_of(const Deck& deck) {
+  if (deck.data.kind == "images") {
+    return kImageClasses;
+  }
+  const bool bytes = deck.data.kind == "text" && deck.data.tokenizer == "bytes";
+  return bytes && !deck.model.vocab ? std::optional(kByteTokens) : deck.model.vocab;
+}
+
 uint64_t Dataset::hash() const {
   uint64_t hash = 0;
   for (const CorpusFile& file : files) {

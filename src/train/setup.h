@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ struct Dataset {
 // Error(file) or Error(usage) as Corpus and windows() do, and where a part of the data for
 // validation leaves no window on one side, with the key's place.
 Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary = {});
+
+// Dataset::vocab where the deck says it without its data: a number in model.vocab, bytes, images.
+// Nothing where model.vocab is auto and only files say what it is.
+std::optional<int64_t> vocab_of(const Deck& deck);
 
 // Throws CollectiveError(file) naming a rank and a file where ranks read different data.
 void check_same_data(Communicator& world, const Dataset& data);

@@ -115,8 +115,8 @@ Corpus::Corpus(const CorpusOptions& options) {
     for (const auto& file : files) {
       append(std::make_shared<FileTokens<uint8_t>>(file, 0), file->bytes());
     }
-    summarize(256);
-    summary_.vocab = 256;
+    summarize(kByteTokens);
+    summary_.vocab = kByteTokens;
     vocab_reason_ = "its tokens are bytes";
   }
   if (summary_.tokens == 0) {

@@ -11,6 +11,8 @@
 
 namespace hidup {
 
+inline constexpr int64_t kByteTokens = 256;  // the vocabulary where tokens are bytes
+
 struct CorpusOptions {
   std::string kind;                 // "text" or "tokens"
   std::vector<std::string> paths;   // files or glob patterns

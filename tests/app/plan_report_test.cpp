@@ -29,6 +29,7 @@ TEST(PlanJson, HasWhatProgramsReadOfAPlan) {
       {"model", "bert"},
       {"strategy", "fsdp"},
       {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
+      {"data", "synthetic tokens below 50"},
       {"predicted_iteration_s", 0.5},
       {"predicted_compute_s", 0.25},
       {"predicted_comm_s", 0.125},

@@ -26,6 +26,7 @@ SearchOutcome searched(const PlanningInput& input, const CostModel& costs,
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
+using ::testing::SizeIs;
 
 TEST(StrategyChoice, IsSearchOrANameOrAFile) {
   for (const char* choice : {"search", "dp", "megatron-sp", "mine.yaml", "folder/mine"}) {
@@ -261,11 +262,31 @@ TEST(PlanningInput, HasTheRanksThatWereAskedForOrThoseOfTheMesh) {
 
 TEST(PlanningInput, TakesTheVocabularyFromTheData) {
   const SmallDecks decks;
-  decks.folder.write("corpus.txt", "abcdefghij" + std::string(200, 'k'));
-  const PlanningInput input = decks.read(
-      {"data.kind=text", "data.path=" + decks.folder / "corpus.txt", "model.vocab=auto"});
-  EXPECT_EQ(input.deck.model.vocab, 256) << "one for every byte";
-  EXPECT_EQ(input.graph.tensor(input.graph.find("embedding.weight")).shape[0], 256);
+  decks.folder.write("corpus.txt", "a b c\nd e f g h i j k\n");
+  const auto read = [&](const std::string& file, const std::string& tokenizer) {
+    return decks.read({"data.kind=text", "data.path=" + decks.folder / file, "model.vocab=auto",
+                       "data.tokenizer=" + tokenizer});
+  };
+  const PlanningInput input = read("corpus.txt", "words");
+  EXPECT_EQ(input.deck.model.vocab, 12) << "one for every word, and the end of a line";
+  EXPECT_EQ(input.graph.tensor(input.graph.find("embedding.weight")).shape[0], 12);
+  EXPECT_THAT(input.data.description, HasSubstr("12 distinct"));
+  EXPECT_EQ(read("none.txt", "bytes").deck.model.vocab, 256) << "one for every byte";
+  EXPECT_THAT(error_of([&] { read("none.txt", "words"); }),
+              Pair(ExitCode::file, HasSubstr("with a number in model.vocab a plan needs no data")));
+}
+
+TEST(PlanningInput, NeedsNoDataWhereTheDeckSaysAllSizes) {
+  const SmallDecks decks;
+  for (const char* kind : {"text", "tokens"}) {
+    const PlanningInput input =
+        decks.read({"data.kind=" + std::string(kind), "data.path=" + decks.folder / "*.none",
+                    "data.validation=0.5"});
+    EXPECT_EQ(input.deck.model.vocab, 50);
+    EXPECT_EQ(input.data.description, "not looked at: the deck says all sizes");
+    EXPECT_FALSE(input.data.is_read);
+    EXPECT_THAT(names_of(files_read(decks.model, decks.cluster, input.deck)), SizeIs(2));
+  }
 }
 
 TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {

@@ -78,6 +78,21 @@ class WithoutRanks(SearchTest):
             else:
                 self.assertNotIn("repeated work", result.stderr)
 
+    def test_plans_need_no_data_where_the_deck_says_all_sizes(self):
+        missing = ["--ranks", 2, "--set", "data.path=nowhere.txt", "--set"]
+        for name in ("search", "explain", "validate", "graph"):
+            args = missing if name != "graph" else missing[2:]
+            rates = ["--cluster", self.folder / "cluster.yaml", *RATES] if name != "graph" else []
+            command = [name, self.deck, *rates, *args]
+            known = harness.run(0, [*command, "model.vocab=300"])
+            self.assert_done(known)
+            if name != "graph":
+                self.assertRegex(known.stdout, r"\ndata +not looked at: ")
+            words = harness.run(0, [*command, "data.tokenizer=words", "--set", "model.vocab=auto"])
+            self.assert_one_error(words, FILE, "nowhere.txt", "with a number in model.vocab")
+        self.assertIn("nowhere.txt is not there", harness.run(
+            0, ["validate", self.deck, "--set", "data.path=nowhere.txt"]).stdout)
+
     def test_microbatches_and_noise_are_those_of_the_deck(self):
         for count in (1, 3):
             found = self.json("search", "--ranks", 2, "--set", f"train.microbatches={count}")

@@ -48,5 +48,21 @@ TEST(OpenData, NamesThePlaceOfTheKey) {
               testing::AllOf(StartsWith("m.yaml:4:9: data.path: "), HasSubstr("none")));
 }
 
+TEST(VocabOf, IsKnownWhereNoFileHasToSayIt) {
+  const auto vocab = [](const std::vector<std::string>& overrides) {
+    const DeckSource model{"m.yaml",
+                           "model: {family: gpt, layers: 1, hidden: 2, heads: 1, sequence: 8}\n"
+                           "data: {path: none}\ntrain: {batch: 1, steps: 1}\n",
+                           "/"};
+    return vocab_of(parse_decks(&model, nullptr, overrides));
+  };
+  EXPECT_EQ(vocab({}), 256) << "bytes";
+  EXPECT_EQ(vocab({"model.vocab=300"}), 300);
+  EXPECT_EQ(vocab({"data.kind=tokens", "model.vocab=300"}), 300);
+  EXPECT_EQ(vocab({"data.tokenizer=words", "model.vocab=300"}), 300);
+  EXPECT_EQ(vocab({"data.kind=tokens"}), std::nullopt);
+  EXPECT_EQ(vocab({"data.tokenizer=words"}), std::nullopt);
+}
+
 }  // namespace
 }  // namespace hidup

@@ -299,9 +299,21 @@ TEST(ExpandPaths, PatternsMustMatch) {
   const TemporaryFolder folder;
   EXPECT_EQ(failure({"text", {folder / "*.txt"}}),
             "data.path: no file matches " + folder / "*.txt");
-  EXPECT_EQ(
-      failure({"text", {folder / "missing/*.txt"}}),
-      "data.path: cannot look for " + folder / "missing/*.txt" + ": No such file or directory");
+  EXPECT_EQ(failure({"text", {folder / "missing/*.txt"}}),
+            "data.path: no file matches " + folder / "missing/*.txt");
+}
+
+TEST(FirstMissing, IsTheFirstPatternWithoutAFile) {
+  const TemporaryFolder folder;
+  const std::string there = folder.write("there.txt", "x");
+  const auto missing = [](const std::vector<std::string>& patterns) {
+    return first_missing(patterns, "data.path");
+  };
+  EXPECT_EQ(missing({}), "");
+  EXPECT_EQ(missing({there, folder / "*.txt"}), "");
+  for (const char* none : {"none.txt", "*.bin", "missing/*.txt", "missing/none.txt"}) {
+    EXPECT_EQ(missing({there, folder / none, "/none"}), folder / none);
+  }
 }
 
 }  // namespace
