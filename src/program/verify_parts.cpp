@@ -49,12 +49,8 @@ class PartsCheck {
   void run() {
     std::ranges::for_each(mesh_, check_shares);
     check_coordinates();
-    for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
-      if (program_.value(id).holds.empty()) {
-        check_value(program_.value(id));
-        check_regions(id);
-      }
-    }
+    for_each_tensor([this](ValueId id) { check_value(program_.value(id)); });
+    for_each_tensor([this](ValueId id) { check_regions(id); });  // of placements that are right
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
       if (!collective_of(instruction.opcode).empty()) {
@@ -69,6 +65,15 @@ class PartsCheck {
 
  private:
   std::string describe(int i) const { return hidup::describe(program_, i); }
+
+  template <typename Use>
+  void for_each_tensor(Use use) const {
+    for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
+      if (program_.value(id).holds.empty()) {
+        use(id);
+      }
+    }
+  }
 
   static void check_shares(const Axis& axis) {
     for (const Share& share : axis.shares) {
