@@ -57,11 +57,11 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
         calls_(name),
         watchdog_(watchdog) {
     if (!does_without()) {
-      watchdog_.add(*this);
+      Watchdog::add(*this);
       try {
         start();
       } catch (...) {
-        watchdog_.remove(*this);
+        Watchdog::remove(*this);
         throw;
       }
     }
@@ -72,7 +72,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       return;
     }
     finished(alone([&] { return ncclCommFinalize(comm_); }), "the end of NCCL along " + name_);
-    watchdog_.remove(*this);
+    Watchdog::remove(*this);
     ncclCommDestroy(comm_);
   }
   NcclCommunicator(const NcclCommunicator&) = delete;
