@@ -158,7 +158,7 @@ TEST(DamagedCheckpoint, IsRefusedWhereItHasTwoSteps) {
   const TemporaryFolder folder;
   const std::string path = sample::write_one(folder / "", sample::small_tensors(), 4);
   const OpenFile reading(path, path, OpenFile::For::reading);
-  write_frame(OpenFile(path, path, OpenFile::For::writing), reading, 9,
+  write_frame(OpenFile(path, path, OpenFile::For::writing), reading, 9, "",
               read_frame(reading).tensors);
   EXPECT_EQ(error_of([&] { CheckpointFile{path}; }),
             path + ": its state has step 4, expected 9, which its first bytes have");
