@@ -1,4 +1,5 @@
-// What a search says of its plan is what its written strategy is, of every shipped model and cluster.
+// What a search says of its plan is what its written strategy is, of every shipped model and
+// cluster.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
