@@ -51,7 +51,7 @@ TEST(FolderLock, OfADeadProcessIsStale) {
     text = read_text_file(folder / "lock", "lock");
   }
   // The number may be that of a process that started later.
-  text.replace(text.find("start: ") + 7, 1, "9");
+  text.insert(text.find("start: ") + 7, "9");
   folder.write("lock", text);
   EXPECT_EQ(refusal(folder / ""), "");
 }

@@ -307,7 +307,8 @@ class Accidents(CheckpointTest):
         settings = ["train.checkpoint.every_steps=5", FOR_EVER]
         with harness.Launch(2, self.train_args("run.h5", *settings)) as launch:
             self.wait_for_checkpoint()
-            shutil.rmtree(self.folder / "run.ckpt")
+            (self.folder / "run.ckpt").rename(self.folder / "gone")  # at once, whatever is written
+            shutil.rmtree(self.folder / "gone", ignore_errors=True)
             self.wait_for_checkpoint()
             launch.signal(signal.SIGUSR1)
             result = launch.wait(harness.SOON)
