@@ -144,11 +144,13 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
     return CostModel(costs);
   }
   std::vector<CostModel> classes;
-  classes.reserve(paces.size());
+  std::vector<std::string> names;
   for (const Pace& pace : paces) {
     classes.emplace_back(profile_of_rates(deck, mesh, pace));
+    names.push_back(fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", pace.flops * 1e-12,
+                                pace.memory_bandwidth * 1e-9));
   }
-  return {std::move(classes), std::move(class_of_rank)};
+  return {std::move(classes), std::move(class_of_rank), std::move(names)};
 }
 
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {

@@ -316,13 +316,12 @@ int explain(const ExplainOptions& options) {
   const PlanningInput input =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
-  const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const Explained found = explained(options, input, profile, all_costs);
   const Forecast& step = found.step;
   const Strategy& strategy = step.strategy;
   const RepeatedWork repeated =
-      repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
+      repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, step);
   const std::optional<EmulatedForecast> emulated =

@@ -81,7 +81,7 @@ int search(const SearchCommandOptions& options) {
     baselines = best_of_each_name(found, input, all_costs);
   }
   const RepeatedWork repeated =
-      repeated_work(input.graph, strategy, costs, lowering_options(input.deck),
+      repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
                     input.deck.cluster.device_memory.value_or(0));
   if (options.json) {
     const bool known = found.lower_bound_s > 0.0 && how.level != SearchLevel::fast;

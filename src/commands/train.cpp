@@ -351,7 +351,7 @@ class Run {
   void tell_repeated_work() const {
     const bool chosen = loaded_.search_s > 0.0 && options_.hints.empty();
     const std::string repeated =
-        describe(repeated_work(*graph_, loaded_.strategy, CostModel(*costs_),
+        describe(repeated_work(*graph_, loaded_.strategy, rank_costs(decks_.deck, mesh_, *costs_),
                                lowering_options(decks_.deck), memory_),
                  mesh_, chosen);
     if (!repeated.empty()) {

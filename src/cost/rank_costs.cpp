@@ -1,6 +1,7 @@
 #include "cost/rank_costs.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "core/check.h"
@@ -11,8 +12,11 @@ RankCosts::RankCosts(CostModel all) {
   classes_.push_back(std::move(all));
 }
 
-RankCosts::RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_of_rank)
-    : classes_(std::move(classes)), class_of_rank_(std::move(class_of_rank)) {
+RankCosts::RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_of_rank,
+                     std::vector<std::string> names)
+    : classes_(std::move(classes)),
+      class_of_rank_(std::move(class_of_rank)),
+      names_(std::move(names)) {
   check(!classes_.empty() && !class_of_rank_.empty() &&
             std::ranges::max(class_of_rank_) < classes_.size(),
         "ranks without costs");
@@ -22,6 +26,23 @@ RankCosts::RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_o
                                      one.overhead_s() == overhead_s();
                             }),
         "ranks of which some start instructions later than others");
+}
+
+RankCosts RankCosts::of_ranks(const std::vector<int64_t>& ranks) const {
+  RankCosts some = *this;
+  if (!all_alike()) {
+    some.class_of_rank_.clear();
+    for (const int64_t rank : ranks) {
+      some.class_of_rank_.push_back(class_of(rank));
+    }
+  }
+  return some;
+}
+
+std::string RankCosts::class_name() const {
+  const bool one_class =
+      std::ranges::adjacent_find(class_of_rank_, std::not_equal_to<>()) == class_of_rank_.end();
+  return !names_.empty() && !all_alike() && one_class ? names_.at(class_of(0)) : "";
 }
 
 size_t RankCosts::class_of(int64_t rank) const {

@@ -7,9 +7,8 @@
 #include <utility>
 
 #include "core/units.h"
-#include "cost/simulate.h"
+#include "cost/forecast.h"
 #include "graph/flops.h"
-#include "program/memory.h"
 
 namespace hidup {
 namespace {
@@ -57,15 +56,34 @@ Strategy without(const Graph& graph, Strategy strategy, size_t axis) {
   return strategy;
 }
 
-struct Step {
-  double seconds;
-  int64_t bytes;
+// A strategy with one rank along an axis, and the fastest of those that can be left.
+struct Fewer {
+  Forecast step;
+  RankCosts costs;
 };
 
-Step step_of(const Graph& graph, const Strategy& strategy, const CostModel& costs,
-             const LoweringOptions& lowering) {
-  const Program program = lower(graph, strategy, lowering);
-  return {simulate(program, costs).iteration_s, largest_plan(program).bytes};
+Fewer fewer_of(const Graph& graph, const Strategy& strategy, size_t axis,
+               const LoweringOptions& lowering, const RankCosts& costs) {
+  const auto left = [&](int64_t coordinate) {
+    std::vector<int64_t> ranks;
+    for (int64_t rank = 0; rank < ranks_of(strategy.mesh); ++rank) {
+      if (coordinates_of(strategy.mesh, rank)[axis] == coordinate) {
+        ranks.push_back(rank);
+      }
+    }
+    return costs.of_ranks(ranks);
+  };
+  RankCosts first = left(0);
+  Fewer best{forecast(graph, without(graph, strategy, axis), lowering, first), std::move(first)};
+  for (int64_t other = 1; !costs.all_alike() && other < strategy.mesh[axis].size; ++other) {
+    RankCosts others = left(other);
+    const double seconds = simulate(best.step.program, others).iteration_s;
+    if (seconds < best.step.seconds()) {
+      predict(best.step, others);
+      best.costs = std::move(others);
+    }
+  }
+  return best;
 }
 
 std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, const Mesh& mesh,
@@ -78,10 +96,13 @@ std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, con
   if (chosen) {
     text += fmt::format(": messages along {} would cost more than sharing saves", axis.name);
   }
-  text += fmt::format("; {} rank(s) would take {} per step, these {} take {}", fewer,
+  text += fmt::format("; {} rank(s){} would take {} per step, these {} take {}", fewer,
+                      repeated.devices.empty() ? "" : " of " + repeated.devices,
                       format_seconds(repeated.step_s), ranks_of(mesh), format_seconds(work.step_s));
   if (!repeated.fits) {
     text += fmt::format(", but would need {} each", format_bytes(repeated.bytes));
+  } else if (repeated.step_s <= kSameStep * work.step_s && !repeated.devices.empty()) {
+    text += ": the others add nothing";
   } else if (repeated.step_s <= kSameStep * work.step_s) {
     text += axis.size == 2
                 ? fmt::format(": rank 2 along {} adds nothing", axis.name)
@@ -92,10 +113,11 @@ std::string describe(const RepeatedAxis& repeated, const RepeatedWork& work, con
 
 }  // namespace
 
-RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const CostModel& costs,
+RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const RankCosts& costs,
                            const LoweringOptions& lowering, int64_t memory_limit) {
   RepeatedWork work{.operations = static_cast<int64_t>(graph.ops().size())};
   Strategy least = strategy;  // with one rank along every axis that does not help
+  RankCosts least_costs = costs;
   for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
     RepeatedAxis repeated = repeated_along(graph, strategy, axis);
     const auto others = static_cast<double>(strategy.mesh[axis].size - 1);
@@ -103,20 +125,22 @@ RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const C
       continue;
     }
     if (work.axes.empty()) {
-      work.step_s = step_of(graph, strategy, costs, lowering).seconds;
+      work.step_s = simulate(lower(graph, strategy, lowering), costs).iteration_s;
     }
-    const auto fits = [&](const Step& step) {
-      return memory_limit == 0 || step.bytes <= memory_limit;
+    const auto fits = [&](const Forecast& step) {
+      return memory_limit == 0 || step.plan.bytes <= memory_limit;
     };
-    const Step alone = step_of(graph, without(graph, strategy, axis), costs, lowering);
-    repeated.step_s = alone.seconds;
-    repeated.bytes = alone.bytes;
-    repeated.fits = fits(alone);
+    const Fewer alone = fewer_of(graph, strategy, axis, lowering, costs);
+    repeated.step_s = alone.step.seconds();
+    repeated.devices = alone.costs.class_name();
+    repeated.bytes = alone.step.plan.bytes;
+    repeated.fits = fits(alone.step);
     work.axes.push_back(repeated);
-    Strategy fewer = without(graph, least, axis);
-    const Step step = work.axes.size() == 1 ? alone : step_of(graph, fewer, costs, lowering);
-    if (step.seconds <= kSameStep * work.step_s && fits(step)) {
-      least = std::move(fewer);
+    Fewer fewer =
+        work.axes.size() == 1 ? alone : fewer_of(graph, least, axis, lowering, least_costs);
+    if (fewer.step.seconds() <= kSameStep * work.step_s && fits(fewer.step)) {
+      least = std::move(fewer.step.strategy);
+      least_costs = std::move(fewer.costs);
     }
   }
   work.useful_ranks = ranks_of(least.mesh);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cost/cost_model.h"
+#include "cost/rank_costs.h"
 #include "program/lower.h"
 #include "sharding/strategy.h"
 
@@ -14,11 +14,12 @@ namespace hidup {
 // The work that all ranks along an axis repeat.
 struct RepeatedAxis {
   size_t axis = 0;
-  int64_t operations = 0;   // computed by every rank in full
-  double flops_part = 0.0;  // the part of the forward pass's flops in these operations
-  double step_s = 0.0;      // predicted, with one rank along the axis instead
-  int64_t bytes = 0;        // that a rank needs then
-  bool fits = true;         // whether these bytes are within the memory limit
+  int64_t operations = 0;    // computed by every rank in full
+  double flops_part = 0.0;   // the part of the forward pass's flops in these operations
+  double step_s = 0.0;       // predicted, with one rank along the axis instead: the fastest choice
+  std::string devices = {};  // of which class those ranks are; empty where all or none are alike
+  int64_t bytes = 0;         // that a rank needs then
+  bool fits = true;          // whether these bytes are within the memory limit
 };
 
 struct RepeatedWork {
@@ -31,7 +32,8 @@ struct RepeatedWork {
 };
 
 // Predicts steps only where work is repeated. memory_limit: bytes per rank; 0: none.
-RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const CostModel& costs,
+// Where ranks along an axis differ, each of them is tried as the one that is left.
+RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const RankCosts& costs,
                            const LoweringOptions& lowering, int64_t memory_limit);
 
 // One line of text, which also says of which axes more ranks than one add nothing: a step takes the

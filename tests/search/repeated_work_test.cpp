@@ -105,6 +105,29 @@ TEST(RepeatedWork, WorkOfOneRankOfAnAxisIsNotRepeated) {
   EXPECT_EQ(describe(work, setting.mesh, true), "");
 }
 
+// The second node computes ten times as fast: alone it is faster than with the other.
+TEST(RepeatedWork, TheFasterDevicesAloneAreNamed) {
+  const Setting setting = two_nodes(1e5);
+  Setting fast = setting;
+  fast.machine.flops *= 10;
+  fast.machine.memory_bandwidth *= 10;
+  const Graph graph = setting.graph();
+  const Strategy strategy = setting.search().step.strategy;
+  const RankCosts costs({setting.costs(), fast.costs()}, {0, 0, 1, 1}, {"8 GFLOPS", "80 GFLOPS"});
+  const RepeatedWork work = repeated_work(graph, strategy, costs, setting.options.lowering, 0);
+  ASSERT_EQ(work.axes.size(), 1U);
+  EXPECT_EQ(work.axes[0].devices, "80 GFLOPS");
+  EXPECT_LT(work.axes[0].step_s, work.step_s);
+  const RepeatedWork all_fast =
+      repeated_work(graph, strategy, fast.costs(), setting.options.lowering, 0);
+  ASSERT_EQ(all_fast.axes.size(), 1U);
+  EXPECT_DOUBLE_EQ(work.axes[0].step_s, all_fast.axes[0].step_s);
+  EXPECT_EQ(work.useful_ranks, 2);
+  const std::string line = describe(work, setting.mesh, true);
+  EXPECT_NE(line.find("; 2 rank(s) of 80 GFLOPS would take "), std::string::npos) << line;
+  EXPECT_NE(line.find(": the others add nothing"), std::string::npos) << line;
+}
+
 // The same work costs many ranks more than few: they could share it further.
 TEST(RepeatedWork, CountsMoreForMoreRanks) {
   for (const int64_t ranks : {2, 16}) {
