@@ -2,10 +2,13 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "app/costs.h"
 #include "app/explain.h"
 #include "app/plan_report.h"
 #include "commands/commands.h"
+#include "core/deadline.h"
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
@@ -22,16 +25,18 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input) {
+// The time limit is the process's, which has taken some of it already.
+SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input,
+                             const Deadline& end) {
   SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   search.baselines = options.baselines;
   if (options.level == "fast") {
     search.level = SearchLevel::fast;
   } else if (options.level == "thorough") {
     search.level = SearchLevel::thorough;
-    search.time_limit_s = kThoroughSearchTime;
   }
-  search.time_limit_s = options.time_limit_s.value_or(search.time_limit_s);
+  constexpr double kLeast = 1e-6;  // 0 would be no limit
+  search.time_limit_s = std::max(end.seconds_left(), kLeast);
   return search;
 }
 
@@ -60,6 +65,8 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
 
 int search(const SearchCommandOptions& options) {
   const double began = monotonic_seconds();
+  const Deadline end = Deadline::in(options.time_limit_s.value_or(
+      options.level == "thorough" ? kThoroughSearchTime : kSearchTime));
   const PlanningInput input =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
@@ -68,10 +75,8 @@ int search(const SearchCommandOptions& options) {
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
   const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
-  const SearchOptions how = search_options(options, input);
-  const SearchOutcome found = search_for(input.graph, input.mesh, costs, all_costs, how);
-  const double seconds = monotonic_seconds() - began;
-
+  const SearchOptions how = search_options(options, input, end);
+  SearchOutcome found = search_for(input.graph, input.mesh, costs, all_costs, how);
   const Strategy& strategy = found.step.strategy;
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
@@ -80,9 +85,14 @@ int search(const SearchCommandOptions& options) {
   if (options.baselines) {
     baselines = best_of_each_name(found, input, all_costs);
   }
-  const RepeatedWork repeated =
-      repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
-                    input.deck.cluster.device_memory.value_or(0));
+  RepeatedWork repeated{.useful_ranks = ranks_of(input.mesh)};
+  const TimeLimit limit(end);
+  found.timed_out |= !in_time([&] {
+    TimeLimit::check();
+    repeated = repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
+                             input.deck.cluster.device_memory.value_or(0));
+  });
+  const double seconds = monotonic_seconds() - began;
   if (options.json) {
     const bool known = found.lower_bound_s > 0.0 && how.level != SearchLevel::fast;
     Json json = {{"search_s", seconds}, {"peak_rss_bytes", peak_rss_bytes()}};

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "cost/duration.h"
 #include "program/work.h"
 
@@ -134,6 +135,7 @@ PlayedStep play(const Program& program, const Durations& durations, Nanoseconds 
   }
   std::vector<Nanoseconds> ready(ranks);
   for (size_t i = 0; i < count; ++i) {
+    TimeLimit::check();
     const Instruction& instruction = program.instructions[i];
     const auto stream = static_cast<size_t>(instruction.stream);
     for (size_t rank = 0; rank < ranks; ++rank) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "graph/operation.h"
 #include "program/again.h"
 #include "program/lowering.h"
@@ -47,6 +48,7 @@ class BackwardPass {
       sums_.assign(graph_.tensors().size(), {});
       int64_t unsent = 0;
       for (OpId op = input_.op_count() - 1; op >= 0; --op) {
+        TimeLimit::check();
         const Scope scope{.phase = Phase::backward, .microbatch = m, .op = op};
         operation(scope);
         if (input_.is_last(m)) {

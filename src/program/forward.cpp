@@ -4,6 +4,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "graph/operation.h"
 #include "program/class_stats.h"
 #include "program/lowering.h"
@@ -29,6 +30,7 @@ class ForwardPass {
                                .operands = std::vector<ValueIds>(graph_.ops().size()),
                                .saved = std::vector<ValueIds>(graph_.ops().size())});
       for (OpId op = 0; op < input_.op_count(); ++op) {
+        TimeLimit::check();
         const Scope scope{.phase = Phase::forward, .microbatch = m, .op = op};
         if (parameters_.starts_bucket(op)) {  // all compute while the next bucket comes
           builder_.cut(m);

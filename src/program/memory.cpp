@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "core/units.h"
 #include "program/access.h"
 #include "program/occupied.h"
@@ -128,6 +129,7 @@ class Planner {
     std::ranges::sort(order);
     const int64_t start = plan_.bytes;
     for (const auto& [size, first, v] : order) {
+      TimeLimit::check();
       place(v, start);
     }
     plan_.activation_bytes = plan_.bytes - start;

@@ -232,6 +232,8 @@ class NearestVariant {
     options.advice = false;
     options.level = SearchLevel::fast;
     options.threads = 1;  // other changes are looked at beside this one
+    options.time_limit_s = 0.0;
+    options.deadline = TimeLimit::current();
     try {
       return search_strategy(variant.graph, variant.mesh, variant.costs.value_or(costs_), options);
     } catch (const Error& error) {
@@ -265,23 +267,31 @@ class NearestVariant {
   bool hopeless_ = false;  // that a search finds something where no strategy of little memory does
 };
 
-// A line each, the nearest first.
-std::vector<std::string> advice_lines(const Run& run, int64_t searches) {
+struct AllAdvice {
+  std::vector<std::string> lines;  // the nearest first
+  bool complete = true;            // no time limit ended it
+};
+
+AllAdvice advice_of(const Run& run, int64_t searches, const Deadline& deadline) {
+  const TimeLimit limit(deadline);
   std::array<std::optional<Advice>, kChanges.size()> found;
   in_parallel(found.size(), run.options.threads, [&](size_t c) {
-    const Change change = kChanges[c](run);
-    found[c] = NearestVariant(change, run.costs, searches).find();
+    in_time([&] {
+      TimeLimit::check();
+      const Change change = kChanges[c](run);
+      found[c] = NearestVariant(change, run.costs, searches).find();
+    });
   });
   std::ranges::stable_sort(found, {}, [](const std::optional<Advice>& advice) {
     return advice ? advice->distance : std::numeric_limits<double>::infinity();
   });
-  std::vector<std::string> lines;
+  AllAdvice all{.lines = {}, .complete = !deadline.has_passed()};
   for (const std::optional<Advice>& advice : found) {
     if (advice) {
-      lines.push_back(advice->line);
+      all.lines.push_back(advice->line);
     }
   }
-  return lines;
+  return all;
 }
 
 // Operations that are lowered and simulated for the strategy.
@@ -304,7 +314,8 @@ int64_t advice_searches(int64_t operations, int64_t microbatches) {
 }
 
 void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                     const SearchOptions& options, const LeastMemoryStrategy& least) {
+                     const SearchOptions& options, const LeastMemoryStrategy& least,
+                     const Deadline& deadline) {
   const StrategyParts parts = parts_of(graph, least.reduced, least.strategy);
   const Program program = lower(*parts.parts[0].graph, parts.parts[0].strategy, options.lowering);
   const int microbatches = least.strategy.microbatches;
@@ -324,11 +335,13 @@ void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& cost
     throw Error(ExitCode::infeasible,
                 text + "\nwhat would fit is not looked for: the program is too large");
   }
-  const std::vector<std::string> lines = advice_lines({graph, mesh, options, costs}, searches);
-  for (const std::string& line : lines) {
+  const AllAdvice advice = advice_of({graph, mesh, options, costs}, searches, deadline);
+  for (const std::string& line : advice.lines) {
     text += "\n" + line;
   }
-  if (lines.empty()) {
+  if (!advice.complete) {
+    text += "\nthe time limit ended the search for what would fit before all was tried";
+  } else if (advice.lines.empty()) {
     text += fmt::format(
         "\nneither a smaller batch nor more microbatches nor {} times as many ranks nor "
         "model.precision bf16 would do",

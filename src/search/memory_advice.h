@@ -18,8 +18,9 @@ int64_t advice_searches(int64_t operations, int64_t microbatches);
 // itself and with its predicted time: no hints, the largest batch, more microbatches (up to 16),
 // more ranks (up to 64 times as many; CostModel::with_ranks()), bf16. A change is tried with
 // strategies of little memory (visit_small_strategies()) first, and then with up to
-// advice_searches() searches.
+// advice_searches() searches, until the deadline; where it ends them, the text says so.
 [[noreturn]] void fail_infeasible(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                                  const SearchOptions& options, const LeastMemoryStrategy& least);
+                                  const SearchOptions& options, const LeastMemoryStrategy& least,
+                                  const Deadline& deadline);
 
 }  // namespace hidup

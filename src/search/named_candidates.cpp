@@ -89,9 +89,12 @@ void NamedCandidates::add_by_axes(const std::vector<Solution>& solutions, double
   }
 }
 
-// 0 where the search does not know the strategy's rules.
+// 0 where the search does not know the strategy's rules, or had no time for the problem.
 double NamedCandidates::objective_of(const StrategyParts& parts, const Solution& solution) const {
   double seconds = 0.0;
+  if (!solution.built) {
+    return seconds;
+  }
   for (size_t p = 0; p < parts.parts.size(); ++p) {
     const StrategyParts::Part& part = parts.parts[p];
     const Problem& whole = solution.built->problem;

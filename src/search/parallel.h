@@ -9,16 +9,20 @@
 #include <thread>
 #include <vector>
 
+#include "core/deadline.h"
+
 namespace hidup {
 
 // Calls work(0), ..., work(count - 1) on up to `threads` threads, or fewer if the system starts no
-// more. If calls throw, it throws the first of their exceptions.
+// more; they have this thread's TimeLimit. If calls throw, it throws the first of their exceptions.
 template <typename Work>
 void in_parallel(size_t count, size_t threads, const Work& work) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;
+  const Deadline& limit = TimeLimit::current();
   const auto run = [&] {
+    const TimeLimit same(limit);
     try {
       for (size_t i = next++; i < count; i = next++) {
         work(i);

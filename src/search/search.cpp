@@ -15,6 +15,7 @@
 #include "search/estimate.h"
 #include "search/memory_advice.h"
 #include "search/memory_limit.h"
+#include "search/named/named_strategies.h"
 #include "search/named_candidates.h"
 #include "search/parallel.h"
 #include "search/solutions.h"
@@ -23,14 +24,35 @@
 namespace hidup {
 namespace {
 
-// Of the time limit, after which the proof has to leave the rest to the simulation of candidates.
+// Of the time limit, after which choices for short memory leave the rest to advice, and the proof
+// to the simulation of candidates.
 constexpr double kProof = 0.6;
+// A plan that is at hand when the time is over is lowered, simulated and written yet: as often,
+// with what belongs to it, as takes so many times as long as to lower one strategy.
+constexpr double kAfterwards = 8.0;
+constexpr double kMostAfterwards = 0.5;  // of the limit
 // Why a candidate lost.
 constexpr const char* kNotInTime = "not simulated before the time limit";
 
-// Never, without a limit.
-Deadline part_of_limit(const SearchOptions& options, double part) {
-  return options.time_limit_s > 0.0 ? Deadline::in(part * options.time_limit_s) : Deadline();
+struct Deadlines {
+  Deadline all, proof;
+};
+
+// As this machine lowers now, a part of the limit is kept for what comes afterwards.
+Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions& options) {
+  const double limit = options.time_limit_s;
+  if (limit <= 0.0) {
+    return {options.deadline, options.deadline};
+  }
+  const Deadline end = Deadline::in(limit);
+  {
+    const Deadline soon = Deadline::in(kMostAfterwards * limit);
+    const TimeLimit at_most(soon);
+    in_time([&] { lower(graph, named_strategy("dp", graph, mesh), options.lowering); });
+  }
+  const double lowering_s = limit - end.seconds_left();
+  const double left = limit - std::min(kAfterwards * lowering_s, kMostAfterwards * limit);
+  return {Deadline::in(left - lowering_s), Deadline::in(kProof * left)};
 }
 
 class Search {
@@ -40,32 +62,43 @@ class Search {
         mesh_(mesh),
         costs_(costs),
         options_(options),
-        deadline_(part_of_limit(options, 1.0)),
-        proof_deadline_(part_of_limit(options, kProof)) {}
+        deadlines_(deadlines_of(graph, mesh, options)) {}
 
   SearchOutcome run() {
-    const ProblemSolver solver(graph_, mesh_, costs_, options_, deadline_);
-    solutions_ = solver.build();
-    if (solutions_[0].built) {
-      signatures_ = signatures_of(solutions_[0].built->problem);
-      reduced_ = reduced_graphs_of(graph_, signatures_);
+    {
+      const TimeLimit limit(deadlines_.all);
+      if (!in_time([&] { look(); })) {
+        outcome_.timed_out = true;
+      }
     }
-    solver.solve(solutions_, [&] { named_.emplace(graph_, mesh_, costs_, options_, reduced_); });
-    solver.add_choices_of_memory(solutions_);
-    solver.certify(solutions_, proof_deadline_);
-    outcome_.timed_out = proof_deadline_.has_passed();
-    add_plans();
-    simulate_from(0);
-    add_variations();
-    add_deferred();
-    add_named();
-    simulate_from(plans_);
     forecast_the_fastest();
     finish();
     return std::move(outcome_);
   }
 
  private:
+  void look() {
+    const ProblemSolver solver(graph_, mesh_, costs_, options_, deadlines_.all);
+    solutions_ = solver.build();
+    if (solutions_[0].built) {
+      signatures_ = signatures_of(solutions_[0].built->problem);
+      reduced_ = reduced_graphs_of(graph_, signatures_);
+    }
+    solver.solve(solutions_, [&] { named_.emplace(graph_, mesh_, costs_, options_, reduced_); });
+    {
+      const TimeLimit rest_is_for_advice(deadlines_.proof);
+      solver.add_choices_of_memory(solutions_);
+    }
+    solver.certify(solutions_, deadlines_.proof);
+    outcome_.timed_out = deadlines_.proof.has_passed();
+    add_plans();
+    simulate_from(0);
+    add_variations();
+    add_deferred();
+    add_named();
+    simulate_from(plans_);
+  }
+
   // A candidate, and the graphs that are simulated for it.
   struct Entry {
     Candidate candidate;
@@ -220,6 +253,9 @@ class Search {
     const double best_s =
         best != nullptr ? best->candidate.seconds : std::numeric_limits<double>::infinity();
     const int microbatches = best != nullptr ? best->parts.parts[0].strategy.microbatches : 0;
+    if (!named_) {  // the time limit ended it
+      return;
+    }
     for (NamedCandidate& found : named_->of(solutions_, best_s, microbatches)) {
       Entry& entry = entries_.emplace_back();
       entry.candidate = {.approximate = !reduced_.empty(), .objective_s = found.objective_s};
@@ -233,25 +269,25 @@ class Search {
   void simulate_from(size_t first) {
     in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
       Entry& entry = entries_[first + e];
-      if (!entry.candidate.feasible) {
-        return;
-      }
-      if (first > 0 && deadline_.has_passed()) {  // the first plans are there
+      if (entry.candidate.feasible && !in_time([&] { simulate(entry); })) {
         entry.candidate.feasible = false;
         entry.candidate.reason = kNotInTime;
-        return;
       }
-      for (StrategyParts::Part& part : entry.parts.parts) {
-        part.strategy = with_ways(*part.graph, std::move(part.strategy), options_.lowering, costs_);
-      }
-      // Where there are no plans, memory is short: all candidates may have to be planned.
-      const Prediction prediction =
-          options_.baselines || plans_ == 0
-              ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
-              : simulated(entry.parts, costs_, options_.lowering);
-      entry.candidate.seconds = prediction.iteration_s;
-      entry.candidate.busy = prediction.busy;
     });
+  }
+
+  void simulate(Entry& entry) const {
+    TimeLimit::check();
+    for (StrategyParts::Part& part : entry.parts.parts) {
+      part.strategy = with_ways(*part.graph, part.strategy, options_.lowering, costs_);
+    }
+    // Where there are no plans, memory is short: all candidates may have to be planned.
+    const Prediction prediction =
+        options_.baselines || plans_ == 0
+            ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
+            : simulated(entry.parts, costs_, options_.lowering);
+    entry.candidate.seconds = prediction.iteration_s;
+    entry.candidate.busy = prediction.busy;
   }
 
   void plan_memory(Entry& entry) const {
@@ -282,7 +318,9 @@ class Search {
   // whole graph, until what comes first has been.
   void forecast_the_fastest() {
     if (options_.baselines) {
-      in_parallel(entries_.size(), options_.threads, [&](size_t e) { plan_memory(entries_[e]); });
+      const TimeLimit limit(deadlines_.all);
+      in_parallel(entries_.size(), options_.threads,
+                  [&](size_t e) { in_time([&] { plan_memory(entries_[e]); }); });
     }
     const auto unsure = [&] {
       rank();
@@ -290,7 +328,7 @@ class Search {
     };
     while (unsure()) {
       Entry& first = entries_[0];
-      if (deadline_.has_passed() && forecast_entry() != nullptr) {
+      if (deadlines_.all.has_passed() && forecast_entry() != nullptr) {
         first.candidate.feasible = false;
         first.candidate.reason = kNotInTime;
         continue;
@@ -329,15 +367,42 @@ class Search {
   // The dynamic programming estimates memory: a strategy that seems too large to it may fit.
   void add_least_memory() {
     LeastMemoryStrategy least = least_memory_strategy(graph_, mesh_, costs_, options_);
-    if (least.bytes <= options_.memory_limit) {
+    if (least.bytes <= options_.memory_limit || options_.memory_limit == 0) {
       Entry& entry = entries_.emplace_back();
       entry.whole = least.strategy;
       forecast_step(entry);
       least.bytes = entry.candidate.memory_bytes;
     }
-    if (least.bytes > options_.memory_limit) {
-      fail_infeasible(graph_, mesh_, costs_, options_, least);
+    if (options_.memory_limit > 0 && least.bytes > options_.memory_limit) {
+      fail_infeasible(graph_, mesh_, costs_, options_, least, deadlines_.all);
     }
+  }
+
+  // Whether one fits of what the time limit left without a time: the best plan, else a named one.
+  bool add_first() {
+    const auto fits = [&](Entry& entry) {
+      entry.candidate.feasible = true;
+      entry.candidate.reason.clear();
+      check_hints(entry, without_ways(entry));
+      if (entry.candidate.feasible) {
+        forecast_step(entry);
+      }
+      return entry.candidate.feasible;
+    };
+    if (plans_ > 0 && entries_[0].candidate.reason == kNotInTime && fits(entries_[0])) {
+      return true;
+    }
+    for (const char* name : {"dp", "zero1", "fsdp"}) {
+      Entry& entry = entries_.emplace_back();
+      entry.whole = with_memory_hints(options_.hints, named_strategy(name, graph_, mesh_));
+      entry.whole.microbatches = microbatches_of(graph_, options_)[0];
+      entry.parts = parts_of(graph_, {}, entry.whole);
+      if (fits(entry)) {
+        return true;
+      }
+      entries_.pop_back();
+    }
+    return false;
   }
 
   // With its routes and algorithms.
@@ -375,14 +440,16 @@ class Search {
   }
 
   void finish() {
+    outcome_.timed_out |= deadlines_.all.has_passed();
     const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
-    if (std::ranges::none_of(entries_, feasible)) {
+    if (std::ranges::none_of(entries_, feasible) && !(outcome_.timed_out && add_first())) {
       add_least_memory();
     }
     rank();
     outcome_.step = *std::move(entries_[0].step);
     for (Entry& entry : entries_) {
-      const bool whole = options_.baselines || !entry.candidate.approximate;
+      const bool whole = (options_.baselines || !entry.candidate.approximate) &&
+                         entry.candidate.reason != kNotInTime;
       entry.candidate.strategy = outcome_.candidates.empty() ? outcome_.step.strategy
                                  : whole                     ? whole_strategy(entry)
                                                              : label_of(entry);
@@ -394,7 +461,6 @@ class Search {
     if (outcome_.step.strategy.defer_gradients && !options_.hints.defer_gradients) {
       outcome_.lower_bound_s = 0.0;  // it is one of strategies that send gradients in buckets
     }
-    outcome_.timed_out |= deadline_.has_passed();
     const double bound = outcome_.lower_bound_s;
     outcome_.gap = bound > 0.0 ? outcome_.objective_s / bound - 1.0 : 0.0;
   }
@@ -403,7 +469,7 @@ class Search {
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
-  const Deadline deadline_, proof_deadline_;
+  const Deadlines deadlines_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
   std::vector<ReducedGraph> reduced_;  // of named strategies: all blocks are equal

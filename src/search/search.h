@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/deadline.h"
 #include "cost/forecast.h"
 #include "program/lower.h"
 #include "search/dp/dynamic.h"
@@ -19,9 +20,10 @@ enum class SearchLevel { fast, standard, thorough };
 
 struct SearchOptions {
   SearchLevel level = SearchLevel::standard;
-  // Seconds after which the best so far is returned; 0: none. What has to be there first (a plan
-  // for each number of microbatches, its simulation and memory) may take longer.
+  // Seconds after which the best so far is returned; 0: none. A plan is always there: where the
+  // limit is too short for one, a named strategy, planned and simulated, however long that takes.
   double time_limit_s = 0.0;
+  Deadline deadline = {};  // of several searches together, and for tests
   DynamicOptions effort;
   // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
   // be split.
@@ -66,7 +68,7 @@ struct SearchOutcome {
   // Of that objective; 0 where none is known: where the strategy sends all gradients at the end.
   double lower_bound_s = 0.0;
   double gap = 0.0;                   // objective_s / lower_bound_s - 1
-  bool timed_out = false;             // SearchOptions::time_limit_s was over
+  bool timed_out = false;             // a time limit ended it before all was tried
   std::vector<Candidate> candidates;  // feasible ones, fastest first, then the others
 };
 

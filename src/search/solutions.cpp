@@ -100,14 +100,17 @@ std::vector<Solution> ProblemSolver::build() const {
 void ProblemSolver::build(std::vector<Solution>& solutions) const {
   const size_t searches = one_axis_ ? 0 : solutions.size();
   in_parallel(searches + solutions.size(), options_.threads, [&](size_t task) {
-    if (task < searches) {
-      Solution& solution = solutions[task];
-      AxesResult by_axes = search_by_axes(graph_, mesh_, costs_, build_options(solution), effort());
-      solution.by_axes = std::move(by_axes.found);
-      solution.found.lower_bound = by_axes.lower_bound;
-    } else {
-      build(solutions[task - searches]);
-    }
+    in_time([&] {
+      if (task < searches) {
+        Solution& solution = solutions[task];
+        AxesResult by_axes =
+            search_by_axes(graph_, mesh_, costs_, build_options(solution), effort());
+        solution.by_axes = std::move(by_axes.found);
+        solution.found.lower_bound = by_axes.lower_bound;
+      } else {
+        build(solutions[task - searches]);
+      }
+    });
   });
 }
 
@@ -116,7 +119,7 @@ void ProblemSolver::solve(std::vector<Solution>& solutions,
   const size_t count = solutions.size();
   in_parallel(count + 1, options_.threads, [&](size_t task) {
     if (task == count) {
-      beside();
+      in_time(beside);
     } else if (solutions[task].built) {
       DynamicResult& found = solutions[task].found;
       const double by_axes = found.lower_bound;
@@ -151,9 +154,11 @@ void ProblemSolver::search_near_best(std::vector<Solution>& solutions) const {
     // Where bytes have a price, every search takes many sweeps.
     const bool free = solutions[s].found.memory_multiplier == 0.0;
     if (starts[s] && free && starts[s]->objective_s <= kMayWin * best) {
-      add(search_near(graph_, mesh_, costs_, build_options(solutions[s]), joint_effort(),
-                      *std::move(starts[s])),
-          solutions[s]);
+      in_time([&] {
+        add(search_near(graph_, mesh_, costs_, build_options(solutions[s]), joint_effort(),
+                        *std::move(starts[s])),
+            solutions[s]);
+      });
     }
   });
 }
@@ -166,7 +171,7 @@ bool ProblemSolver::memory_is_short(const std::vector<Solution>& solutions) cons
 }
 
 void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) const {
-  if (!memory_is_short(solutions)) {
+  if (!memory_is_short(solutions) || deadline_.has_passed()) {
     return;
   }
   std::vector<Solution> with_choices;
@@ -179,7 +184,11 @@ void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) cons
   build(with_choices);
   solve(with_choices, [] {});
   in_parallel(with_choices.size(), options_.threads,
-              [&](size_t s) { correct_estimate(with_choices[s]); });
+              [&](size_t s) { in_time([&] { correct_estimate(with_choices[s]); }); });
+  if (std::ranges::any_of(with_choices, [](const Solution& each) { return !each.built; }) &&
+      deadline_.has_passed()) {
+    return;  // what was found before may be all that there is
+  }
   for (const Solution& before : solutions) {
     const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
       return solution.microbatches == before.microbatches &&

@@ -197,9 +197,11 @@ struct SearchedStep {
   double lower_bound_s;
 };
 
+// `share`: of the time limit.
 SearchedStep search(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                    SearchOptions options) {
+                    SearchOptions options, double share) {
   options.baselines = false;
+  options.time_limit_s *= share;
   if (axes_in_use(mesh) > 1) {
     options.level = SearchLevel::fast;  // bounds take longer than all else there
   }
@@ -208,7 +210,8 @@ SearchedStep search(const Graph& graph, const Mesh& mesh, const CostModel& costs
   return {found.step.seconds(), found.objective_s, found.lower_bound_s};
 }
 
-void find(PricedChange& change, const Graph& graph, const CostsOf& costs_of, SearchedStep& then) {
+void find(PricedChange& change, const Graph& graph, const CostsOf& costs_of, double share,
+          SearchedStep& then) {
   WhatIf& found = change.found;
   if (!found.feasible) {
     return;
@@ -222,7 +225,7 @@ void find(PricedChange& change, const Graph& graph, const CostsOf& costs_of, Sea
   try {
     change.options.advice = false;
     change.options.threads = 1;  // other changes are searched for beside this one
-    then = search(graph, change.mesh, *costs, change.options);
+    then = search(graph, change.mesh, *costs, change.options, share);
   } catch (const Error& error) {
     if (error.code() != ExitCode::infeasible) {
       throw;
@@ -241,11 +244,14 @@ WhatIfReport what_if(const Graph& graph, const Mesh& mesh, const SearchOptions& 
   check(costs.has_value(), "no costs of the mesh as it is");
   std::vector<SearchedStep> steps(changes.size());
   SearchedStep now{};
-  in_parallel(changes.size() + 1, options.threads, [&](size_t c) {
+  const size_t searches = changes.size() + 1;
+  const double share = std::min(
+      1.0, static_cast<double>(options.threads) / static_cast<double>(searches + options.threads));
+  in_parallel(searches, options.threads, [&](size_t c) {
     if (c == 0) {
-      now = search(graph, mesh, *costs, options);
+      now = search(graph, mesh, *costs, options, share);
     } else {
-      find(changes[c - 1], graph, costs_of, steps[c - 1]);
+      find(changes[c - 1], graph, costs_of, share, steps[c - 1]);
     }
   });
   WhatIfReport report{.now_s = now.seconds, .changes = {}};

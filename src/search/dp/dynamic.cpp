@@ -141,7 +141,9 @@ class Solver {
       }
       const Problem relaxed = without_overlap(problem_, weights);
       Sweep sweep(relaxed, {.width = 1, .additive = true});
-      sweep.run();
+      if (!sweep.run()) {
+        break;
+      }
       raise_bound(problem_, {}, sweep.bound(), result_);
       Plan plan = std::move(sweep.plans().at(0));
       plan.starts = needed_starts(problem_, plan.choices);

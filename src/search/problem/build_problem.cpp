@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "core/key.h"
 #include "graph/operation.h"
 #include "search/problem/memory_variants.h"
@@ -209,6 +210,7 @@ class Builder {
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
     for (const OpStrategy& op_strategy : op_strategies_of_kind(ops)) {
+      TimeLimit::check();
       Choice base = costs_.operation(op, op_strategy);
       base.output =
           tensor_layouts_[index(choices.tensor)].written.number_of(output_layout(op_strategy));
@@ -284,6 +286,7 @@ class Builder {
     TensorCosts costs{.forward = table(tensor.required), .backward = table(tensor.gradients)};
     const bool kept = is_kept(tensor.first);
     for (const Layout& written : tensor.written.all()) {
+      TimeLimit::check();
       for (const Layout& read : tensor.required.all()) {
         Reshard& reshard =
             costs.forward.all.emplace_back(costs_.reshard(tensor.first, written, read, kept));
