@@ -38,8 +38,10 @@ class AxesSearch {
     const FoundStrategy alike = best_of(build_problem(graph_, mesh_, costs_, build_with(hints_)));
     build_.same_rules = false;
     keep(alike);
-    keep(descend(alike));
-    keep(descend({replicated(), kNever}));
+    in_time([&] {
+      keep(descend(alike));
+      keep(descend({replicated(), kNever}));
+    });
     std::ranges::stable_sort(result_.found, {}, &FoundStrategy::objective_s);
     result_.lower_bound = least_computation();
     return std::move(result_);

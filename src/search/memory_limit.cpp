@@ -138,7 +138,8 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
 }
 
 LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
-                                          const CostModel& costs, const SearchOptions& options) {
+                                          const CostModel& costs, const SearchOptions& options,
+                                          bool first_that_fits) {
   std::optional<LeastMemoryStrategy> best;
   visit_small_strategies(graph, mesh, costs, options, [&](const SmallStrategy& small) {
     if (!best || small.bytes < best->bytes) {
@@ -147,7 +148,7 @@ LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
               small.reduced, small.bytes};
       best->strategy.microbatches = part.microbatches;
     }
-    return false;
+    return first_that_fits && best->bytes <= options.memory_limit;
   });
   const auto limit = static_cast<double>(options.memory_limit);
   const auto bytes = static_cast<double>(best->bytes);

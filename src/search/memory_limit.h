@@ -46,8 +46,10 @@ struct LeastMemoryStrategy {
 };
 
 // The one of visit_small_strategies() that needs the least memory. Its bytes are planned for the
-// whole graph where an estimate is too near the memory limit to tell whether it fits.
+// whole graph where an estimate is too near the memory limit to tell whether it fits. With
+// `first_that_fits` the first of those that fit, where one does: no others are built then.
 LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
-                                          const CostModel& costs, const SearchOptions& options);
+                                          const CostModel& costs, const SearchOptions& options,
+                                          bool first_that_fits = false);
 
 }  // namespace hidup

@@ -366,7 +366,8 @@ class Search {
 
   // The dynamic programming estimates memory: a strategy that seems too large to it may fit.
   void add_least_memory() {
-    LeastMemoryStrategy least = least_memory_strategy(graph_, mesh_, costs_, options_);
+    LeastMemoryStrategy least =
+        least_memory_strategy(graph_, mesh_, costs_, options_, outcome_.timed_out);
     if (least.bytes <= options_.memory_limit || options_.memory_limit == 0) {
       Entry& entry = entries_.emplace_back();
       entry.whole = least.strategy;

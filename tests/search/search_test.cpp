@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "core/check.h"
@@ -213,6 +214,64 @@ TEST(Search, KeepsTheLimitOfMemory) {
 
 // The slowest and the fastest machines: steps from nanoseconds to years, which the search ends
 // with.
+// Work is counted, not time: that of a search whose deadline is over from the start is what the
+// first plan takes, a small part of that of a whole search. Others do as much after theirs.
+TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
+  for (const bool two_axes : {false, true}) {
+    for (const int64_t memory : {int64_t{0}, int64_t{4} << 20}) {  // the latter is short
+      if (two_axes && memory > 0) {  // would take twice as long as all others
+        continue;
+      }
+      Setting setting = small_setting(4);
+      if (two_axes) {
+        setting.mesh = {{"node", 2}, {"core", 2}};
+        setting.machine.links = {{.bandwidth = 1e9, .latency_s = 2e-5},
+                                 {.bandwidth = 2e10, .latency_s = 5e-6}};
+      }
+      setting.options.level = SearchLevel::fast;
+      setting.options.memory_limit = memory;
+      setting.options.threads = 1;
+      setting.options.microbatches = {1, 2};
+      const auto work_within = [&](const Deadline& deadline) {
+        setting.options.deadline = deadline;
+        const int64_t before = TimeLimit::checks();
+        const SearchOutcome outcome = setting.search();
+        EXPECT_GT(outcome.step.seconds(), 0.0);
+        EXPECT_TRUE(memory == 0 || outcome.candidates[0].memory_bytes <= memory);
+        EXPECT_EQ(outcome.timed_out, deadline.has_passed());
+        return TimeLimit::checks() - before;
+      };
+      const auto work_after = [&](int64_t questions) {
+        std::atomic<int64_t> left = questions;
+        return work_within(Deadline::after_questions(left));
+      };
+      const int64_t first = work_after(0);
+      EXPECT_LE(5 * first, work_within({})) << memory << ", " << two_axes;
+      for (const int64_t questions : {30, 2000}) {
+        EXPECT_LE(work_after(questions), questions + 3 * first) << memory << ", " << two_axes;
+      }
+    }
+  }
+}
+
+TEST(Search, AdviceEndsWithTheDeadline) {
+  Setting setting = small_setting(0);
+  setting.options.memory_limit = 1 << 16;
+  for (const int64_t questions : {0, 1000}) {
+    std::atomic<int64_t> left = questions;
+    setting.options.deadline = Deadline::after_questions(left);
+    try {
+      setting.search();
+      ADD_FAILURE() << "it fits";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::infeasible);
+      EXPECT_NE(std::string(error.what()).find("the time limit ended the search for what"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(Search, MachinesOfAnySpeed) {
   Setting setting = small_setting(4);
   for (const double flops : {1e6, 1e18}) {
