@@ -86,18 +86,22 @@ void OccupiedBytes::append_during(size_t begin, size_t end,
 }
 
 int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes) {
-  std::vector<int64_t> gap_ends(ranges.size(), at);  // of the gaps that were found last
-  // Around until all of them one behind the other have been passed without moving on.
-  size_t passed = 0;
-  for (size_t i = 0; passed < ranges.size(); i = i + 1 < ranges.size() ? i + 1 : 0) {
-    if (at + bytes <= gap_ends[i]) {
-      ++passed;
-      continue;
-    }
-    const ByteRanges::Gap gap = ranges[i]->gap_from(at, bytes);
-    gap_ends[i] = gap.end;
-    passed = gap.begin == at ? passed + 1 : 1;
+  // The gaps that were found last, of each, the one that ends first on top: only it is in the way.
+  struct Found {
+    int64_t end = 0;
+    const ByteRanges* of = nullptr;
+  };
+  const auto ends_later = [](const Found& a, const Found& b) { return a.end > b.end; };
+  std::vector<Found> gaps;
+  for (const ByteRanges* each : ranges) {
+    gaps.push_back({at, each});
+  }
+  while (!gaps.empty() && gaps.front().end < at + bytes) {
+    std::ranges::pop_heap(gaps, ends_later);
+    const ByteRanges::Gap gap = gaps.back().of->gap_from(at, bytes);
     at = gap.begin;
+    gaps.back().end = gap.end;
+    std::ranges::push_heap(gaps, ends_later);
   }
   return at;
 }

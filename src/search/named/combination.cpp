@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "core/text.h"
 #include "search/named/rules_by_name.h"
 
@@ -204,6 +205,7 @@ Baselines::Baselines(const Graph& graph, const Mesh& mesh,
     : graph_(graph), mesh_(mesh), rules_(graph, mesh) {
   std::unordered_set<uint64_t> known;
   const auto add = [&](Names names, bool legal_only) {
+    TimeLimit::check();
     const Strategy made = strategy(names);
     if (legal_only && !obstacle(graph, made, names.of_axes).empty()) {
       return;
