@@ -212,8 +212,6 @@ TEST(Search, KeepsTheLimitOfMemory) {
                Error);
 }
 
-// The slowest and the fastest machines: steps from nanoseconds to years, which the search ends
-// with.
 // Work is counted, not time: that of a search whose deadline is over from the start is what the
 // first plan takes, a small part of that of a whole search. Others do as much after theirs.
 TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
@@ -272,6 +270,8 @@ TEST(Search, AdviceEndsWithTheDeadline) {
   }
 }
 
+// The slowest and the fastest machines: steps from nanoseconds to years, which the search ends
+// with.
 TEST(Search, MachinesOfAnySpeed) {
   Setting setting = small_setting(4);
   for (const double flops : {1e6, 1e18}) {
