@@ -24,8 +24,8 @@
 namespace hidup {
 namespace {
 
-constexpr int kSteps = 3;
-constexpr int kSaved = 1;
+constexpr int kCaseSteps = 3;
+constexpr int kCaseSaved = 1;
 
 Graph random_model(Draw& draw) {
   const auto number = [&](size_t least, size_t most) {
@@ -146,7 +146,7 @@ std::string describe(const Graph& graph, const Strategy& strategy) {
   return text.str();
 }
 
-std::pair<int, int> cases() {
+std::pair<int, int> cases_to_try() {
   const char* text = std::getenv("HIDUP_RANDOM_CASES");
   std::istringstream words(text == nullptr ? HIDUP_RANDOM_CASES : text);
   std::pair<int, int> ends;
@@ -163,26 +163,26 @@ void try_case(int number) {
   };
   const Strategy first = training();
   SCOPED_TRACE("case " + std::to_string(number) + ": " + describe(graph, first));
-  const ShortRun expected = run_alone(graph, kSteps, kStrategyVocab);
+  const ShortRun expected = run_alone(graph, kCaseSteps, kStrategyVocab);
   const TemporaryFolder folder;
-  const SavedAt saved{folder / "", kSaved};
+  const SavedAt saved{folder / "", kCaseSaved};
   ShortRun found;
   ASSERT_NO_THROW(
-      found = run_saved(graph, first, static_cast<int>(ranks_of(first.mesh)), kSteps, saved));
+      found = run_saved(graph, first, static_cast<int>(ranks_of(first.mesh)), kCaseSteps, saved));
   EXPECT_EQ(differences(expected, found), "");
   const Strategy second = training();
   SCOPED_TRACE("gone on with: " + describe(graph, second));
   std::vector<double> losses;
   ASSERT_NO_THROW(
-      losses = resume(graph, second, static_cast<int>(ranks_of(second.mesh)), kSteps, saved));
-  ASSERT_EQ(losses.size(), size_t{kSteps - kSaved});
+      losses = resume(graph, second, static_cast<int>(ranks_of(second.mesh)), kCaseSteps, saved));
+  ASSERT_EQ(losses.size(), size_t{kCaseSteps - kCaseSaved});
   for (size_t i = 0; i < losses.size(); ++i) {
-    EXPECT_NEAR(losses[i] / expected.losses[kSaved + i], 1.0, Bounds().loss);
+    EXPECT_NEAR(losses[i] / expected.losses[kCaseSaved + i], 1.0, Bounds().loss);
   }
 }
 
 TEST(RandomCases, EqualOneRank) {
-  const auto [first, last] = cases();
+  const auto [first, last] = cases_to_try();
   for (int number = first; number <= last; ++number) {
     try_case(number);
   }
