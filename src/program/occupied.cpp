@@ -93,6 +93,7 @@ int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, in
   };
   const auto ends_later = [](const Found& a, const Found& b) { return a.end > b.end; };
   std::vector<Found> gaps;
+  gaps.reserve(ranges.size());
   for (const ByteRanges* each : ranges) {
     gaps.push_back({at, each});
   }
