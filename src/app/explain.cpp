@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/costs.h"
+#include "core/deadline.h"
 #include "core/name_pattern.h"
 #include "core/units.h"
 #include "program/message_parts.h"
@@ -134,12 +135,22 @@ std::string why_slower(const Candidate& loser, const Candidate& best) {
 
 namespace {
 
-void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
-  const Forecast step =
-      forecast(input.graph, candidate.strategy, lowering_options(input.deck), costs);
-  candidate.seconds = step.prediction.iteration_s;
+void take_from(const Forecast& step, Candidate& candidate) {
+  candidate.seconds = step.seconds();
   candidate.busy = step.prediction.busy;
   candidate.memory_bytes = step.plan.bytes;
+}
+
+void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
+  take_from(forecast(input.graph, candidate.strategy, lowering_options(input.deck), costs),
+            candidate);
+}
+
+void predict_in_time(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
+  if (!in_time([&] { predict(candidate, input, costs); })) {
+    candidate.feasible = false;
+    candidate.reason = kNotInTime;
+  }
 }
 
 void check_memory(Candidate& candidate, int64_t limit) {
@@ -167,10 +178,13 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
     if (known(candidate.strategy.name)) {
       continue;
     }
+    const bool is_first = best.empty();
     best.push_back(candidate);
     const bool whole = !candidate.strategy.ops.empty();
-    if (!costs.all_alike() && whole && candidate.seconds > 0.0) {
-      predict(best.back(), input, costs);
+    if (is_first) {
+      take_from(found.step, best.back());
+    } else if (!costs.all_alike() && whole && candidate.seconds > 0.0) {
+      predict_in_time(best.back(), input, costs);
     }
   }
   for (const std::string_view name : plain_names(input.mesh)) {
@@ -179,7 +193,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
     }
     Candidate candidate{.strategy = named_strategy(name, input.graph, input.mesh)};
     candidate.strategy.microbatches = found.step.strategy.microbatches;
-    predict(candidate, input, costs);
+    predict_in_time(candidate, input, costs);
     best.push_back(std::move(candidate));
   }
   rank(best);

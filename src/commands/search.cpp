@@ -25,6 +25,9 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
+// Of the time limit: a plan that takes so much longer had to be made all the same.
+constexpr double kLate = 1.2;
+
 // The time limit is the process's, which has taken some of it already.
 SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input,
                              const Deadline& end) {
@@ -40,8 +43,8 @@ SearchOptions search_options(const SearchCommandOptions& options, const Planning
   return search;
 }
 
-// How good the plan is, for people.
-std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
+// How good the plan is, for people. `is_late`: the time limit was not kept.
+std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_late) {
   constexpr double kWide = 0.1, kUseless = 1.0;
   std::string text;
   if (level == SearchLevel::fast) {
@@ -58,6 +61,9 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
           "is short";
     }
   }
+  if (is_late) {
+    return text + "; --time-limit is too short for one plan of this model on this machine";
+  }
   return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
 }
 
@@ -65,8 +71,9 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level) {
 
 int search(const SearchCommandOptions& options) {
   const double began = monotonic_seconds();
-  const Deadline end = Deadline::in(options.time_limit_s.value_or(
-      options.level == "thorough" ? kThoroughSearchTime : kSearchTime));
+  const double limit_s = options.time_limit_s.value_or(
+      options.level == "thorough" ? kThoroughSearchTime : kSearchTime);
+  const Deadline end = Deadline::in(limit_s);
   const PlanningInput input =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   prepare_outputs({{"--strategy-out", options.strategy_out}},
@@ -81,12 +88,12 @@ int search(const SearchCommandOptions& options) {
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
   }
+  const TimeLimit limit(end);
   std::vector<Candidate> baselines;
   if (options.baselines) {
     baselines = best_of_each_name(found, input, all_costs);
   }
   RepeatedWork repeated{.useful_ranks = ranks_of(input.mesh)};
-  const TimeLimit limit(end);
   found.timed_out |= !in_time([&] {
     TimeLimit::check();
     repeated = repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
@@ -109,7 +116,7 @@ int search(const SearchCommandOptions& options) {
   }
   print_plan(input, strategy, profile, describe(repeated, input.mesh, options.hints.empty()));
   results::print("search    {}, {}; {}\n", format_seconds(seconds), format_bytes(peak_rss_bytes()),
-                 describe_gap(found, how.level));
+                 describe_gap(found, how.level, seconds > kLate * limit_s));
   print_candidates(baselines);
   if (!options.strategy_out.empty()) {
     results::print("file      {}\n", options.strategy_out);

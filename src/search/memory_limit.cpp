@@ -18,13 +18,6 @@
 #include "sharding/memory_choices.h"
 
 namespace hidup {
-namespace {
-
-// Beyond the largest error of bytes that are estimated by reduced graphs (1.8 %:
-// tests/search/reduced_graph_test.cpp).
-constexpr double kUncertain = 1.03;
-
-}  // namespace
 
 int64_t splittable_batch(const Graph& graph) {
   return batch_obstacle(graph).empty() ? batch_of(graph) : 1;
@@ -152,7 +145,7 @@ LeastMemoryStrategy least_memory_strategy(const Graph& graph, const Mesh& mesh,
   });
   const auto limit = static_cast<double>(options.memory_limit);
   const auto bytes = static_cast<double>(best->bytes);
-  if (!best->reduced.empty() && bytes > limit && bytes <= kUncertain * limit) {
+  if (!best->reduced.empty() && bytes > limit && bytes <= kUncertainBytes * limit) {
     best->reduced.clear();
     best->bytes = planned_bytes(parts_of(graph, {}, best->strategy), options.lowering);
   }

@@ -27,32 +27,38 @@ namespace {
 // Of the time limit, after which choices for short memory leave the rest to advice, and the proof
 // to the simulation of candidates.
 constexpr double kProof = 0.6;
-// A plan that is at hand when the time is over is lowered, simulated and written yet: as often,
-// with what belongs to it, as takes so many times as long as to lower one strategy.
-constexpr double kAfterwards = 8.0;
-constexpr double kMostAfterwards = 0.5;  // of the limit
-// Why a candidate lost.
-constexpr const char* kNotInTime = "not simulated before the time limit";
+// Forecasts of the plans that come first once the time is over: together they take so many times as
+// long as to lower one strategy, and one of them so many times.
+constexpr double kForecasts = 8.0, kForecast = 4.0;
+constexpr double kMostForForecasts = 0.5;  // of the limit
 
 struct Deadlines {
-  Deadline all, proof;
+  Deadline all, proof;     // of the search; of its proof
+  Deadline end;            // of the forecasts, too
+  double forecast_s = 0.0;  // about what a forecast takes per microbatch
 };
 
-// As this machine lowers now, a part of the limit is kept for what comes afterwards.
+// As this machine lowers now, a part of the limit is kept for forecasts.
 Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions& options) {
   const double limit = options.time_limit_s;
   if (limit <= 0.0) {
-    return {options.deadline, options.deadline};
+    return {.all = options.deadline, .proof = options.deadline, .end = options.deadline};
   }
   const Deadline end = Deadline::in(limit);
   {
-    const Deadline soon = Deadline::in(kMostAfterwards * limit);
+    const Deadline soon = Deadline::in(kMostForForecasts * limit);
     const TimeLimit at_most(soon);
     in_time([&] { lower(graph, named_strategy("dp", graph, mesh), options.lowering); });
   }
   const double lowering_s = limit - end.seconds_left();
-  const double left = limit - std::min(kAfterwards * lowering_s, kMostAfterwards * limit);
-  return {Deadline::in(left - lowering_s), Deadline::in(kProof * left)};
+  const int least = std::ranges::min(microbatches_of(graph, options)) *
+                    options.hints.accumulate.value_or(1);
+  const double left =
+      limit - std::min(kForecasts * lowering_s * least, kMostForForecasts * limit);
+  return {.all = Deadline::in(left - lowering_s),
+          .proof = Deadline::in(kProof * left),
+          .end = end,
+          .forecast_s = kForecast * lowering_s};
 }
 
 class Search {
@@ -314,6 +320,24 @@ class Search {
     });
   }
 
+  // Microbatches of all groups: a program has so many passes over the graph.
+  static int passes_of(const Entry& entry) {
+    const Strategy& strategy = entry.parts.parts[0].strategy;
+    return strategy.microbatches * strategy.accumulate;
+  }
+
+  // Whether the entry's forecast would end too late, where there is something else to take.
+  bool is_too_late_for(const Entry& entry) {
+    const bool ends_late =
+        deadlines_.end.seconds_left() < deadlines_.forecast_s * passes_of(entry);
+    if (forecast_entry() != nullptr) {
+      return ends_late || deadlines_.all.has_passed();
+    }
+    return ends_late && std::ranges::any_of(entries_, [&](const Entry& other) {
+             return other.candidate.feasible && passes_of(other) < passes_of(entry);
+           });
+  }
+
   // Reduced graphs say only about what a step takes. So whatever comes first is forecast with the
   // whole graph, until what comes first has been.
   void forecast_the_fastest() {
@@ -328,7 +352,7 @@ class Search {
     };
     while (unsure()) {
       Entry& first = entries_[0];
-      if (deadlines_.all.has_passed() && forecast_entry() != nullptr) {
+      if (is_too_late_for(first)) {
         first.candidate.feasible = false;
         first.candidate.reason = kNotInTime;
         continue;
@@ -379,6 +403,14 @@ class Search {
     }
   }
 
+  // By the reduced graphs, where there are any.
+  bool is_surely_too_large(const Strategy& strategy) const {
+    return options_.memory_limit > 0 && !reduced_.empty() &&
+           static_cast<double>(
+               planned_bytes(parts_of(graph_, reduced_, strategy), options_.lowering)) >
+               kUncertainBytes * static_cast<double>(options_.memory_limit);
+  }
+
   // Whether one fits of what the time limit left without a time: the best plan, else a named one.
   bool add_first() {
     const auto fits = [&](Entry& entry) {
@@ -398,7 +430,7 @@ class Search {
       entry.whole = with_memory_hints(options_.hints, named_strategy(name, graph_, mesh_));
       entry.whole.microbatches = microbatches_of(graph_, options_)[0];
       entry.parts = parts_of(graph_, {}, entry.whole);
-      if (fits(entry)) {
+      if (!is_surely_too_large(entry.whole) && fits(entry)) {
         return true;
       }
       entries_.pop_back();
@@ -440,6 +472,21 @@ class Search {
             .accumulate = part.accumulate};
   }
 
+  void name_candidates() {
+    const TimeLimit limit(deadlines_.end);
+    for (Entry& entry : entries_) {
+      Strategy& strategy = entry.candidate.strategy;
+      const bool whole = (options_.baselines || !entry.candidate.approximate) &&
+                         entry.candidate.reason != kNotInTime;
+      if (outcome_.candidates.empty()) {
+        strategy = outcome_.step.strategy;
+      } else if (!whole || !in_time([&] { strategy = whole_strategy(entry); })) {
+        strategy = label_of(entry);
+      }
+      outcome_.candidates.push_back(std::move(entry.candidate));
+    }
+  }
+
   void finish() {
     outcome_.timed_out |= deadlines_.all.has_passed();
     const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
@@ -448,14 +495,7 @@ class Search {
     }
     rank();
     outcome_.step = *std::move(entries_[0].step);
-    for (Entry& entry : entries_) {
-      const bool whole = (options_.baselines || !entry.candidate.approximate) &&
-                         entry.candidate.reason != kNotInTime;
-      entry.candidate.strategy = outcome_.candidates.empty() ? outcome_.step.strategy
-                                 : whole                     ? whole_strategy(entry)
-                                                             : label_of(entry);
-      outcome_.candidates.push_back(std::move(entry.candidate));
-    }
+    name_candidates();
     if (outcome_.objective_s == 0.0) {  // by the estimated bytes no plan fits
       outcome_.objective_s = outcome_.step.seconds();
     }

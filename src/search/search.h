@@ -60,6 +60,8 @@ struct Candidate {
   std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
 };
 
+constexpr const char* kNotInTime = "not simulated before the time limit";  // such a reason
+
 struct SearchOutcome {
   // Of the whole graph, whose strategy is called "search" if it is not a named one: what is
   // printed, written and run.

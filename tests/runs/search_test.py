@@ -126,6 +126,9 @@ class WithoutRanks(SearchTest):
         found = self.json("search", "--ranks", 4, "--time-limit", "1e-6")
         self.assertTrue(found["timed_out"])
         self.assertGreater(found["predicted_iteration_s"], 0)
+        for limit, too_short in (("1e-6", True), ("600", False)):
+            said = self.command("search", "--ranks", 4, "--time-limit", limit).stdout
+            self.assertEqual("--time-limit is too short for one plan" in said, too_short, said)
         self.assert_one_error(self.command("search", "--level", "faster"), USAGE, "--level")
 
     def test_numbers_of_the_command_line(self):
@@ -162,7 +165,8 @@ class WithoutRanks(SearchTest):
         self.assertIn("on 256 rank(s)", result.stdout)
 
     def test_the_batch_that_would_fit(self):
-        args = ["search", "--ranks", 2, "--set", "cluster.device.memory=1MiB", "--set"]
+        args = ["search", "--ranks", 2, "--time-limit", 100,  # however slow the machine
+                "--set", "cluster.device.memory=1MiB", "--set"]
         told = re.search(r"\ntrain.batch (\d+) instead of 400 fits with \S+ KiB per rank: "
                          r"\S+ [mu]s per step, \S+ [mu]s per sequence\n",
                          self.command(*args, "train.batch=400").stderr)
