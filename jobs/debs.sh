@@ -26,7 +26,7 @@ fi
 wanted=(openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev
         nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev libgtest-dev libgmock-dev)
 ours='^(lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
-not_ours='(-dev|-doc)$|^lib(c6|gcc|stdc|gfortran|quadmath|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
+not_ours='(-dev|-doc)$|^lib(c6|gcc|gomp|stdc|gfortran|quadmath|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
 packages=()
 pending=("${wanted[@]}")
 while [[ ${#pending[@]} -gt 0 ]]; do

@@ -16,6 +16,12 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 # thread that they start.
 export OMPI_MCA_hwloc_base_binding_policy=none
 
+# mpirun looks for ssh or rsh, to start ranks on other hosts, and refuses to run where there is neither. It runs
+# if it is to use none.
+if [[ -z ${OMPI_MCA_plm_rsh_agent:-} ]] && ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
+  export OMPI_MCA_plm_rsh_agent=
+fi
+
 # Ranks copy straight out of each other's memory. Where the container's seccomp
 # filter forbids that, every large message would print an error before it falls
 # back; going through shared memory at once is right there, but several times slower

@@ -14,6 +14,7 @@
 #     peer       training steps beside PyTorch's
 #     graph      training steps with the CUDA graph, with times in every step of it, and without
 #     ncu        Nsight Compute on the three operations that are furthest above their floors
+#   jobs/gpu.sh configure      of build only its first steps, which compile nothing
 #   jobs/gpu.sh --next         those that have not run yet, as many as fit in 9 minutes: say it again
 #                              until all have run, where a command may take 10 minutes
 #   jobs/gpu.sh --limits       the seconds that each part may take; together less than 30 minutes
@@ -36,7 +37,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 call_limit=540
 order=(build doctor test sanitize nccl kernels attention peer graph ncu)
-declare -A limits=([build]=400 [doctor]=30 [test]=300 [sanitize]=240 [nccl]=40 [kernels]=150
+declare -A limits=([configure]=100 [build]=400 [doctor]=30 [test]=300 [sanitize]=240 [nccl]=40 [kernels]=150
   [attention]=100 [peer]=270 [graph]=90 [ncu]=90)
 
 say() { # Markdown lines, into the report
@@ -48,7 +49,7 @@ say() { # Markdown lines, into the report
 # SHOW = none no line. Ended when the part's time is over, and after $each seconds where that is set.
 run() {
   local title=$1 log=$report/$2 show=$3 status=0 start=$SECONDS
-  if [[ $part == build ]] && ((part_failed)); then
+  if [[ $part == @(configure|build) ]] && ((part_failed)); then
     return
   fi
   local left=$((limit - SECONDS + part_start)) edit='s/^/    /;' most
@@ -94,16 +95,20 @@ has() { # TOOL; says so where it is not there
   }
 }
 
-part_build() {
+part_configure() {
   local architecture
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
   # Warnings of compilers that we do not know are no reason to stop here.
-  touch "$report/build-failed"
   run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
     -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF
+  run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
+}
+
+part_build() {
+  touch "$report/build-failed"
+  part_configure
   run "Build for GPUs, with tests" build.log '(error|FAILED):' \
     cmake --build --preset cuda-tests --parallel "$jobs"
-  run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
   run "Build for CPUs" build.log '(error|FAILED):' \
     cmake --build --preset cpu --target hidup --parallel "$jobs"
   ((part_failed)) || rm "$report/build-failed"
@@ -287,7 +292,7 @@ for part in "${parts[@]}"; do
       break
     fi
   fi
-  if [[ $part != build && -e $report/build-failed ]]; then
+  if [[ $part != @(configure|build) && -e $report/build-failed ]]; then
     failed=1
     say "" "**No other part runs**: the build failed."
     break
