@@ -21,6 +21,8 @@ constexpr double kLong = 5e-3;  // seconds; of products that take as long no lar
 // Several times the largest cache of a GPU. Of CPUs with as large a cache it holds half of what is
 // read and written at most; tensors that are certain to find nothing there would take a second.
 constexpr int64_t kMeasured = int64_t{256} << 20;  // bytes
+constexpr int64_t kFewBytes = int64_t{4} << 20;
+constexpr double kLongSum = 0.1;  // seconds; where a sum takes as long, no more bytes are read
 
 // The least of several, behind one that warms up. Fewer of what takes long.
 double seconds_of(Device& device, Stream& stream, const std::function<void()>& issue) {
@@ -73,6 +75,16 @@ double large_product_rate(Device& device, Stream& stream, DType dtype) {
       return rate;
     }
     n *= 2;
+  }
+}
+
+double large_memory_rate(Device& device, Stream& stream) {
+  const int64_t most = std::min(kMeasured, device.memory() / 8 / kAlignment * kAlignment);
+  for (int64_t bytes = std::min(kFewBytes, most);; bytes = std::min(4 * bytes, most)) {
+    const double rate = memory_rate(device, stream, bytes);
+    if (bytes == most || 3.0 * static_cast<double>(bytes) >= kLongSum * rate) {
+      return rate;
+    }
   }
 }
 
@@ -147,8 +159,7 @@ DeviceRates measure_rates(Device& device, Communicator& world, int threads,
   for (const DType dtype : types) {
     rates.products[dtype] = slowest([&] { return large_product_rate(device, *stream, dtype); });
   }
-  const int64_t bytes = std::min(kMeasured, device.memory() / 8 / kAlignment * kAlignment);
-  rates.memory = slowest([&] { return memory_rate(device, *stream, bytes); });
+  rates.memory = slowest([&] { return large_memory_rate(device, *stream); });
   return rates;
 }
 

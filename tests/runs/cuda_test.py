@@ -43,7 +43,7 @@ class DeviceTest(harness.RunTest):
                 self.skipTest(f"this needs {count} GPUs, here is {len(BUS_IDS)}")
             return
         os.environ["CUDA_SHIM_DEVICES"] = str(count)
-        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES")
+        self.addCleanup(os.environ.pop, "CUDA_SHIM_DEVICES", None)
 
 
 class CudaTest(DeviceTest):

@@ -38,7 +38,7 @@ TRAIN = dict(batch=5, steps=20, seed=1, lr=3e-3, optimizer="adamw",
 STEP_TOLERANCE = 2e-5  # of equal runs: relative, loss and gradient norm of every step
 GRADIENT_TOLERANCE = 1e-4  # and largest difference over largest value, every tensor
 
-SOON = 10  # seconds: a run that was brought down ends within them
+SOON = 60  # seconds: a run that was brought down ends within them, on a busy machine, too
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
