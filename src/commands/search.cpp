@@ -25,7 +25,7 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// Of the time limit: a plan that takes so much longer had to be made all the same.
+// A search that takes so many times the limit had to make its plan all the same.
 constexpr double kLate = 1.2;
 
 // The time limit is the process's, which has taken some of it already.

@@ -27,15 +27,15 @@ namespace {
 // Of the time limit, after which choices for short memory leave the rest to advice, and the proof
 // to the simulation of candidates.
 constexpr double kProof = 0.6;
-// Forecasts of the plans that come first once the time is over: together they take so many times as
-// long as to lower one strategy, and one of them so many times.
-constexpr double kForecasts = 8.0, kForecast = 4.0;
+// One forecast takes this many times as long as lowering the strategy; those of the plans that come
+// first once the time is over take this many times as long together.
+constexpr double kForecast = 4.0, kForecasts = 8.0;
 constexpr double kMostForForecasts = 0.5;  // of the limit
 
 struct Deadlines {
   Deadline all, proof;     // of the search; of its proof
   Deadline end;            // of the forecasts, too
-  double forecast_s = 0.0;  // about what a forecast takes per microbatch
+  double forecast_s = 0.0;  // a forecast takes about this long per microbatch
 };
 
 // As this machine lowers now, a part of the limit is kept for forecasts.
@@ -320,13 +320,13 @@ class Search {
     });
   }
 
-  // Microbatches of all groups: a program has so many passes over the graph.
+  // The program's passes over the graph: the microbatches of all groups.
   static int passes_of(const Entry& entry) {
     const Strategy& strategy = entry.parts.parts[0].strategy;
     return strategy.microbatches * strategy.accumulate;
   }
 
-  // Whether the entry's forecast would end too late, where there is something else to take.
+  // The entry's forecast would end too late, and there is something else to take.
   bool is_too_late_for(const Entry& entry) {
     const bool ends_late =
         deadlines_.end.seconds_left() < deadlines_.forecast_s * passes_of(entry);
@@ -403,7 +403,7 @@ class Search {
     }
   }
 
-  // By the reduced graphs, where there are any.
+  // The reduced graphs, where there are any, say so.
   bool is_surely_too_large(const Strategy& strategy) const {
     return options_.memory_limit > 0 && !reduced_.empty() &&
            static_cast<double>(
