@@ -33,8 +33,8 @@ constexpr double kForecast = 4.0, kForecasts = 8.0;
 constexpr double kMostForForecasts = 0.5;  // of the limit
 
 struct Deadlines {
-  Deadline all, proof;     // of the search; of its proof
-  Deadline end;            // of the forecasts, too
+  Deadline all, proof;      // of the search; of its proof
+  Deadline end;             // of the forecasts, too
   double forecast_s = 0.0;  // a forecast takes about this long per microbatch
 };
 
@@ -51,10 +51,9 @@ Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions
     in_time([&] { lower(graph, named_strategy("dp", graph, mesh), options.lowering); });
   }
   const double lowering_s = limit - end.seconds_left();
-  const int least = std::ranges::min(microbatches_of(graph, options)) *
-                    options.hints.accumulate.value_or(1);
-  const double left =
-      limit - std::min(kForecasts * lowering_s * least, kMostForForecasts * limit);
+  const int least =
+      std::ranges::min(microbatches_of(graph, options)) * options.hints.accumulate.value_or(1);
+  const double left = limit - std::min(kForecasts * lowering_s * least, kMostForForecasts * limit);
   return {.all = Deadline::in(left - lowering_s),
           .proof = Deadline::in(kProof * left),
           .end = end,
@@ -328,8 +327,7 @@ class Search {
 
   // The entry's forecast would end too late, and there is something else to take.
   bool is_too_late_for(const Entry& entry) {
-    const bool ends_late =
-        deadlines_.end.seconds_left() < deadlines_.forecast_s * passes_of(entry);
+    const bool ends_late = deadlines_.end.seconds_left() < deadlines_.forecast_s * passes_of(entry);
     if (forecast_entry() != nullptr) {
       return ends_late || deadlines_.all.has_passed();
     }
