@@ -27,11 +27,19 @@ struct Multiplication {
 
   Multiplication(const dnnl::memory::desc& of_a, const dnnl::memory::desc& of_b,
                  const dnnl::memory::desc& of_c, bool accumulate)
-      : a(of_a),
-        b(of_b),
-        c(of_c),
-        choice(dnnl::matmul::desc(a, b, c), options(accumulate), engine()),
-        run(choice) {}
+      : a(of_a), b(of_b), c(of_c), choice(choose(a, b, c, options(accumulate))), run(choice) {}
+
+  // oneDNN 3, which Debian 13 has, takes the descriptions in one call, and oneDNN 2 in two.
+  static dnnl::matmul::primitive_desc choose(const dnnl::memory::desc& a,
+                                             const dnnl::memory::desc& b,
+                                             const dnnl::memory::desc& c,
+                                             const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+    return {engine(), a, b, c, attributes};
+#else
+    return {dnnl::matmul::desc(a, b, c), attributes, engine()};
+#endif
+  }
 
   static dnnl::primitive_attr options(bool accumulate) {
     dnnl::primitive_attr attributes;
