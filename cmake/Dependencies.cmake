@@ -2,6 +2,8 @@
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(HDF5 REQUIRED COMPONENTS C)
+# Later versions have the functions of HDF5 1.10, which Debian 12 has, too.
+target_compile_definitions(HDF5::HDF5 INTERFACE H5_USE_110_API)
 find_package(yaml-cpp REQUIRED)
 find_package(fmt REQUIRED)
 find_package(CLI11 REQUIRED)

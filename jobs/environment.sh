@@ -28,7 +28,7 @@ fi
 # elsewhere.
 if command -v python3 >/dev/null && ! python3 -c '
 import ctypes, os, sys
-sys.exit(ctypes.CDLL(None).process_vm_readv(os.getpid(), None, 0, None, 0, 0) != 0)'; then
+sys.exit(ctypes.CDLL(None).process_vm_readv(os.getpid(), None, 0, None, 0, 0) != 0)' 2>/dev/null; then
   export OMPI_MCA_btl_vader_single_copy_mechanism=none
 fi
 

@@ -10,6 +10,7 @@ set -euo pipefail
 tools=(g++ cmake ninja-build python3-minimal)
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 PATH=$PATH:/usr/local/cuda/bin
+unset CMAKE_{C,CXX,CUDA}_COMPILER_LAUNCHER  # no ccache there
 
 skip() {
   echo "bare_machine.sh: skipped: $1"
