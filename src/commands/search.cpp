@@ -62,7 +62,7 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_
     }
   }
   if (is_late) {
-    return text + "; --time-limit is too short for one plan of this model on this machine";
+    return text + "; --time-limit was not kept: on this machine it is too short for a model of this size";
   }
   return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
 }
