@@ -62,7 +62,8 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_
     }
   }
   if (is_late) {
-    return text + "; --time-limit was not kept: on this machine it is too short for a model of this size";
+    return text +
+           "; --time-limit was not kept: on this machine it is too short for a model of this size";
   }
   return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
 }
