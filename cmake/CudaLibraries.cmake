@@ -2,8 +2,8 @@
 # not there comes from Python's packages, which PyTorch brings with it.
 
 # hidup_python_library(NAME FILE HEADER...)
-# Sets NAME_LIBRARY and NAME_INCLUDE_DIR if a package of NVIDIA in Python's folders has both. Beside the
-# headers may lie the toolkit's of another version: a folder of links has those that are named.
+# Sets NAME_LIBRARY and NAME_INCLUDE_DIR if a package of NVIDIA in Python's folders has both. The package's
+# folder may hold headers of another toolkit, too, so NAME_INCLUDE_DIR is a folder of links to the named ones.
 function(hidup_python_library NAME FILE HEADER)
   execute_process(COMMAND python3 -c "import nvidia; print(*nvidia.__path__, sep=';')"
                   OUTPUT_VARIABLE folders OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
@@ -27,8 +27,8 @@ function(hidup_python_library NAME FILE HEADER)
 endfunction()
 
 # hidup_cuda_library(TARGET NAME FILE PACKAGE HEADER...)
-# TARGET is lib<NAME>, whose FILE and headers Python's PACKAGE has, too. A shared one: programs then
-# find it where it lies (their rpath).
+# TARGET is the shared library lib<NAME>; Python's PACKAGE has its FILE and its headers, too. Programs find
+# it by their rpath.
 function(hidup_cuda_library TARGET NAME FILE PACKAGE HEADER)
   string(TOUPPER ${NAME} UPPER)
   find_path(${UPPER}_INCLUDE_DIR ${HEADER} HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -401,7 +401,7 @@ class Search {
     }
   }
 
-  // The reduced graphs, where there are any, say so.
+  // The reduced graphs, where there are any, estimate more bytes than can fit.
   bool is_surely_too_large(const Strategy& strategy) const {
     return options_.memory_limit > 0 && !reduced_.empty() &&
            static_cast<double>(

@@ -60,7 +60,7 @@ struct Candidate {
   std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
 };
 
-constexpr const char* kNotInTime = "not simulated before the time limit";  // such a reason
+constexpr const char* kNotInTime = "not simulated before the time limit";  // a Candidate::reason
 
 struct SearchOutcome {
   // Of the whole graph, whose strategy is called "search" if it is not a named one: what is
