@@ -22,10 +22,12 @@ if(HIDUP_SANITIZE)
                                                  -fno-omit-frame-pointer)
   if(HIDUP_SANITIZE MATCHES address.*undefined)
     # The address sanitizer sees an access through a null pointer or behind an object, too. A folder
-    # with PLAIN_DATA reads no bytes as another type. These checks are a third of the build.
+    # with PLAIN_DATA reads no bytes as another type. What is undefined in a test's own code says
+    # nothing about the program. These checks are half of the build.
     target_compile_options(hidup_options INTERFACE
       -fno-sanitize=null,object-size
-      $<$<BOOL:$<TARGET_PROPERTY:HIDUP_PLAIN_DATA>>:-fno-sanitize=alignment>)
+      $<$<BOOL:$<TARGET_PROPERTY:HIDUP_PLAIN_DATA>>:-fno-sanitize=alignment>
+      $<$<BOOL:$<TARGET_PROPERTY:HIDUP_TEST_CODE>>:-fno-sanitize=undefined>)
   endif()
   target_link_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE})
 endif()
@@ -51,17 +53,32 @@ endif()
 # an underscore for each slash. Headers are reached as "NAME/x.h" through an include directory that
 # holds nothing but this folder, and that only targets which link it see: an include that the folder
 # order forbids does not build.
+#
+# With HIDUP_HOST_LIBRARIES, a folder whose code is the same with and without a GPU is not compiled: the
+# library of that build folder takes its place. That folder is built first; nothing here keeps it up to
+# date.
 function(hidup_library NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE" ${ARGN})
   string(REPLACE "/" "_" target ${NAME})
-  add_library(hidup_${target} STATIC ${ARG_SOURCES})
   set(view ${PROJECT_BINARY_DIR}/include/${target})
   cmake_path(GET NAME PARENT_PATH parent)
   file(MAKE_DIRECTORY ${view}/${parent})
   file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${view}/${NAME} SYMBOLIC)
-  target_include_directories(hidup_${target} PUBLIC ${view})
   list(TRANSFORM ARG_LINKS REPLACE "/" "_")
   list(TRANSFORM ARG_LINKS PREPEND hidup_)
+  set(sources ${PROJECT_SOURCE_DIR}/src)
+  cmake_path(IS_PREFIX sources ${CMAKE_CURRENT_SOURCE_DIR} is_program)
+  if(HIDUP_HOST_LIBRARIES AND is_program AND NOT NAME MATCHES "^(device|comm)$")
+    add_library(hidup_${target} STATIC IMPORTED GLOBAL)
+    set_target_properties(hidup_${target} PROPERTIES
+      IMPORTED_LOCATION ${HIDUP_HOST_LIBRARIES}/src/${NAME}/libhidup_${target}.a)
+    target_include_directories(hidup_${target} INTERFACE ${view})
+    list(TRANSFORM ARG_PRIVATE REPLACE "(.+)" "$<LINK_ONLY:\\1>")
+    target_link_libraries(hidup_${target} INTERFACE ${ARG_LINKS} ${ARG_PRIVATE})
+    return()
+  endif()
+  add_library(hidup_${target} STATIC ${ARG_SOURCES})
+  target_include_directories(hidup_${target} PUBLIC ${view})
   target_link_libraries(hidup_${target} PUBLIC ${ARG_LINKS} PRIVATE hidup_options ${ARG_PRIVATE})
   if(HIDUP_COMPILED_HEADERS)
     if(NAME STREQUAL kernels)  # other compiler options need headers compiled with them

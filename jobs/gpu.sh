@@ -99,18 +99,19 @@ part_configure() {
   local architecture
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
   # Warnings of compilers that we do not know are no reason to stop here.
-  run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
-    -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF
   run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
+  run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
+    -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF \
+    -DHIDUP_HOST_LIBRARIES=build
 }
 
 part_build() {
   touch "$report/build-failed"
   part_configure
-  run "Build for GPUs, with tests" build.log '(error|FAILED):' \
-    cmake --build --preset cuda-tests --parallel "$jobs"
   run "Build for CPUs" build.log '(error|FAILED):' \
     cmake --build --preset cpu --target hidup --parallel "$jobs"
+  run "Build for GPUs, with tests" build.log '(error|FAILED):' \
+    cmake --build --preset cuda-tests --parallel "$jobs"
   ((part_failed)) || rm "$report/build-failed"
 }
 

@@ -16,22 +16,17 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 which=(-LE slow)
 packages=(--tests)
-options=(-DHIDUP_TESTS=ON)
 if [[ ${1:-} == --all ]]; then
   which=()
   packages+=(--testbed)
   shift
 fi
-if [[ ! -e $root/build/CMakeCache.txt ]]; then  # from nothing, sources in groups take half the time
-  options+=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12 -DHIDUP_COMPILED_HEADERS=ON)
-fi
-
 "$root/jobs/install.sh" "${packages[@]}"
 # shellcheck source-path=SCRIPTDIR source=../jobs/environment.sh
 source "$root/jobs/environment.sh"
 
 cd "$root"
-cmake --preset cpu "${options[@]}"
+cmake --preset cpu -DHIDUP_TESTS=ON
 cmake --build --preset cpu
 # Three: one of them often waits.
 exec ctest --preset cpu --parallel 3 "${which[@]}" "$@"

@@ -22,10 +22,9 @@ fi
 # shellcheck source=jobs/environment.sh
 source jobs/environment.sh
 
-# What the host compiles is little optimized and in groups: here it only has to start. nvcc's own
-# flags stay those of the preset.
-options=(-DHIDUP_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v
-         -DCMAKE_UNITY_BUILD=ON -DCMAKE_UNITY_BUILD_BATCH_SIZE=12
+# What has no device code comes from the build for CPUs. What the host compiles is little optimized: here
+# it only has to start. nvcc's own flags stay those of the preset.
+options=(-DHIDUP_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v -DHIDUP_HOST_LIBRARIES="$PWD/build"
          "-DCMAKE_CXX_FLAGS_RELEASE=-Og -DNDEBUG")
 targets=cuda
 if [[ $mode == --tests ]]; then

@@ -1,5 +1,5 @@
 """jobs/gpu.sh's part test on the CUDA stand-in, as on a machine with one GPU: nothing fails, and what needs
-two GPUs is skipped. Of cases that the stand-in runs elsewhere, too, only a sample runs; of cuda_test.py and
+two GPUs is skipped. Of cases that other tests run, too, only a sample runs; of cuda_test.py and
 cuda_steps_test.py this runs all that need one GPU.
 """
 
@@ -22,12 +22,19 @@ TWO_GPUS = ["test_a_graph_of_two_ranks_gives_the_same_bits",
             "test_backend_of_ranks_with_gpus_of_their_own",
             "test_steps_between_timed_ones_have_no_times",
             "test_strategies_and_microbatches_with_nccl"]
+GOLDEN = ["test_llama_by_tensor_parallelism_in_two_microbatches", "test_vit_on_one_rank",
+          "test_three_experts_per_token_with_losses_of_the_router_in_three_microbatches"]
 SMI = """#!/usr/bin/env bash
 echo "NVIDIA H100 80GB HBM3"
 """
 PYTHON = f"""#!/usr/bin/env bash
-[[ $* != *precision_test.py ]] || set -- "$@" PrecisionTest.test_repetition_is_exact
-exec "{sys.executable}" "$@"
+sample_of() {{  # script, tests
+  [[ ${{arguments[0]}} != *"/$1" ]] || arguments+=("${{@:2}}")
+}}
+arguments=("$@")
+sample_of precision_test.py PrecisionTest.test_repetition_is_exact
+sample_of golden_test.py {" ".join("GoldenTest." + test for test in GOLDEN)}
+exec "{sys.executable}" "${{arguments[@]}}"
 """
 
 

@@ -17,12 +17,12 @@ sources() {
 
 # The sources of a folder share the time for their headers. The analyzer takes most of the rest: it
 # follows calls into our functions, not into those of the standard library, and of the largest
-# functions a third of the states that it would by itself (a third of the time). The compile
-# commands are GCC's: clang does not know all of its warnings.
+# functions a tenth of the states that it would by itself. The compile commands are GCC's: clang
+# does not know all of its warnings.
 tidy() {
   local unified config
   local -a analyzer=()
-  for config in c++-stdlib-inlining=false max-nodes=75000; do
+  for config in c++-stdlib-inlining=false max-nodes=20000; do
     analyzer+=(--extra-arg=-Xclang --extra-arg=-analyzer-config --extra-arg=-Xclang
                "--extra-arg=$config")
   done

@@ -14,6 +14,8 @@ ATTRIBUTES = [f"predicted_{name}" for name in
 
 
 class ProfileTest(harness.RunTest):
+    measured = None  # the text of a profile of two ranks: one is enough for most tests
+
     def setUp(self):
         super().setUp()
         self.profile = self.folder / "profile.yaml"
@@ -22,12 +24,18 @@ class ProfileTest(harness.RunTest):
         return harness.run(ranks, ["profile", self.deck, "--cluster", self.folder / "cluster.yaml",
                                    "--out", self.profile, *more])
 
+    def write_profile(self):
+        if ProfileTest.measured is None:
+            self.assert_done(self.measure(2))
+            ProfileTest.measured = self.profile.read_text()
+        self.profile.write_text(ProfileTest.measured)
+
     def train_with(self, ranks, profile, **options):
         return harness.run(ranks, self.train_args("run.h5", f"cluster.profile={profile}",
                                                   "train.steps=3", ["--overwrite"]), **options)
 
     def test_a_profile_and_its_prediction(self):
-        self.assert_done(self.measure(2))
+        self.write_profile()
         text = self.profile.read_text()
         self.assertRegex(text, r"\nrates: .*\n  products: {f32: [0-9.e+]+}\n  memory: [0-9.e+]+\n")
         for part in ("op: matmul_backward_weight", "op: matmul,", "op: matmul_bias,", "op: bias,", "op: adam", "op: attention", "op: all_to_all",
@@ -78,7 +86,7 @@ class ProfileTest(harness.RunTest):
             self.assertNotIn("floor_s", file["strategy"].attrs)
 
     def test_measured_times_beside_predicted_ones_and_in_the_profile(self):
-        self.assert_done(self.measure(2))
+        self.write_profile()
         run = self.folder / "run.h5"
         self.assert_done(self.train_with(2, self.profile))
         result = harness.run(0, ["explain", "--measured", run, "--json"])
@@ -129,7 +137,7 @@ class ProfileTest(harness.RunTest):
         self.assert_one_error(result, 6, f"{run}: ")
 
     def test_one_that_does_not_fit_is_refused(self):
-        self.assert_done(self.measure(2))
+        self.write_profile()
         self.assert_one_error(self.train_with(1, self.profile), 2, "profile.yaml does not fit",
                               "ranks=2", "ranks=1")
         self.assert_one_error(self.measure(2), 6, "exists", "--overwrite")
@@ -193,7 +201,7 @@ class ProfileTest(harness.RunTest):
         self.assertIn(f"the profile is measured anew: {kept} has launch_s of 1e+05 s", result.stderr)
 
     def test_a_named_one_is_taken_as_it_is(self):
-        self.assert_done(self.measure(2))
+        self.write_profile()
         wrong = re.sub(r"alone_s: [^,]+", "alone_s: 0.009", self.profile.read_text())
         self.profile.write_text(wrong)
         result = self.train_with(2, self.profile)

@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-FILES = 12  # at most in one: memory
+FILES = 24  # at most in one: memory
 # Whether such a name is used shows only where its file is alone.
 ALIAS = re.compile(r"^(using [\w:]+::\w+;|namespace \w+ =)", re.MULTILINE)
 

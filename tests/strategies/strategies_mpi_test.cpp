@@ -1,11 +1,9 @@
 // A sample of the cases of strategy_cases.h on processes: run under mpirun, once for all cases.
 //
-//   test_strategies_mpi NUMBER [all]    random strategies per model; all: of the named ones no
-//   sample, every graph
+//   test_strategies_mpi NUMBER    random strategies per model
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <string_view>
 
 #include "comm/mpi_session.h"
 #include "core/check.h"
@@ -18,7 +16,6 @@ namespace {
 
 Communicator* g_world = nullptr;  // of the session that main() holds
 int g_strategies = 0;             // random ones per model
-bool g_all = false;
 
 // Rank 0 compares; every rank learns whether there was a difference, so that all go on together.
 TriedRanks processes() {
@@ -43,15 +40,8 @@ TEST(RandomStrategies, EqualOneRank) {
 }
 
 TEST(NamedStrategies, EqualOneRank) {
-  std::vector<Graph> graphs = {strategy_model("bert", "top1", 5, 0.6),
-                               strategy_model_of("gpt", three_experts_per_token())};
-  if (g_all) {
-    graphs.insert(graphs.end(),
-                  {strategy_model("bert"), strategy_model("gpt"),
-                   strategy_model("bert", "top2", 3, 1.25), strategy_model("gpt", "top2", 3, 1.25),
-                   strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0)});
-  }
-  for (const Graph& graph : graphs) {
+  for (const Graph& graph : {strategy_model("bert", "top1", 5, 0.6),
+                             strategy_model_of("gpt", three_experts_per_token())}) {
     expect_equal_under_named_strategies(graph, processes(), 2);
   }
 }
@@ -97,7 +87,6 @@ int main(int argc, char** argv) {
   hidup::MpiSession mpi(&argc, &argv);
   hidup::g_world = &mpi.world();
   hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
-  hidup::g_all = argc > 2 && std::string_view(argv[2]) == "all";
   if (hidup::g_world->rank() != 0) {  // all find the same
     delete testing::UnitTest::GetInstance()->listeners().Release(
         testing::UnitTest::GetInstance()->listeners().default_result_printer());
