@@ -21,11 +21,11 @@ if(HIDUP_SANITIZE)
   target_compile_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE}
                                                  -fno-omit-frame-pointer)
   if(HIDUP_SANITIZE MATCHES address.*undefined)
-    # The address sanitizer sees an access through a null pointer or behind an object, too. A folder
+    # The address sanitizer sees an access through a wrong pointer or behind an object, too. A folder
     # with PLAIN_DATA reads no bytes as another type. What is undefined in a test's own code says
     # nothing about the program. These checks are half of the build.
     target_compile_options(hidup_options INTERFACE
-      -fno-sanitize=null,object-size
+      -fno-sanitize=null,object-size,pointer-overflow
       $<$<BOOL:$<TARGET_PROPERTY:HIDUP_PLAIN_DATA>>:-fno-sanitize=alignment>
       $<$<BOOL:$<TARGET_PROPERTY:HIDUP_TEST_CODE>>:-fno-sanitize=undefined>)
   endif()

@@ -30,7 +30,9 @@ constexpr double kProof = 0.6;
 // One forecast takes this many times as long as lowering the strategy; those of the plans that come
 // first once the time is over take this many times as long together.
 constexpr double kForecast = 4.0, kForecasts = 8.0;
-constexpr double kMostForForecasts = 0.5;  // of the limit
+constexpr double kMostForForecasts = 0.7;  // of the limit
+// Of the limit, for the lowering that is timed. Where it takes longer, no forecast ends in time.
+constexpr double kMostForTrial = 0.1;
 
 struct Deadlines {
   Deadline all, proof;      // of the search; of its proof
@@ -45,10 +47,13 @@ Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions
     return {.all = options.deadline, .proof = options.deadline, .end = options.deadline};
   }
   const Deadline end = Deadline::in(limit);
+  bool ended = false;
   {
-    const Deadline soon = Deadline::in(kMostForForecasts * limit);
+    const Deadline soon = Deadline::in(kMostForTrial * limit);
     const TimeLimit at_most(soon);
-    in_time([&] { lower(graph, named_strategy("dp", graph, mesh), options.lowering); });
+    Strategy trial = with_memory_hints(options.hints, named_strategy("dp", graph, mesh));
+    trial.accumulate = 1;
+    ended = in_time([&] { lower(graph, trial, options.lowering); });
   }
   const double lowering_s = limit - end.seconds_left();
   const int least =
@@ -57,7 +62,7 @@ Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions
   return {.all = Deadline::in(left - lowering_s),
           .proof = Deadline::in(kProof * left),
           .end = end,
-          .forecast_s = kForecast * lowering_s};
+          .forecast_s = ended ? kForecast * lowering_s : limit};
 }
 
 class Search {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the CUDA back end with the host compiler, on tests/cuda_shim, and runs on it the tests of
-# what it stands on. The preset cpu must be built: its libraries do what has no device code. Whole runs on it are ctest's cuda_shim.cuda, .cuda_steps and .gpu_rehearsal.
+# what it stands on. The preset cpu must be built: its libraries do what has no device code. Whole runs
+# on it are ctest's cuda_shim.cuda, .cuda_steps and .gpu_rehearsal.
 #
 #   cuda_shim.sh          both
 #   cuda_shim.sh build    one of them: ctest builds, and runs clang-tidy, beside other tests
