@@ -33,10 +33,14 @@ constexpr double kForecast = 4.0, kForecasts = 8.0;
 constexpr double kMostForForecasts = 0.7;  // of the limit
 // Of the limit, for the lowering that is timed. Where it takes longer, no forecast ends in time.
 constexpr double kMostForTrial = 0.1;
+// A forecast that has not ended after this many times the limit is given up for that of a named
+// strategy.
+constexpr double kTooLate = 1.2;
 
 struct Deadlines {
   Deadline all, proof;      // of the search; of its proof
   Deadline end;             // of the forecasts, too
+  Deadline too_late;        // of a forecast that was expected to end in time
   double forecast_s = 0.0;  // a forecast takes about this long per microbatch
 };
 
@@ -46,7 +50,7 @@ Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions
   if (limit <= 0.0) {
     return {.all = options.deadline, .proof = options.deadline, .end = options.deadline};
   }
-  const Deadline end = Deadline::in(limit);
+  const Deadline end = Deadline::in(limit), too_late = Deadline::in(kTooLate * limit);
   bool ended = false;
   {
     const Deadline soon = Deadline::in(kMostForTrial * limit);
@@ -62,6 +66,7 @@ Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions
   return {.all = Deadline::in(left - lowering_s),
           .proof = Deadline::in(kProof * left),
           .end = end,
+          .too_late = too_late,
           .forecast_s = ended ? kForecast * lowering_s : limit};
 }
 
@@ -360,9 +365,17 @@ class Search {
         first.candidate.reason = kNotInTime;
         continue;
       }
-      plan_memory(first);
-      if (first.candidate.feasible) {
-        forecast_step(first);
+      const TimeLimit limit(deadlines_.too_late);
+      const bool ended = in_time([&] {
+        plan_memory(first);
+        if (first.candidate.feasible) {
+          forecast_step(first);
+        }
+      });
+      if (!ended) {
+        first.candidate.feasible = false;
+        first.candidate.reason = kNotInTime;
+        gave_up_ = true;
       }
     }
   }
@@ -425,7 +438,8 @@ class Search {
       }
       return entry.candidate.feasible;
     };
-    if (plans_ > 0 && entries_[0].candidate.reason == kNotInTime && fits(entries_[0])) {
+    if (plans_ > 0 && !gave_up_ && entries_[0].candidate.reason == kNotInTime &&
+        fits(entries_[0])) {
       return true;
     }
     for (const char* name : {"dp", "zero1", "fsdp"}) {
@@ -520,7 +534,8 @@ class Search {
   std::optional<NamedCandidates> named_;
   std::vector<Entry> entries_;
   std::vector<FoundPlan> variations_;
-  size_t plans_ = 0;  // entries that are no named strategies; they come first
+  bool gave_up_ = false;  // on a forecast
+  size_t plans_ = 0;      // entries that are no named strategies; they come first
   SearchOutcome outcome_;
 };
 
