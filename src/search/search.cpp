@@ -31,7 +31,8 @@ constexpr double kProof = 0.6;
 // first once the time is over take this many times as long together.
 constexpr double kForecast = 4.0, kForecasts = 8.0;
 constexpr double kMostForForecasts = 0.7;  // of the limit
-// Of the limit, for the lowering that is timed. Where it takes longer, no forecast ends in time.
+// The timed lowering takes at most this part of the limit. Where it takes longer, no forecast ends
+// in time.
 constexpr double kMostForTrial = 0.1;
 // A forecast that has not ended after this many times the limit is given up for that of a named
 // strategy.
