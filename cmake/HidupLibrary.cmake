@@ -23,7 +23,7 @@ if(HIDUP_SANITIZE)
   if(HIDUP_SANITIZE MATCHES address.*undefined)
     # The address sanitizer sees an access through a wrong pointer or behind an object, too. A folder
     # with PLAIN_DATA reads no bytes as another type. What is undefined in a test's own code says
-    # nothing about the program. These checks are half of the build.
+    # nothing about the program. These checks are a third of the build.
     target_compile_options(hidup_options INTERFACE
       -fno-sanitize=null,object-size,pointer-overflow
       $<$<BOOL:$<TARGET_PROPERTY:HIDUP_PLAIN_DATA>>:-fno-sanitize=alignment>

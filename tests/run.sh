@@ -21,6 +21,7 @@ if [[ ${1:-} == --all ]]; then
   packages+=(--testbed)
   shift
 fi
+
 "$root/jobs/install.sh" "${packages[@]}"
 # shellcheck source-path=SCRIPTDIR source=../jobs/environment.sh
 source "$root/jobs/environment.sh"

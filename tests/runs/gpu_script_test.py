@@ -108,7 +108,8 @@ class GpuScriptTest(unittest.TestCase):
         self.assert_in_order([f"\n# {part.capitalize()}\n" for part in ORDER], report)
         self.assert_in_order(
             ["cmake --preset cuda -DHIDUP_TESTS=ON -DHIDUP_CUDA_ARCHITECTURES=90",
-             "cmake --build --preset cpu --target hidup", "cmake --build --preset cuda-tests", "mpirun -n 1 build-cuda/hidup doctor",
+             "cmake --build --preset cpu --target hidup", "cmake --build --preset cuda-tests",
+             "mpirun -n 1 build-cuda/hidup doctor",
              "golden_test.py", "precision_test.py", "test_kernels --gtest_brief=1",
              "test_strategies_mpi", "cuda_test.py", "cuda_steps_test.py", "--tool memcheck",
              "--tool racecheck", "--tool synccheck", "test_nccl", "model.vocab=50257",
