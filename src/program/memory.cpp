@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "core/check.h"
-#include "core/deadline.h"
 #include "core/units.h"
 #include "program/access.h"
 #include "program/occupied.h"
@@ -46,6 +45,11 @@ class Lifetimes {
     const auto at = std::ranges::lower_bound(order_[stream], instruction);
     return static_cast<size_t>(at - order_[stream].begin());
   }
+  size_t instructions() const { return program_.instructions.size(); }
+  // The list's first instruction of the stream that is not before that moment.
+  size_t instruction_at(size_t moment, size_t stream) const {
+    return moment < moments(stream) ? static_cast<size_t>(order_[stream][moment]) : instructions();
+  }
   // The stream's first moment that comes after all uses of the value, whatever the timing.
   size_t end(size_t value, size_t stream) const {
     const std::array<int, kStreams>& last = accesses_.last_uses(value);
@@ -66,7 +70,8 @@ class Lifetimes {
 
 class Planner {
  public:
-  Planner(const Program& program, int64_t rank) : program_(program), lifetimes_(program) {
+  Planner(const Program& program, int64_t rank)
+      : program_(program), lifetimes_(program), born_(program.instructions.size()) {
     plan_.offsets.assign(program.values.size(), 0);
     plan_.sizes.reserve(program.values.size());
     for (size_t v = 0; v < program.values.size(); ++v) {
@@ -74,7 +79,7 @@ class Planner {
     }
     for (size_t stream = 0; stream < kStreams; ++stream) {
       living_.emplace_back(lifetimes_.moments(stream));
-      born_.emplace_back(lifetimes_.moments(stream));
+      born_on_.emplace_back(lifetimes_.moments(stream));
     }
   }
 
@@ -129,7 +134,6 @@ class Planner {
     std::ranges::sort(order);
     const int64_t start = plan_.bytes;
     for (const auto& [size, first, v] : order) {
-      TimeLimit::check();
       place(v, start);
     }
     plan_.activation_bytes = plan_.bytes - start;
@@ -148,15 +152,24 @@ class Planner {
       size_t begin = 0, end = 0;
     };
     std::array<Span, kStreams> spans;
+    size_t end_of_all = lifetimes_.instructions();  // the value lives on all streams until then
     for (size_t stream = 0; stream < kStreams; ++stream) {
       spans[stream] = {lifetimes_.moment_of(first, stream), lifetimes_.end(v, stream)};
-      born_[stream].append_during(spans[stream].begin, spans[stream].end, in_the_way_);
+      end_of_all = std::min(end_of_all, lifetimes_.instruction_at(spans[stream].end, stream));
+    }
+    const auto from = static_cast<size_t>(first);
+    born_.append_during(from, end_of_all, in_the_way_);
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      const size_t rest =
+          lifetimes_.moment_of(static_cast<int>(std::max(from, end_of_all)), stream);
+      born_on_[stream].append_during(rest, spans[stream].end, in_the_way_);
     }
     const int64_t size = aligned(plan_.sizes[v]);
     const int64_t offset = free_of_all(in_the_way_, start, size);
     plan_.offsets[v] = offset;
     plan_.bytes = std::max(plan_.bytes, offset + size);
-    born_[own].add_at(born, offset, offset + size);
+    born_.add_at(from, offset, offset + size);
+    born_on_[own].add_at(born, offset, offset + size);
     for (size_t stream = 0; stream < kStreams; ++stream) {
       living_[stream].add_during(spans[stream].begin, spans[stream].end, offset, offset + size);
     }
@@ -166,8 +179,11 @@ class Planner {
   Lifetimes lifetimes_;
   MemoryPlan plan_;
   bool stored_ = false;  // parameters and the optimizer's state have their places
+  // What values take that are first used at an instruction. Streams share it: values of one size
+  // that several streams first use lie in turn, and two structures would pass each other's gaps.
+  OccupiedBytes born_;
   // Per stream: what values take that live at a moment; and that are first used at a moment.
-  std::vector<OccupiedBytes> living_, born_;
+  std::vector<OccupiedBytes> living_, born_on_;
   std::vector<const ByteRanges*> in_the_way_;
 };
 

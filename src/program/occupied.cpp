@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/deadline.h"
+
 namespace hidup {
 namespace {
 
@@ -98,6 +100,7 @@ int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, in
     gaps.push_back({at, each});
   }
   while (!gaps.empty() && gaps.front().end < at + bytes) {
+    TimeLimit::check();
     std::ranges::pop_heap(gaps, ends_later);
     const ByteRanges::Gap gap = gaps.back().of->gap_from(at, bytes);
     at = gap.begin;

@@ -49,9 +49,13 @@ struct Deadlines {
 Deadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions& options) {
   const double limit = options.time_limit_s;
   if (limit <= 0.0) {
-    return {.all = options.deadline, .proof = options.deadline, .end = options.deadline};
+    return {.all = options.deadline,
+            .proof = options.deadline,
+            .end = options.deadline,
+            .too_late = options.too_late};
   }
-  const Deadline end = Deadline::in(limit), too_late = Deadline::in(kTooLate * limit);
+  const Deadline end = Deadline::in(limit);
+  const Deadline too_late = Deadline::in(kTooLate * limit);
   bool ended = false;
   {
     const Deadline soon = Deadline::in(kMostForTrial * limit);
@@ -85,6 +89,7 @@ class Search {
       const TimeLimit limit(deadlines_.all);
       if (!in_time([&] { look(); })) {
         outcome_.timed_out = true;
+        leave_out_unsimulated();
       }
     }
     forecast_the_fastest();
@@ -160,11 +165,12 @@ class Search {
         if (each.plan != nullptr) {
           add_plan(*each.solution, *each.plan);
         } else {
-          Entry& entry = entries_.emplace_back();
+          Entry entry;
           entry.whole = each.by_axes->strategy;
           entry.parts = parts_of(graph_, {}, entry.whole);
           entry.candidate.objective_s = each.seconds;
           check_hints(entry, entry.whole);
+          entries_.push_back(std::move(entry));
         }
       }
     }
@@ -179,7 +185,7 @@ class Search {
   }
 
   void add_plan(const Solution& solution, const FoundPlan& found) {
-    Entry& entry = entries_.emplace_back();
+    Entry entry;
     const std::vector<uint64_t> signatures =
         solution.memory_choices ? signatures_of(solution.built->problem) : signatures_;
     entry.reduced = reduced_graphs_of(graph_, signatures, found.plan.choices);
@@ -189,6 +195,7 @@ class Search {
     check_hints(entry, strategy);
     entry.solution = &solution;
     entry.plan = &found;
+    entries_.push_back(std::move(entry));
   }
 
   // The candidates so far, the fastest first, without those that break hints or were not simulated.
@@ -273,12 +280,13 @@ class Search {
       return;
     }
     for (NamedCandidate& found : named_->of(solutions_, best_s, microbatches)) {
-      Entry& entry = entries_.emplace_back();
+      Entry entry;
       entry.candidate = {.approximate = !reduced_.empty(), .objective_s = found.objective_s};
       entry.parts = std::move(found.parts);
       if (!options_.hints.empty()) {
         check_hints(entry, without_ways(entry));
       }
+      entries_.push_back(std::move(entry));
     }
   }
 
@@ -290,6 +298,15 @@ class Search {
         entry.candidate.reason = kNotInTime;
       }
     });
+  }
+
+  void leave_out_unsimulated() {
+    for (Entry& entry : entries_) {
+      if (entry.candidate.feasible && entry.candidate.seconds == 0.0) {
+        entry.candidate.feasible = false;
+        entry.candidate.reason = kNotInTime;
+      }
+    }
   }
 
   void simulate(Entry& entry) const {
@@ -428,7 +445,27 @@ class Search {
                kUncertainBytes * static_cast<double>(options_.memory_limit);
   }
 
-  // Whether one fits of what the time limit left without a time: the best plan, else a named one.
+  // The fastest of those that the time limit left without a forecast that may yet end in time;
+  // null: there is none.
+  Entry* best_late_entry() {
+    const auto estimated_s = [](const Entry& entry) {
+      const Candidate& candidate = entry.candidate;
+      return candidate.seconds > 0.0 ? candidate.seconds : candidate.objective_s;
+    };
+    Entry* best = nullptr;
+    for (Entry& entry : entries_) {
+      const double forecast_s = deadlines_.forecast_s * passes_of(entry);
+      if (entry.candidate.reason == kNotInTime && estimated_s(entry) > 0.0 &&
+          forecast_s <= deadlines_.too_late.seconds_left() &&
+          (best == nullptr || estimated_s(entry) < estimated_s(*best))) {
+        best = &entry;
+      }
+    }
+    return best;
+  }
+
+  // Whether one fits of what the time limit left without a time: the fastest if its forecast may
+  // end in time, else a named one.
   bool add_first() {
     const auto fits = [&](Entry& entry) {
       entry.candidate.feasible = true;
@@ -439,8 +476,8 @@ class Search {
       }
       return entry.candidate.feasible;
     };
-    if (plans_ > 0 && !gave_up_ && entries_[0].candidate.reason == kNotInTime &&
-        fits(entries_[0])) {
+    Entry* const best = best_late_entry();
+    if (best != nullptr && !gave_up_ && fits(*best)) {
       return true;
     }
     for (const char* name : {"dp", "zero1", "fsdp"}) {
@@ -506,7 +543,7 @@ class Search {
   }
 
   void finish() {
-    outcome_.timed_out |= deadlines_.all.has_passed();
+    outcome_.timed_out |= gave_up_ || deadlines_.all.has_passed();
     const auto feasible = [](const Entry& entry) { return entry.candidate.feasible; };
     if (std::ranges::none_of(entries_, feasible) && !(outcome_.timed_out && add_first())) {
       add_least_memory();
@@ -514,8 +551,13 @@ class Search {
     rank();
     outcome_.step = *std::move(entries_[0].step);
     name_candidates();
+    const double taken_s = outcome_.candidates[0].objective_s > 0.0
+                               ? outcome_.candidates[0].objective_s
+                               : outcome_.step.seconds();
     if (outcome_.objective_s == 0.0) {  // by the estimated bytes no plan fits
-      outcome_.objective_s = outcome_.step.seconds();
+      outcome_.objective_s = taken_s;
+    } else if (outcome_.timed_out) {  // the plan with the least may have got no forecast
+      outcome_.objective_s = std::max(outcome_.objective_s, taken_s);
     }
     if (outcome_.step.strategy.defer_gradients && !options_.hints.defer_gradients) {
       outcome_.lower_bound_s = 0.0;  // it is one of strategies that send gradients in buckets

@@ -24,6 +24,7 @@ struct SearchOptions {
   // limit is too short for one, a named strategy, planned and simulated, however long that takes.
   double time_limit_s = 0.0;
   Deadline deadline = {};  // of several searches together, and for tests
+  Deadline too_late = {};  // without a limit: when a forecast is given up; for tests
   DynamicOptions effort;
   // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
   // be split.
@@ -66,7 +67,9 @@ struct SearchOutcome {
   // Of the whole graph, whose strategy is called "search" if it is not a named one: what is
   // printed, written and run.
   Forecast step;
-  double objective_s = 0.0;  // the least objective of all plans that were found
+  // The least objective of all plans that were found; where a time limit left that one without a
+  // forecast, that of the strategy that was taken.
+  double objective_s = 0.0;
   // Of that objective; 0 where none is known: where the strategy sends all gradients at the end.
   double lower_bound_s = 0.0;
   double gap = 0.0;                   // objective_s / lower_bound_s - 1

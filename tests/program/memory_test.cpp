@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/deadline.h"
 #include "program/access.h"
 #include "program/verify.h"
 #include "sample.h"
@@ -91,6 +92,20 @@ TEST(MemoryPlan, WorkingMemoryDoesNotGrowWithTheLayers) {
   const int64_t per_layer = activations(3) - activations(2);
   EXPECT_NEAR(static_cast<double>(activations(9) - activations(3)),
               6.0 * static_cast<double>(per_layer), 0.02 * static_cast<double>(activations(9)));
+}
+
+// Work is counted, not time. Of these programs both streams first use values of one size in turn.
+TEST(MemoryPlan, WorkGrowsAsTheLayersDo) {
+  const auto work = [](int64_t layers) {
+    const Graph graph = build_model(sample_deck(layers), 31);
+    Strategy strategy = named_strategy("megatron-sp", graph, {{"ranks", 2}});
+    strategy.microbatches = 2;
+    const Program program = lower(graph, strategy, sample_options(2048));
+    const int64_t before = TimeLimit::checks();
+    plan_memory(program, 0);
+    return TimeLimit::checks() - before;
+  };
+  EXPECT_LE(work(400), 5 * work(100));
 }
 
 TEST(MemoryPlan, NamesTheLargest) {

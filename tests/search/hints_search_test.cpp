@@ -45,6 +45,33 @@ TEST(HintsInSearch, RulesAreKept) {
   EXPECT_TRUE(of_name("search").feasible);
 }
 
+// Of a deep graph named strategies are looked at on smaller ones, and a deadline may come amid
+// that. All that breaks these hints is faster.
+TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
+  Setting deep = quick_setting();
+  deep.deck.model.layers = 64;
+  deep.options.threads = 1;
+  deep.options.microbatches = {1};
+  deep = hinted(std::move(deep), "operations: [{op: 'layers.*.ffn.up', rule: [replicate]}]");
+  const Graph graph = deep.graph();
+  const auto checks_of = [&](const Deadline& deadline) {
+    deep.options.deadline = deadline;
+    const int64_t before = TimeLimit::checks();
+    const SearchOutcome outcome = deep.search();
+    EXPECT_EQ(broken_hint(graph, deep.options.hints, outcome.step.strategy), "");
+    if (outcome.timed_out) {  // what is said of the plan is said of the one that is taken
+      EXPECT_GE(outcome.objective_s, outcome.candidates[0].objective_s);
+    }
+    return TimeLimit::checks() - before;
+  };
+  const int64_t all = checks_of({});
+  constexpr int64_t kEnds = 10;
+  for (int64_t end = 0; end < kEnds; ++end) {
+    std::atomic<int64_t> left = all * end / kEnds;
+    checks_of(Deadline::after_questions(left));
+  }
+}
+
 TEST(HintsInSearch, AWholeStrategyLeavesNoChoice) {
   for (const char* name : {"megatron", "fsdp", "fsdp-kept", "ps", "ep-fastmoe"}) {
     Setting setting = small_setting(4);

@@ -252,6 +252,25 @@ TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
   }
 }
 
+// What is said of the plan is said of the strategy that is taken: its objective, not that of a plan
+// without a forecast.
+TEST(Search, AForecastThatIsTooLateGivesWayToANamedStrategy) {
+  Setting setting = quick_setting();
+  const SearchOutcome whole = setting.search();
+  ASSERT_EQ(whole.step.strategy.name, "search");
+  std::atomic<int64_t> left = 0;
+  setting.options.too_late = Deadline::after_questions(left);
+  const SearchOutcome outcome = setting.search();
+  EXPECT_EQ(outcome.step.strategy.name, "dp");
+  EXPECT_TRUE(outcome.timed_out);
+  EXPECT_GT(outcome.step.seconds(), whole.step.seconds());
+  EXPECT_GE(outcome.objective_s, outcome.step.seconds());
+  const bool named = std::ranges::any_of(outcome.candidates, [](const Candidate& candidate) {
+    return candidate.strategy.name == "search" && candidate.reason == kNotInTime;
+  });
+  EXPECT_TRUE(named) << "the plan is among the candidates that were not in time";
+}
+
 TEST(Search, AdviceEndsWithTheDeadline) {
   Setting setting = small_setting(0);
   setting.options.memory_limit = 1 << 16;
