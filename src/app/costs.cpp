@@ -8,17 +8,19 @@
 #include "core/file.h"
 #include "cost/changed_links.h"
 #include "cost/roofline.h"
+#include "deck/cluster_deck.h"
+#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {
 
 // The first key that predictions without a profile lack; empty: there is all of it.
 std::string missing_rate(const Deck& deck, const Mesh& mesh) {
-  if (!deck.cluster.device_flops && deck.cluster.devices.empty()) {
+  if (!deck.cluster->device_flops && deck.cluster->devices.empty()) {
     return "cluster.device.flops";
   }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (mesh[axis].size > 1 && !deck.cluster.mesh[axis].bandwidth) {
+    if (mesh[axis].size > 1 && !deck.cluster->mesh[axis].bandwidth) {
       return fmt::format("cluster.mesh[{}].bandwidth", axis);
     }
   }
@@ -58,14 +60,14 @@ bool is_measured(const Profile& costs) {
 }
 
 bool published(const Deck& deck) {
-  return deck.cluster.cost_model == "published";
+  return deck.cluster->cost_model == "published";
 }
 
 // With the noise that the deck asks for, the same for every pace.
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   MachineRates rates{.flops = pace.flops, .memory_bandwidth = pace.memory_bandwidth};
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    const MeshAxis& link = axis_of(deck.cluster, mesh[axis].name);
+    const MeshAxis& link = axis_of(*deck.cluster, mesh[axis].name);
     rates.links.push_back(
         {.bandwidth = link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
          .latency_s = link.latency.value_or(0.0),
@@ -73,7 +75,7 @@ Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
          .host_bandwidth = link.host_bandwidth.value_or(0.0)});
   }
   Profile costs = published(deck) ? published_profile(mesh, rates) : roofline_profile(mesh, rates);
-  perturb(costs, deck.cluster.profile_noise, deck.train.seed);
+  perturb(costs, deck.cluster->profile_noise, deck.train->seed);
   return costs;
 }
 
@@ -87,13 +89,13 @@ std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured) {
   if (!published(deck) && measured) {
     Profile costs = *measured;
-    perturb(costs, deck.cluster.profile_noise, deck.train.seed);
+    perturb(costs, deck.cluster->profile_noise, deck.train->seed);
     return costs;
   }
   if (!missing_rate(deck, mesh).empty()) {
     return std::nullopt;
   }
-  return profile_of_rates(deck, mesh, slowest_pace(deck.cluster));
+  return profile_of_rates(deck, mesh, slowest_pace(*deck.cluster));
 }
 
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
@@ -102,7 +104,7 @@ std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, con
   if (!is_measured(costs)) {
     Deck changed = deck;
     if (twice_as_fast) {
-      for (MeshAxis& link : changed.cluster.mesh) {
+      for (MeshAxis& link : changed.cluster->mesh) {
         if (link.name == mesh[*twice_as_fast].name) {
           link.bandwidth = kTwice * link.bandwidth.value_or(0.0);
           link.host_bandwidth = kTwice * link.host_bandwidth.value_or(0.0);
@@ -126,12 +128,12 @@ std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, con
 }
 
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
-  if (deck.cluster.devices.empty() || is_measured(costs)) {
+  if (deck.cluster->devices.empty() || is_measured(costs)) {
     return CostModel(costs);
   }
   std::vector<Pace> paces;
   std::vector<size_t> class_of_rank;
-  for (const DeviceClass& device : deck.cluster.devices) {
+  for (const DeviceClass& device : deck.cluster->devices) {
     const Pace pace = pace_of(device.flops, device.memory_bandwidth);
     const auto known = std::ranges::find(paces, pace);
     const auto number = static_cast<size_t>(known - paces.begin());
@@ -157,7 +159,7 @@ std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {
   std::vector<BandwidthTrace> links;
   bool varies = false;
   for (const Axis& along : mesh) {
-    const MeshAxis& axis = axis_of(deck.cluster, along.name);
+    const MeshAxis& axis = axis_of(*deck.cluster, along.name);
     std::vector<BandwidthTrace::Phase> phases;
     for (const LinkPhase& phase : axis.bandwidth_trace) {
       phases.push_back({phase.for_s, phase.bandwidth});
@@ -169,7 +171,7 @@ std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {
 }
 
 Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std::string& text) {
-  const std::string& file = deck.cluster.profile;
+  const std::string& file = deck.cluster->profile;
   Profile measured = parse_profile(text, file);
   ProfileKey wanted = measured.key;
   wanted.mesh = mesh;
@@ -182,7 +184,7 @@ Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std
 }
 
 Profile costs_without_ranks(const Deck& deck, const Mesh& mesh) {
-  const std::string& file = deck.cluster.profile;
+  const std::string& file = deck.cluster->profile;
   std::optional<Profile> measured;
   if (!published(deck) && !file.empty() && file != "auto") {
     measured = profile_of_another_machine(deck, mesh, read_profile_file(file));

@@ -8,6 +8,7 @@
 #include "comm/collective.h"
 #include "cost/busy.h"
 #include "cost/dependency_floor.h"
+#include "deck/cluster_deck.h"
 #include "train/setup.h"
 
 namespace hidup {
@@ -50,7 +51,7 @@ Emulation::Emulation(const Deck& deck, const Program& program, const Profile& co
                                   .launch = durations_->launch(),
                                   .signal = durations_->signal(),
                                   .overhead = durations_->overhead()},
-                    EmulatorOptions{.dilation = deck.cluster.emulate_dilation,
+                    EmulatorOptions{.dilation = deck.cluster->emulate_dilation,
                                     .clock_start = clock_start,
                                     .failed = std::move(failed)});
 }
@@ -76,7 +77,7 @@ Prediction Emulation::predict() const {
 EmulationScale Emulation::scale(const std::optional<Prediction>& prediction) const {
   Communicator& world = mpi_.world();
   const std::vector<double> cores = all_gather_value(world, share_of_cores(world, mpi_.host()));
-  EmulationScale scale{.dilation = deck_.cluster.emulate_dilation,
+  EmulationScale scale{.dilation = deck_.cluster->emulate_dilation,
                        .cores = std::accumulate(cores.begin(), cores.end(), 0.0),
                        .instructions = world.size() * std::ssize(program_.instructions)};
   if (prediction) {

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/convert.h"
 #include "core/text.h"
+#include "deck/model_deck.h"
 #include "interchange/config.h"
 #include "train/kept.h"
 
@@ -21,13 +22,13 @@ void check_names(const std::string& names) {
 }
 
 bool fits_family(const NameMap& names, const Deck& deck) {
-  return names.family.empty() || (deck.model.graph.empty() && names.family == deck.model.family);
+  return names.family.empty() || (deck.model->graph.empty() && names.family == deck.model->family);
 }
 
 void check_family(const NameMap& names, const Deck& deck) {
   if (!fits_family(names, deck)) {
     fail(ExitCode::usage, "the names of {} are for the family {}, but the model is of {}",
-         names.name, names.family, deck.model.graph.empty() ? deck.model.family : "a graph file");
+         names.name, names.family, deck.model->graph.empty() ? deck.model->family : "a graph file");
   }
 }
 

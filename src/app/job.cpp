@@ -15,6 +15,8 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "device/device.h"
 #include "kernels/arithmetic.h"
 #include "kernels/products.h"
@@ -52,7 +54,7 @@ Dataset load_data(Deck& deck, Communicator& world, const std::vector<std::string
   Dataset data;
   collectively(world, [&] { data = open_data(deck, vocabulary); });
   check_same_data(world, data);
-  deck.model.vocab = data.vocab;
+  deck.model->vocab = data.vocab;
   return data;
 }
 
@@ -68,7 +70,7 @@ namespace {
 
 // What the deck says of the device is what is emulated, and CPUs compute.
 std::string kind_that_computes(const Deck& deck) {
-  return emulates(deck) ? "cpu" : deck.cluster.device_kind;
+  return emulates(deck) ? "cpu" : deck.cluster->device_kind;
 }
 
 }  // namespace
@@ -76,12 +78,12 @@ std::string kind_that_computes(const Deck& deck) {
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
   options.kind = kind_that_computes(deck);
-  options.memory = deck.cluster.device_memory.value_or(0);
+  options.memory = deck.cluster->device_memory.value_or(0);
   return options;
 }
 
 std::string choose_arithmetic(const Deck& deck, Communicator& world) {
-  const std::string& wish = deck.cluster.bf16;
+  const std::string& wish = deck.cluster->bf16;
   collectively(world, [&] {
     if (wish == "native" && !kernels::has_bf16_products()) {
       fail(ExitCode::unavailable,
@@ -109,7 +111,7 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
           ExitCode::unavailable);
     }
     device = make_device(options);
-    kernels::reserve_multiprocessors(static_cast<int>(deck.cluster.reserved_multiprocessors));
+    kernels::reserve_multiprocessors(static_cast<int>(deck.cluster->reserved_multiprocessors));
   });
   choose_arithmetic(deck, mpi.world());
   return device;
@@ -138,7 +140,7 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
     return "mpi";
   }
   Communicator& world = mpi.world();
-  const std::string& wanted = deck.cluster.comm_backend;
+  const std::string& wanted = deck.cluster->comm_backend;
   if (wanted == "nccl" && !has_nccl()) {
     fail_at(deck, "cluster.comm.backend",
             fmt::format("cluster.comm.backend is nccl, but this binary was built for {} ranks, "
@@ -198,7 +200,7 @@ void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Dev
   Communicator& world = mpi.world();
   collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
   if (opened.backend == "nccl") {
-    open_nccl(deck.cluster, mesh, mpi, opened);
+    open_nccl(*deck.cluster, mesh, mpi, opened);
   } else {
     opened.groups.emplace(world, mesh);
   }
@@ -218,7 +220,7 @@ LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const Sea
                           "--strategy search rests on it, or on cluster.profile; or name a "
                           "strategy");
   }
-  deck.cluster.device_memory = basis.memory;
+  deck.cluster->device_memory = basis.memory;
   const double began = monotonic_seconds();
   SearchOptions options = search_options(deck, graph, mesh, basis.hints);
   options.baselines = false;

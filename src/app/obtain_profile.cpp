@@ -18,6 +18,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "cost/profile_check.h"
+#include "deck/cluster_deck.h"
 #include "graph/text.h"
 #include "kernels/products.h"
 #include "runtime/profiler.h"
@@ -149,7 +150,7 @@ std::string drift_of(const Profile& profile, const ProfilingInput& input) {
 // Collective. The text of the profile that cluster.profile names, on all ranks. Throws
 // CollectiveError(file) or CollectiveError(usage).
 Profile named_profile(const ProfilingInput& input, const ProfileKey& key) {
-  const std::string& file = input.deck.cluster.profile;
+  const std::string& file = input.deck.cluster->profile;
   std::string text;
   collectively(input.world, [&] {
     if (input.world.rank() == 0) {
@@ -193,7 +194,7 @@ std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKe
 // measured here, because this is another machine. Throws CollectiveError(file) or
 // CollectiveError(usage).
 std::optional<Profile> profile_to_emulate(const ProfilingInput& input) {
-  const std::string& file = input.deck.cluster.profile;
+  const std::string& file = input.deck.cluster->profile;
   if (file == "auto") {
     return std::nullopt;
   }
@@ -210,11 +211,11 @@ std::optional<Profile> profile_to_emulate(const ProfilingInput& input) {
 
 // Collective. See obtain_profile().
 std::optional<Profile> find_profile(const ProfilingInput& input) {
-  const std::string& choice = input.deck.cluster.profile;
+  const std::string& choice = input.deck.cluster->profile;
   if (choice.empty()) {
     return std::nullopt;
   }
-  if (input.deck.cluster.emulate == "on") {
+  if (input.deck.cluster->emulate == "on") {
     return profile_to_emulate(input);
   }
   const ProfileKey key = profile_key(input);

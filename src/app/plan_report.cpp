@@ -7,6 +7,7 @@
 #include "app/explain.h"
 #include "core/results.h"
 #include "core/units.h"
+#include "deck/model_deck.h"
 #include "train/report.h"
 
 namespace hidup {
@@ -108,7 +109,7 @@ Json plan_json(const PlanningInput& input, const Strategy& strategy, const Repea
           {"predicted_comm_s", step.comm_s},
           {"predicted_exposed_comm_s", step.exposed_comm_s},
           {"predicted_peak_bytes", step.peak_bytes},
-          {"layers", input.deck.model.layers},
+          {"layers", input.deck.model->layers},
           {"ranks", ranks_of(input.mesh)},
           {"useful_ranks", repeated.useful_ranks},
           {"microbatches", strategy.microbatches}};

@@ -6,6 +6,10 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
@@ -42,12 +46,12 @@ std::optional<int> wanted_parts(const Deck& deck, const std::string& key,
 std::optional<int> wanted_microbatches(const Deck& deck, const Graph& graph) {
   const std::string obstacle = batch_obstacle(graph);
   return wanted_parts(
-      deck, "train.microbatches", deck.train.microbatches,
+      deck, "train.microbatches", deck.train->microbatches,
       obstacle.empty() ? "" : "the batch of this graph cannot be split: " + obstacle);
 }
 
 std::optional<int> wanted_groups(const Deck& deck, const Graph& graph) {
-  return wanted_parts(deck, "train.accumulate", deck.train.accumulate, accumulate_obstacle(graph));
+  return wanted_parts(deck, "train.accumulate", deck.train->accumulate, accumulate_obstacle(graph));
 }
 
 // In as many parts as the deck says.
@@ -56,7 +60,7 @@ Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
   strategy.accumulate = wanted_groups(deck, graph).value_or(strategy.accumulate);
   const int64_t parts = int64_t{strategy.microbatches} * strategy.accumulate;
   if (parts > std::max<int64_t>(batch_of(graph), 1)) {  // the deck's and the strategy's together
-    fail_at(deck, deck.train.accumulate ? "train.accumulate" : "train.microbatches",
+    fail_at(deck, deck.train->accumulate ? "train.accumulate" : "train.microbatches",
             fmt::format("{} groups of {} microbatches are more than the {} sequences of a step",
                         strategy.accumulate, strategy.microbatches, batch_of(graph)));
   }
@@ -71,7 +75,7 @@ void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints&
   if (!hints.accumulate) {
     hints.accumulate = wanted_groups(deck, graph);
   }
-  const Recompute level = recompute_of(deck.train.recompute);
+  const Recompute level = recompute_of(deck.train->recompute);
   if (level == Recompute::none) {  // the search may compute again what it likes
     return;
   }
@@ -96,7 +100,7 @@ Graph build_family(const Deck& deck, int64_t vocab) {
 
 // Each must be like the name of a parameter.
 void check_patterns(const Deck& deck, const Graph& graph) {
-  for (const std::string& pattern : *deck.train.no_decay) {
+  for (const std::string& pattern : *deck.train->no_decay) {
     const auto is_like = [&](const Tensor& tensor) {
       return tensor.role == Tensor::Role::parameter && matches(pattern, tensor.name);
     };
@@ -120,26 +124,26 @@ std::string read_strategy_file(const std::string& file, std::string_view what) {
 }
 
 std::string graph_text(const Deck& deck) {
-  return deck.model.graph.empty() ? "" : read_text_file(deck.model.graph, "graph");
+  return deck.model->graph.empty() ? "" : read_text_file(deck.model->graph, "graph");
 }
 
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
-  Graph graph = deck.model.graph.empty() ? build_family(deck, vocab)
-                                         : read_graph(text, deck.model.graph, deck, vocab);
-  if (deck.train.no_decay) {
+  Graph graph = deck.model->graph.empty() ? build_family(deck, vocab)
+                                          : read_graph(text, deck.model->graph, deck, vocab);
+  if (deck.train->no_decay) {
     check_patterns(deck, graph);
-    graph = with_decay(std::move(graph), *deck.train.no_decay);
+    graph = with_decay(std::move(graph), *deck.train->no_decay);
   }
-  return with_precision(std::move(graph), element_type(deck.model.precision));
+  return with_precision(std::move(graph), element_type(deck.model->precision));
 }
 
 std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
                                   const Deck& deck, const std::string& choice,
                                   const std::string& hints) {
-  const std::string& profile = deck.cluster.profile;
+  const std::string& profile = deck.cluster->profile;
   std::vector<NamedFile> files = {{"the model deck", model},
                                   {"the cluster deck", cluster},
-                                  {"the graph", deck.model.graph},
+                                  {"the graph", deck.model->graph},
                                   {"the profile", profile == "auto" ? "" : profile},
                                   {"the strategy", looks_like_file(choice) ? choice : ""},
                                   {"the hints", hints}};
@@ -152,14 +156,14 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
       }
     }
   };
-  add("the data", deck.data.path, "data.path");
-  add("the validation data", deck.data.validation.path, "data.validation");
+  add("the data", deck.data->path, "data.path");
+  add("the validation data", deck.data->validation.path, "data.validation");
   return files;
 }
 
 PlannedData data_for_planning(const Deck& deck) {
   const std::optional<int64_t> vocab = vocab_of(deck);
-  if (vocab && !deck.data.path.empty()) {
+  if (vocab && !deck.data->path.empty()) {
     return {*vocab, "not looked at: the deck says all sizes", false};
   }
   try {
@@ -180,12 +184,12 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides, ranks);
   int64_t all = 1;
-  for (const MeshAxis& axis : deck.cluster.mesh) {
+  for (const MeshAxis& axis : deck.cluster->mesh) {
     all *= axis.size.value_or(1);
   }
   Mesh mesh = mesh_of(deck, check_ranks(deck, ranks.value_or(all)));
   PlannedData data = data_for_planning(deck);
-  deck.model.vocab = data.vocab;
+  deck.model->vocab = data.vocab;
   Graph graph = make_graph(deck, graph_text(deck), data.vocab);
   return {std::move(deck), std::move(mesh), std::move(data), std::move(graph)};
 }
@@ -202,7 +206,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
   Strategy strategy =
       with_parts(deck, graph,
                  named ? with_recompute(graph, named_strategy(name_or_file, graph, mesh),
-                                        recompute_of(deck.train.recompute))
+                                        recompute_of(deck.train->recompute))
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
                                         name_or_file));
   return named && costs
@@ -223,7 +227,7 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
   SearchOptions options{.time_limit_s = kSearchTime,
-                        .memory_limit = deck.cluster.device_memory.value_or(0),
+                        .memory_limit = deck.cluster->device_memory.value_or(0),
                         .lowering = lowering_options(deck)};
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);

@@ -10,6 +10,9 @@
 #include "app/planning.h"
 #include "comm/communicator.h"
 #include "core/check.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/lower.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
@@ -21,9 +24,9 @@ namespace {
 
 // A graph's batch is a number in its file.
 Deck with_one_sequence(Deck deck) {
-  if (deck.model.graph.empty()) {
-    deck.train.batch = 1;
-    deck.model.moe.capacity_factor = static_cast<double>(deck.model.moe.experts);
+  if (deck.model->graph.empty()) {
+    deck.train->batch = 1;
+    deck.model->moe.capacity_factor = static_cast<double>(deck.model->moe.experts);
   }
   return deck;
 }
@@ -42,15 +45,15 @@ void check_causal(const Graph& graph) {
 }  // namespace
 
 void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
-  if (!deck.model.vocab) {
-    deck.model.vocab = deck_of(checkpoint).model.vocab;
+  if (!deck.model->vocab) {
+    deck.model->vocab = deck_of(checkpoint).model->vocab;
   }
 }
 
 std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck) {
   std::optional<Graph> graph;
   try {
-    graph.emplace(make_graph(deck, checkpoint.state().graph, deck.model.vocab.value()));
+    graph.emplace(make_graph(deck, checkpoint.state().graph, deck.model->vocab.value()));
   } catch (const Error& error) {
     fail(ExitCode::file, "{}: its model cannot be built: {}", checkpoint.path(), error.what());
   }
@@ -62,14 +65,14 @@ LanguageModel::LanguageModel(Deck deck, const std::string& graph, const Checkpoi
       deck_(std::move(deck)),
       self_(make_self_communicator()),
       device_(make_device({})) {
-  if (deck_.data.kind == "images") {
+  if (deck_.data->kind == "images") {
     fail_at(deck_, "data.kind", "data.kind images: a model of images cannot go on a text");
   }
   take_vocabulary(deck_, checkpoint);
   const std::vector<std::string>& words = checkpoint.state().vocabulary;
   check_resumable(checkpoint, {deck_, graph, words});
-  const int64_t vocab = deck_.model.vocab.value();
-  tokenizer_.emplace(deck_.data, vocab, words);
+  const int64_t vocab = deck_.model->vocab.value();
+  tokenizer_.emplace(*deck_.data, vocab, words);
   const Graph model = make_graph(with_one_sequence(deck_), graph, vocab);
   check_causal(model);
   const Mesh mesh = {{"ranks", 1}};

@@ -12,6 +12,9 @@
 #include "core/check.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "kernels/arithmetic.h"
 #include "kernels/library.h"
@@ -84,7 +87,7 @@ class Measurement {
   Profile run(const std::vector<Case>& cases) {
     Profile profile{.key = profile_key(input_), .model = input_.graph.name()};
     std::optional<kernels::TimeAlgorithms> algorithms;
-    if (input_.deck.cluster.algorithms == "timed") {
+    if (input_.deck.cluster->algorithms == "timed") {
       algorithms.emplace();
     }
     const double began = monotonic_seconds();
@@ -134,7 +137,7 @@ class Measurement {
   std::optional<DeviceRates> rates() const {
     try {
       return measure_rates(input_.device, input_.world, input_.threads,
-                           {DType::f32, element_type(input_.deck.model.precision)});
+                           {DType::f32, element_type(input_.deck.model->precision)});
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {
         throw;
@@ -204,7 +207,7 @@ class Measurement {
         const PlannedProgram planned{program, plan};
         store.emplace(std::span(&planned, 1), input_.device, *input_.communication.groups,
                       input_.threads);
-        executor.emplace(program, plan, *store, rank, input_.deck.train.seed);
+        executor.emplace(program, plan, *store, rank, input_.deck.train->seed);
         executor->initialize_parameters();
       });
     } catch (const CollectiveError& error) {
@@ -232,9 +235,9 @@ class Measurement {
   // What lies between the instructions of a step and between steps.
   void time_overlapped(Executor& executor) {
     Deck deck = input_.deck;
-    deck.train.steps = thorough_ ? 6 : 4;
-    deck.train.timeline_every = 0;
-    deck.cluster.timed_every = 1;
+    deck.train->steps = thorough_ ? 6 : 4;
+    deck.train->timeline_every = 0;
+    deck.cluster->timed_every = 1;
     const auto look = [&](const Iteration& iteration) {
       if (iteration.step > 1) {
         gaps_.add(executor.program(), executor.times());
@@ -283,7 +286,7 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
 
 // With what changes the times of its instructions.
 std::string device_of(const ProfilingInput& input) {
-  const ClusterDeck& cluster = input.deck.cluster;
+  const ClusterDeck& cluster = *input.deck.cluster;
   std::string text = fmt::format("{}, {} thread(s)", input.device.name(), input.threads);
   if (const std::string arithmetic = kernels::describe_arithmetic(); !arithmetic.empty()) {
     text += ", " + arithmetic;

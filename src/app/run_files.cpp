@@ -8,6 +8,7 @@
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "io/timing_input.h"
 #include "train/checkpoints.h"
@@ -75,7 +76,7 @@ void tell_missing_rows(const CheckpointFile& checkpoint) {
 }  // namespace
 
 std::string checkpoint_folder(const Deck& deck, const std::string& out) {
-  const std::string& wanted = deck.train.checkpoint.folder;
+  const std::string& wanted = deck.train->checkpoint.folder;
   return wanted.empty() ? fs::path(out).replace_extension(".ckpt").string() : wanted;
 }
 
@@ -140,7 +141,7 @@ void remove_old_checkpoints(const RunFiles& files) {
 TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
                             const Graph& graph, const TimingHeader& header) {
   return {.step = files.steps_done(),
-          .seed = decks.deck.train.seed,
+          .seed = decks.deck.train->seed,
           .graph_hash = fmt::format("{:016x}", graph_hash(graph)),
           .program_version = header.run.program_version,
           .started_at = header.run.started_at,

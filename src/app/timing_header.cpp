@@ -7,6 +7,7 @@
 
 #include "comm/collective.h"
 #include "core/version.h"
+#include "deck/data_deck.h"
 #include "io/resources.h"
 #include "kernels/arithmetic.h"
 #include "kernels/library.h"
@@ -119,7 +120,7 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
   }
   header.experts = expert_layers(run.program);
   header.validation = run.data.validation != nullptr;
-  header.images = run.decks.deck.data.kind == "images";
+  header.images = run.decks.deck.data->kind == "images";
   return header;
 }
 

@@ -1,6 +1,7 @@
 #include "app/validation.h"
 
 #include "comm/collective.h"
+#include "deck/train_deck.h"
 #include "program/verify.h"
 
 namespace hidup {
@@ -15,7 +16,7 @@ Validation::Validation(const Graph& graph, const Strategy& strategy, const Deck&
 }
 
 void Validation::prepare(Store& store, const Dataset& data) {
-  executor_.emplace(program_, plan_, store, world_.rank(), deck_.train.seed);
+  executor_.emplace(program_, plan_, store, world_.rank(), deck_.train->seed);
   evaluator_.emplace(deck_, *data.validation, data.validation_sequences, *executor_, world_);
 }
 

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/new_file.h"
 #include "core/results.h"
+#include "deck/cluster_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/read_strategy.h"
@@ -19,7 +20,7 @@ namespace {
 
 // Throws Error(usage) where cluster.profile is no file, or of other ranks than the run.
 Profile profile_for(const TimingRecord& record, const PlanningInput& input) {
-  const std::string& file = input.deck.cluster.profile;
+  const std::string& file = input.deck.cluster->profile;
   if (file.empty() || file == "auto") {
     fail_at(input.deck, "cluster.profile",
             "cluster.profile: --absorb adds to a profile, of `hidup profile` or kept by `train`: "

@@ -20,6 +20,8 @@
 #include "comm/collective.h"
 #include "core/units.h"
 #include "cost/profile.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
@@ -134,7 +136,7 @@ class Inspection {
       fact("mesh", text);
     }
     choose_communication();
-    const std::string& profile = decks_.deck.cluster.profile;
+    const std::string& profile = decks_.deck.cluster->profile;
     if (!profile.empty() && profile != "auto") {
       alone(fmt::format("{:<12}  {}", "profile", profile),
             [&] { parse_profile(read_profile_file(profile), profile); });
@@ -176,7 +178,7 @@ class Inspection {
     std::optional<Graph> graph;
     const bool built = attempt([&] {
       collectively(world_, [&] {
-        graph.emplace(make_graph(decks_.deck, decks_.graph, decks_.deck.model.vocab.value()));
+        graph.emplace(make_graph(decks_.deck, decks_.graph, decks_.deck.model->vocab.value()));
       });
     });
     if (built) {

@@ -16,6 +16,9 @@
 #include "core/log.h"
 #include "core/results.h"
 #include "core/units.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/train_deck.h"
 #include "program/verify.h"
 #include "train/evaluate.h"
 #include "train/kept.h"
@@ -53,7 +56,7 @@ class EvaluationRun {
       const PlannedProgram planned{program_, plan};
       store.emplace(std::span(&planned, 1), *device, *communication_.groups, threads);
       executor.emplace(program_, plan, *store, world_.rank(),
-                       checkpoint_ ? checkpoint_->state().seed : deck.train.seed);
+                       checkpoint_ ? checkpoint_->state().seed : deck.train->seed);
     });
     store->register_arena();
     const std::string origin = load(*executor);
@@ -108,7 +111,7 @@ class EvaluationRun {
     if (options_.resume.empty() && options_.init.empty()) {
       fail(ExitCode::usage, "evaluate needs a model: --resume CHECKPOINT or --init FILE");
     }
-    if (decks_.deck.data.validation.empty()) {
+    if (decks_.deck.data->validation.empty()) {
       fail_at(decks_.deck, "data",
               "data.validation: there is nothing to evaluate on: give it files, or the part of "
               "the data that training left out, such as --set data.validation=0.1");
@@ -152,7 +155,7 @@ class EvaluationRun {
   }
 
   void print(const MeanLoss& found) const {
-    const bool images = decks_.deck.data.kind == "images";
+    const bool images = decks_.deck.data->kind == "images";
     const double perplexity = std::exp(found.loss);
     if (options_.json) {
       nlohmann::ordered_json json = {{"loss", found.loss}, {"perplexity", perplexity}};
@@ -191,7 +194,7 @@ class EvaluationRun {
       return fmt::format("in batch {}, at {}", progress.step,
                          program_.instructions.at(static_cast<size_t>(progress.instruction)).name);
     };
-    const ClusterDeck& cluster = decks_.deck.cluster;
+    const ClusterDeck& cluster = *decks_.deck.cluster;
     mpi_.set_timeouts(cluster.heartbeat_timeout_s, cluster.collective_timeout_s);
     guide_.emplace(mpi_.heartbeat(), here, describe);
   }

@@ -268,6 +268,7 @@ class Printout {
 struct Explained {
   Forecast step;
   std::vector<Candidate> candidates;
+  RepeatedWork repeated;
   std::optional<WhatIfReport> what_if;
 };
 
@@ -285,13 +286,15 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
     result.step =
         forecast(input.graph,
                  choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile),
-                 lowering_options(input.deck), all_costs);
+                 search.lowering, all_costs);
     result.candidates = beside_named({.strategy = result.step.strategy,
                                       .seconds = result.step.seconds(),
                                       .busy = result.step.prediction.busy,
                                       .memory_bytes = result.step.plan.bytes},
                                      input, profile, search);
   }
+  result.repeated = repeated_work(input.graph, result.step.strategy, all_costs, search.lowering,
+                                  search.memory_limit);
   if (options.what_if) {
     result.what_if = what_if(
         input.graph, input.mesh, search,
@@ -320,14 +323,11 @@ int explain(const ExplainOptions& options) {
   const Explained found = explained(options, input, profile, all_costs);
   const Forecast& step = found.step;
   const Strategy& strategy = step.strategy;
-  const RepeatedWork repeated =
-      repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
-                    input.deck.cluster.device_memory.value_or(0));
   const Printout report(input, step);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, all_costs);
   if (options.json) {
-    Json json = plan_json(input, strategy, repeated);
+    Json json = plan_json(input, strategy, found.repeated);
     if (emulated) {
       json["emulated"] = {{"step_s", to_seconds(emulated->step)},
                           {"dependency_floor_s", to_seconds(emulated->floor)}};
@@ -343,7 +343,7 @@ int explain(const ExplainOptions& options) {
     return 0;
   }
   const bool chosen = options.strategy == kSearch && options.hints.empty();
-  print_plan(input, strategy, profile, describe(repeated, input.mesh, chosen));
+  print_plan(input, strategy, profile, describe(found.repeated, input.mesh, chosen));
   results::print("          {}\n", describe(step.plan));
   if (emulated) {
     results::print("emulated  {}; in any order of the instructions at least {}\n",

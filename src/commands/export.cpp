@@ -18,6 +18,7 @@
 #include "core/log.h"
 #include "core/new_file.h"
 #include "core/units.h"
+#include "deck/model_deck.h"
 #include "interchange/config.h"
 #include "interchange/match.h"
 #include "io/output_path.h"
@@ -71,7 +72,7 @@ class ExportRun {
         const Shape& shape = checkpoint_->tensors()[parameter.tensor].shape;
         parameters_.push_back({parameter.tensor, their_tensor(names, parameter.name, shape)});
       }
-      config_ = config_text(names, deck, deck.model.vocab.value());
+      config_ = config_text(names, deck, deck.model->vocab.value());
       lay_out();
     });
     open_outputs();

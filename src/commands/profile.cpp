@@ -13,6 +13,7 @@
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
+#include "deck/cluster_deck.h"
 #include "io/output_path.h"
 
 namespace hidup {
@@ -46,7 +47,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
     Communicator& world = mpi.world();
     Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
     Deck& deck = decks.deck;
-    mpi.set_timeouts(deck.cluster.heartbeat_timeout_s, deck.cluster.collective_timeout_s);
+    mpi.set_timeouts(deck.cluster->heartbeat_timeout_s, deck.cluster->collective_timeout_s);
     Mesh mesh;
     collectively(world, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world.size()));
@@ -56,7 +57,7 @@ int profile(const ProfileOptions& options, int* argc, char*** argv) {
       }
       if (world.rank() == 0) {
         Deck read = deck;
-        read.cluster.profile = "";  // is measured, not read
+        read.cluster->profile = "";  // is measured, not read
         prepare_outputs({{"--out", options.out}}, files_read(options.deck, options.cluster, read),
                         options.overwrite);
       }

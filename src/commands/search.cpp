@@ -97,8 +97,7 @@ int search(const SearchCommandOptions& options) {
   RepeatedWork repeated{.useful_ranks = ranks_of(input.mesh)};
   found.timed_out |= !in_time([&] {
     TimeLimit::check();
-    repeated = repeated_work(input.graph, strategy, all_costs, lowering_options(input.deck),
-                             input.deck.cluster.device_memory.value_or(0));
+    repeated = repeated_work(input.graph, strategy, all_costs, how.lowering, how.memory_limit);
   });
   const double seconds = monotonic_seconds() - began;
   if (options.json) {

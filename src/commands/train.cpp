@@ -25,6 +25,10 @@
 #include "core/units.h"
 #include "cost/floor.h"
 #include "cost/simulate.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/flops.h"
 #include "graph/text.h"
 #include "io/output_path.h"
@@ -89,7 +93,7 @@ class Run {
     open_data();  // refuses another model, also where nothing is left to do
     if (is_finished()) {
       log::info("{} has all {} steps; with a larger train.steps there would be more to do",
-                files_.checkpoint->path(), decks_.deck.train.steps);
+                files_.checkpoint->path(), decks_.deck.train->steps);
       return ExitCode::done;
     }
     open_devices();
@@ -150,7 +154,7 @@ class Run {
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
     if (emulates(deck)) {  // what the plan takes has to fit here, too
-      memory_ = deck.cluster.device_memory.value_or(memory_);
+      memory_ = deck.cluster->device_memory.value_or(memory_);
     }
   }
 
@@ -184,7 +188,7 @@ class Run {
         programs.push_back(validation_->planned());
       }
       store_.emplace(programs, *device_, *communication_.groups, threads_);
-      executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train.seed,
+      executor_.emplace(program_, plan_, *store_, world_.rank(), decks_.deck.train->seed,
                         emulation_ ? &emulation_->emulator() : nullptr);
       if (validation_) {
         validation_->prepare(*store_, data_);
@@ -204,7 +208,7 @@ class Run {
   void find_floor() {
     if (rates_) {
       floor_ =
-          step_floor(program_, world_.rank(), *rates_, element_type(decks_.deck.model.precision));
+          step_floor(program_, world_.rank(), *rates_, element_type(decks_.deck.model->precision));
     }
     if (floor_) {
       floor_->seconds = std::ranges::max(all_gather_value(world_, floor_->seconds));
@@ -235,7 +239,7 @@ class Run {
                             mpi_);
     header_.strategy.floor_s = floor_ ? floor_->seconds : 0.0;
     if (emulation_) {
-      header_.emulation = {.dilation = decks_.deck.cluster.emulate_dilation};
+      header_.emulation = {.dilation = decks_.deck.cluster->emulate_dilation};
     }
     if (files_.checkpoint) {
       header_.run.continued_from = files_.checkpoint->state().timing_file;
@@ -259,11 +263,11 @@ class Run {
                             initial_state(files_, decks_, data_, *graph_, header_), *executor_,
                             world_);
     const double peak =
-        static_cast<double>(world_.size()) * deck.cluster.device_flops.value_or(0.0);
-    const bool images = deck.data.kind == "images";
+        static_cast<double>(world_.size()) * deck.cluster->device_flops.value_or(0.0);
+    const bool images = deck.data->kind == "images";
     Report report(
-        deck.train.steps,
-        {.count = deck.train.batch * (images ? 1 : deck.model.sequence), .images = images},
+        deck.train->steps,
+        {.count = deck.train->batch * (images ? 1 : deck.model->sequence), .images = images},
         data_.unigram_entropy, {.model = model_flops(*graph_), .peak = peak},
         emulation_ ? std::optional(emulation_->scale(prediction_)) : std::nullopt);
     StopWatch watch({.folder = std::filesystem::path(files_.out).parent_path().string(),
@@ -288,15 +292,15 @@ class Run {
     if (first) {
       report.summary(plan_, prediction_, floor_, files_.out, checkpoints.last_file());
     }
-    if (stopped != StopReason::none && trainer.current_step() < deck.train.steps) {
+    if (stopped != StopReason::none && trainer.current_step() < deck.train->steps) {
       log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
-                describe(stopped), trainer.current_step(), deck.train.steps);
+                describe(stopped), trainer.current_step(), deck.train->steps);
       return ExitCode::stopped;
     }
     return ExitCode::done;
   }
 
-  bool is_finished() const { return files_.steps_done() >= decks_.deck.train.steps; }
+  bool is_finished() const { return files_.steps_done() >= decks_.deck.train->steps; }
 
   void check_checkpoint() const {
     if (!files_.checkpoint) {
@@ -310,7 +314,7 @@ class Run {
     log::info("resumes from {}, step {}{}", files_.checkpoint->path(), files_.steps_done(),
               changed.empty() ? "" : "; changed since: " + changed);
     const std::string raised =
-        describe_raise(deck_of(*files_.checkpoint).train, decks_.deck.train, files_.steps_done());
+        describe_raise(*deck_of(*files_.checkpoint).train, *decks_.deck.train, files_.steps_done());
     if (!raised.empty()) {
       log::warning("{}", raised);
     }
@@ -379,7 +383,7 @@ class Run {
       return fmt::format("in step {}, at {}", progress.step,
                          program_.instructions.at(static_cast<size_t>(progress.instruction)).name);
     };
-    const ClusterDeck& cluster = decks_.deck.cluster;
+    const ClusterDeck& cluster = *decks_.deck.cluster;
     mpi_.set_timeouts(cluster.heartbeat_timeout_s, cluster.collective_timeout_s);
     guide_.emplace(mpi_.heartbeat(), here, describe);
   }

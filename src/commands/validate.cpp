@@ -7,7 +7,9 @@
 #include "core/new_file.h"
 #include "core/results.h"
 #include "core/units.h"
+#include "deck/data_deck.h"
 #include "deck/deck.h"
+#include "deck/model_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "program/memory.h"
@@ -20,9 +22,9 @@ namespace {
 
 // A line for people. Data that is elsewhere is no error: only a training needs it.
 std::string check_data(const Deck& deck) {
-  std::string missing = first_missing(deck.data.path, "data.path");
+  std::string missing = first_missing(deck.data->path, "data.path");
   if (missing.empty()) {
-    missing = first_missing(deck.data.validation.path, "data.validation");
+    missing = first_missing(deck.data->validation.path, "data.validation");
   }
   return missing.empty() ? open_data(deck).description
                          : fmt::format("not looked at: {} is not there", missing);
@@ -62,7 +64,7 @@ int validate(const ValidateOptions& options) {
   results::print("data    {}\n", description);
   results::print(
       "model   {}, {} parameters, {} {}\n", graph.name(), format_count(graph.parameter_count()),
-      deck.data.kind == "images" ? "classes" : "vocabulary", format_count(*deck.model.vocab));
+      deck.data->kind == "images" ? "classes" : "vocabulary", format_count(*deck.model->vocab));
   results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
                  strategy.name);
   if (!options.strategy_out.empty()) {

@@ -9,6 +9,9 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "core/text.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {
@@ -104,17 +107,17 @@ void check_moe(const ModelDeck& model, const DeckChecks& checks) {
 }
 
 void check_data(const Deck& deck, const DeckChecks& checks) {
-  const DataDeck& data = deck.data;
+  const DataDeck& data = *deck.data;
   if (!usable(checks, "data.kind")) {
     return;
   }
   const bool synthetic = data.kind == "synthetic";
   const bool images = data.kind == "images";
-  if (usable(checks, "model.family") && (deck.model.family == "vit") != images) {
+  if (usable(checks, "model.family") && (deck.model->family == "vit") != images) {
     checks.report("model.family",
                   images ? fmt::format("model.family {} is a language model, but data.kind images "
                                        "has no text: choose vit",
-                                       deck.model.family)
+                                       deck.model->family)
                          : fmt::format("model.family vit sees images, but data.kind is {}: choose "
                                        "the kind images",
                                        data.kind));
@@ -134,14 +137,14 @@ void check_data(const Deck& deck, const DeckChecks& checks) {
                   "data.kind synthetic has nothing to validate on: remove data.validation, or "
                   "choose the kind text or tokens");
   }
-  if (usable(checks, "train.validate_every", "data.validation") && deck.train.validate_every > 0 &&
+  if (usable(checks, "train.validate_every", "data.validation") && deck.train->validate_every > 0 &&
       data.validation.empty()) {
     checks.report("train.validate_every",
                   fmt::format("train.validate_every {} needs data.validation: a part of the data, "
                               "or files",
-                              deck.train.validate_every));
+                              deck.train->validate_every));
   }
-  if (usable(checks, "model.vocab") && !deck.model.vocab && synthetic) {
+  if (usable(checks, "model.vocab") && !deck.model->vocab && synthetic) {
     checks.report("model.vocab",
                   "data.kind synthetic needs a number as model.vocab: there is no "
                   "data to take it from");
@@ -207,15 +210,15 @@ bool report_if_too_large(const std::vector<Factor>& factors, const DeckChecks& c
 
 // Products that 64 bits must count; the graph checks the sum of all its tensors.
 void check_sizes(const Deck& deck, const DeckChecks& checks) {
-  const Factor layers{"model.layers", deck.model.layers};
-  const Factor hidden{"model.hidden", deck.model.hidden};
-  const Factor ffn{"model.ffn", deck.model.ffn};
-  const Factor heads{"model.heads", deck.model.heads};
-  const Factor sequence{"model.sequence", deck.model.sequence};
-  const Factor vocab{"model.vocab", deck.model.vocab.value_or(1)};
-  const Factor batch{"train.batch", deck.train.batch};
-  const Factor steps{"train.steps", deck.train.steps};
-  const Factor experts{"model.moe.experts", deck.model.moe.experts};
+  const Factor layers{"model.layers", deck.model->layers};
+  const Factor hidden{"model.hidden", deck.model->hidden};
+  const Factor ffn{"model.ffn", deck.model->ffn};
+  const Factor heads{"model.heads", deck.model->heads};
+  const Factor sequence{"model.sequence", deck.model->sequence};
+  const Factor vocab{"model.vocab", deck.model->vocab.value_or(1)};
+  const Factor batch{"train.batch", deck.train->batch};
+  const Factor steps{"train.steps", deck.train->steps};
+  const Factor experts{"model.moe.experts", deck.model->moe.experts};
   const std::vector<std::vector<Factor>> products = {
       {batch, heads, sequence, sequence},
       {batch, sequence, hidden},
@@ -238,14 +241,14 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
 }  // namespace
 
 void check_relations(const Deck& deck, const DeckChecks& checks) {
-  check_widths(deck.model, checks);
-  check_llama(deck.model, checks);
-  check_moe(deck.model, checks);
+  check_widths(*deck.model, checks);
+  check_llama(*deck.model, checks);
+  check_moe(*deck.model, checks);
   check_data(deck, checks);
-  check_schedule(deck.train, checks);
-  check_microbatches(deck.train, checks);
+  check_schedule(*deck.train, checks);
+  check_microbatches(*deck.train, checks);
   check_sizes(deck, checks);
-  check_cluster(deck.cluster, checks);
+  check_cluster(*deck.cluster, checks);
 }
 
 }  // namespace hidup

@@ -9,6 +9,7 @@
 #include "core/limits.h"
 #include "core/text.h"
 #include "deck/checks.h"
+#include "deck/cluster_deck.h"
 
 namespace hidup {
 namespace {
@@ -240,7 +241,7 @@ void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks) {
 
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
   check(ranks >= 1, "{} ranks", ranks);
-  const std::vector<MeshAxis>& axes = deck.cluster.mesh;
+  const std::vector<MeshAxis>& axes = deck.cluster->mesh;
   int64_t known = 1;  // product of the sizes that are given
   bool has_auto = false;
   for (const MeshAxis& axis : axes) {
@@ -262,7 +263,7 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
   for (size_t i = 0; i < sizes.size(); ++i) {
     sizes[i] = axes[i].size.value_or(ranks / known);
   }
-  for (const Misfit& misfit : misfits(deck.cluster, sizes)) {
+  for (const Misfit& misfit : misfits(*deck.cluster, sizes)) {
     fail_at(deck, misfit.key, misfit.message);
   }
   return sizes;

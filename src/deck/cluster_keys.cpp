@@ -1,5 +1,7 @@
 #include "deck/cluster_keys.h"
 
+#include "deck/cluster_deck.h"
+
 namespace hidup {
 namespace {
 
@@ -21,13 +23,13 @@ std::vector<Key> cluster_keys() {
               "exit code 8.",
        .fallback = "cpu",
        .choices = {"cpu", "cuda"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.device_kind; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_kind; }},
       {.name = "cluster.device.threads",
        .doc = "OpenMP threads of a rank. auto: `OMP_NUM_THREADS`, or else the rank's share of the "
               "cores that it may use.",
        .fallback = "auto",
        .range = {1, 4096},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.device_threads; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_threads; }},
       {.name = "cluster.device.memory",
        .doc = "Memory that a rank may use. auto: what the machine has; of a GPU, what is free when "
               "the run has its communicators, in equal parts for the ranks that use it, less 1/32 "
@@ -35,7 +37,7 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .range = {kMiB, kPiB},
        .unit = Unit::bytes,
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.device_memory; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_memory; }},
       {.name = "cluster.device.flops",
        .doc =
            "Floating-point rate of a rank in the format that `model.precision` names. Predictions "
@@ -43,14 +45,14 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .range = kFlopRates,
        .unit = Unit::flops,
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.device_flops; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_flops; }},
       {.name = "cluster.device.memory_bandwidth",
        .doc = "Bandwidth of a rank's memory, for predictions without a profile. auto: a byte for "
               "every 16 flops of `cluster.device.flops`.",
        .fallback = "auto",
        .range = kMemoryBandwidths,
        .unit = Unit::bandwidth,
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.memory_bandwidth; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->memory_bandwidth; }},
       {.name = "cluster.device.graph",
        .doc =
            "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
@@ -58,7 +60,7 @@ std::vector<Key> cluster_keys() {
            "instruction; the results are the same.",
        .fallback = "auto",
        .choices = {"auto", "off"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.device_graph; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_graph; }},
       {.name = "cluster.device.timed_every",
        .doc =
            "Where steps are recorded (cluster.device.graph), the instructions of the first three "
@@ -66,7 +68,7 @@ std::vector<Key> cluster_keys() {
            "times. /ranks has NaN for the others, and where one of them hangs is not known.",
        .fallback = "10",
        .range = {1, 1000000},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.timed_every; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->timed_every; }},
       {.name = "cluster.device.algorithms",
        .doc =
            "How a GPU's matrix products are computed. heuristic: by the algorithm that cuBLASLt "
@@ -76,7 +78,7 @@ std::vector<Key> cluster_keys() {
            "profile are equal to the bit, but one that is measured again may choose otherwise.",
        .fallback = "heuristic",
        .choices = {"heuristic", "timed"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.algorithms; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->algorithms; }},
       {.name = "cluster.device.bf16",
        .doc =
            "How a CPU multiplies bf16. native: by its own instructions for that (AVX-512 BF16, "
@@ -86,7 +88,7 @@ std::vector<Key> cluster_keys() {
            "what is used. fp16 is multiplied as f32.",
        .fallback = "auto",
        .choices = {"auto", "native", "f32"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.bf16; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->bf16; }},
       {.name = "cluster.device.reserved_multiprocessors",
        .doc =
            "Multiprocessors of a GPU that matrix products leave to messages, where such may be "
@@ -95,7 +97,7 @@ std::vector<Key> cluster_keys() {
            "results differ in rounding from those with another number.",
        .fallback = "0",
        .range = {0, 1024},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.reserved_multiprocessors; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->reserved_multiprocessors; }},
       {.name = "cluster.mesh",
        .doc =
            "The axes along which the ranks are arranged, at most 8; the product of their sizes is "
@@ -103,14 +105,14 @@ std::vector<Key> cluster_keys() {
            "all "
            "axes have a `bandwidth`, their order makes no other difference.",
        .fallback = "[{name: ranks, size: auto}]",
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.mesh; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->mesh; }},
       {.name = "cluster.mesh[].name",
        .doc = "Name of the axis: letters, digits, _ and -, first a letter, at most 40.",
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].name; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].name; }},
       {.name = "cluster.mesh[].size",
        .doc = "Ranks along the axis. auto, on one axis only: what the other axes leave.",
        .range = {1, 1000000},
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].size; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].size; }},
       {.name = "cluster.mesh[].bandwidth",
        .doc =
            "What one rank can send along the axis, and receive at the same time: a rank's link, "
@@ -123,14 +125,14 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].bandwidth; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].bandwidth; }},
       {.name = "cluster.mesh[].latency",
        .doc = "Time of an empty message along the axis, for predictions without a profile. auto: "
               "none.",
        .fallback = "auto",
        .range = {0, kHour},
        .unit = Unit::seconds,
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].latency; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].latency; }},
       {.name = "cluster.mesh[].shared",
        .doc =
            "So many ranks of the other axes share one link along this axis and divide its "
@@ -140,7 +142,7 @@ std::vector<Key> cluster_keys() {
            "`hidup profile` measures it.",
        .fallback = "1",
        .range = {1, 1000000},
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].shared; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].shared; }},
       {.name = "cluster.mesh[].per_host",
        .doc =
            "So many consecutive ranks of this axis are on one host, where one axis holds the ranks "
@@ -152,14 +154,14 @@ std::vector<Key> cluster_keys() {
            "once. A divisor of the axis's size.",
        .fallback = "1",
        .range = {1, 1000000},
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].per_host; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].per_host; }},
       {.name = "cluster.mesh[].host_bandwidth",
        .doc = "What a host of `per_host` ranks can send to other hosts, and receive at the same "
               "time, all of its ranks together.",
        .fallback = "auto",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].host_bandwidth; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].host_bandwidth; }},
       {.name = "cluster.mesh[].bandwidth_trace",
        .doc =
            "A link that varies in time, with `cluster.emulate` only: for a while it has this "
@@ -167,20 +169,20 @@ std::vector<Key> cluster_keys() {
            "pass at bandwidth_trace / `bandwidth` times their pace, its latency as ever. "
            "Strategies are chosen for `bandwidth`.",
        .fallback = "[]",
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.mesh[i.outer].bandwidth_trace; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].bandwidth_trace; }},
       {.name = "cluster.mesh[].bandwidth_trace[].for",
        .doc = "How long the link has this bandwidth.",
        .range = {1e-6, kHour},
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item i) -> Slot {
-         return &d.cluster.mesh[i.outer].bandwidth_trace[i.inner].for_s;
+         return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].for_s;
        }},
       {.name = "cluster.mesh[].bandwidth_trace[].bandwidth",
        .doc = "What one rank can send meanwhile, before `shared` divides it.",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot {
-         return &d.cluster.mesh[i.outer].bandwidth_trace[i.inner].bandwidth;
+         return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].bandwidth;
        }},
       {.name = "cluster.devices",
        .doc =
@@ -190,24 +192,24 @@ std::vector<Key> cluster_keys() {
            "`memory_bandwidth`; the search plans for the slowest, its plan's time is that of all. "
            "[]: all ranks are as `cluster.device`.",
        .fallback = "[]",
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.devices; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
       {.name = "cluster.devices[].count",
        .doc = "Ranks of this kind.",
        .fallback = "1",
        .range = {1, 1000000},
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.devices[i.outer].count; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].count; }},
       {.name = "cluster.devices[].flops",
        .doc = "As `cluster.device.flops`.",
        .range = kFlopRates,
        .unit = Unit::flops,
-       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster.devices[i.outer].flops; }},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].flops; }},
       {.name = "cluster.devices[].memory_bandwidth",
        .doc = "As `cluster.device.memory_bandwidth`; auto: a byte for every 16 of these flops.",
        .fallback = "auto",
        .range = kMemoryBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot {
-         return &d.cluster.devices[i.outer].memory_bandwidth;
+         return &d.cluster->devices[i.outer].memory_bandwidth;
        }},
       {.name = "cluster.comm.backend",
        .doc =
@@ -216,26 +218,26 @@ std::vector<Key> cluster_keys() {
            "auto: nccl where it can be, else mpi.",
        .fallback = "auto",
        .choices = {"auto", "mpi", "nccl"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.comm_backend; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->comm_backend; }},
       {.name = "cluster.comm.register_buffers",
        .doc = "on: a rank's memory is registered with NCCL, which may then send from it without a "
               "copy of its own.",
        .fallback = "off",
        .choices = {"on", "off"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.register_buffers; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->register_buffers; }},
       {.name = "cluster.comm.max_ctas",
        .doc = "Most thread blocks (CTAs) of a GPU that a collective of NCCL may take from "
               "computation. 0: NCCL decides.",
        .fallback = "0",
        .range = {0, 64},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.max_ctas; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->max_ctas; }},
       {.name = "cluster.comm.heartbeat_timeout",
        .doc = "A rank that gives no sign of life for this long counts as lost, and the run ends "
               "with exit code 5.",
        .fallback = "5s",
        .range = {1, kHour},
        .unit = Unit::seconds,
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.heartbeat_timeout_s; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->heartbeat_timeout_s; }},
       {.name = "cluster.comm.collective_timeout",
        .doc =
            "A collective that ranks wait in for this long counts as one that never ends, and the "
@@ -244,7 +246,7 @@ std::vector<Key> cluster_keys() {
        .fallback = "10min",
        .range = {1, kHour},
        .unit = Unit::seconds,
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.collective_timeout_s; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->collective_timeout_s; }},
       {.name = "cluster.profile",
        .doc =
            "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
@@ -257,21 +259,21 @@ std::vector<Key> cluster_keys() {
        .fallback = "auto",
        .choices = {"auto", "none"},
        .path_of = "file",
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.profile; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->profile; }},
       {.name = "cluster.profile_noise",
        .doc =
            "Multiplies every time of the profile by a factor between 1 - this and 1 + this, drawn "
            "from `train.seed`: how much a search depends on exact times.",
        .fallback = "0",
        .range = {.min = 0, .max = 1, .below_max = true},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.profile_noise; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->profile_noise; }},
       {.name = "cluster.cost.model",
        .doc =
            "measured: times of the profile, or rates. published: the cost model of HiDup's paper, "
            "from `cluster.device.flops` and the axes' bandwidth.",
        .fallback = "measured",
        .choices = {"measured", "published"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.cost_model; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->cost_model; }},
       {.name = "cluster.emulate",
        .doc = "on: CPU ranks compute for real, whatever the device's kind, and time is that of the "
               "cluster which this deck describes: every instruction takes what the cost model "
@@ -279,13 +281,13 @@ std::vector<Key> cluster_keys() {
               "rates or the file of `cluster.profile`; nothing is measured.",
        .fallback = "off",
        .choices = {"on", "off"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.emulate; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->emulate; }},
       {.name = "cluster.emulate_dilation",
        .doc = "Wall time over emulated time. What is computed for real must be over within its "
               "emulated time, stretched so; the run reports what was late.",
        .fallback = "1",
        .range = {1e-6, 1e6},
-       .slot = [](Deck& d, Item) -> Slot { return &d.cluster.emulate_dilation; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->emulate_dilation; }},
   };
 }
 

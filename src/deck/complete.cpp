@@ -8,8 +8,11 @@
 #include "core/images.h"
 #include "core/limits.h"
 #include "deck/checks.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
+#include "deck/model_deck.h"
 #include "deck/values.h"
 
 namespace hidup {
@@ -34,8 +37,8 @@ class Completion {
         *std::get<int64_t*>(key.slot(deck_, {})) = key.derived(deck_);
       }
     }
-    if (deck_.data.kind == "images") {
-      deck_.model.sequence = kImagePositions;
+    if (deck_.data->kind == "images") {
+      deck_.model->sequence = kImagePositions;
     }
     check_relations(deck_, {[this](std::string_view name) { return usable(name); },
                             [this](std::string_view name, const std::string& message) {
@@ -118,7 +121,7 @@ class Completion {
       return std::nullopt;
     }
     int64_t ranks = 1;
-    for (const MeshAxis& axis : deck_.cluster.mesh) {
+    for (const MeshAxis& axis : deck_.cluster->mesh) {
       if (!axis.size || *axis.size > kMaxRanks / ranks) {
         return std::nullopt;
       }

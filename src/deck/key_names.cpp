@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "deck/cluster_deck.h"
 #include "deck/keys.h"
 
 namespace hidup {

@@ -11,6 +11,8 @@
 
 namespace hidup {
 
+struct MeshAxis;
+
 // "cluster.mesh[1].size" -> "cluster.mesh[].size"
 std::string record_name(std::string_view name);
 

@@ -5,6 +5,8 @@
 #include "core/images.h"
 #include "core/limits.h"
 #include "deck/cluster_keys.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
 #include "deck/train_keys.h"
 
 namespace hidup {
@@ -13,19 +15,20 @@ namespace {
 // Token indices are 32-bit integers.
 constexpr double kMaxVocab = 2147483647.0;
 
-constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.model.graph.empty(); },
+constexpr Condition kNoGraph = {"model.graph", [](const Deck& d) { return d.model->graph.empty(); },
                                 "is given by the graph of model.graph: remove it"};
-constexpr Condition kNoImages = {"data.kind", [](const Deck& d) { return d.data.kind != "images"; },
+constexpr Condition kNoImages = {"data.kind",
+                                 [](const Deck& d) { return d.data->kind != "images"; },
                                  "is fixed with data.kind images: remove it"};
 constexpr Condition kIsLlama = {"model.family",
-                                [](const Deck& d) { return d.model.family == "llama"; },
+                                [](const Deck& d) { return d.model->family == "llama"; },
                                 "is about the family llama only"};
 constexpr Condition kHasExperts = {"model.moe.experts",
-                                   [](const Deck& d) { return d.model.moe.experts > 0; },
+                                   [](const Deck& d) { return d.model->moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
 
 constexpr Condition kHasBalanceLoss = {
-    "model.moe.balance_loss", [](const Deck& d) { return d.model.moe.balance_loss > 0.0; },
+    "model.moe.balance_loss", [](const Deck& d) { return d.model->moe.balance_loss > 0.0; },
     "says what the balance loss is, but model.moe.balance_loss is missing or 0"};
 
 std::vector<Key> model_keys() {
@@ -44,7 +47,7 @@ std::vector<Key> model_keys() {
        .fallback = "bert",
        .choices = {"bert", "gpt", "vit", "llama"},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.family; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->family; }},
       {.name = "model.graph",
        .doc = "What is built, instead of a family: a file with the graph of one device as text. "
               "Family, layers, hidden, ffn, heads, dropout and experts are then the graph's and "
@@ -53,73 +56,73 @@ std::vector<Key> model_keys() {
        .fallback = "none",
        .choices = {"none"},
        .path_of = "file",
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.graph; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->graph; }},
       {.name = "model.layers",
        .doc = "Number of transformer blocks.",
        .range = {1, 10000},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.layers; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->layers; }},
       {.name = "model.hidden",
        .doc = "Width of the model: a multiple of `model.heads`, and even for the family bert.",
        .range = {2, 1000000},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.hidden; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->hidden; }},
       {.name = "model.ffn",
        .doc = "Inner width of the feed-forward network of a block.",
        .fallback = "4 x model.hidden",
-       .derived = [](const Deck& d) { return 4 * d.model.hidden; },
+       .derived = [](const Deck& d) { return 4 * d.model->hidden; },
        .range = {1, 10000000},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.ffn; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->ffn; }},
       {.name = "model.heads",
        .doc = "Attention heads of a block; each is `model.hidden` / `model.heads` wide.",
        .range = {1, 10000},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.heads; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->heads; }},
       {.name = "model.kv_heads",
        .doc = "Heads of keys and values of a block, of which every one serves as many of "
               "`model.heads`. auto: as many as those.",
        .fallback = "auto",
        .range = {1, 10000},
        .conditions = {kNoGraph, kIsLlama},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.kv_heads; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->kv_heads; }},
       {.name = "model.rope_theta",
        .doc = "Base of the angles of rotary positions.",
        .fallback = "10000",
        .range = {1.0, 1e9},
        .conditions = {kNoGraph, kIsLlama},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.rope_theta; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->rope_theta; }},
       {.name = "model.norm_epsilon",
        .doc = "What a norm adds to the variance, or to the mean square.",
        .fallback = "1e-5",
        .range = {1e-12, 1.0},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.norm_epsilon; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->norm_epsilon; }},
       {.name = "model.tied_head",
        .doc = "Whether the head's weight is the embedding's.",
        .fallback = "off",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kIsLlama},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.tied_head; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->tied_head; }},
       {.name = "model.sequence",
        .doc = "Tokens of a sequence. Of images it is 65, the patches and the class token, and "
               "refused here.",
        .range = {1, 10000000},
        .conditions = {kNoImages},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.sequence; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->sequence; }},
       {.name = "model.vocab",
        .doc = "Number of different tokens. auto: as many as the data needs. Of images it is 10, "
               "their classes, and refused here.",
        .fallback = "auto",
        .range = {1, kMaxVocab},
        .conditions = {kNoImages},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.vocab; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->vocab; }},
       {.name = "model.dropout",
        .doc = "Probability that dropout zeroes an element.",
        .fallback = "0",
        .range = {.min = kMinDropout, .max = kMaxDropout, .or_zero = true},
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.dropout; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->dropout; }},
       {.name = "model.precision",
        .doc =
            "Number format of parameters and activations, whatever a graph file says. bf16, fp16: "
@@ -129,7 +132,7 @@ std::vector<Key> model_keys() {
            "after 2000 steps without one.",
        .fallback = "fp32",
        .choices = {"fp32", "bf16", "fp16"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.precision; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->precision; }},
   };
 }
 
@@ -142,14 +145,14 @@ std::vector<Key> moe_keys() {
        .range = {0, 100000},
        .per_rank = true,
        .conditions = {kNoGraph},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.experts; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.experts; }},
       {.name = "model.moe.every",
        .doc = "Every how many blocks one has experts: 2 is the second, the fourth and so on. At "
               "most `model.layers`.",
        .fallback = "2",
        .range = {1, 10000},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.every; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.every; }},
       {.name = "model.moe.router",
        .doc = "Who chooses a token's experts. top1, top2, topk: a learned router, the one, two or "
               "`model.moe.top_k` experts that it rates highest. hash: one expert (or "
@@ -158,7 +161,7 @@ std::vector<Key> moe_keys() {
        .fallback = "top2",
        .choices = {"top1", "top2", "topk", "hash"},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.router; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.router; }},
       {.name = "model.moe.top_k",
        .doc = "Experts per token, at most `model.moe.experts`. The router topk needs a number. "
               "auto: 1 for top1 and hash, 2 for top2. First choices take slots before second ones, "
@@ -166,7 +169,7 @@ std::vector<Key> moe_keys() {
        .fallback = "auto",
        .range = {1, 100000},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.top_k; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.top_k; }},
       {.name = "model.moe.normalize",
        .doc = "With several experts per token. on: the weights with which they are mixed add up to "
               "1 (GShard). off: each is the router's probability of the expert, as it is where a "
@@ -174,7 +177,7 @@ std::vector<Key> moe_keys() {
        .fallback = "on",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.normalize; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.normalize; }},
       {.name = "model.moe.capacity_factor",
        .doc = "Slots of an expert per sequence, over what an even choice of the experts needs, "
               "rounded up: ceil(capacity_factor x top_k x sequence / experts), at least 1, at most "
@@ -182,7 +185,7 @@ std::vector<Key> moe_keys() {
        .fallback = "1.25",
        .range = {.min = 0, .max = 1e6, .above_min = true},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.capacity_factor; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.capacity_factor; }},
       {.name = "model.moe.balance_loss",
        .doc = "Weight with which the balance loss of every block with experts is minimised beside "
               "the loss: it is small where tokens are spread evenly. It is computed over the whole "
@@ -191,7 +194,7 @@ std::vector<Key> moe_keys() {
        .fallback = "0",
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.balance_loss; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.balance_loss; }},
       {.name = "model.moe.balance",
        .doc = "What the balance loss is, with P the mean over all tokens of an expert's "
               "probability. switch: the sum over the experts of f x P, times their number, with f "
@@ -200,7 +203,7 @@ std::vector<Key> moe_keys() {
        .fallback = "switch",
        .choices = {"switch", "gshard"},
        .conditions = {kNoGraph, kHasExperts, kHasBalanceLoss},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.balance; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.balance; }},
       {.name = "model.moe.z_loss",
        .doc = "Weight with which the router's z loss is minimised beside the loss: the mean over "
               "all tokens of the square of log(sum(exp(logits))) (ST-MoE). Reported as the balance "
@@ -208,13 +211,13 @@ std::vector<Key> moe_keys() {
        .fallback = "0",
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.z_loss; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.z_loss; }},
       {.name = "model.moe.bias",
        .doc = "off: the two products of an expert have no biases. The router never has one.",
        .fallback = "on",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kHasExperts},
-       .slot = [](Deck& d, Item) -> Slot { return &d.model.moe.bias; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.bias; }},
   };
 }
 
@@ -230,19 +233,19 @@ std::vector<Key> data_keys() {
               "column, and patches go row by row.",
        .fallback = "text",
        .choices = {"text", "tokens", "synthetic", "images"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.data.kind; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.data->kind; }},
       {.name = "data.path",
        .doc = "Where the data is: needed for the kinds text and tokens, refused for synthetic, "
               "either for images. "
               "Relative paths start in the folder of the deck; in `--set` in the working "
               "directory.",
        .fallback = "[]",
-       .slot = [](Deck& d, Item) -> Slot { return &d.data.path; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.data->path; }},
       {.name = "data.tokenizer",
        .doc = "What is a token of a text: a byte, or a word.",
        .fallback = "bytes",
        .choices = {"bytes", "words"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.data.tokenizer; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.data->tokenizer; }},
       {.name = "data.validation",
        .doc = "What the validation loss is measured on. A number: this part of the data, its last "
               "windows of `model.sequence` tokens, or its last images, which training then does "
@@ -252,7 +255,7 @@ std::vector<Key> data_keys() {
        .choices = {"none"},
        .range = {.min = 0, .max = 0.5, .above_min = true},
        .path_of = "file",
-       .slot = [](Deck& d, Item) -> Slot { return &d.data.validation; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.data->validation; }},
   };
 }
 

@@ -1,6 +1,6 @@
 // One record per key of the decks: it drives reading, --set, the checks, the
-// resolved decks and the reference page. A new key is a new record in keys.cpp
-// (and the member it fills).
+// resolved decks and the reference page. A new key is a new record (and the member
+// of its section that it fills).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@
 namespace hidup {
 
 inline constexpr double kHour = 3600.0;  // seconds
+
+struct ValidationData;
+struct MeshAxis;
+struct DeviceClass;
+struct LinkPhase;
+using Patterns = std::vector<std::string>;  // of names, with * and ? (core/text.h)
 
 // Where a value goes; the type says what the key takes. An optional takes "auto" for none, or
 // the key's only choice. A list of strings holds paths, an optional one patterns of names, the

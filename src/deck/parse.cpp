@@ -10,11 +10,14 @@
 #include "core/file.h"
 #include "core/limits.h"
 #include "core/text.h"
+#include "deck/cluster_deck.h"
 #include "deck/complete.h"
+#include "deck/data_deck.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
 #include "deck/places.h"
+#include "deck/train_deck.h"
 #include "deck/values.h"
 #include "yaml/problems.h"
 #include "yaml/yaml_tree.h"
@@ -74,7 +77,7 @@ class DeckReader {
         return;  // the axes are not known
       }
       try {
-        at = find_axis_key(name, deck_.cluster.mesh);
+        at = find_axis_key(name, deck_.cluster->mesh);
       } catch (const Error& error) {
         return report(here(), error.what());
       }

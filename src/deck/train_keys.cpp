@@ -1,6 +1,7 @@
 #include "deck/train_keys.h"
 
 #include "core/limits.h"
+#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {
@@ -19,11 +20,11 @@ std::vector<Key> train_keys() {
        .doc = "Sequences per step, all ranks together.",
        .range = {1, 1e9},
        .per_rank = true,
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.batch; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->batch; }},
       {.name = "train.steps",
        .doc = "Number of optimizer steps.",
        .range = {1, 1e12},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.steps; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->steps; }},
       {.name = "train.microbatches",
        .doc = "Parts of the batch, one of which computes while another communicates; gradients are "
               "those of the whole batch. At most `train.batch`, and few: two can hide each other's "
@@ -31,7 +32,7 @@ std::vector<Key> train_keys() {
               "strategy says.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.microbatches; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->microbatches; }},
       {.name = "train.accumulate",
        .doc =
            "Groups of microbatches, one after the other, each with its forward and its backward "
@@ -41,7 +42,7 @@ std::vector<Key> train_keys() {
            "auto: what the strategy says; the search takes groups where memory is short.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.accumulate; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->accumulate; }},
       {.name = "train.recompute",
        .doc =
            "What is not kept for the backward pass, which computes it again; a strategy file says "
@@ -54,72 +55,72 @@ std::vector<Key> train_keys() {
            "have a GELU of their own; in 16 bits cheap keeps a GELU behind a product's bias.",
        .fallback = "none",
        .choices = {"none", "cheap", "block"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.recompute; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->recompute; }},
       {.name = "train.seed",
        .doc = "Parameters, dropout and the order of the data follow from it, on any number "
               "of ranks.",
        .fallback = "1",
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.seed; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->seed; }},
       {.name = "train.lr",
        .doc = "Learning rate after the warmup.",
        .fallback = "1e-3",
        .range = {kLeastFactor, 1000},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.lr; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->lr; }},
       {.name = "train.schedule",
        .doc = "How the learning rate falls from the end of the warmup to the last step.",
        .fallback = "constant",
        .choices = {"constant", "linear", "cosine"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.schedule; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->schedule; }},
       {.name = "train.warmup_steps",
        .doc = "Steps in which the learning rate rises linearly to `train.lr`; at most "
               "`train.steps`.",
        .fallback = "0",
        .range = {0, 1e12},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.warmup_steps; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->warmup_steps; }},
       {.name = "train.min_lr_ratio",
        .doc = "Learning rate at the end of the schedules linear and cosine, over `train.lr`.",
        .fallback = "0",
        .range = {0, 1},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.min_lr_ratio; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->min_lr_ratio; }},
       {.name = "train.optimizer",
        .doc = "adam, or adamw, whose weight decay is apart from the gradient.",
        .fallback = "adam",
        .choices = {"adam", "adamw"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.optimizer; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->optimizer; }},
       {.name = "train.beta1",
        .doc = "Decay of the mean of the gradients.",
        .fallback = "0.9",
        .range = {0, kSlowestDecay},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.beta1; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->beta1; }},
       {.name = "train.beta2",
        .doc = "Decay of the mean of the squared gradients.",
        .fallback = "0.999",
        .range = {0, kSlowestDecay},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.beta2; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->beta2; }},
       {.name = "train.epsilon",
        .doc = "Added to the root of the mean squared gradient before dividing by it.",
        .fallback = "1e-8",
        .range = {kLeastFactor, 1},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.epsilon; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->epsilon; }},
       {.name = "train.weight_decay",
        .doc = "Weight decay. adam adds it times the parameter to the gradient; adamw shrinks "
               "the parameter by it times the learning rate. 0: off.",
        .fallback = "0",
        .range = {0, 1000},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.weight_decay; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->weight_decay; }},
       {.name = "train.no_decay",
        .doc =
            "Parameters without weight decay, by their names: patterns in which * stands for any "
            "text and ? for any character, such as [\"*.bias\", \"*norm*\"]. [] has none of them. "
            "auto: biases and the weights of norms, or those that a graph file says.",
        .fallback = "auto",
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.no_decay; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->no_decay; }},
       {.name = "train.clip_norm",
        .doc = "Gradients whose norm over all parameters is larger are multiplied by clip_norm / "
               "(norm + 1e-6), as PyTorch does. 0: off.",
        .fallback = "0",
        .range = {.min = 1e-10, .max = 1e18, .or_zero = true},  // the square is a float, too
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.clip_norm; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->clip_norm; }},
       {.name = "train.bucket",
        .doc =
            "Gradients are reduced over the ranks in buckets of about this size. NCCL over NVLink "
@@ -128,25 +129,25 @@ std::vector<Key> train_keys() {
        .fallback = "4MiB",
        .range = {kKiB, kTiB},
        .unit = Unit::bytes,
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.bucket_bytes; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->bucket_bytes; }},
       {.name = "train.overlap",
        .doc = "on: communication runs beside computation. off: one instruction after the other, "
               "so that the timing file has the times of both alone; the results are the same.",
        .fallback = "on",
        .choices = {"on", "off"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.overlap; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->overlap; }},
       {.name = "train.timeline_every",
        .doc = "The timing file keeps the timeline of steps 1 to 3 and of every step that this "
               "divides. 0: of steps 1 to 3 only.",
        .fallback = "0",
        .range = {0, 1e12},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.timeline_every; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->timeline_every; }},
       {.name = "train.validate_every",
        .doc = "The validation loss is measured after every step that this divides, and after "
               "the last; needs `data.validation`. 0: after the last only.",
        .fallback = "0",
        .range = {0, 1e12},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.validate_every; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->validate_every; }},
       {.name = "train.on_nan",
        .doc = "What happens when the loss, the gradients or the validation loss are not finite. "
               "stop: the step is run again instruction by instruction, and exit code 9 names the "
@@ -154,7 +155,7 @@ std::vector<Key> train_keys() {
               "skips the step, and training goes on.",
        .fallback = "stop",
        .choices = {"stop", "skip"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.on_nan; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->on_nan; }},
   };
 }
 
@@ -164,7 +165,7 @@ std::vector<Key> checkpoint_keys() {
        .doc = "A checkpoint is written after every step that this divides. 0: not by steps.",
        .fallback = "0",
        .range = {0, 1e12},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.every_steps; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.every_steps; }},
       {.name = "train.checkpoint.every",
        .doc = "A checkpoint is written after the first step that ends this long after the last "
               "one. none: not by time.",
@@ -172,31 +173,31 @@ std::vector<Key> checkpoint_keys() {
        .choices = {"none"},
        .range = {0.1, 1000 * kHour},
        .unit = Unit::seconds,
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.every_s; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.every_s; }},
       {.name = "train.checkpoint.keep",
        .doc = "How many checkpoints are kept: older ones are removed. 0: all.",
        .fallback = "3",
        .range = {0, 1e6},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.keep; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.keep; }},
       {.name = "train.checkpoint.folder",
        .doc = "Where the checkpoints are. auto: the timing file's name with .ckpt instead of .h5. "
               "One run at a time may write there. Relative paths start as those of `data.path`.",
        .fallback = "auto",
        .choices = {"auto"},
        .path_of = "folder",
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.folder; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.folder; }},
       {.name = "train.checkpoint.blocking",
        .doc = "on: training waits until a checkpoint is written. off: it goes on meanwhile, for "
               "which the host keeps a copy of what is written.",
        .fallback = "off",
        .choices = {"on", "off"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.blocking; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.blocking; }},
       {.name = "train.checkpoint.on_error",
        .doc = "What happens when a checkpoint cannot be written; the one before it stays in any "
               "case. warn: training goes on with a warning. stop: it ends with exit code 6.",
        .fallback = "warn",
        .choices = {"warn", "stop"},
-       .slot = [](Deck& d, Item) -> Slot { return &d.train.checkpoint.on_error; }},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.on_error; }},
   };
 }
 

@@ -12,6 +12,9 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {
@@ -229,9 +232,9 @@ bool in_range(double value, const Range& range) {
 
 std::string allowed_values(const Key& key) {
   Deck deck;
-  deck.cluster.mesh.resize(1);
-  deck.cluster.mesh.front().bandwidth_trace.resize(1);
-  deck.cluster.devices.resize(1);
+  deck.cluster->mesh.resize(1);
+  deck.cluster->mesh.front().bandwidth_trace.resize(1);
+  deck.cluster->devices.resize(1);
   const Slot slot = key.slot(deck, {});
   if (std::holds_alternative<std::vector<MeshAxis>*>(slot)) {
     return "a list of axes";

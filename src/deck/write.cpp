@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "deck/cluster_deck.h"
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"

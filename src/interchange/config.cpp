@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "deck/model_deck.h"
 
 namespace hidup {
 namespace {
@@ -24,7 +25,7 @@ struct Model {
   const Deck& deck;
   int64_t vocab = 0;
 
-  const ModelDeck* operator->() const { return &deck.model; }
+  const ModelDeck* operator->() const { return &*deck.model; }
 };
 
 bool equal(const Json& given, const Json& own, const Model& /*model*/) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "deck/model_deck.h"
 #include "graph/operation.h"
 
 namespace hidup {

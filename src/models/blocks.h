@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "deck/deck.h"
+#include "deck/model_deck.h"
 #include "graph/graph.h"
 
 namespace hidup {

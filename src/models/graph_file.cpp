@@ -7,6 +7,9 @@
 
 #include "core/check.h"
 #include "core/images.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 
@@ -41,11 +44,11 @@ class Checks {
       : graph_(graph), text_(text), source_(source) {}
 
   void inputs(const Deck& deck) const {
-    const bool images = deck.data.kind == "images";
-    const int64_t batch = deck.train.batch;
+    const bool images = deck.data->kind == "images";
+    const int64_t batch = deck.train->batch;
     const std::string data = images ? "images" : "tokens";
     const Shape data_shape =
-        images ? Shape{batch, kImagePatches, kPatchValues} : Shape{batch, deck.model.sequence};
+        images ? Shape{batch, kImagePatches, kPatchValues} : Shape{batch, deck.model->sequence};
     for (const Tensor& tensor : graph_.tensors()) {
       if (tensor.role != Tensor::Role::input) {
         continue;

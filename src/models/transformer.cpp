@@ -6,6 +6,8 @@
 
 #include "core/check.h"
 #include "core/images.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/blocks.h"
 
 namespace hidup {
@@ -22,7 +24,7 @@ struct Batch {
   TensorId tokens, targets;  // i32[batch, sequence]
 };
 Batch add_batch(Graph& graph, const Deck& deck) {
-  const Shape shape = {deck.train.batch, deck.model.sequence};
+  const Shape shape = {deck.train->batch, deck.model->sequence};
   return {graph.add_input("tokens", DType::i32, shape),
           graph.add_input("targets", DType::i32, shape)};
 }
@@ -51,7 +53,7 @@ TensorId bert_block(BlockBuilder& builder, int64_t layer, TensorId x) {
 }
 
 Graph build_bert(const Deck& deck, int64_t vocab) {
-  const ModelDeck& model = deck.model;
+  const ModelDeck& model = *deck.model;
   BlockBuilder builder(model, bert_style(model));
   Graph& graph = builder.graph();
   const auto [tokens, targets] = add_batch(graph, deck);
@@ -73,12 +75,12 @@ Graph build_bert(const Deck& deck, int64_t vocab) {
 
 // The class token and the positions start as those of Dosovitskiy et al.
 Graph build_vit(const Deck& deck, int64_t classes) {
-  const ModelDeck& model = deck.model;
+  const ModelDeck& model = *deck.model;
   BlockStyle style = bert_style(model);
   style.causal = false;
   BlockBuilder builder(model, style);
   Graph& graph = builder.graph();
-  const int64_t batch = deck.train.batch;
+  const int64_t batch = deck.train->batch;
   const TensorId images =
       graph.add_input("images", DType::f32, {batch, kImagePatches, kPatchValues});
   const TensorId targets = graph.add_input("targets", DType::i32, {batch});
@@ -134,7 +136,7 @@ BlockStyle gpt_style(const ModelDeck& model) {
 }
 
 Graph build_gpt(const Deck& deck, int64_t vocab) {
-  const ModelDeck& model = deck.model;
+  const ModelDeck& model = *deck.model;
   const BlockStyle style = gpt_style(model);
   BlockBuilder builder(model, style);
   Graph& graph = builder.graph();
@@ -168,7 +170,7 @@ BlockStyle llama_style() {
 }
 
 Graph build_llama(const Deck& deck, int64_t vocab) {
-  const ModelDeck& model = deck.model;
+  const ModelDeck& model = *deck.model;
   const BlockStyle style = llama_style();
   BlockBuilder builder(model, style);
   Graph& graph = builder.graph();
@@ -190,16 +192,16 @@ Graph build_llama(const Deck& deck, int64_t vocab) {
 }  // namespace
 
 Graph build_model(const Deck& deck, int64_t vocab) {
-  if (deck.model.family == "gpt") {
+  if (deck.model->family == "gpt") {
     return build_gpt(deck, vocab);
   }
-  if (deck.model.family == "vit") {
+  if (deck.model->family == "vit") {
     return build_vit(deck, vocab);
   }
-  if (deck.model.family == "llama") {
+  if (deck.model->family == "llama") {
     return build_llama(deck, vocab);
   }
-  check(deck.model.family == "bert", "no model of the family {}", deck.model.family);
+  check(deck.model->family == "bert", "no model of the family {}", deck.model->family);
   return build_bert(deck, vocab);
 }
 

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "core/new_file.h"
+#include "deck/train_deck.h"
 #include "device/device.h"
 
 namespace hidup {
@@ -36,7 +37,7 @@ bool asks_for_checkpoints(const Deck& deck) {
 
 Checkpoints::Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState fixed,
                          Executor& executor, Communicator& world)
-    : deck_(deck.train.checkpoint),
+    : deck_(deck.train->checkpoint),
       place_(std::move(place)),
       wanted_(asks_for_checkpoints(deck)),
       state_(std::move(fixed)),

@@ -15,6 +15,8 @@
 
 namespace hidup {
 
+struct CheckpointDeck;
+
 // Whether the deck asks for any, and so for one at the run's end.
 bool asks_for_checkpoints(const Deck& deck);
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/check.h"
+#include "deck/train_deck.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
 #include "train/setup.h"
@@ -19,12 +20,12 @@ Evaluator::Evaluator(const Deck& deck, const Batches& batches, int64_t sequences
 }
 
 void Evaluator::fill(int64_t batch) {
-  fill_inputs(forward_.program(), world_.rank(), batches_, (batch - 1) * deck_.train.batch, inputs_,
-              sequences_);
+  fill_inputs(forward_.program(), world_.rank(), batches_, (batch - 1) * deck_.train->batch,
+              inputs_, sequences_);
 }
 
 MeanLoss Evaluator::run() {
-  const int64_t size = deck_.train.batch;
+  const int64_t size = deck_.train->batch;
   const int64_t last = (sequences_ + size - 1) / size;
   double loss = 0.0;
   double right = 0.0;

@@ -12,6 +12,8 @@
 #include "core/convert.h"
 #include "core/images.h"
 #include "core/text.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
 
 namespace hidup {
 namespace {
@@ -168,10 +170,10 @@ std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint, con
 Deck deck_of(const CheckpointFile& checkpoint) {
   const std::string name = checkpoint.path() + ", /state/resolved";
   Deck deck = parse_resolved(name, checkpoint.state().resolved);
-  if (deck.data.kind == "images") {
-    deck.model.vocab = kImageClasses;
+  if (deck.data->kind == "images") {
+    deck.model->vocab = kImageClasses;
   }
-  if (!deck.model.vocab) {
+  if (!deck.model->vocab) {
     fail(ExitCode::file, "{}: model.vocab: expected a number", name);
   }
   return deck;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "deck/train_deck.h"
+
 namespace hidup {
 
 double learning_rate(const TrainDeck& train, int64_t step) {

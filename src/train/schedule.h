@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "deck/deck.h"
-
 namespace hidup {
+
+struct TrainDeck;
 
 // Rises linearly to train.lr over the warm-up steps, then follows train.schedule down
 // to lr x min_lr_ratio at the last step: constant, linear or cosine (Loshchilov and

@@ -16,6 +16,10 @@
 #include "comm/patient_yield.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "train/images.h"
 
 namespace hidup {
@@ -35,9 +39,9 @@ std::shared_ptr<const Corpus> open_corpus(const Deck& deck, std::string_view key
                                           const std::vector<std::string>& paths,
                                           const Vocabulary& vocabulary, bool is_complete) {
   return at_key(deck, key, [&] {
-    return std::make_shared<const Corpus>(CorpusOptions{.kind = deck.data.kind,
+    return std::make_shared<const Corpus>(CorpusOptions{.kind = deck.data->kind,
                                                         .paths = paths,
-                                                        .tokenizer = deck.data.tokenizer,
+                                                        .tokenizer = deck.data->tokenizer,
                                                         .key = std::string(key),
                                                         .vocabulary = vocabulary,
                                                         .is_complete = is_complete});
@@ -63,8 +67,8 @@ std::string describe(const CorpusSummary& summary) {
 
 Dataset synthetic_data(const Deck& deck) {
   Dataset data;
-  data.vocab = deck.model.vocab.value();  // the deck's checks ask for it
-  data.batches = synthetic_batches(data.vocab, deck.model.sequence, deck.train.seed);
+  data.vocab = deck.model->vocab.value();  // the deck's checks ask for it
+  data.batches = synthetic_batches(data.vocab, deck.model->sequence, deck.train->seed);
   data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
   return data;
 }
@@ -76,17 +80,17 @@ std::shared_ptr<const ImageSet> open_image_set(const Deck& deck, std::string_vie
 }
 
 Dataset image_data(const Deck& deck) {
-  const ValidationData& wanted = deck.data.validation;
+  const ValidationData& wanted = deck.data->validation;
   Dataset data;
   data.vocab = kImageClasses;
   const std::shared_ptr<const ImageSet> images =
-      deck.data.path.empty() ? synthetic_images(deck.train.seed)
-                             : open_image_set(deck, "data.path", deck.data.path, data);
+      deck.data->path.empty() ? synthetic_images(deck.train->seed)
+                              : open_image_set(deck, "data.path", deck.data->path, data);
   std::shared_ptr<const ImageSet> validated = images;
   WindowRange train{.count = images->count()};
   WindowRange part;
   data.description =
-      deck.data.path.empty()
+      deck.data->path.empty()
           ? fmt::format("{} synthetic images", format_count(train.count))
           : fmt::format("{} images in {} file(s)", format_count(train.count), data.files.size());
   if (!wanted.path.empty()) {
@@ -99,7 +103,7 @@ Dataset image_data(const Deck& deck) {
     train.count -= part.count;
     data.description += fmt::format("; validation: the last {} of them", format_count(part.count));
   }
-  data.batches = image_batches(images, train, deck.train.seed);
+  data.batches = image_batches(images, train, deck.train->seed);
   if (part.count > 0) {
     data.validation = image_batches(validated, part, std::nullopt);
     data.validation_sequences = part.count;
@@ -110,23 +114,23 @@ Dataset image_data(const Deck& deck) {
 }  // namespace
 
 Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) {
-  if (deck.data.kind == "synthetic") {
+  if (deck.data->kind == "synthetic") {
     return synthetic_data(deck);
   }
-  if (deck.data.kind == "images") {
+  if (deck.data->kind == "images") {
     return image_data(deck);
   }
-  const ValidationData& wanted = deck.data.validation;
-  const int64_t sequence = deck.model.sequence;
+  const ValidationData& wanted = deck.data->validation;
+  const int64_t sequence = deck.model->sequence;
   const bool is_complete = !vocabulary.empty();
   const auto corpus =
-      open_corpus(deck, "data.path", deck.data.path, Vocabulary(vocabulary), is_complete);
+      open_corpus(deck, "data.path", deck.data->path, Vocabulary(vocabulary), is_complete);
   const auto validated = wanted.path.empty() ? corpus
                                              : open_corpus(deck, "data.validation", wanted.path,
                                                            corpus->vocabulary(), is_complete);
   const CorpusSummary& summary = corpus->summary();
   Dataset data;
-  data.vocab = deck.model.vocab.value_or(std::max(summary.vocab, validated->summary().vocab));
+  data.vocab = deck.model->vocab.value_or(std::max(summary.vocab, validated->summary().vocab));
   at_key(deck, "model.vocab", [&] {
     corpus->check_vocab(data.vocab);
     validated->check_vocab(data.vocab);
@@ -155,7 +159,7 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
         fmt::format("; validation: the last {} of {} windows of {} tokens",
                     format_count(part.count), format_count(part.count + train.count), sequence);
   }
-  data.batches = corpus_batches(corpus, train, sequence, deck.train.seed);
+  data.batches = corpus_batches(corpus, train, sequence, deck.train->seed);
   if (part.count > 0) {
     data.validation = ordered_batches(validated, part, sequence);
     data.validation_sequences = part.count;
@@ -164,11 +168,11 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary) 
 }
 
 std::optional<int64_t> vocab_of(const Deck& deck) {
-  if (deck.data.kind == "images") {
+  if (deck.data->kind == "images") {
     return kImageClasses;
   }
-  const bool bytes = deck.data.kind == "text" && deck.data.tokenizer == "bytes";
-  return bytes && !deck.model.vocab ? std::optional(kByteTokens) : deck.model.vocab;
+  const bool bytes = deck.data->kind == "text" && deck.data->tokenizer == "bytes";
+  return bytes && !deck.model->vocab ? std::optional(kByteTokens) : deck.model->vocab;
 }
 
 uint64_t Dataset::hash() const {
@@ -229,15 +233,15 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   Mesh mesh;
   for (size_t a = 0; a < sizes.size(); ++a) {
     mesh.push_back(
-        {.name = deck.cluster.mesh[a].name, .size = sizes[a], .numbered = static_cast<int>(a)});
+        {.name = deck.cluster->mesh[a].name, .size = sizes[a], .numbered = static_cast<int>(a)});
   }
   const auto pace = [&](const Axis& axis) {
-    const MeshAxis& link = axis_of(deck.cluster, axis.name);
+    const MeshAxis& link = axis_of(*deck.cluster, axis.name);
     return std::tuple(link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
                       -link.latency.value_or(0.0), axis.size, axis.name);
   };
   const bool rated = std::ranges::all_of(
-      deck.cluster.mesh, [](const MeshAxis& axis) { return axis.bandwidth.has_value(); });
+      deck.cluster->mesh, [](const MeshAxis& axis) { return axis.bandwidth.has_value(); });
   if (rated) {
     std::ranges::sort(mesh, {}, pace);
   }
@@ -245,7 +249,7 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
 }
 
 LoweringOptions lowering_options(const Deck& deck) {
-  const TrainDeck& train = deck.train;
+  const TrainDeck& train = *deck.train;
   return {.bucket_bytes = train.bucket_bytes,
           .clip_norm = train.clip_norm,
           .optimizer = {.beta1 = train.beta1,
@@ -256,14 +260,14 @@ LoweringOptions lowering_options(const Deck& deck) {
 }
 
 bool emulates(const Deck& deck) {
-  return deck.cluster.emulate == "on";
+  return deck.cluster->emulate == "on";
 }
 
 Executor::Order execution_order(const Deck& deck, bool timed) {
-  if (deck.train.overlap == "off") {
+  if (deck.train->overlap == "off") {
     return Executor::Order::in_turn;
   }
-  if (deck.cluster.device_graph == "off") {
+  if (deck.cluster->device_graph == "off") {
     return Executor::Order::overlapped;
   }
   return timed ? Executor::Order::recorded : Executor::Order::recorded_untimed;
@@ -287,8 +291,8 @@ int compute_threads(const Deck& deck, Communicator& world, const std::string& ho
   const int share = std::max(1, static_cast<int>(share_of_cores(world, host)));
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   int threads = share;
-  if (deck.cluster.device_threads) {
-    threads = static_cast<int>(*deck.cluster.device_threads);
+  if (deck.cluster->device_threads) {
+    threads = static_cast<int>(*deck.cluster->device_threads);
   } else if (wanted != nullptr && std::atoi(wanted) > 0) {
     threads = std::atoi(wanted);
   }

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "deck/data_deck.h"
 
 namespace hidup {
 namespace {

@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "deck/deck.h"
 #include "train/words.h"
 
 namespace hidup {
+
+struct DataDeck;
 
 //   text, bytes        a token is a byte
 //   text, words        as Corpus reads a file; "<eos>" is a line end

@@ -12,6 +12,9 @@
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/log.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "io/gradient_file.h"
 #include "train/assemble.h"
 #include "train/inputs.h"
@@ -49,7 +52,7 @@ Trainer::Trainer(const Deck& deck, const Batches& batches, Executor& executor, C
       world_(world),
       start_(executor.emulator() == nullptr ? start : 0.0),
       outputs_(outputs) {
-  state_.stops = deck.train.on_nan == "stop";
+  state_.stops = deck.train->on_nan == "stop";
   state_.adapts = parameter_dtype(executor.program()) == DType::f16;
   state_.loss_scale = state_.adapts ? kernels::StepState::kFirstScale : 1.0F;
 }
@@ -67,7 +70,7 @@ StopReason Trainer::run() {
   cpu_s_ = cpu_seconds();
   double began = monotonic_seconds();
   for (int64_t step = done_ + 1;
-       step <= deck_.train.steps && (stop_ == StopReason::none || step <= started_); ++step) {
+       step <= deck_.train->steps && (stop_ == StopReason::none || step <= started_); ++step) {
     step_ = step;
     while (started_ < step || starts_next_early(step)) {
       start_next();
@@ -88,18 +91,18 @@ StopReason Trainer::run() {
 }
 
 bool Trainer::has_timeline(int64_t step) const {
-  const int64_t every = deck_.train.timeline_every;
+  const int64_t every = deck_.train->timeline_every;
   return step <= done_ + 3 || (every > 0 && step % every == 0);
 }
 
 bool Trainer::is_timed(int64_t step) const {
-  return has_timeline(step) || step % deck_.cluster.timed_every == 0;
+  return has_timeline(step) || step % deck_.cluster->timed_every == 0;
 }
 
 bool Trainer::validates_after(int64_t step) const {
-  const int64_t every = deck_.train.validate_every;
+  const int64_t every = deck_.train->validate_every;
   return outputs_.validation != nullptr &&
-         (step == deck_.train.steps || (every > 0 && step % every == 0));
+         (step == deck_.train->steps || (every > 0 && step % every == 0));
 }
 
 // As far as all ranks know.
@@ -107,25 +110,25 @@ bool Trainer::saves_after(int64_t step) const {
   const Checkpoints* checkpoints = outputs_.checkpoints;
   return checkpoints != nullptr &&
          (checkpoints->is_due(step) || save_ || stop_ != StopReason::none ||
-          (step == deck_.train.steps && checkpoints->wanted()));
+          (step == deck_.train->steps && checkpoints->wanted()));
 }
 
 // While this one runs: where nothing is done between the two.
 bool Trainer::starts_next_early(int64_t step) const {
-  return executor_.takes_next() && step < deck_.train.steps && stop_ == StopReason::none &&
+  return executor_.takes_next() && step < deck_.train->steps && stop_ == StopReason::none &&
          !validates_after(step) && !saves_after(step);
 }
 
 void Trainer::fill(int64_t step) {
-  fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train.batch,
+  fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train->batch,
               inputs_);
 }
 
 void Trainer::start_next() {
   const int64_t step = ++started_;
-  executor_.start(step, learning_rate(deck_.train, step), inputs_,
+  executor_.start(step, learning_rate(*deck_.train, step), inputs_,
                   execution_order(deck_, is_timed(step)));
-  if (step < deck_.train.steps) {  // while the step runs
+  if (step < deck_.train->steps) {  // while the step runs
     fill(step + 1);
   }
 }
@@ -136,11 +139,11 @@ void Trainer::finish_step(int64_t step) {
   iteration_ = {.step = step,
                 .loss = sums[0],
                 .accuracy = sums[1],
-                .tokens = deck_.train.batch * deck_.model.sequence,
-                .lr = learning_rate(deck_.train, step),
+                .tokens = deck_.train->batch * deck_.model->sequence,
+                .lr = learning_rate(*deck_.train, step),
                 .grad_norm = executor_.result(program.gradient_norm)[0]};
   exchange(status());
-  if (diverged_ && deck_.train.on_nan == "stop") {
+  if (diverged_ && deck_.train->on_nan == "stop") {
     fail_not_finite(step);
   }
   if (diverged_ && !std::exchange(warned_, true)) {
@@ -210,7 +213,7 @@ void Trainer::fail_not_finite(int64_t step) {
   executor_.set_state(state_);
   fill(step);
   hidup::fail_not_finite(
-      executor_, world_, step, learning_rate(deck_.train, step), inputs_,
+      executor_, world_, step, learning_rate(*deck_.train, step), inputs_,
       fmt::format("step {}: the loss is {}, the norm of the gradients {}", step, iteration_.loss,
                   iteration_.grad_norm),
       ". Try a smaller train.lr; with train.on_nan: skip such steps change nothing, and training "
@@ -225,7 +228,7 @@ void Trainer::between_steps(int64_t step) {
   if (validates_after(step)) {
     const double began = monotonic_seconds();
     const MeanLoss found = outputs_.validation->run();
-    if (!std::isfinite(found.loss) && deck_.train.on_nan == "stop") {
+    if (!std::isfinite(found.loss) && deck_.train->on_nan == "stop") {
       outputs_.validation->fail_not_finite(fmt::format("validation after step {}: ", step));
     }
     validation_s_ = monotonic_seconds() - began;

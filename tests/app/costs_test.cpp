@@ -6,6 +6,8 @@
 #include "cost/changed_links.h"
 #include "cost/cost_model.h"
 #include "cost/roofline.h"
+#include "deck/cluster_deck.h"
+#include "deck/train_deck.h"
 #include "small_decks.h"
 
 namespace hidup {
@@ -24,9 +26,9 @@ const MachineRates kRates = {
 
 Deck deck_with_rates() {
   Deck deck;
-  deck.cluster.cost_model = "measured";
-  deck.cluster.device_flops = 1.6e12;
-  deck.cluster.mesh = kAxes;
+  deck.cluster->cost_model = "measured";
+  deck.cluster->device_flops = 1.6e12;
+  deck.cluster->mesh = kAxes;
   return deck;
 }
 
@@ -41,7 +43,7 @@ TEST(Costs, OfTheDecksRates) {
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
             print_profile(roofline_profile(kMesh, kRates)))
       << "the memory moves a byte for every 16 flops, no latency is none";
-  deck.cluster.memory_bandwidth = 5e11;
+  deck.cluster->memory_bandwidth = 5e11;
   MachineRates fast = kRates;
   fast.memory_bandwidth = 5e11;
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
@@ -52,40 +54,42 @@ TEST(Costs, MeasuredOnesComeFirst) {
   const Profile measured = measured_profile();
   Deck deck = deck_with_rates();
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, measured).value()), print_profile(measured));
-  EXPECT_EQ(print_profile(costs_of({.cluster = {.mesh = kAxes}}, kMesh, measured).value()),
+  Deck without_rates;
+  without_rates.cluster->mesh = kAxes;
+  EXPECT_EQ(print_profile(costs_of(without_rates, kMesh, measured).value()),
             print_profile(measured))
       << "they need no rates";
-  deck.cluster.cost_model = "published";
+  deck.cluster->cost_model = "published";
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, measured).value()),
             print_profile(published_profile(kMesh, kRates)));
 }
 
 TEST(Costs, AreNotThereWithoutRates) {
   Deck deck = deck_with_rates();
-  deck.cluster.mesh[1].bandwidth.reset();
+  deck.cluster->mesh[1].bandwidth.reset();
   EXPECT_FALSE(costs_of(deck, kMesh, std::nullopt));
   EXPECT_TRUE(costs_of(deck, {{"node", 2}, {"gpu", 1}}, std::nullopt))
       << "one rank along an axis sends nothing";
   EXPECT_THAT(error_of([&] { fail_for_missing_rate(deck, kMesh, "it is needed"); }),
               Pair(ExitCode::usage, "cluster.mesh[1].bandwidth is missing: it is needed"));
-  deck.cluster.device_flops.reset();
+  deck.cluster->device_flops.reset();
   EXPECT_FALSE(costs_of(deck, {{"node", 1}, {"gpu", 1}}, std::nullopt));
   EXPECT_THAT(error_of([&] { fail_for_missing_rate(deck, kMesh, "it is needed"); }),
               Pair(ExitCode::usage, "cluster.device.flops is missing: it is needed"));
-  deck.cluster.cost_model = "published";
+  deck.cluster->cost_model = "published";
   EXPECT_FALSE(costs_of(deck, kMesh, measured_profile())) << "which rest on rates only";
 }
 
 TEST(Costs, OfChangedClustersAreThoseOfChangedRates) {
   Deck deck = deck_with_rates();
-  deck.cluster.mesh[1].per_host = 2;
-  deck.cluster.mesh[1].host_bandwidth = 3e9;
+  deck.cluster->mesh[1].per_host = 2;
+  deck.cluster->mesh[1].host_bandwidth = 3e9;
   const Profile now = costs_of(deck, kMesh, std::nullopt).value();
   EXPECT_EQ(print_profile(changed_costs(deck, now, kMesh, std::nullopt).value()),
             print_profile(now));
   Deck faster = deck;
-  faster.cluster.mesh[1].bandwidth = 2e10;
-  faster.cluster.mesh[1].host_bandwidth = 6e9;
+  faster.cluster->mesh[1].bandwidth = 2e10;
+  faster.cluster->mesh[1].host_bandwidth = 6e9;
   EXPECT_EQ(print_profile(changed_costs(deck, now, kMesh, 1).value()),
             print_profile(costs_of(faster, kMesh, std::nullopt).value()));
   const Mesh more = {{"node", 4}, {"gpu", 4}};
@@ -107,18 +111,18 @@ TEST(Costs, OfChangedClustersRestOnWhatWasMeasured) {
 TEST(Costs, NoiseIsDrawnFromTheSeed) {
   Deck deck = deck_with_rates();
   const std::string exact = print_profile(costs_of(deck, kMesh, std::nullopt).value());
-  deck.cluster.profile_noise = 0.5;
-  deck.train.seed = 1;
+  deck.cluster->profile_noise = 0.5;
+  deck.train->seed = 1;
   const std::string one = print_profile(costs_of(deck, kMesh, std::nullopt).value());
   EXPECT_NE(one, exact);
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()), one);
-  deck.train.seed = 2;
+  deck.train->seed = 2;
   EXPECT_NE(print_profile(costs_of(deck, kMesh, std::nullopt).value()), one);
 }
 
 TEST(Costs, OfASharedLinkAreOfARanksPart) {
   Deck deck = deck_with_rates();
-  deck.cluster.mesh[0].shared = 4;
+  deck.cluster->mesh[0].shared = 4;
   MachineRates divided = kRates;
   divided.links[0].bandwidth /= 4.0;
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
@@ -127,8 +131,8 @@ TEST(Costs, OfASharedLinkAreOfARanksPart) {
 
 TEST(Costs, OfAnAxisOverHostsAreOfBothLinks) {
   Deck deck = deck_with_rates();
-  deck.cluster.mesh[1].per_host = 2;
-  deck.cluster.mesh[1].host_bandwidth = 1.25e9;
+  deck.cluster->mesh[1].per_host = 2;
+  deck.cluster->mesh[1].host_bandwidth = 1.25e9;
   MachineRates hosts = kRates;
   hosts.links[1].per_host = 2;
   hosts.links[1].host_bandwidth = 1.25e9;
@@ -139,10 +143,10 @@ TEST(Costs, OfAnAxisOverHostsAreOfBothLinks) {
 
 Deck deck_with_devices() {
   Deck deck = deck_with_rates();
-  deck.cluster.device_flops.reset();
-  deck.cluster.devices = {{.count = 5, .flops = 1.6e12},
-                          {.count = 2, .flops = 3.2e11, .memory_bandwidth = 2e11},
-                          {.count = 1, .flops = 1.6e12, .memory_bandwidth = 1e11}};
+  deck.cluster->device_flops.reset();
+  deck.cluster->devices = {{.count = 5, .flops = 1.6e12},
+                           {.count = 2, .flops = 3.2e11, .memory_bandwidth = 2e11},
+                           {.count = 1, .flops = 1.6e12, .memory_bandwidth = 1e11}};
   return deck;
 }
 
@@ -182,15 +186,15 @@ TEST(RankCosts, AreAlikeWithoutDevicesAndWithAProfile) {
   measured.key.build = "1.0";
   EXPECT_TRUE(rank_costs(deck, kMesh, costs_of(deck, kMesh, measured).value()).all_alike());
   Deck same = deck;
-  same.cluster.devices = {{.count = 4, .flops = 1e12}, {.count = 4, .flops = 1e12}};
+  same.cluster->devices = {{.count = 4, .flops = 1e12}, {.count = 4, .flops = 1e12}};
   EXPECT_TRUE(rank_costs(same, kMesh, costs_of(same, kMesh, std::nullopt).value()).all_alike());
 }
 
 TEST(LinksInTime, AreThoseWithATrace) {
   Deck deck = deck_with_rates();
   EXPECT_TRUE(links_in_time(deck, kMesh).empty());
-  deck.cluster.mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
-  deck.cluster.mesh[0].shared = 2;
+  deck.cluster->mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
+  deck.cluster->mesh[0].shared = 2;
   const std::vector<BandwidthTrace> links = links_in_time(deck, kMesh);
   ASSERT_EQ(links.size(), 2U);
   EXPECT_EQ(links[0].end_of(0, 1000), 2000) << "half of the nominal 1 GB/s";
@@ -216,7 +220,7 @@ TEST(CostsWithoutRanks, OfTheDecksFileWhereItFits) {
                                               ": cluster.profile: " + file + " does not fit: ")));
   decks.folder.write("profile.yaml", "costs");
   EXPECT_EQ(error_of([&] { costs_without_ranks(input.deck, input.mesh); }).first, ExitCode::usage);
-  input.deck.cluster.cost_model = "published";
+  input.deck.cluster->cost_model = "published";
   EXPECT_NO_THROW(costs_without_ranks(input.deck, input.mesh)) << "which does not read it";
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "app/costs.h"
+#include "deck/cluster_deck.h"
 #include "small_decks.h"
 #include "train/setup.h"
 
@@ -19,7 +20,7 @@ std::optional<EmulatedForecast> forecast_with(const std::vector<std::string>& ov
   const Forecast step = forecast(input.graph, strategy, lowering_options(input.deck), costs);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, costs);
-  if (emulated && input.deck.cluster.mesh[0].bandwidth_trace.empty()) {
+  if (emulated && input.deck.cluster->mesh[0].bandwidth_trace.empty()) {
     EXPECT_NEAR(static_cast<double>(emulated->step) * 1e-9, step.prediction.iteration_s,
                 1e-9 * static_cast<double>(step.program.instructions.size()));
   }

@@ -9,6 +9,9 @@
 #include "app/costs.h"
 #include "app/planning.h"
 #include "comm/collective.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "search/named/named_strategies.h"
 #include "small_decks.h"
@@ -47,9 +50,9 @@ TEST(LoadDecks, AllRanksHaveWhatTheFirstOneReads) {
     const std::string nowhere = world.rank() == 0 ? "" : "/nowhere";
     const Decks loaded =
         load_decks(nowhere + decks.model, nowhere + decks.cluster, {"train.seed=7"}, world);
-    EXPECT_EQ(loaded.deck.model.hidden, 32);
-    EXPECT_EQ(loaded.deck.cluster.mesh.at(0).bandwidth, 1e9);
-    EXPECT_EQ(loaded.deck.train.seed, 7);
+    EXPECT_EQ(loaded.deck.model->hidden, 32);
+    EXPECT_EQ(loaded.deck.cluster->mesh.at(0).bandwidth, 1e9);
+    EXPECT_EQ(loaded.deck.train->seed, 7);
     EXPECT_EQ(place_of(loaded.deck, "model.hidden"), decks.model + ":2:23");
   });
 }
@@ -72,10 +75,10 @@ TEST(LoadData, GivesTheDeckItsVocabulary) {
   Deck deck =
       decks.read({"data.kind=text", "data.path=" + decks.folder / "corpus.txt", "model.vocab=auto"})
           .deck;
-  deck.model.vocab.reset();
+  deck.model->vocab.reset();
   const auto self = make_self_communicator();
   const Dataset data = load_data(deck, *self);
-  EXPECT_EQ(deck.model.vocab, data.vocab);
+  EXPECT_EQ(deck.model->vocab, data.vocab);
   EXPECT_GE(data.vocab, 4);
 }
 
@@ -115,7 +118,7 @@ TEST_F(LoadStrategy, SearchesOnTheFirstRankWithinTheMemoryOfTheDevices) {
 }
 
 TEST_F(LoadStrategy, SaysWhatASearchLacks) {
-  input_.deck.cluster.device_flops.reset();
+  input_.deck.cluster->device_flops.reset();
   costs_.reset();
   EXPECT_THAT(failure_of_ranks([&](Communicator& world) { load(kSearch, world); }),
               Pair(ExitCode::usage,

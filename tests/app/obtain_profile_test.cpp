@@ -9,6 +9,7 @@
 #include "app/profiling.h"
 #include "core/file.h"
 #include "core/new_file.h"
+#include "deck/cluster_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "small_decks.h"
 
@@ -33,7 +34,7 @@ class ObtainProfile : public testing::Test {
   ObtainProfile& operator=(const ObtainProfile&) = delete;
 
   std::optional<Profile> obtain(const std::string& choice, int64_t memory = 0) {
-    input_.deck.cluster.profile = choice;
+    input_.deck.cluster->profile = choice;
     const std::unique_ptr<Device> device = make_device({.memory = memory});
     return obtain_profile({input_.deck, input_.graph, *data_.batches, input_.mesh, *world_, host_,
                            communication_, *device, 1});

@@ -7,6 +7,9 @@
 #include <array>
 
 #include "app/costs.h"
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
 #include "small_decks.h"
 #include "train/setup.h"
 
@@ -232,7 +235,7 @@ std::vector<std::string> names_of(const std::vector<NamedFile>& files) {
 
 TEST(FilesRead, AreTheDecksAndWhatTheyName) {
   Deck deck;
-  deck.cluster.profile = "auto";
+  deck.cluster->profile = "auto";
   EXPECT_THAT(names_of(files_read("m.yaml", "", deck)), ElementsAre("the model deck m.yaml"));
   EXPECT_THAT(names_of(files_read("m.yaml", "c.yaml", deck, "megatron")),
               ElementsAre("the model deck m.yaml", "the cluster deck c.yaml"))
@@ -240,9 +243,9 @@ TEST(FilesRead, AreTheDecksAndWhatTheyName) {
   const TemporaryFolder folder;
   const std::string a = folder.write("a.txt", "a");
   const std::string b = folder.write("b.txt", "b");
-  deck.cluster.profile = "/p.yaml";
-  deck.model.graph = "/g.txt";
-  deck.data.path = {folder / "*.txt"};
+  deck.cluster->profile = "/p.yaml";
+  deck.model->graph = "/g.txt";
+  deck.data->path = {folder / "*.txt"};
   EXPECT_THAT(names_of(files_read("m.yaml", "c.yaml", deck, "s.yaml", "h.yaml")),
               ElementsAre("the model deck m.yaml", "the cluster deck c.yaml", "the graph /g.txt",
                           "the profile /p.yaml", "the strategy s.yaml", "the hints h.yaml",
@@ -268,10 +271,10 @@ TEST(PlanningInput, TakesTheVocabularyFromTheData) {
                        "data.tokenizer=" + tokenizer});
   };
   const PlanningInput input = read("corpus.txt", "words");
-  EXPECT_EQ(input.deck.model.vocab, 12) << "one for every word, and the end of a line";
+  EXPECT_EQ(input.deck.model->vocab, 12) << "one for every word, and the end of a line";
   EXPECT_EQ(input.graph.tensor(input.graph.find("embedding.weight")).shape[0], 12);
   EXPECT_THAT(input.data.description, HasSubstr("12 distinct"));
-  EXPECT_EQ(read("none.txt", "bytes").deck.model.vocab, 256) << "one for every byte";
+  EXPECT_EQ(read("none.txt", "bytes").deck.model->vocab, 256) << "one for every byte";
   EXPECT_THAT(error_of([&] { read("none.txt", "words"); }),
               Pair(ExitCode::file, HasSubstr("with a number in model.vocab a plan needs no data")));
 }
@@ -282,7 +285,7 @@ TEST(PlanningInput, NeedsNoDataWhereTheDeckSaysAllSizes) {
     const PlanningInput input =
         decks.read({"data.kind=" + std::string(kind), "data.path=" + decks.folder / "*.none",
                     "data.validation=0.5"});
-    EXPECT_EQ(input.deck.model.vocab, 50);
+    EXPECT_EQ(input.deck.model->vocab, 50);
     EXPECT_EQ(input.data.description, "not looked at: the deck says all sizes");
     EXPECT_FALSE(input.data.is_read);
     EXPECT_THAT(names_of(files_read(decks.model, decks.cluster, input.deck)), SizeIs(2));

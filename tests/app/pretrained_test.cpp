@@ -9,6 +9,9 @@
 #include "app/planning.h"
 #include "core/check.h"
 #include "core/images.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
@@ -27,7 +30,7 @@ constexpr int64_t kSequence = 9;
 Deck parse(const std::string& text) {
   const DeckSource source{"deck", text, "."};
   Deck deck = parse_decks(&source, nullptr, {});
-  deck.cluster.device_threads = 1;
+  deck.cluster->device_threads = 1;
   return deck;
 }
 
@@ -69,11 +72,11 @@ class Pretrained {
     groups_.emplace(*self_, mesh);
     const PlannedProgram planned{program_, plan};
     store_.emplace(std::span(&planned, 1), *device_, *groups_, 1);
-    executor_.emplace(program_, plan, *store_, 0, deck.train.seed);
+    executor_.emplace(program_, plan, *store_, 0, deck.train->seed);
     executor_->initialize_parameters();
     kept_ = kept_values(program_, 0);
     state_ = {.step = 1,
-              .seed = deck.train.seed,
+              .seed = deck.train->seed,
               .resolved = resolved_yaml(deck, DeckFile::model),
               .graph = graph};
     write();
@@ -192,12 +195,12 @@ TEST(LanguageModel, TakesTheVocabularyOfTheCheckpoint) {
   const Deck deck = deck_of("");
   const Pretrained trained(deck);
   Deck other = deck;
-  other.model.vocab.reset();
+  other.model->vocab.reset();
   take_vocabulary(other, trained.file());
-  EXPECT_EQ(other.model.vocab, kVocab);
-  other.model.vocab = 24;
+  EXPECT_EQ(other.model->vocab, kVocab);
+  other.model->vocab = 24;
   take_vocabulary(other, trained.file());
-  EXPECT_EQ(other.model.vocab, 24);
+  EXPECT_EQ(other.model->vocab, 24);
   const auto [code, message] = error_of([&] { LanguageModel(other, "", trained.file()); });
   EXPECT_EQ(code, ExitCode::usage);
   EXPECT_NE(message.find("model.vocab: 23 -> 24"), std::string::npos) << message;

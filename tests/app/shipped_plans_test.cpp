@@ -11,6 +11,7 @@
 #include "app/costs.h"
 #include "app/planning.h"
 #include "core/check.h"
+#include "deck/cluster_deck.h"
 #include "sharding/read_strategy.h"
 #include "train/setup.h"
 
@@ -51,7 +52,7 @@ bool compare_with_its_file(const PlanningInput& input, const Profile& profile) {
   EXPECT_EQ(found.step.plan.bytes, read.plan.bytes);
   EXPECT_EQ(found.step.program.instructions.size(), read.program.instructions.size());
   EXPECT_EQ(text, print_strategy(input.graph, read.strategy));
-  EXPECT_LE(read.plan.bytes, input.deck.cluster.device_memory.value_or(read.plan.bytes));
+  EXPECT_LE(read.plan.bytes, input.deck.cluster->device_memory.value_or(read.plan.bytes));
   return true;
 }
 

@@ -30,6 +30,8 @@
 #include "core/units.h"
 #include "cost/floor.h"
 #include "deck/deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "device/annotate.h"
 #include "device/device.h"
 #include "kernels/library.h"
@@ -268,7 +270,7 @@ void print(const Rows& rows, const DeviceRates& rates) {
 void print_head(TimedDevice& bench, const Options& options, const Deck& deck, int64_t arena_bytes) {
   const Device& device = bench.device();
   fmt::print("## Kernels of {} in {}, batch {}\n\n{}, {}. {} of tensors. Set: {}.\n", options.deck,
-             deck.model.precision, deck.train.batch, device.description(),
+             deck.model->precision, deck.train->batch, device.description(),
              kernels::matmul_library_version(), format_bytes(arena_bytes),
              fmt::join(options.overrides, ", "));
   if (device.name().find("shim") != std::string::npos) {

@@ -6,6 +6,10 @@
 
 #include "deck_text.h"
 
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
+
 namespace hidup {
 namespace {
 
@@ -27,19 +31,19 @@ const std::string kGraph =
 
 TEST(Experts, DefaultsAndValues) {
   const Deck dense = parse(kModel);
-  EXPECT_EQ(dense.model.moe.experts, 0);
+  EXPECT_EQ(dense.model->moe.experts, 0);
   const Deck deck = parse(model_with("  moe: {experts: 8}"));
-  EXPECT_EQ(deck.model.moe.experts, 8);
-  EXPECT_EQ(deck.model.moe.every, 2);
-  EXPECT_EQ(deck.model.moe.router, "top2");
-  EXPECT_EQ(deck.model.moe.capacity_factor, 1.25);
+  EXPECT_EQ(deck.model->moe.experts, 8);
+  EXPECT_EQ(deck.model->moe.every, 2);
+  EXPECT_EQ(deck.model->moe.router, "top2");
+  EXPECT_EQ(deck.model->moe.capacity_factor, 1.25);
   const Deck other =
       parse(model_with("  moe: {experts: 3, every: 1, router: hash, capacity_factor: 0.5}"));
-  EXPECT_EQ(other.model.moe.experts, 3);
-  EXPECT_EQ(other.model.moe.every, 1);
-  EXPECT_EQ(other.model.moe.router, "hash");
-  EXPECT_EQ(other.model.moe.capacity_factor, 0.5);
-  EXPECT_EQ(parse(kModel, kCluster, {"model.moe.every=1", "model.moe.experts=4"}).model.moe.every,
+  EXPECT_EQ(other.model->moe.experts, 3);
+  EXPECT_EQ(other.model->moe.every, 1);
+  EXPECT_EQ(other.model->moe.router, "hash");
+  EXPECT_EQ(other.model->moe.capacity_factor, 0.5);
+  EXPECT_EQ(parse(kModel, kCluster, {"model.moe.every=1", "model.moe.experts=4"}).model->moe.every,
             1);
 }
 
@@ -74,7 +78,7 @@ TEST(Experts, TheRouterTop2NeedsTwo) {
 
 TEST(Experts, TheirNumberPerToken) {
   const auto choices = [](const std::string& moe) {
-    return parse(model_with("  moe: {experts: 4, " + moe + "}")).model.moe.choices();
+    return parse(model_with("  moe: {experts: 4, " + moe + "}")).model->moe.choices();
   };
   EXPECT_EQ(choices("router: top1"), 1);
   EXPECT_EQ(choices("router: hash"), 1);
@@ -100,14 +104,14 @@ TEST(Experts, TheirNumberPerToken) {
 }
 
 TEST(Experts, TheLossesOfTheirRouters) {
-  const MoeDeck none = parse(model_with("  moe: {experts: 4}")).model.moe;
+  const MoeDeck none = parse(model_with("  moe: {experts: 4}")).model->moe;
   EXPECT_EQ(none.balance_loss, 0.0);
   EXPECT_EQ(none.z_loss, 0.0);
   EXPECT_EQ(none.normalize, "on");
   EXPECT_EQ(none.bias, "on");
   const MoeDeck moe = parse(model_with("  moe: {experts: 4, balance_loss: 0.01, balance: gshard, "
                                        "z_loss: 1e-3, normalize: off, bias: off}"))
-                          .model.moe;
+                          .model->moe;
   EXPECT_EQ(moe.balance_loss, 0.01);
   EXPECT_EQ(moe.balance, "gshard");
   EXPECT_EQ(moe.z_loss, 1e-3);
@@ -152,17 +156,17 @@ TEST(Experts, MoreElementsThanCanBeCounted) {
 }
 
 TEST(Graph, TakesThePlaceOfAFamily) {
-  EXPECT_EQ(parse(kModel).model.graph, "");
-  EXPECT_EQ(parse(model_with("  graph: none")).model.graph, "");
+  EXPECT_EQ(parse(kModel).model->graph, "");
+  EXPECT_EQ(parse(model_with("  graph: none")).model->graph, "");
   const Deck deck = parse(kGraph);
-  EXPECT_EQ(deck.model.graph, "/decks/net/a.graph");
-  EXPECT_EQ(deck.model.sequence, 64);
-  EXPECT_EQ(deck.train.batch, 16);
-  EXPECT_EQ(deck.model.vocab, std::nullopt);
-  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: /b/../a.graph")).model.graph, "/a.graph");
-  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: \"none\"")).model.graph, "/decks/none");
+  EXPECT_EQ(deck.model->graph, "/decks/net/a.graph");
+  EXPECT_EQ(deck.model->sequence, 64);
+  EXPECT_EQ(deck.train->batch, 16);
+  EXPECT_EQ(deck.model->vocab, std::nullopt);
+  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: /b/../a.graph")).model->graph, "/a.graph");
+  EXPECT_EQ(parse(with_line(kGraph, 2, "  graph: \"none\"")).model->graph, "/decks/none");
   const std::string here = std::filesystem::current_path();
-  EXPECT_EQ(parse(kGraph, kCluster, {"model.graph=b.graph"}).model.graph, here + "/b.graph");
+  EXPECT_EQ(parse(kGraph, kCluster, {"model.graph=b.graph"}).model->graph, here + "/b.graph");
 }
 
 TEST(Graph, RefusesWhatItGives) {
@@ -246,7 +250,7 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
             "  sequence: 64\n"
             "  vocab: auto\n"
             "  precision: fp32\n");
-  EXPECT_EQ(parse(resolved_yaml(graph, DeckFile::model)).model.graph, graph.model.graph);
+  EXPECT_EQ(parse(resolved_yaml(graph, DeckFile::model)).model->graph, graph.model->graph);
 }
 
 // A deck of images.
@@ -264,8 +268,8 @@ const std::string kImages =
 
 TEST(Images, GiveSequenceAndVocabulary) {
   const Deck deck = parse(kImages);
-  EXPECT_EQ(deck.model.sequence, 65);
-  EXPECT_EQ(parse(kImages, kCluster, {"data.path=a.bin", "data.validation=0.1"}).data.path.size(),
+  EXPECT_EQ(deck.model->sequence, 65);
+  EXPECT_EQ(parse(kImages, kCluster, {"data.path=a.bin", "data.validation=0.1"}).data->path.size(),
             1U);
   EXPECT_EQ(problems_of(with_line(kImages, 5, "  heads: 4\n  sequence: 65")),
             "m.yaml:6:13: model.sequence is fixed with data.kind images: remove it");

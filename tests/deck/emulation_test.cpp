@@ -6,6 +6,8 @@
 
 #include "deck_text.h"
 
+#include "deck/cluster_deck.h"
+
 namespace hidup {
 namespace {
 
@@ -32,11 +34,11 @@ std::string with_ranks(const std::vector<std::string>& overrides, int64_t ranks)
 
 TEST(Emulation, IsOffAndKeepsTime) {
   const Deck deck = parse(kModel);
-  EXPECT_EQ(deck.cluster.emulate, "off");
-  EXPECT_EQ(deck.cluster.emulate_dilation, 1.0);
-  EXPECT_TRUE(deck.cluster.devices.empty());
-  EXPECT_EQ(deck.cluster.mesh[0].shared, 1);
-  EXPECT_TRUE(deck.cluster.mesh[0].bandwidth_trace.empty());
+  EXPECT_EQ(deck.cluster->emulate, "off");
+  EXPECT_EQ(deck.cluster->emulate_dilation, 1.0);
+  EXPECT_TRUE(deck.cluster->devices.empty());
+  EXPECT_EQ(deck.cluster->mesh[0].shared, 1);
+  EXPECT_TRUE(deck.cluster->mesh[0].bandwidth_trace.empty());
 }
 
 TEST(Emulation, ReadsDevicesAndLinks) {
@@ -48,28 +50,28 @@ TEST(Emulation, ReadsDevicesAndLinks) {
       {kOn, "cluster.emulate_dilation=2.5", axes(trace, "4"),
        "cluster.devices=[{flops: 1TFLOPS, count: 6}, {flops: 500GFLOPS, memory_bandwidth: 1GB/s}, "
        "{flops: 1GFLOPS}]"});
-  EXPECT_EQ(deck.cluster.emulate, "on");
-  EXPECT_EQ(deck.cluster.emulate_dilation, 2.5);
-  ASSERT_EQ(deck.cluster.devices.size(), 3U);
-  EXPECT_EQ(deck.cluster.devices[0].count, 6);
-  EXPECT_EQ(deck.cluster.devices[0].flops, 1e12);
-  EXPECT_EQ(deck.cluster.devices[0].memory_bandwidth, std::nullopt);
-  EXPECT_EQ(deck.cluster.devices[1].count, 1);
-  EXPECT_EQ(deck.cluster.devices[1].flops, 5e11);
-  EXPECT_EQ(deck.cluster.devices[1].memory_bandwidth, 1e9);
-  const MeshAxis& node = deck.cluster.mesh[0];
+  EXPECT_EQ(deck.cluster->emulate, "on");
+  EXPECT_EQ(deck.cluster->emulate_dilation, 2.5);
+  ASSERT_EQ(deck.cluster->devices.size(), 3U);
+  EXPECT_EQ(deck.cluster->devices[0].count, 6);
+  EXPECT_EQ(deck.cluster->devices[0].flops, 1e12);
+  EXPECT_EQ(deck.cluster->devices[0].memory_bandwidth, std::nullopt);
+  EXPECT_EQ(deck.cluster->devices[1].count, 1);
+  EXPECT_EQ(deck.cluster->devices[1].flops, 5e11);
+  EXPECT_EQ(deck.cluster->devices[1].memory_bandwidth, 1e9);
+  const MeshAxis& node = deck.cluster->mesh[0];
   EXPECT_EQ(node.shared, 4);
   ASSERT_EQ(node.bandwidth_trace.size(), 2U);
   EXPECT_EQ(node.bandwidth_trace[0].for_s, 0.01);
   EXPECT_EQ(node.bandwidth_trace[0].bandwidth, 1e9);
   EXPECT_EQ(node.bandwidth_trace[1].for_s, 2.0);
   EXPECT_EQ(node.bandwidth_trace[1].bandwidth, 2.5e8);
-  EXPECT_TRUE(deck.cluster.mesh[1].bandwidth_trace.empty());
+  EXPECT_TRUE(deck.cluster->mesh[1].bandwidth_trace.empty());
   EXPECT_EQ(place_of(deck, "cluster.mesh[0].bandwidth_trace[1].for"), "--set " + axes(trace, "4"));
   const Deck one_axis = parse(
       kModel, kCluster, {kOn, "cluster.mesh.gpu.bandwidth_trace=[{for: 1s, bandwidth: 1Gbps}]"});
-  EXPECT_EQ(one_axis.cluster.mesh[1].bandwidth_trace.size(), 1U);
-  EXPECT_TRUE(one_axis.cluster.mesh[0].bandwidth_trace.empty());
+  EXPECT_EQ(one_axis.cluster->mesh[1].bandwidth_trace.size(), 1U);
+  EXPECT_TRUE(one_axis.cluster->mesh[0].bandwidth_trace.empty());
 }
 
 TEST(Emulation, RefusesWhatDevicesCannotBe) {
@@ -131,11 +133,11 @@ std::string hosts(const std::string& more, const std::string& size = "8") {
 }
 
 TEST(Hosts, OfAnAxisHaveRanksAndALink) {
-  EXPECT_EQ(parse(kModel).cluster.mesh[0].per_host, 1);
-  EXPECT_EQ(parse(kModel).cluster.mesh[0].host_bandwidth, std::nullopt);
+  EXPECT_EQ(parse(kModel).cluster->mesh[0].per_host, 1);
+  EXPECT_EQ(parse(kModel).cluster->mesh[0].host_bandwidth, std::nullopt);
   const Deck deck = parse(kModel, kCluster, {hosts("per_host: 4, host_bandwidth: 100Gbps")});
-  EXPECT_EQ(deck.cluster.mesh[0].per_host, 4);
-  EXPECT_EQ(deck.cluster.mesh[0].host_bandwidth, 1.25e10);
+  EXPECT_EQ(deck.cluster->mesh[0].per_host, 4);
+  EXPECT_EQ(deck.cluster->mesh[0].host_bandwidth, 1.25e10);
   EXPECT_EQ(set({hosts("per_host: 8, host_bandwidth: 100Gbps")}), "") << "all on one host";
   EXPECT_EQ(set({hosts("per_host: 1")}), "");
 }

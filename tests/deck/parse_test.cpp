@@ -6,68 +6,87 @@
 
 #include "deck_text.h"
 
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
+
 namespace hidup {
 namespace {
 
 using Strings = std::vector<std::string>;
 
+TEST(Deck, CopiesAreDeep) {
+  Deck deck;
+  deck.train->batch = 1;
+  Deck copy = deck;
+  copy.train->batch = 2;
+  EXPECT_EQ(deck.train->batch, 1);
+  deck = copy;
+  copy.train->batch = 3;
+  EXPECT_EQ(deck.train->batch, 2);
+  deck.train = *copy.train;
+  copy.train->batch = 4;
+  EXPECT_EQ(deck.train->batch, 3);
+}
+
 TEST(Decks, ValuesAndDefaults) {
   const Deck deck = parse(kModel);
-  EXPECT_EQ(deck.model.family, "bert");
-  EXPECT_EQ(deck.model.layers, 2);
-  EXPECT_EQ(deck.model.ffn, 4 * 128);
-  EXPECT_EQ(deck.model.vocab, std::nullopt);
-  EXPECT_EQ(deck.model.dropout, 0.0);
-  EXPECT_EQ(deck.model.precision, "fp32");
-  EXPECT_EQ(deck.data.kind, "text");
-  EXPECT_EQ(deck.data.path, Strings{"/decks/corpus.txt"});
-  EXPECT_EQ(deck.data.tokenizer, "bytes");
-  EXPECT_EQ(deck.train.batch, 16);
-  EXPECT_EQ(deck.train.seed, 1U);
-  EXPECT_EQ(deck.train.lr, 1e-3);
-  EXPECT_EQ(deck.train.optimizer, "adam");
-  EXPECT_EQ(deck.train.beta2, 0.999);
-  EXPECT_EQ(deck.train.bucket_bytes, 4 << 20);
-  EXPECT_EQ(deck.cluster.device_kind, "cpu");
-  EXPECT_EQ(deck.cluster.device_threads, std::nullopt);
-  EXPECT_EQ(deck.cluster.comm_backend, "auto");
-  EXPECT_EQ(deck.cluster.heartbeat_timeout_s, 5.0);
-  EXPECT_EQ(deck.cluster.collective_timeout_s, 600.0);
-  EXPECT_EQ(deck.cluster.register_buffers, "off");
-  EXPECT_EQ(deck.cluster.max_ctas, 0);
+  EXPECT_EQ(deck.model->family, "bert");
+  EXPECT_EQ(deck.model->layers, 2);
+  EXPECT_EQ(deck.model->ffn, 4 * 128);
+  EXPECT_EQ(deck.model->vocab, std::nullopt);
+  EXPECT_EQ(deck.model->dropout, 0.0);
+  EXPECT_EQ(deck.model->precision, "fp32");
+  EXPECT_EQ(deck.data->kind, "text");
+  EXPECT_EQ(deck.data->path, Strings{"/decks/corpus.txt"});
+  EXPECT_EQ(deck.data->tokenizer, "bytes");
+  EXPECT_EQ(deck.train->batch, 16);
+  EXPECT_EQ(deck.train->seed, 1U);
+  EXPECT_EQ(deck.train->lr, 1e-3);
+  EXPECT_EQ(deck.train->optimizer, "adam");
+  EXPECT_EQ(deck.train->beta2, 0.999);
+  EXPECT_EQ(deck.train->bucket_bytes, 4 << 20);
+  EXPECT_EQ(deck.cluster->device_kind, "cpu");
+  EXPECT_EQ(deck.cluster->device_threads, std::nullopt);
+  EXPECT_EQ(deck.cluster->comm_backend, "auto");
+  EXPECT_EQ(deck.cluster->heartbeat_timeout_s, 5.0);
+  EXPECT_EQ(deck.cluster->collective_timeout_s, 600.0);
+  EXPECT_EQ(deck.cluster->register_buffers, "off");
+  EXPECT_EQ(deck.cluster->max_ctas, 0);
 }
 
 TEST(Decks, UnitsBecomeBaseUnits) {
   const Deck deck = parse(kModel);
-  EXPECT_EQ(deck.cluster.device_memory, int64_t{2} << 30);
-  ASSERT_EQ(deck.cluster.mesh.size(), 2U);
-  EXPECT_EQ(deck.cluster.mesh[0].name, "node");
-  EXPECT_EQ(deck.cluster.mesh[0].size, 2);
-  EXPECT_DOUBLE_EQ(deck.cluster.mesh[0].latency.value(), 30e-6);
-  EXPECT_EQ(deck.cluster.mesh[0].bandwidth, std::nullopt);
-  EXPECT_EQ(deck.cluster.mesh[1].size, std::nullopt);
-  EXPECT_DOUBLE_EQ(deck.cluster.mesh[1].bandwidth.value(), 9.71e9 / 8);
+  EXPECT_EQ(deck.cluster->device_memory, int64_t{2} << 30);
+  ASSERT_EQ(deck.cluster->mesh.size(), 2U);
+  EXPECT_EQ(deck.cluster->mesh[0].name, "node");
+  EXPECT_EQ(deck.cluster->mesh[0].size, 2);
+  EXPECT_DOUBLE_EQ(deck.cluster->mesh[0].latency.value(), 30e-6);
+  EXPECT_EQ(deck.cluster->mesh[0].bandwidth, std::nullopt);
+  EXPECT_EQ(deck.cluster->mesh[1].size, std::nullopt);
+  EXPECT_DOUBLE_EQ(deck.cluster->mesh[1].bandwidth.value(), 9.71e9 / 8);
 }
 
 TEST(Decks, SeedsHave64Bits) {
-  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=18446744073709551615"}).train.seed, UINT64_MAX);
-  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=0"}).train.seed, 0U);
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=18446744073709551615"}).train->seed, UINT64_MAX);
+  EXPECT_EQ(parse(kModel, kCluster, {"train.seed=0"}).train->seed, 0U);
   EXPECT_THROW(parse(kModel, kCluster, {"train.seed=18446744073709551616"}), Error);
   EXPECT_THROW(parse(kModel, kCluster, {"train.seed=-1"}), Error);
 }
 
 TEST(Decks, NumbersPerRank) {
   const std::string model = with_line(kModel, 10, "  batch: 32 x ranks");
-  EXPECT_EQ(parse(model, kCluster, {}, 6).train.batch, 192);
-  EXPECT_EQ(parse(model, kCluster, {"model.moe.experts=2 x ranks"}, 6).model.moe.experts, 12);
-  EXPECT_EQ(parse(model, kCluster, {"train.batch=7"}, 6).train.batch, 7);
+  EXPECT_EQ(parse(model, kCluster, {}, 6).train->batch, 192);
+  EXPECT_EQ(parse(model, kCluster, {"model.moe.experts=2 x ranks"}, 6).model->moe.experts, 12);
+  EXPECT_EQ(parse(model, kCluster, {"train.batch=7"}, 6).train->batch, 7);
   EXPECT_EQ(
-      parse(kModel, kCluster, {"train.batch=4 x ranks", "train.batch=5 x ranks"}, 2).train.batch,
+      parse(kModel, kCluster, {"train.batch=4 x ranks", "train.batch=5 x ranks"}, 2).train->batch,
       10);
   EXPECT_NE(resolved_yaml(parse(model, kCluster, {}, 6), DeckFile::model).find("batch: 192\n"),
             std::string::npos);
   // Without ranks, those of a mesh whose sizes are all given.
-  EXPECT_EQ(parse(model, with_line(kCluster, 6, "      size: 3")).train.batch, 32 * 2 * 3);
+  EXPECT_EQ(parse(model, with_line(kCluster, 6, "      size: 3")).train->batch, 32 * 2 * 3);
 }
 
 TEST(Decks, WrongNumbersPerRank) {
@@ -96,26 +115,26 @@ TEST(Decks, WrongNumbersPerRank) {
 TEST(Decks, ADeckCanStandAlone) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   const Deck deck = parse_decks(&model, nullptr, {});
-  ASSERT_EQ(deck.cluster.mesh.size(), 1U);
-  EXPECT_EQ(deck.cluster.mesh[0].name, "ranks");
-  EXPECT_EQ(deck.cluster.mesh[0].size, std::nullopt);
+  ASSERT_EQ(deck.cluster->mesh.size(), 1U);
+  EXPECT_EQ(deck.cluster->mesh[0].name, "ranks");
+  EXPECT_EQ(deck.cluster->mesh[0].size, std::nullopt);
   const DeckSource cluster{"c.yaml", kCluster, "/decks"};
-  EXPECT_EQ(parse_decks(nullptr, &cluster, {}).train.optimizer, "adam");
+  EXPECT_EQ(parse_decks(nullptr, &cluster, {}).train->optimizer, "adam");
 }
 
 TEST(Decks, PathsStartInTheFolderOfTheDeck) {
-  EXPECT_EQ(parse(with_line(kModel, 8, "  path: [a.txt, ../b/*.txt, '/c d', no, 7]")).data.path,
+  EXPECT_EQ(parse(with_line(kModel, 8, "  path: [a.txt, ../b/*.txt, '/c d', no, 7]")).data->path,
             (Strings{"/decks/a.txt", "/b/*.txt", "/c d", "/decks/no", "/decks/7"}));
   const std::string here = std::filesystem::current_path();
-  EXPECT_EQ(parse(kModel, kCluster, {"data.path=a.txt"}).data.path, Strings{here + "/a.txt"});
+  EXPECT_EQ(parse(kModel, kCluster, {"data.path=a.txt"}).data->path, Strings{here + "/a.txt"});
 }
 
 TEST(Decks, ValidationIsAPartOfTheDataOrFiles) {
   const auto validation = [](const std::string& value) {
     return parse(with_line(kModel, 8, "  path: corpus.txt\n  validation: " + value))
-        .data.validation;
+        .data->validation;
   };
-  EXPECT_TRUE(parse(kModel).data.validation.empty());
+  EXPECT_TRUE(parse(kModel).data->validation.empty());
   EXPECT_TRUE(validation("none").empty());
   EXPECT_EQ(validation("0.1").fraction, 0.1);
   EXPECT_EQ(validation("0.1").path, Strings{});
@@ -126,12 +145,12 @@ TEST(Decks, ValidationIsAPartOfTheDataOrFiles) {
   EXPECT_EQ(validation("'0.1'").path, Strings{"/decks/0.1"});
   EXPECT_EQ(validation("\"none\"").path, Strings{"/decks/none"});
   const Deck last = parse(kModel, kCluster, {"data.validation=v.txt", "data.validation=0.5"});
-  EXPECT_EQ(last.data.validation.path, Strings{});
-  EXPECT_EQ(last.data.validation.fraction, 0.5);
+  EXPECT_EQ(last.data->validation.path, Strings{});
+  EXPECT_EQ(last.data->validation.fraction, 0.5);
 }
 
 TEST(Decks, Checkpoints) {
-  const CheckpointDeck none = parse(kModel).train.checkpoint;
+  const CheckpointDeck none = parse(kModel).train->checkpoint;
   EXPECT_EQ(none.every_steps, 0);
   EXPECT_EQ(none.every_s, std::nullopt);
   EXPECT_EQ(none.keep, 3);
@@ -140,14 +159,14 @@ TEST(Decks, Checkpoints) {
       parse(kModel +
             "  checkpoint: {every_steps: 100, every: 10min, keep: 0, folder: here, "
             "blocking: on, on_error: stop}\n")
-          .train.checkpoint;
+          .train->checkpoint;
   EXPECT_EQ(given.every_steps, 100);
   EXPECT_EQ(given.every_s, 600.0);
   EXPECT_EQ(given.keep, 0);
   EXPECT_EQ(given.folder, "/decks/here");
   EXPECT_EQ(given.blocking, "on");
   EXPECT_EQ(given.on_error, "stop");
-  EXPECT_EQ(parse(kModel + "  checkpoint: {every: none, folder: auto}\n").train.checkpoint.folder,
+  EXPECT_EQ(parse(kModel + "  checkpoint: {every: none, folder: auto}\n").train->checkpoint.folder,
             "");
 }
 
@@ -156,20 +175,20 @@ TEST(Decks, OverridesComeLast) {
                           {"model.layers=3", "model.layers=4", "train.optimizer=adamw",
                            "cluster.mesh=[{name: a, size: 8}]", "cluster.device.memory=auto",
                            "model.hidden=256", "train.lr=2e-3"});
-  EXPECT_EQ(deck.model.layers, 4);
-  EXPECT_EQ(deck.model.ffn, 4 * 256);
-  EXPECT_EQ(deck.train.optimizer, "adamw");
-  EXPECT_EQ(deck.train.lr, 2e-3);
-  EXPECT_EQ(deck.cluster.device_memory, std::nullopt);
-  ASSERT_EQ(deck.cluster.mesh.size(), 1U);
-  EXPECT_EQ(deck.cluster.mesh[0].size, 8);
-  EXPECT_EQ(deck.cluster.mesh[0].latency, std::nullopt);
+  EXPECT_EQ(deck.model->layers, 4);
+  EXPECT_EQ(deck.model->ffn, 4 * 256);
+  EXPECT_EQ(deck.train->optimizer, "adamw");
+  EXPECT_EQ(deck.train->lr, 2e-3);
+  EXPECT_EQ(deck.cluster->device_memory, std::nullopt);
+  ASSERT_EQ(deck.cluster->mesh.size(), 1U);
+  EXPECT_EQ(deck.cluster->mesh[0].size, 8);
+  EXPECT_EQ(deck.cluster->mesh[0].latency, std::nullopt);
 }
 
 TEST(Decks, AnOverrideMayGiveWhatTheDeckLacks) {
-  EXPECT_EQ(parse(with_line(kModel, 2, ""), kCluster, {"model.layers=3"}).model.layers, 3);
+  EXPECT_EQ(parse(with_line(kModel, 2, ""), kCluster, {"model.layers=3"}).model->layers, 3);
   EXPECT_EQ(parse(with_line(kModel, 8, ""), kCluster, {"data.kind=synthetic", "model.vocab=9"})
-                .model.vocab,
+                .model->vocab,
             9);
 }
 
@@ -177,7 +196,7 @@ TEST(Decks, OverridesOfADeckThatIsNotGivenAreChecked) {
   const DeckSource model{"m.yaml", kModel, "/decks"};
   EXPECT_THROW(parse_decks(&model, nullptr, Strings{"cluster.mesh=[]"}), Error);
   EXPECT_EQ(parse_decks(&model, nullptr, Strings{"cluster.mesh=[{name: a, size: 3}]"})
-                .cluster.mesh[0]
+                .cluster->mesh[0]
                 .size,
             3);
 }
@@ -249,14 +268,14 @@ TEST(Decks, ShippedClustersHaveTheirLinks) {
     const Deck deck = parse_decks(nullptr, &source, {});
     std::vector<int64_t> sizes;
     std::vector<double> bandwidths;
-    for (const MeshAxis& axis : deck.cluster.mesh) {
+    for (const MeshAxis& axis : deck.cluster->mesh) {
       sizes.push_back(axis.size.value_or(0));
       bandwidths.push_back(axis.bandwidth.value_or(0.0) / static_cast<double>(axis.shared));
       EXPECT_EQ(axis.per_host, 1) << cluster.name;
     }
     EXPECT_EQ(sizes, cluster.sizes) << cluster.name;
     EXPECT_EQ(bandwidths, cluster.bandwidths) << cluster.name;
-    EXPECT_TRUE(deck.cluster.device_flops) << cluster.name;
+    EXPECT_TRUE(deck.cluster->device_flops) << cluster.name;
   }
 }
 
@@ -279,9 +298,9 @@ TEST(Decks, AnOverrideOfOneAxis) {
   const Deck deck = parse(kModel, kCluster,
                           {"cluster.mesh.gpu.bandwidth=1GB/s", "cluster.mesh.gpu.size=8",
                            "cluster.mesh.node.latency=2s", "cluster.mesh.gpu.bandwidth=2GB/s"});
-  ASSERT_EQ(deck.cluster.mesh.size(), 2);
-  const MeshAxis& node = deck.cluster.mesh[0];
-  const MeshAxis& gpu = deck.cluster.mesh[1];
+  ASSERT_EQ(deck.cluster->mesh.size(), 2);
+  const MeshAxis& node = deck.cluster->mesh[0];
+  const MeshAxis& gpu = deck.cluster->mesh[1];
   EXPECT_EQ(gpu.bandwidth, 2e9) << "the last one holds";
   EXPECT_EQ(gpu.size, 8);
   EXPECT_EQ(gpu.latency, std::nullopt);
@@ -289,11 +308,11 @@ TEST(Decks, AnOverrideOfOneAxis) {
   EXPECT_EQ(node.bandwidth, std::nullopt);
   EXPECT_EQ(node.size, 2);
   EXPECT_EQ(place_of(deck, "cluster.mesh[1].size"), "--set cluster.mesh.gpu.size=8");
-  EXPECT_EQ(parse(kModel, "{}", {"cluster.mesh.ranks.size=4"}).cluster.mesh[0].size, 4)
+  EXPECT_EQ(parse(kModel, "{}", {"cluster.mesh.ranks.size=4"}).cluster->mesh[0].size, 4)
       << "the default mesh has one axis";
   const Deck renamed =
       parse(kModel, kCluster, {"cluster.mesh=[{name: host, size: 2}]", "cluster.mesh.host.size=3"});
-  EXPECT_EQ(renamed.cluster.mesh[0].size, 3) << "the axes are those of an earlier override";
+  EXPECT_EQ(renamed.cluster->mesh[0].size, 3) << "the axes are those of an earlier override";
 }
 
 TEST(Decks, ThatWereNotReadHaveNoPlaces) {

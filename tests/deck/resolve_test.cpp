@@ -6,6 +6,10 @@
 
 #include "deck_text.h"
 
+#include "deck/cluster_deck.h"
+#include "deck/data_deck.h"
+#include "deck/train_deck.h"
+
 namespace hidup {
 namespace {
 
@@ -159,19 +163,19 @@ TEST(ResolvedDeck, ParsesToTheSameValues) {
   const Deck deck = parse(kModel, kCluster, overrides);
   const Deck again =
       parse(resolved_yaml(deck, DeckFile::model), resolved_yaml(deck, DeckFile::cluster));
-  EXPECT_EQ(again.data.path, deck.data.path);
-  EXPECT_EQ(again.train.seed, deck.train.seed);
-  EXPECT_EQ(again.train.lr, deck.train.lr);
-  EXPECT_EQ(again.train.bucket_bytes, deck.train.bucket_bytes);
-  EXPECT_EQ(again.cluster.heartbeat_timeout_s, deck.cluster.heartbeat_timeout_s);
-  EXPECT_EQ(again.cluster.device_flops, deck.cluster.device_flops);
-  EXPECT_EQ(again.cluster.device_memory, deck.cluster.device_memory);
-  ASSERT_EQ(again.cluster.mesh.size(), 2U);
+  EXPECT_EQ(again.data->path, deck.data->path);
+  EXPECT_EQ(again.train->seed, deck.train->seed);
+  EXPECT_EQ(again.train->lr, deck.train->lr);
+  EXPECT_EQ(again.train->bucket_bytes, deck.train->bucket_bytes);
+  EXPECT_EQ(again.cluster->heartbeat_timeout_s, deck.cluster->heartbeat_timeout_s);
+  EXPECT_EQ(again.cluster->device_flops, deck.cluster->device_flops);
+  EXPECT_EQ(again.cluster->device_memory, deck.cluster->device_memory);
+  ASSERT_EQ(again.cluster->mesh.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(again.cluster.mesh[i].name, deck.cluster.mesh[i].name);
-    EXPECT_EQ(again.cluster.mesh[i].size, deck.cluster.mesh[i].size);
-    EXPECT_EQ(again.cluster.mesh[i].bandwidth, deck.cluster.mesh[i].bandwidth);
-    EXPECT_EQ(again.cluster.mesh[i].latency, deck.cluster.mesh[i].latency);
+    EXPECT_EQ(again.cluster->mesh[i].name, deck.cluster->mesh[i].name);
+    EXPECT_EQ(again.cluster->mesh[i].size, deck.cluster->mesh[i].size);
+    EXPECT_EQ(again.cluster->mesh[i].bandwidth, deck.cluster->mesh[i].bandwidth);
+    EXPECT_EQ(again.cluster->mesh[i].latency, deck.cluster->mesh[i].latency);
   }
   EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }
@@ -199,11 +203,11 @@ TEST(ResolvedDeck, KeepsValidationAndCheckpoints) {
                           {"data.validation=[a.txt, '0.1']", "train.checkpoint.every=90s",
                            "train.checkpoint.folder='auto'"});
   const Deck again = parse(resolved_yaml(deck, DeckFile::model));
-  EXPECT_EQ(again.data.validation.path, deck.data.validation.path);
-  EXPECT_EQ(again.train.checkpoint.every_s, 90.0);
-  EXPECT_EQ(again.train.checkpoint.folder, deck.train.checkpoint.folder);
+  EXPECT_EQ(again.data->validation.path, deck.data->validation.path);
+  EXPECT_EQ(again.train->checkpoint.every_s, 90.0);
+  EXPECT_EQ(again.train->checkpoint.folder, deck.train->checkpoint.folder);
   const Deck part = parse(kModel, kCluster, {"data.validation=0.1234567890123456"});
-  EXPECT_EQ(parse(resolved_yaml(part, DeckFile::model)).data.validation.fraction,
+  EXPECT_EQ(parse(resolved_yaml(part, DeckFile::model)).data->validation.fraction,
             0.1234567890123456);
 }
 
@@ -218,9 +222,9 @@ TEST(Reference, PageIsUpToDate) {
 
 TEST(Profile, IsAutoNoneOrAFile) {
   const auto profile_of = [](const std::string& value) {
-    return parse(kModel, "cluster:\n  profile: " + value + "\n").cluster.profile;
+    return parse(kModel, "cluster:\n  profile: " + value + "\n").cluster->profile;
   };
-  EXPECT_EQ(parse(kModel).cluster.profile, "auto");
+  EXPECT_EQ(parse(kModel).cluster->profile, "auto");
   EXPECT_EQ(profile_of("auto"), "auto");
   EXPECT_EQ(profile_of("none"), "");
   EXPECT_EQ(profile_of("fast.yaml"), "/decks/fast.yaml");

@@ -1,6 +1,8 @@
 // GPT-2, as tests/golden/make_golden.py defines it with PyTorch, and the decks with its sizes.
 #include <gtest/gtest.h>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
 
@@ -17,7 +19,7 @@ Deck gpt_deck(double dropout, const MoeDeck& moe = {}) {
                 .sequence = 7,
                 .dropout = dropout,
                 .moe = moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return deck;
 }
 
@@ -98,7 +100,7 @@ TEST(Gpt, DecksHaveTheParametersOfGpt2) {
   const auto parameters = [](const std::string& name) {
     const DeckSource source = read_deck_file(HIDUP_INPUTS "/models/" + name + ".yaml");
     const Deck deck = parse_decks(&source, nullptr, {});
-    return build_model(deck, deck.model.vocab.value()).parameter_count();
+    return build_model(deck, deck.model->vocab.value()).parameter_count();
   };
   EXPECT_EQ(parameters("gpt2-124m"), 124439808);
   EXPECT_EQ(parameters("gpt2-350m"), 354823168);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
 
@@ -19,7 +22,7 @@ Deck deck_of_graph_file(const MoeDeck& moe = {}) {
                 .sequence = 7,
                 .dropout = 0.1,
                 .moe = moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return deck;
 }
 
@@ -170,9 +173,9 @@ TEST(ReadGraph, WantsIntegers) {
 
 TEST(ReadGraph, OfImages) {
   Deck deck = deck_of_graph_file();
-  deck.model.family = "vit";
-  deck.model.sequence = 65;
-  deck.data.kind = "images";
+  deck.model->family = "vit";
+  deck.model->sequence = 65;
+  deck.data->kind = "images";
   const std::string text = print_graph(build_model(deck, 10));
   EXPECT_EQ(print_graph(read_graph(text, "vit.txt", deck, 10)), text);
   const auto problem = [&](const std::string& changed) -> std::string {

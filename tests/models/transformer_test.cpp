@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 
 namespace hidup {
@@ -21,7 +23,7 @@ Deck deck_of(int64_t layers, const MoeDeck& moe) {
                 .sequence = 7,
                 .dropout = 0.1,
                 .moe = moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return deck;
 }
 
@@ -206,7 +208,7 @@ layers.0.norm2 = layer_norm(layers.0.moe.residual, layers.0.norm2.weight, layers
 TEST(Transformer, WithoutDropoutThereIsNone) {
   for (const double p : {0.0, 0.1}) {
     Deck deck = deck_of(2, moe_of("top1", 1.0, 2));
-    deck.model.dropout = p;
+    deck.model->dropout = p;
     const Graph graph = build_model(deck, 31);
     int found = 0;
     for (const Op& op : graph.ops()) {

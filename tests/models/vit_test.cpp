@@ -1,6 +1,8 @@
 // The vision transformer, as tests/golden/make_golden.py defines it with PyTorch.
 #include <gtest/gtest.h>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
 
@@ -17,7 +19,7 @@ std::string text_of_vit(const MoeDeck& moe = {}) {
                 .sequence = 65,
                 .dropout = 0.1,
                 .moe = moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return print_graph(build_model(deck, 10));
 }
 

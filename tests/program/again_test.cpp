@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "deck/model_deck.h"
 #include "program/access.h"
 #include "program/print.h"
 #include "sharding/memory_choices.h"
@@ -21,8 +22,8 @@ const Mesh kTwo = {{"ranks", 2}};
 
 Graph gpt_model(int64_t layers, double dropout = 0.1) {
   Deck deck = sample_deck(layers);
-  deck.model.family = "gpt";
-  deck.model.dropout = dropout;
+  deck.model->family = "gpt";
+  deck.model->dropout = dropout;
   return build_model(deck, 31);
 }
 

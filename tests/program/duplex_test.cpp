@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
@@ -14,7 +16,7 @@ namespace {
 Program program_of(std::string_view name, int microbatches, int64_t ranks = 2,
                    int64_t bucket_bytes = 2048) {
   Deck deck = sample_deck();
-  deck.model.moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
+  deck.model->moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
   const Graph graph = build_model(deck, 31);
   Strategy strategy = named_strategy(name, graph, {{"ranks", ranks}});
   strategy.microbatches = microbatches;
@@ -200,10 +202,10 @@ TEST(Duplex, TakesNoMoreMemory) {
   for (const char* name : {"dp", "zero1", "ep-deepspeed", "megatron", "megatron-sp"}) {
     const auto bytes = [&](int microbatches) {
       Deck deck = sample_deck(6);
-      deck.model.hidden = 48;
-      deck.model.ffn = 192;
-      deck.model.sequence = 64;
-      deck.train.batch = 8;
+      deck.model->hidden = 48;
+      deck.model->ffn = 192;
+      deck.model->sequence = 64;
+      deck.train->batch = 8;
       const Graph graph = build_model(deck, 256);
       Strategy strategy = named_strategy(name, graph, {{"ranks", 2}});
       strategy.microbatches = microbatches;

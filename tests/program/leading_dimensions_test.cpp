@@ -10,6 +10,8 @@
 #include <sstream>
 
 #include "core/images.h"
+#include "deck/data_deck.h"
+#include "deck/model_deck.h"
 #include "graph/flops.h"
 #include "graph/text.h"
 #include "models/transformer.h"
@@ -37,13 +39,13 @@ std::vector<std::filesystem::path> shipped_decks() {
 Graph graph_of(const std::filesystem::path& file) {
   const DeckSource source = read_deck_file(file.string());
   const Deck deck = parse_decks(&source, nullptr, {}, kRanks);
-  if (!deck.model.graph.empty()) {
+  if (!deck.model->graph.empty()) {
     std::stringstream text;
-    text << std::ifstream(deck.model.graph).rdbuf();
-    return with_precision(parse_graph(text.str(), deck.model.graph), DType::bf16);
+    text << std::ifstream(deck.model->graph).rdbuf();
+    return with_precision(parse_graph(text.str(), deck.model->graph), DType::bf16);
   }
-  const int64_t classes = deck.data.kind == "images" ? kImageClasses : kBytes;
-  return with_precision(build_model(deck, deck.model.vocab.value_or(classes)), DType::bf16);
+  const int64_t classes = deck.data->kind == "images" ? kImageClasses : kBytes;
+  return with_precision(build_model(deck, deck.model->vocab.value_or(classes)), DType::bf16);
 }
 
 // An operand of a product on a rank.

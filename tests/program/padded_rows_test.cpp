@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
 #include "graph/text.h"
 #include "program/print.h"
 #include "program/verify_operands.h"
@@ -28,7 +29,7 @@ Names padded_values(const Program& program) {
 
 Graph model(const std::string& family, int64_t vocab) {
   Deck deck = sample_deck(1);
-  deck.model.family = family;
+  deck.model->family = family;
   return build_model(deck, vocab);
 }
 

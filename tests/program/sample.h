@@ -3,6 +3,8 @@
 
 #include <functional>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
@@ -18,7 +20,7 @@ inline Deck sample_deck(int64_t layers = 2) {
                 .heads = 3,
                 .sequence = 7,
                 .dropout = 0.1};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return deck;
 }
 
@@ -41,7 +43,7 @@ inline Program sample_program(int64_t ranks, int64_t bucket_bytes = 2048, int64_
 inline void for_all_programs(int64_t ranks, const std::function<void(const Program&)>& use,
                              bool trains = true) {
   Deck deck = sample_deck();
-  deck.model.moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
+  deck.model->moe = {.experts = 3, .every = 2, .router = "top2", .capacity_factor = 1.25};
   const Graph graph = build_model(deck, 31);
   for (const NamedStrategy& named : named_strategies()) {
     for (const int microbatches : {1, 2}) {

@@ -7,6 +7,8 @@
 
 #include "core/check.h"
 
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "sample.h"
@@ -88,7 +90,7 @@ TEST(DistinctRanks, StandForAll) {
 // copied to all: the second microbatch begins before that copy is there.
 TEST(TiedParameter, IsReadWhereItWasInEveryMicrobatch) {
   Deck deck = sample_deck();
-  deck.model.family = "gpt";
+  deck.model->family = "gpt";
   const Graph graph = build_model(deck, 31);
   const Mesh mesh = axis_of({1, 0, 1});
   Strategy strategy = named_strategy("dp", graph, mesh);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
 #include "program/print.h"
 #include "program/verify_operands.h"
 #include "sample.h"
@@ -170,7 +171,7 @@ TEST_F(Verify, RefusesToOverwriteAnInput) {
 // A program with nearly all opcodes.
 Program experts_program(DType dtype) {
   Deck deck = sample_deck(1);
-  deck.model.moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
+  deck.model->moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
   const Graph graph = with_precision(build_model(deck, 31), dtype);
   return lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
@@ -59,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Experts, TwoMachines, testing::Values(0, 4));
 // others: as much as they take without it, and more.
 TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
   Setting setting = two_machines(4, 4);
-  setting.deck.model.layers = 6;
+  setting.deck.model->layers = 6;
   const auto all_are_there = [&] {
     setting.options.level = SearchLevel::fast;
     setting.options.time_limit_s = 0.0;
@@ -118,7 +119,7 @@ TEST(ByAxes, AnAxisOfOneRankIsNoneInUse) {
 // Ranks along so many axes of two, and links that are faster the further inside they are.
 Setting axes_of_two(size_t axes, int64_t layers) {
   Setting setting = small_setting(4);
-  setting.deck.model.layers = layers;
+  setting.deck.model->layers = layers;
   setting.mesh.clear();
   setting.machine.links.clear();
   for (size_t axis = 0; axis < axes; ++axis) {

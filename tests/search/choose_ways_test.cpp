@@ -8,6 +8,8 @@
 
 #include "core/check.h"
 #include "cost/roofline.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
@@ -25,7 +27,7 @@ const Mesh kTwoByThree = {{"node", 2}, {"gpu", 3}};
 Graph dense_model() {
   Deck deck;
   deck.model = {.family = "bert", .layers = 2, .hidden = 12, .ffn = 20, .heads = 6, .sequence = 14};
-  deck.train.batch = 9;
+  deck.train->batch = 9;
   return build_model(deck, 31);
 }
 

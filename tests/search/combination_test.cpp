@@ -11,6 +11,8 @@
 #include <string>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "program/print.h"
 #include "program/verify.h"
@@ -36,9 +38,9 @@ Graph uneven_model(bool experts) {
                 .sequence = 14,
                 .dropout = 0.1};
   if (experts) {
-    deck.model.moe = {.experts = 7, .every = 2, .router = "top2", .capacity_factor = 1.0};
+    deck.model->moe = {.experts = 7, .every = 2, .router = "top2", .capacity_factor = 1.0};
   }
-  deck.train.batch = 9;
+  deck.train->batch = 9;
   return build_model(deck, 31);
 }
 

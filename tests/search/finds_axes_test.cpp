@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "finds.h"
 #include "setting.h"
 
@@ -16,11 +18,11 @@ constexpr size_t kNode = 0, kGpu = 1;
 // Two layers on two machines of four ranks, with links half as fast between them.
 Setting two_machines(int64_t experts = 0) {
   Setting setting = small_setting(experts);
-  setting.deck.model.hidden = 512;
-  setting.deck.model.ffn = 2048;
-  setting.deck.model.heads = 8;
-  setting.deck.model.sequence = 256;
-  setting.deck.train.batch = 2;
+  setting.deck.model->hidden = 512;
+  setting.deck.model->ffn = 2048;
+  setting.deck.model->heads = 8;
+  setting.deck.model->sequence = 256;
+  setting.deck.train->batch = 2;
   setting.mesh = {{"node", 2}, {"gpu", 4}};
   setting.machine.links = {{.bandwidth = 1e10, .latency_s = 5e-6},
                            {.bandwidth = 2e10, .latency_s = 1e-6}};
@@ -42,7 +44,7 @@ TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   const OpId attention = graph.tensor(graph.find("layers.0.attention")).producer;
   EXPECT_TRUE(cuts_the_batch(tiny, kNode, attention));
   EXPECT_TRUE(is_tensor_parallel(graph, tiny, kGpu));
-  setting.deck.train.batch = 64;
+  setting.deck.train->batch = 64;
   const Strategy large = setting.search().step.strategy;
   EXPECT_TRUE(cuts_the_batch(large, kNode));
   EXPECT_TRUE(cuts_the_batch(large, kGpu));
@@ -58,7 +60,7 @@ TEST(FindsOnTwoAxes, Folding) {
   };
   Setting setting = two_machines(4);
   EXPECT_TRUE(is_folded(setting));
-  setting.deck.train.batch = 64;
+  setting.deck.train->batch = 64;
   EXPECT_FALSE(is_folded(setting));
 }
 
@@ -101,7 +103,7 @@ TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
            });
   };
   Setting setting = two_machines();
-  setting.deck.train.batch = 64;
+  setting.deck.train->batch = 64;
   setting.options.baselines = false;
   setting.options.combinations = false;
   setting.machine.links[kGpu].bandwidth = 1e11;
@@ -126,7 +128,7 @@ double stored_inside(const Graph& graph, const Strategy& strategy) {
 // without those with names.
 TEST(FindsOnTwoAxes, HybridSharding) {
   Setting setting = two_machines();
-  setting.deck.train.batch = 8;
+  setting.deck.train->batch = 8;
   const Graph graph = setting.graph();
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     setting.options.hints.ops.push_back(

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "finds.h"
 #include "setting.h"
 
@@ -50,18 +52,18 @@ TEST(Finds, ExpertParallelismOverSlowLinks) {
 
 TEST(Finds, MegatronsPairsWhereTheBatchIsTiny) {
   Setting setting = small_setting();
-  setting.deck.model.hidden = 512;
-  setting.deck.model.ffn = 2048;
+  setting.deck.model->hidden = 512;
+  setting.deck.model->ffn = 2048;
   setting.machine.links[0].latency_s = 1e-6;
-  setting.deck.train.batch = 1;
+  setting.deck.train->batch = 1;
   EXPECT_TRUE(is_tensor_parallel(setting.graph(), own_of(setting.search()).strategy));
-  setting.deck.train.batch = 64;
+  setting.deck.train->batch = 64;
   EXPECT_FALSE(is_tensor_parallel(setting.graph(), own_of(setting.search()).strategy));
 }
 
 TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
   Setting setting = small_setting();
-  setting.deck.train.batch = 8;
+  setting.deck.train->batch = 8;
   setting.options.microbatches = {1};
   setting.machine.memory_bandwidth = 1e13;  // so that parts of the update are not worth a message
   EXPECT_EQ(stored_part(setting.graph(), setting.search().step.strategy), 1.0);

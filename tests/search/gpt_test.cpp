@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "cost/roofline.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
@@ -22,7 +24,7 @@ const Mesh kTwo = {{"ranks", 2}};
 Graph gpt_model() {
   Deck deck;
   deck.model = {.family = "gpt", .layers = 2, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return build_model(deck, 31);
 }
 

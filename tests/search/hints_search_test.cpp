@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
 
@@ -49,7 +51,7 @@ TEST(HintsInSearch, RulesAreKept) {
 // that. All that breaks these hints is faster.
 TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
   Setting deep = quick_setting();
-  deep.deck.model.layers = 64;
+  deep.deck.model->layers = 64;
   deep.options.threads = 1;
   deep.options.microbatches = {1};
   deep = hinted(std::move(deep), "operations: [{op: 'layers.*.ffn.up', rule: [replicate]}]");
@@ -92,7 +94,7 @@ TEST(HintsInSearch, MicrobatchesAreKept) {
     return candidate.strategy.microbatches == 8;
   }));
   Setting setting = hinted(small_setting(), "microbatches: 8");
-  setting.deck.train.batch = 4;
+  setting.deck.train->batch = 4;
   try {
     setting.search();
     FAIL();
@@ -110,7 +112,7 @@ TEST(HintsInSearch, GroupsAreKept) {
     EXPECT_TRUE(candidate.feasible) << candidate.reason;
   }
   Setting setting = hinted(small_setting(), "accumulate: 4");
-  setting.deck.train.batch = 8;
+  setting.deck.train->batch = 8;
   EXPECT_TRUE(std::ranges::none_of(setting.search().candidates, [](const Candidate& candidate) {
     return candidate.strategy.microbatches > 2;
   }));
@@ -169,7 +171,7 @@ parameters:
 TEST(HintsInSearch, NamedStrategiesTakeChoicesOfMemory) {
   for (const int layers : {2, 24}) {  // of the deeper one a part is simulated
     Setting setting = small_setting();
-    setting.deck.model.layers = layers;
+    setting.deck.model->layers = layers;
     setting = hinted(setting,
                      "{operations: [{op: '*.ffn.relu', recompute: true}], "
                      "parameters: [{name: '*.ffn.up.weight', kept: pass}]}");

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "search/problem/build_problem.h"
@@ -14,7 +16,7 @@ namespace {
 // Of a model with activations that are most of the memory.
 Setting with_large_activations() {
   Setting setting = quick_setting();
-  setting.deck.model.layers = 4;
+  setting.deck.model->layers = 4;
   setting.vocab = 100;
   return setting;
 }
@@ -111,7 +113,7 @@ TEST(DeferredGradients, AreAChoiceWhereLatenciesCount) {
   Setting setting = small_setting();
   setting.options.lowering.bucket_bytes = 1 << 12;
   setting.options.baselines = false;
-  setting.deck.train.batch = 512;
+  setting.deck.train->batch = 512;
   setting.machine.links[0].latency_s = 2e-4;
   const SearchOutcome slow = setting.search();
   EXPECT_TRUE(slow.step.strategy.defer_gradients);

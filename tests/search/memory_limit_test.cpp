@@ -9,6 +9,8 @@
 
 #include "core/check.h"
 #include "core/units.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "search/memory_advice.h"
 #include "search/named/named_strategies.h"
@@ -156,7 +158,7 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   Setting setting = setting_in_one_group();
   const int64_t needed = least_memory_bytes(setting);
   Setting smaller = setting;
-  smaller.deck.train.batch = setting.deck.train.batch / 4;
+  smaller.deck.train->batch = setting.deck.train->batch / 4;
   setting.options.memory_limit = least_memory_bytes(smaller);
   const std::string message = message_of(setting);
   EXPECT_NE(message.find(fmt::format("no strategy fits in {} per rank",
@@ -171,7 +173,7 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message.find("(activation)"), std::string::npos) << message;
 
   // Its advice is right, and is the nearest of its kind.
-  EXPECT_GE(number_behind(message, "train.batch "), setting.deck.train.batch / 4) << message;
+  EXPECT_GE(number_behind(message, "train.batch "), setting.deck.train->batch / 4) << message;
   const int64_t ranks = number_behind(message, "axis ranks: ");
   ASSERT_GT(ranks, 4) << message;
   Setting larger = setting;
@@ -184,17 +186,17 @@ TEST(MemoryLimit, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
 // Each by itself, with what a run of it takes; the nearest first.
 TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
   Setting setting = setting_in_one_group();
-  setting.deck.model.vocab = 30;  // activations are most of the memory
+  setting.deck.model->vocab = 30;  // activations are most of the memory
   setting.options.microbatches = {1};
   Setting half = setting;
-  half.deck.train.batch = setting.deck.train.batch / 2;
+  half.deck.train->batch = setting.deck.train->batch / 2;
   setting.options.memory_limit = least_memory_bytes(half);
   const std::string message = message_of(setting);
   const auto expect_line = [&](const Setting& changed, const Graph& graph,
                                const std::string& line) {
     const SearchOutcome found =
         search_strategy(graph, changed.mesh, changed.costs(), changed.options);
-    const auto sequences = static_cast<double>(changed.deck.train.batch);
+    const auto sequences = static_cast<double>(changed.deck.train->batch);
     EXPECT_NE(message.find(fmt::format("\n{} with {} per rank: {} per step, {} per sequence", line,
                                        format_bytes(found.candidates[0].memory_bytes),
                                        format_seconds(found.step.seconds()),
@@ -204,9 +206,9 @@ TEST(MemoryLimit, EveryChangeIsTrueAndTheNearestComesFirst) {
         << message;
   };
   Setting smaller = setting;
-  smaller.deck.train.batch = number_behind(message, "train.batch ");
+  smaller.deck.train->batch = number_behind(message, "train.batch ");
   expect_line(smaller, smaller.graph(),
-              fmt::format("train.batch {} instead of 32 fits", smaller.deck.train.batch));
+              fmt::format("train.batch {} instead of 32 fits", smaller.deck.train->batch));
   expect_line(setting, with_precision(setting.graph(), DType::bf16), "model.precision bf16 fits");
   Setting larger = setting;
   larger.mesh[0].size = 8;
@@ -241,13 +243,13 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
     setting.options.microbatches = {1};
-    setting.deck.train.batch = 9;
+    setting.deck.train->batch = 9;
     setting.options.memory_limit = least_memory_bytes(setting);
-    setting.deck.train.batch = 48;
+    setting.deck.train->batch = 48;
     const std::string message = message_of(setting);
     const int64_t batch = number_behind(message, "train.batch ");
     ASSERT_GE(batch, 9) << message;
-    setting.deck.train.batch = batch;
+    setting.deck.train->batch = batch;
     const SearchOutcome found = setting.search();
     EXPECT_NE(
         message.find(fmt::format(
@@ -264,7 +266,7 @@ TEST(MemoryLimit, TheBatchThatItNamesIsTheLargestThatFits) {
         << message;
     setting.options.advice = false;
     for (int64_t larger = batch + 1; larger <= batch + 4; ++larger) {
-      setting.deck.train.batch = larger;
+      setting.deck.train->batch = larger;
       EXPECT_NE(message_of(setting), "") << larger;
     }
   }

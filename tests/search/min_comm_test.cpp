@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "program/work.h"
 #include "search/named/named_strategies.h"
@@ -108,7 +109,7 @@ TEST(MinComm, HasTheLeastVolumeOfAllStrategies) {
 
 Graph bert(int64_t batch, int64_t layers, int64_t experts) {
   Deck deck = small_deck(layers, experts);
-  deck.train.batch = batch;
+  deck.train->batch = batch;
   return build_model(deck, 1000);
 }
 

@@ -8,6 +8,8 @@
 #include <map>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/print.h"
@@ -31,9 +33,9 @@ Graph model(bool experts) {
                 .sequence = 7,
                 .dropout = 0.1};
   if (experts) {
-    deck.model.moe = {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0};
+    deck.model->moe = {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0};
   }
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return build_model(deck, 31);
 }
 

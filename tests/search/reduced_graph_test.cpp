@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "search/dp/repeats.h"
 #include "search/estimate.h"
@@ -18,7 +19,7 @@ const Mesh kFour = {{"ranks", 4}};
 
 Graph deep_model(int64_t layers, int64_t experts) {
   Deck deck = small_deck(layers, experts);
-  deck.train.batch = 16;
+  deck.train->batch = 16;
   return build_model(deck, 1000);
 }
 

@@ -8,6 +8,8 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "program/memory.h"
 #include "program/verify.h"
 #include "program/work.h"
@@ -117,11 +119,11 @@ TEST(Search, IsNotSlowerWithAProof) {
   for (const double bandwidth : {1e8, 3e8, 1e9, 3e9, 1e10}) {
     for (const int microbatches : {1, 2, 4}) {
       Setting setting = quick_setting();
-      setting.deck.model.hidden = 32;
-      setting.deck.model.ffn = 64;
-      setting.deck.model.heads = 2;
-      setting.deck.model.sequence = 8;
-      setting.deck.train.batch = 8;
+      setting.deck.model->hidden = 32;
+      setting.deck.model->ffn = 64;
+      setting.deck.model->heads = 2;
+      setting.deck.model->sequence = 8;
+      setting.deck.train->batch = 8;
       setting.vocab = 50;
       setting.machine = {.flops = 1e11,
                          .memory_bandwidth = 1e10,

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "cost/roofline.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
 #include "search/search.h"
@@ -34,9 +36,9 @@ inline Deck small_deck(int64_t layers = 2, int64_t experts = 0) {
                 .sequence = 32,
                 .dropout = 0.1};
   if (experts > 0) {
-    deck.model.moe = {.experts = experts, .every = 2, .router = "top2", .capacity_factor = 1.25};
+    deck.model->moe = {.experts = experts, .every = 2, .router = "top2", .capacity_factor = 1.25};
   }
-  deck.train.batch = 32;
+  deck.train->batch = 32;
   return deck;
 }
 

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "brute_force.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "joint_cases.h"
 #include "random_graph.h"
 #include "search/dp/certify.h"
@@ -91,8 +93,8 @@ TEST(ThreeAxes, TheSearchIsNeverWorseThanByAxesAndOftenBetter) {
   for (const int64_t experts : {0, 4}) {
     for (const int64_t batch : {4, 8, 64}) {
       Setting setting = small_setting(experts);
-      setting.deck.model.hidden = 512;
-      setting.deck.train.batch = batch;
+      setting.deck.model->hidden = 512;
+      setting.deck.train->batch = batch;
       setting.mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
       setting.machine.links = {{.bandwidth = 2e9, .latency_s = 5e-6},
                                {.bandwidth = 1e10, .latency_s = 2e-6},

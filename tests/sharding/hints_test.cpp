@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
@@ -140,7 +142,7 @@ TEST(Hints, PatternsStandForSeveral) {
 TEST(Hints, ALayersNumberMayBeLeftOut) {
   Deck deck;
   deck.model = {.family = "bert", .layers = 3, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   const Graph graph = build_model(deck, 31);
   const Hints hints = read_hints(graph, kOneAxis,
                                  "operations: [{op: 'layers.*.ffn.up', rule: [column]}]", "h.yaml");

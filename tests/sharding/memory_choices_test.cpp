@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
 
@@ -22,7 +24,7 @@ Graph model(const std::string& family) {
                 .kv_heads = 3,
                 .sequence = 7,
                 .dropout = 0.1};
-  deck.train.batch = 4;
+  deck.train->batch = 4;
   return build_model(deck, 31);
 }
 

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
 #include "small_strategy.h"
@@ -34,7 +36,7 @@ TEST_P(EveryStrategy, PrintsWhatItParsed) {
                 .sequence = 7,
                 .dropout = 0.1,
                 .moe = GetParam().moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   const Graph graph = build_model(deck, 31);
   for (const Mesh& mesh : {Mesh{{"ranks", 1}}, Mesh{{"ranks", 3}}, Mesh{{"node", 2}, {"core", 4}},
                            Mesh{{"node", 3}, {"core", 1}}}) {
@@ -156,9 +158,9 @@ TEST(ReadStrategy, GroupsNeedLossesThatAddUp) {
                 .heads = 3,
                 .sequence = 7,
                 .moe = {.experts = 3, .every = 1, .router = "top1", .capacity_factor = 1.0}};
-  deck.train.batch = 6;
+  deck.train->batch = 6;
   for (const double balance_loss : {0.0, 0.1}) {
-    deck.model.moe.balance_loss = balance_loss;
+    deck.model->moe.balance_loss = balance_loss;
     const Graph graph = build_model(deck, 31);
     Strategy strategy = named_strategy("dp", graph, kMesh);
     strategy.accumulate = 2;

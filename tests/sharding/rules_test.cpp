@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 #include "models/transformer.h"
@@ -28,9 +30,10 @@ std::vector<Graph> every_model() {
                       .sequence = 7,
                       .dropout = 0.1};
         if (*router != '\0') {
-          deck.model.moe = {.experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
+          deck.model->moe = {
+              .experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
         }
-        deck.train.batch = 5;
+        deck.train->batch = 5;
         graphs.push_back(build_model(deck, 31));
       }
     }

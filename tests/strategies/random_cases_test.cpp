@@ -10,7 +10,10 @@
 #include <sstream>
 
 #include "core/check.h"
+#include "deck/cluster_deck.h"
 #include "deck/deck.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "models/transformer.h"
 #include "saved_run.h"
@@ -32,18 +35,18 @@ Graph random_model(Draw& draw) {
     return static_cast<int64_t>(least + draw.below(most - least + 1));
   };
   Deck deck;
-  deck.model.family = draw.of({"bert", "gpt", "llama", "gpt", "bert"});
-  deck.model.layers = number(1, 2);
-  deck.model.heads = number(1, 4);
-  deck.model.kv_heads = draw.below(2) == 0 ? 1 : deck.model.heads;  // only llama shares them
-  deck.model.hidden = 2 * deck.model.heads * number(3, 5);
-  deck.model.ffn = number(3, 16);
-  deck.model.sequence = number(2, 8);
-  deck.model.dropout = draw.of({0.0, 0.1});
-  deck.model.tied_head = draw.of({"on", "off"});
-  deck.train.batch = number(1, 9);
-  if (deck.model.family != std::string("llama") && draw.below(3) > 0) {
-    MoeDeck& moe = deck.model.moe;
+  deck.model->family = draw.of({"bert", "gpt", "llama", "gpt", "bert"});
+  deck.model->layers = number(1, 2);
+  deck.model->heads = number(1, 4);
+  deck.model->kv_heads = draw.below(2) == 0 ? 1 : deck.model->heads;  // only llama shares them
+  deck.model->hidden = 2 * deck.model->heads * number(3, 5);
+  deck.model->ffn = number(3, 16);
+  deck.model->sequence = number(2, 8);
+  deck.model->dropout = draw.of({0.0, 0.1});
+  deck.model->tied_head = draw.of({"on", "off"});
+  deck.train->batch = number(1, 9);
+  if (deck.model->family != std::string("llama") && draw.below(3) > 0) {
+    MoeDeck& moe = deck.model->moe;
     moe.experts = number(1, 6);
     moe.every = number(1, 2);
     moe.router =
@@ -75,9 +78,9 @@ Mesh random_mesh(int64_t ranks, Draw& draw) {
       }
     }
     sizes.push_back(divisors[draw.below(divisors.size())]);
-    deck.cluster.mesh.push_back({.name = std::string(1, static_cast<char>('a' + axis)),
-                                 .size = sizes.back(),
-                                 .bandwidth = draw.of({1e9, 4e9, 4e9})});
+    deck.cluster->mesh.push_back({.name = std::string(1, static_cast<char>('a' + axis)),
+                                  .size = sizes.back(),
+                                  .bandwidth = draw.of({1e9, 4e9, 4e9})});
   }
   return mesh_of(deck, sizes);
 }

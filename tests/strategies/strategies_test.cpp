@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "deck/model_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "strategy_cases.h"
 

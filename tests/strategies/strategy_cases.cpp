@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "core/images.h"
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "models/transformer.h"
 #include "program/lower.h"
@@ -168,7 +170,7 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout, 
                 .sequence = family == "vit" ? kImagePositions : 7,
                 .dropout = dropout,
                 .moe = moe};
-  deck.train.batch = 5;
+  deck.train->batch = 5;
   return build_model(deck, vocab);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/random.h"
 #include "deck/deck.h"
+#include "deck/model_deck.h"
 #include "graph/graph.h"
 #include "sharding/strategy.h"
 #include "short_run.h"

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include "deck/model_deck.h"
+#include "deck/train_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "models/transformer.h"
 #include "program/lower.h"
@@ -54,16 +56,16 @@ class Rank {
     groups_.emplace(world, training_.mesh);
     const PlannedProgram programs[] = {{training_, plan}, {forward_, behind}};
     store_.emplace(programs, *device_, *groups_, 1);
-    trainer_.emplace(training_, plan, *store_, world.rank(), deck.train.seed);
+    trainer_.emplace(training_, plan, *store_, world.rank(), deck.train->seed);
     trainer_->initialize_parameters();
-    evaluated_.emplace(forward_, behind, *store_, world.rank(), deck.train.seed);
+    evaluated_.emplace(forward_, behind, *store_, world.rank(), deck.train->seed);
   }
 
   // Steps of a training; the loss of the last one.
   float train(int64_t steps) {
     StepInputs inputs;
     for (int64_t step = 1; step <= steps; ++step) {
-      fill_inputs(training_, world_.rank(), *batches_, (step - 1) * deck_.train.batch, inputs);
+      fill_inputs(training_, world_.rank(), *batches_, (step - 1) * deck_.train->batch, inputs);
       trainer_->start(step, 0.01, inputs);
       trainer_->wait();
       if (after_step_) {

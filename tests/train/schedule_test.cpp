@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "deck/train_deck.h"
+
 namespace hidup {
 namespace {
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/collective.h"
+#include "deck/cluster_deck.h"
 #include "fake_ranks/fake_ranks.h"
 
 namespace hidup {
@@ -48,7 +49,7 @@ TEST(SameData, NamesTheFileThatDiffers) {
 
 Deck deck_with_axes(std::vector<MeshAxis> mesh) {
   Deck deck;
-  deck.cluster.mesh = std::move(mesh);
+  deck.cluster->mesh = std::move(mesh);
   return deck;
 }
 

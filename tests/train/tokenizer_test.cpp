@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
+#include "deck/data_deck.h"
 
 namespace hidup {
 namespace {

@@ -1,0 +1,64 @@
+// The section cluster: on which machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hidup {
+
+// A while in which a link has this bandwidth.
+struct LinkPhase {
+  double for_s = 0.0;
+  double bandwidth = 0.0;  // bytes/s
+};
+
+struct MeshAxis {
+  std::string name;
+  std::optional<int64_t> size;             // none: auto, what the number of ranks leaves
+  std::optional<double> bandwidth;         // bytes/s
+  std::optional<double> latency;           // s
+  int64_t shared = 1;                      // ranks of the other axes that divide the bandwidth
+  int64_t per_host = 1;                    // consecutive ranks of the axis on one host, and
+  std::optional<double> host_bandwidth;    // bytes/s of its link; none where per_host is 1
+  std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
+};
+
+// Ranks that compute at the same rates.
+struct DeviceClass {
+  int64_t count = 1;                       // ranks
+  double flops = 0.0;                      // flop/s
+  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
+};
+
+struct ClusterDeck {
+  std::string device_kind;
+  std::optional<int64_t> device_threads;
+  std::optional<int64_t> device_memory;    // bytes; none: what the machine has
+  std::optional<double> device_flops;      // flop/s
+  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
+  std::string device_graph;                // auto, off
+  int64_t timed_every = 0;                 // steps; key cluster.device.timed_every
+  std::string algorithms;                  // heuristic, timed; key cluster.device.algorithms
+  std::string bf16;                        // auto, native, f32; key cluster.device.bf16
+  int64_t reserved_multiprocessors = 0;    // key cluster.device.reserved_multiprocessors
+  std::vector<MeshAxis> mesh;              // outermost axis first
+  std::string comm_backend;                // auto, mpi, nccl
+  std::string register_buffers;            // on, off; key cluster.comm.register_buffers
+  int64_t max_ctas = 0;                    // of NCCL; 0: its own choice; key cluster.comm.max_ctas
+  double collective_timeout_s = 0.0;       // key cluster.comm.collective_timeout
+  double heartbeat_timeout_s = 0.0;        // key cluster.comm.heartbeat_timeout
+  std::string profile;                     // auto, or a file: absolute; empty: none
+  double profile_noise = 0.0;              // relative
+  std::string cost_model;                  // measured, published
+  std::string emulate;                     // on, off
+  double emulate_dilation = 1.0;           // wall time over emulated time
+  std::vector<DeviceClass> devices;        // in the order of ranks; empty: all are as the device
+};
+
+// The axis of that name; Error(internal) if there is none.
+const MeshAxis& axis_of(const ClusterDeck& cluster, std::string_view name);
+
+}  // namespace hidup

@@ -1,0 +1,31 @@
+// A section of a deck.
+#pragma once
+
+#include <memory>
+
+namespace hidup {
+
+// A value behind a pointer that owns it: copies are deep, as those of C++26's std::indirect. So
+// deck.h includes no section's header, and a new key rebuilds only sources that read its section.
+// A section that was moved from has no value.
+template <typename Value>
+class Indirect {
+ public:
+  Indirect();
+  Indirect(const Indirect& other);
+  Indirect(Indirect&& other) noexcept;
+  Indirect& operator=(const Indirect& other);
+  Indirect& operator=(Indirect&& other) noexcept;
+  Indirect& operator=(const Value& value);
+  ~Indirect();
+
+  Value& operator*() { return *value_; }
+  const Value& operator*() const { return *value_; }
+  Value* operator->() { return value_.get(); }
+  const Value* operator->() const { return value_.get(); }
+
+ private:
+  std::unique_ptr<Value> value_;
+};
+
+}  // namespace hidup

@@ -1,0 +1,50 @@
+// The section model: what is computed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace hidup {
+
+// Mixture of experts: in some blocks, experts take the place of the feed-forward
+// network. A router chooses among them for every token.
+struct MoeDeck {
+  int64_t experts = 0;  // of a block; 0: the model is dense, and nothing else here holds
+  int64_t every = 0;    // blocks i (from 0) with (i + 1) % every == 0 have experts
+  std::string router;
+  std::optional<int64_t> top_k;  // none: auto, what the router says
+  std::string normalize;         // on, off
+  // Slots of an expert per sequence: ceil(capacity_factor * choices() * sequence / experts), at
+  // least 1 and at most sequence.
+  double capacity_factor = 0.0;
+  double balance_loss = 0.0;  // weight; 0: none
+  std::string balance;        // switch, gshard
+  double z_loss = 0.0;        // weight; 0: none
+  std::string bias;           // on, off
+
+  int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // per token
+};
+
+// Sizes count elements. Whoever reads a member may rely on its key's limits and on
+// the relations between keys that parse_decks() checks. With a graph, only sequence,
+// vocab and precision hold besides.
+struct ModelDeck {
+  std::string family;
+  std::string graph;  // file of a graph in text form, absolute; empty: the family is built
+  int64_t layers = 0;
+  int64_t hidden = 0;
+  int64_t ffn = 0;
+  int64_t heads = 0;
+  std::optional<int64_t> kv_heads;  // heads of keys and values; none: auto, as many as heads
+  double rope_theta = 1e4;
+  double norm_epsilon = 1e-5;
+  std::string tied_head;         // on, off
+  int64_t sequence = 0;          // of images kImagePositions (core/images.h)
+  std::optional<int64_t> vocab;  // none: auto, from the data
+  double dropout = 0.0;
+  std::string precision;
+  MoeDeck moe;
+};
+
+}  // namespace hidup
