@@ -54,10 +54,6 @@ Elements summed_elements(DType dtype) {
   });
 }
 
-Elements moved_elements(DType dtype) {
-  return {.bytes = size_of(dtype), .sum = nullptr};
-}
-
 void copy_now(void* to, const void* from, int64_t count, int64_t bytes) {
   if (to != from) {
     std::copy_n(static_cast<const std::byte*>(from), count * bytes, static_cast<std::byte*>(to));

@@ -13,14 +13,12 @@ namespace hidup {
 struct Elements {
   int64_t bytes;  // of one
   // sum: [count], of the summands in their order, two or more of [count]; it may be one of them.
-  // Elements of 16 bits are added in float and rounded once. Null where nothing is summed.
+  // Elements of 16 bits are added in float and rounded once.
   void (*sum)(void* sum, std::span<const void* const> summands, int64_t count);
 };
 
 // Throws Error(internal) of integers.
 Elements summed_elements(DType dtype);
-// Those that are only moved.
-Elements moved_elements(DType dtype);
 
 // Element i of elements with that many bytes; null where there are none.
 inline std::byte* at(void* data, int64_t i, int64_t bytes) {

@@ -10,17 +10,13 @@ namespace hidup::log {
 namespace {
 
 int g_rank = 0;
-std::string g_speaker;
+std::string g_speaker;  // "rank 3 (node-17)"; empty where there is one rank only
 
 }  // namespace
 
 void set_rank(int rank, int world_size, std::string_view host) {
   g_rank = rank;
   g_speaker = world_size > 1 ? fmt::format("rank {} ({})", rank, host) : "";
-}
-
-std::string_view speaker() {
-  return g_speaker;
 }
 
 bool is_rank_zero() {

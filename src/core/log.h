@@ -11,10 +11,6 @@ namespace hidup::log {
 // Called once, when the rank is known. Until then the process logs as rank 0.
 void set_rank(int rank, int world_size, std::string_view host);
 
-// Who is speaking, for messages that any rank may print: "rank 3 (node-17)", or
-// "" when there is one rank only.
-std::string_view speaker();
-
 void write_line(std::string_view level, std::string_view message);
 bool is_rank_zero();
 

@@ -113,9 +113,7 @@ std::string implausible_number(const Profile& profile) {
 std::vector<Probe> probes_of(const Profile& profile, double seconds, double most_bytes) {
   constexpr int kFewest = 2;
   constexpr double kSmallPart = 0.15;  // of the time
-  const double share =
-      seconds / static_cast<double>(std::ranges::count_if(
-                    profile.key.mesh, [](const Axis& axis) { return axis.size > 1; }));
+  const double share = seconds / static_cast<double>(axes_in_use(profile.key.mesh));
   std::vector<Probe> probes;
   for (size_t axis = 0; axis < profile.key.mesh.size(); ++axis) {
     const CollectiveTimes* times = times_of(profile, Opcode::all_reduce, axis);

@@ -174,11 +174,6 @@ class AxesSearch {
 
 }  // namespace
 
-size_t axes_in_use(const Mesh& mesh) {
-  return static_cast<size_t>(
-      std::ranges::count_if(mesh, [](const Axis& axis) { return axis.size > 1; }));
-}
-
 AxesResult search_by_axes(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                           const BuildOptions& build, const DynamicOptions& effort) {
   return AxesSearch(graph, mesh, costs, build, effort).run();

@@ -8,9 +8,6 @@
 
 namespace hidup {
 
-// Axes with more than one rank.
-size_t axes_in_use(const Mesh& mesh);
-
 struct FoundStrategy {
   Strategy strategy;
   double objective_s = 0.0;

@@ -9,17 +9,6 @@
 namespace hidup {
 namespace {
 
-// A value as large as all that go together, longer in the dimension that is longest.
-Value all_of(const RouteDemand& demand) {
-  Value value = demand.value;
-  const double one = static_cast<double>(elements(value.shape) * size_of(value.dtype));
-  if (demand.several && one > 0.0) {
-    auto longest = std::ranges::max_element(value.shape);
-    *longest = static_cast<int64_t>(static_cast<double>(*longest) * demand.bytes / one);
-  }
-  return value;
-}
-
 class RouteChooser {
  public:
   explicit RouteChooser(const ReshardCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
@@ -54,7 +43,7 @@ class RouteChooser {
 
   // The first of those that take least.
   const Route& fastest(const std::vector<Route>& routes, const RouteDemand& demand) const {
-    const Value value = all_of(demand);
+    const Value value = demand.several ? grown_to(demand.value, demand.bytes) : demand.value;
     return *std::ranges::min_element(routes, {}, [&](const Route& route) {
       const Reshard cost = costs_.along(route, value, demand.several);
       return cost.comm_s + cost.compute_s;

@@ -195,6 +195,11 @@ ShareNumber equal_among(const Axis& axis, ShareNumber share) {
   return ShareNumber::of(found - axis.shares.begin() + 1);
 }
 
+size_t axes_in_use(const Mesh& mesh) {
+  return static_cast<size_t>(
+      std::ranges::count_if(mesh, [](const Axis& axis) { return axis.size > 1; }));
+}
+
 Placement with_share(Placement placement, const Axis& axis, ShareNumber share) {
   placement.share = placement.is_shard() ? share : support_of(axis, share);
   return placement;

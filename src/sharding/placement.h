@@ -25,6 +25,9 @@ struct Axis {
 };
 using Mesh = std::vector<Axis>;
 
+// The number of axes with more than one rank.
+size_t axes_in_use(const Mesh& mesh);
+
 int64_t ranks_of(const Mesh& mesh);
 // From a rank to the next one along the axis.
 int64_t stride_of(const Mesh& mesh, size_t axis);

@@ -44,13 +44,6 @@ double compute_bound(const Problem& problem) {
 // An upper or a lower bound of the bytes of every plan.
 double bytes_bound(const Problem& problem, bool most) {
   double bytes = problem.base_bytes;
-  const auto costliest_reshard = [](const Reshards& reshards, int to) {
-    double largest = 0.0;
-    for (size_t from = 0; to >= 0 && from < reshards.written(); ++from) {
-      largest = std::max(largest, reshards.between(static_cast<int>(from), to).bytes);
-    }
-    return largest;
-  };
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     double own = most ? 0.0 : std::numeric_limits<double>::infinity();
     for (const Choice& choice : problem.choices_of(op).choices) {
@@ -58,8 +51,8 @@ double bytes_bound(const Problem& problem, bool most) {
       for (size_t i = 0; most && i < choice.inputs.size(); ++i) {
         const TensorCosts& costs =
             problem.tensor_of(static_cast<size_t>(problem.ops[op].inputs[i]));
-        needed += costliest_reshard(costs.forward, choice.inputs[i].required) +
-                  costliest_reshard(costs.backward, choice.inputs[i].gradient);
+        needed += costs.forward.costliest_to(choice.inputs[i].required).bytes +
+                  costs.backward.costliest_to(choice.inputs[i].gradient).bytes;
       }
       own = most ? std::max(own, needed) : std::min(own, needed);
     }

@@ -33,17 +33,6 @@ bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
   return std::ranges::equal(costs(a, more_sent_s), costs(b, 0.0), std::less_equal{});
 }
 
-// An upper bound of what a reshard to this layout costs, from any layout.
-Reshard costliest_to(const Reshards& reshards, int to) {
-  Reshard most;
-  for (size_t from = 0; to >= 0 && from < reshards.written(); ++from) {
-    const Reshard& reshard = reshards.between(static_cast<int>(from), to);
-    most.comm_s = std::max(most.comm_s, reshard.comm_s);
-    most.compute_s = std::max(most.compute_s, reshard.compute_s);
-  }
-  return most;
-}
-
 void raise_to(RemainingWork& work, const RemainingWork& other) {
   work.largest_comm = std::max(work.largest_comm, other.largest_comm);
   work.compute = std::max(work.compute, other.compute);
@@ -107,8 +96,8 @@ void Expander::find_remaining() {
       for (size_t i = 0; i < choice.inputs.size(); ++i) {
         const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
         const TensorCosts& costs = problem_.tensor_of(producer);
-        const Reshard there = costliest_to(costs.forward, choice.inputs[i].required);
-        const Reshard back = costliest_to(costs.backward, choice.inputs[i].gradient);
+        const Reshard there = costs.forward.costliest_to(choice.inputs[i].required);
+        const Reshard back = costs.backward.costliest_to(choice.inputs[i].gradient);
         forward.largest_comm += there.comm_s;
         forward.compute += there.compute_s;
         backward.largest_comm += back.comm_s;

@@ -190,8 +190,7 @@ void check_strategy_name(std::string_view name) {
 }
 
 std::vector<std::string_view> plain_names(const Mesh& mesh) {
-  const bool one_axis =
-      std::ranges::count_if(mesh, [](const Axis& axis) { return axis.size > 1; }) <= 1;
+  const bool one_axis = axes_in_use(mesh) <= 1;
   std::vector<std::string_view> names;
   for (const NamedStrategy& known : kStrategies) {
     if (!one_axis || known.on_outer_axes.empty()) {  // there it is another name for fsdp

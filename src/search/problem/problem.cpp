@@ -194,6 +194,17 @@ void check_choice(const Choice& choice, const Problem& problem, const SearchOp& 
 
 }  // namespace
 
+Reshard Reshards::costliest_to(int read_in) const {
+  Reshard most;
+  for (size_t from = 0; read_in >= 0 && from < written(); ++from) {
+    const Reshard& reshard = between(static_cast<int>(from), read_in);
+    most.comm_s = std::max(most.comm_s, reshard.comm_s);
+    most.compute_s = std::max(most.compute_s, reshard.compute_s);
+    most.bytes = std::max(most.bytes, reshard.bytes);
+  }
+  return most;
+}
+
 void check_problem(const Problem& problem) {
   check(problem.microbatches >= 1, "{} microbatches", problem.microbatches);
   check(problem.interference >= 0.0 && problem.interference <= 1.0, "interference {}",

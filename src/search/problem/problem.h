@@ -31,6 +31,8 @@ struct Reshards {
     return all[static_cast<size_t>(written_in) * static_cast<size_t>(read) +
                static_cast<size_t>(read_in)];
   }
+  // An upper bound of each cost of a reshard to this layout, from any layout; of -1 there is none.
+  Reshard costliest_to(int read_in) const;
 };
 // One axis has six layouts or so: replicated, partial, sharded in up to four dimensions. On several
 // axes every combination that occurs counts. A set of them (LayoutSet) is a part of every state,

@@ -35,6 +35,15 @@ Key key_of(const Value& value, bool several) {
 
 }  // namespace
 
+Value grown_to(Value value, double bytes) {
+  const double now = static_cast<double>(elements(value.shape) * size_of(value.dtype));
+  if (now > 0.0) {
+    auto longest = std::ranges::max_element(value.shape);
+    *longest = static_cast<int64_t>(static_cast<double>(*longest) * bytes / now);
+  }
+  return value;
+}
+
 ReshardCosts::ReshardCosts(const Mesh& mesh, const CostModel& costs)
     : mesh_(with_equal_shares(mesh)), ranks_(distinct_ranks(mesh)), costs_(costs) {}
 

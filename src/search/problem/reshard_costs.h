@@ -17,6 +17,9 @@
 
 namespace hidup {
 
+// The value with about so many bytes: longer in the dimension that is longest. An empty one stays.
+Value grown_to(Value value, double bytes);
+
 // Several threads may use it.
 class ReshardCosts {
  public:

@@ -230,9 +230,7 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
   if (bytes <= 0.0 || bytes >= bucket) {
     return reshards_->cheapest(value, to, true);
   }
-  Value whole = value;  // with more of its longest dimension
-  auto longest = std::ranges::max_element(whole.shape);
-  *longest = static_cast<int64_t>(static_cast<double>(*longest) * bucket / bytes);
+  const Value whole = grown_to(value, bucket);
   const double grown = static_cast<double>(elements(whole.shape) * size_of(whole.dtype));
   return {.comm_s = reshards_->cheapest(whole, to, true).comm_s * bytes / grown,
           .compute_s = reshards_->cheapest(value, to, true).compute_s};
