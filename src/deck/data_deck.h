@@ -6,7 +6,7 @@
 
 namespace hidup {
 
-// What the validation loss is measured on; at most one of the two is there.
+// The data that measure the validation loss; at most one of the two is there.
 struct ValidationData {
   double fraction = 0.0;          // of the windows of the data, the last ones; 0: none
   std::vector<std::string> path;  // files and globs, absolute

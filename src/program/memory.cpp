@@ -179,10 +179,10 @@ class Planner {
   Lifetimes lifetimes_;
   MemoryPlan plan_;
   bool stored_ = false;  // parameters and the optimizer's state have their places
-  // What values take that are first used at an instruction. Streams share it: values of one size
+  // The bytes of values that are first used at an instruction. Streams share it: values of one size
   // that several streams first use lie in turn, and two structures would pass each other's gaps.
   OccupiedBytes born_;
-  // Per stream: what values take that live at a moment; and that are first used at a moment.
+  // Per stream: the bytes of values that live at a moment; of those first used at a moment.
   std::vector<OccupiedBytes> living_, born_on_;
   std::vector<const ByteRanges*> in_the_way_;
 };

@@ -445,8 +445,8 @@ class Search {
                kUncertainBytes * static_cast<double>(options_.memory_limit);
   }
 
-  // The fastest of those that the time limit left without a forecast that may yet end in time;
-  // null: there is none.
+  // The fastest candidate that the time limit left without a forecast and whose forecast may yet
+  // end in time; null: there is none.
   Entry* best_late_entry() {
     const auto estimated_s = [](const Entry& entry) {
       const Candidate& candidate = entry.candidate;
@@ -464,8 +464,8 @@ class Search {
     return best;
   }
 
-  // Whether one fits of what the time limit left without a time: the fastest if its forecast may
-  // end in time, else a named one.
+  // Forecasts what the time limit left without a forecast: the fastest candidate that may end in
+  // time, else a named strategy. False where none fits.
   bool add_first() {
     const auto fits = [&](Entry& entry) {
       entry.candidate.feasible = true;

@@ -47,8 +47,8 @@ TEST(HintsInSearch, RulesAreKept) {
   EXPECT_TRUE(of_name("search").feasible);
 }
 
-// Of a deep graph named strategies are looked at on smaller ones, and a deadline may come amid
-// that. All that breaks these hints is faster.
+// A deadline may come while the search checks a named strategy of a deep graph. All strategies that
+// break these hints are faster.
 TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
   Setting deep = quick_setting();
   deep.deck.model->layers = 64;
@@ -61,7 +61,7 @@ TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
     const int64_t before = TimeLimit::checks();
     const SearchOutcome outcome = deep.search();
     EXPECT_EQ(broken_hint(graph, deep.options.hints, outcome.step.strategy), "");
-    if (outcome.timed_out) {  // what is said of the plan is said of the one that is taken
+    if (outcome.timed_out) {  // the gap is that of the strategy that is returned
       EXPECT_GE(outcome.objective_s, outcome.candidates[0].objective_s);
     }
     return TimeLimit::checks() - before;

@@ -254,8 +254,8 @@ TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
   }
 }
 
-// What is said of the plan is said of the strategy that is taken: its objective, not that of a plan
-// without a forecast.
+// The outcome's objective is then that of the returned strategy, not that of a plan without a
+// forecast.
 TEST(Search, AForecastThatIsTooLateGivesWayToANamedStrategy) {
   Setting setting = quick_setting();
   const SearchOutcome whole = setting.search();
