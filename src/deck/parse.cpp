@@ -17,7 +17,6 @@
 #include "deck/key_names.h"
 #include "deck/keys.h"
 #include "deck/places.h"
-#include "deck/train_deck.h"
 #include "deck/values.h"
 #include "yaml/problems.h"
 #include "yaml/yaml_tree.h"

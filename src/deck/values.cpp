@@ -14,7 +14,6 @@
 #include "core/text.h"
 #include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
-#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {

@@ -152,14 +152,14 @@ class Planner {
       size_t begin = 0, end = 0;
     };
     std::array<Span, kStreams> spans;
-    size_t end_of_all = lifetimes_.instructions();  // the value lives on all streams until then
+    size_t end_of_all = lifetimes_.instructions();  // until then the value lives on all streams
     for (size_t stream = 0; stream < kStreams; ++stream) {
       spans[stream] = {lifetimes_.moment_of(first, stream), lifetimes_.end(v, stream)};
       end_of_all = std::min(end_of_all, lifetimes_.instruction_at(spans[stream].end, stream));
     }
     const auto from = static_cast<size_t>(first);
     born_.append_during(from, end_of_all, in_the_way_);
-    for (size_t stream = 0; stream < kStreams; ++stream) {
+    for (size_t stream = 0; stream < kStreams; ++stream) {  // on one it may live longer
       const size_t rest =
           lifetimes_.moment_of(static_cast<int>(std::max(from, end_of_all)), stream);
       born_on_[stream].append_during(rest, spans[stream].end, in_the_way_);

@@ -294,17 +294,20 @@ class Search {
     in_parallel(entries_.size() - first, options_.threads, [&](size_t e) {
       Entry& entry = entries_[first + e];
       if (entry.candidate.feasible && !in_time([&] { simulate(entry); })) {
-        entry.candidate.feasible = false;
-        entry.candidate.reason = kNotInTime;
+        leave_out(entry);
       }
     });
   }
 
+  // The time limit left no time for the candidate.
+  static void leave_out(Entry& entry) {
+    entry.candidate.feasible = false;
+    entry.candidate.reason = kNotInTime;
+  }
   void leave_out_unsimulated() {
     for (Entry& entry : entries_) {
       if (entry.candidate.feasible && entry.candidate.seconds == 0.0) {
-        entry.candidate.feasible = false;
-        entry.candidate.reason = kNotInTime;
+        leave_out(entry);
       }
     }
   }
@@ -379,8 +382,7 @@ class Search {
     while (unsure()) {
       Entry& first = entries_[0];
       if (is_too_late_for(first)) {
-        first.candidate.feasible = false;
-        first.candidate.reason = kNotInTime;
+        leave_out(first);
         continue;
       }
       const TimeLimit limit(deadlines_.too_late);
@@ -391,8 +393,7 @@ class Search {
         }
       });
       if (!ended) {
-        first.candidate.feasible = false;
-        first.candidate.reason = kNotInTime;
+        leave_out(first);
         gave_up_ = true;
       }
     }
