@@ -82,6 +82,7 @@ class Search {
         mesh_(mesh),
         costs_(costs),
         options_(options),
+        reshards_(mesh, costs),
         deadlines_(deadlines_of(graph, mesh, options)) {}
 
   SearchOutcome run() {
@@ -314,14 +315,10 @@ class Search {
 
   void simulate(Entry& entry) const {
     TimeLimit::check();
-    for (StrategyParts::Part& part : entry.parts.parts) {
-      part.strategy = with_ways(*part.graph, part.strategy, options_.lowering, costs_);
-    }
     // Where there are no plans, memory is short: all candidates may have to be planned.
-    const Prediction prediction =
-        options_.baselines || plans_ == 0
-            ? simulated(entry.parts, costs_, options_.lowering, entry.candidate.memory_bytes)
-            : simulated(entry.parts, costs_, options_.lowering);
+    const bool plans = options_.baselines || plans_ == 0;
+    const Prediction prediction = simulated(entry.parts, reshards_, options_.lowering,
+                                            plans ? &entry.candidate.memory_bytes : nullptr);
     entry.candidate.seconds = prediction.iteration_s;
     entry.candidate.busy = prediction.busy;
   }
@@ -571,6 +568,7 @@ class Search {
   const Mesh& mesh_;
   const CostModel& costs_;
   const SearchOptions& options_;
+  const ReshardCosts reshards_;
   const Deadlines deadlines_;
   std::vector<Solution> solutions_;
   std::vector<uint64_t> signatures_;
