@@ -6,6 +6,7 @@
 
 #include "app/costs.h"
 #include "app/planning.h"
+#include "app/run_search.h"
 #include "comm/collective.h"
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
@@ -224,8 +225,7 @@ LoadedStrategy search(Deck deck, const Graph& graph, const Mesh& mesh, const Sea
   const double began = monotonic_seconds();
   SearchOptions options = search_options(deck, graph, mesh, basis.hints);
   options.baselines = false;
-  SearchOutcome found = search_for(graph, mesh, CostModel(*basis.costs),
-                                   rank_costs(deck, mesh, *basis.costs), options);
+  SearchOutcome found = search_for(deck, graph, mesh, *basis.costs, options);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.step.strategy.microbatches,
             format_seconds(found.step.seconds()), format_seconds(seconds));

@@ -33,6 +33,7 @@ struct DynamicOptions {
 struct FoundPlan {
   Plan plan;
   Evaluation cost;
+  const char* by = "";  // who found it, where the caller names its finders
 };
 
 struct DynamicResult {
