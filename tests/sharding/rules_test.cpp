@@ -4,11 +4,10 @@
 
 #include <set>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
@@ -20,20 +19,12 @@ std::vector<Graph> every_model() {
   for (const char* family : {"bert", "gpt", "vit", "llama"}) {
     for (const char* router : {"", "top1", "top2", "hash"}) {
       for (const int64_t every : {1, 2}) {
-        Deck deck;
-        deck.model = {.family = family,
-                      .layers = 2,
-                      .hidden = 12,
-                      .ffn = 20,
-                      .heads = 3,
-                      .kv_heads = 1,
-                      .sequence = 7,
-                      .dropout = 0.1};
+        Deck deck = small_deck_of(family);
+        deck.model->kv_heads = 1;
         if (*router != '\0') {
           deck.model->moe = {
               .experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
         }
-        deck.train->batch = 5;
         graphs.push_back(build_model(deck, 31));
       }
     }
