@@ -67,6 +67,7 @@ std::vector<Proposal> propose_storages(const SearchState& state);
 std::vector<Proposal> propose_deferred(const SearchState& state);
 std::vector<Proposal> propose_names(const SearchState& state);
 std::vector<Proposal> propose_names_per_axis(const SearchState& state);
+std::vector<Proposal> propose_more_microbatches(const SearchState& state);
 
 std::vector<Proposal> propose_first_names(const SearchState& state);
 std::vector<Proposal> propose_least_memory(const SearchState& state);

@@ -18,6 +18,7 @@ std::span<const Proposer> proposers() {
       Proposer{"deferred gradients", propose_deferred, 0.99},
       Proposer{"names", propose_names},
       Proposer{"names per axis", propose_names_per_axis},
+      Proposer{"more microbatches", propose_more_microbatches, 0.99},
   };
   return kProposers;
 }

@@ -182,6 +182,23 @@ TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
   }
 }
 
+// The bound is of the numbers that were tried.
+TEST(Search, TriesTwiceTheMostMicrobatchesWhereTheseAreTheFastest) {
+  Setting setting = quick_setting();
+  setting.machine.links[0] = {.bandwidth = 1e9, .latency_s = 1e-6};
+  setting.options.microbatches = {1, 2};
+  const SearchOutcome more = setting.search();
+  EXPECT_EQ(more.step.strategy.microbatches, 4);
+  EXPECT_STREQ(more.candidates[0].by, "more microbatches");
+  EXPECT_EQ(more.lower_bound_s, 0.0);
+  const auto tried = std::ranges::find_if(more.candidates, [](const Candidate& candidate) {
+    return candidate.strategy.microbatches <= 2;
+  });
+  EXPECT_LT(more.step.seconds(), 0.99 * tried->seconds);
+  setting.options.microbatches = {2};  // somebody asked for them
+  EXPECT_EQ(setting.search().step.strategy.microbatches, 2);
+}
+
 // On one rank nothing is communicated, and there is one way.
 TEST(Search, OfOneRankComputesAsOneRankDoes) {
   const Graph graph = small_model(1);
