@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "app/costs.h"
+#include "app/machine.h"
 #include "comm/collective.h"
 #include "cost/busy.h"
 #include "cost/dependency_floor.h"
 #include "deck/cluster_deck.h"
-#include "train/setup.h"
 
 namespace hidup {
 
 std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Program& program,
                                                   const RankCosts& costs) {
   constexpr int64_t kMost = 64;  // ranks, of which each is played
-  if (!emulates(deck) || ranks_of(program.mesh) > kMost) {
+  if (!deck.cluster->emulates() || ranks_of(program.mesh) > kMost) {
     return std::nullopt;
   }
   const Durations durations(program, costs, links_in_time(deck, program.mesh));
@@ -26,7 +26,7 @@ std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Progra
 
 void check_emulated_costs(const Deck& deck, const Mesh& mesh, const std::optional<Profile>& costs,
                           Communicator& world) {
-  if (emulates(deck) && !costs) {
+  if (deck.cluster->emulates() && !costs) {
     collectively(world, [&] {
       fail_for_missing_rate(deck, mesh,
                             "cluster.emulate rests on it, or on cluster.profile with a file of "

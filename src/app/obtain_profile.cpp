@@ -215,7 +215,7 @@ std::optional<Profile> find_profile(const ProfilingInput& input) {
   if (choice.empty()) {
     return std::nullopt;
   }
-  if (input.deck.cluster->emulate == "on") {
+  if (input.deck.cluster->emulates()) {
     return profile_to_emulate(input);
   }
   const ProfileKey key = profile_key(input);

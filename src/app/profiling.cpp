@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "app/job.h"
+#include "app/plan.h"
 #include "app/planning.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
@@ -24,6 +24,7 @@
 #include "runtime/profiler.h"
 #include "runtime/rates.h"
 #include "search/named/named_strategies.h"
+#include "train/execution_order.h"
 #include "train/inputs.h"
 #include "train/trainer.h"
 

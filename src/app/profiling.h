@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "app/job.h"
+#include "app/machine.h"
 #include "comm/communicator.h"
 #include "cost/profile.h"
 #include "deck/deck.h"
 #include "device/device.h"
 #include "graph/graph.h"
-#include "train/setup.h"
+#include "train/batches.h"
 
 namespace hidup {
 

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "app/job.h"
+#include "app/inputs.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder_lock.h"
 #include "io/output_path.h"
 #include "io/timing_file.h"
+#include "train/dataset.h"
 
 namespace hidup {
 

@@ -107,7 +107,7 @@ TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
   header.run.hostnames = gather_texts(world, mpi.host());
   header.inputs = {.model_deck = run.decks.model.text,
                    .cluster_deck = run.decks.cluster.text,
-                   .resolved = resolved_yaml(run.decks.deck)};
+                   .resolved = resolved_yaml(with_vocab(run.decks.deck, run.data.vocab))};
   header.strategy = {.name = strategy.name,
                      .hash = fmt::format("{:016x}", strategy_hash(run.graph, strategy)),
                      .text = print_strategy(run.graph, strategy),

@@ -4,11 +4,14 @@
 #include <optional>
 #include <string>
 
-#include "app/job.h"
+#include "app/inputs.h"
+#include "app/machine.h"
+#include "app/plan.h"
 #include "cost/simulate.h"
 #include "io/timing_file.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "train/dataset.h"
 
 namespace hidup {
 

@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "app/job.h"
+#include "app/plan.h"
 #include "program/memory.h"
 #include "runtime/executor.h"
+#include "train/dataset.h"
 #include "train/evaluate.h"
 
 namespace hidup {

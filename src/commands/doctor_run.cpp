@@ -13,7 +13,8 @@
 #include <sstream>
 
 #include "app/costs.h"
-#include "app/job.h"
+#include "app/inputs.h"
+#include "app/machine.h"
 #include "app/planning.h"
 #include "app/run_files.h"
 #include "checkpoint/folder.h"
@@ -21,10 +22,10 @@
 #include "core/units.h"
 #include "cost/profile.h"
 #include "deck/cluster_deck.h"
-#include "deck/model_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {
@@ -177,9 +178,8 @@ class Inspection {
     fact("data", data->description);
     std::optional<Graph> graph;
     const bool built = attempt([&] {
-      collectively(world_, [&] {
-        graph.emplace(make_graph(decks_.deck, decks_.graph, decks_.deck.model->vocab.value()));
-      });
+      collectively(world_,
+                   [&] { graph.emplace(make_graph(decks_.deck, decks_.graph, data->vocab)); });
     });
     if (built) {
       fact("model",

@@ -5,7 +5,10 @@
 #include <span>
 
 #include "app/initial.h"
+#include "app/inputs.h"
 #include "app/job.h"
+#include "app/machine.h"
+#include "app/plan.h"
 #include "app/planning.h"
 #include "app/pretrained.h"
 #include "comm/collective.h"
@@ -20,6 +23,7 @@
 #include "deck/data_deck.h"
 #include "deck/train_deck.h"
 #include "program/verify.h"
+#include "train/dataset.h"
 #include "train/evaluate.h"
 #include "train/kept.h"
 
@@ -33,7 +37,7 @@ class EvaluationRun {
 
   ExitCode go() {
     decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
-    Deck& deck = decks_.deck;
+    const Deck& deck = decks_.deck;
     Mesh mesh;
     collectively(world_, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world_.size()));
@@ -76,17 +80,18 @@ class EvaluationRun {
  private:
   // The graph, where its parameters are, and the data.
   Dataset open_model() {
-    Deck& deck = decks_.deck;
+    Deck deck = decks_.deck;
     std::vector<std::string> vocabulary;
     if (!options_.resume.empty()) {
       checkpoint_.emplace(open_checkpoint(world_, options_.resume));
-      collectively(world_, [&] { take_vocabulary(deck, *checkpoint_); });
+      collectively(world_, [&] { deck = with_vocab_of(*checkpoint_, deck); });
       vocabulary = checkpoint_->state().vocabulary;
     }
     Dataset data = load_data(deck, world_, vocabulary);
     collectively(world_, [&] {
       if (checkpoint_) {
-        check_resumable(*checkpoint_, {deck, decks_.graph, data.vocabulary});
+        check_resumable(*checkpoint_,
+                        {with_vocab(deck, data.vocab), decks_.graph, data.vocabulary});
       }
       graph_.emplace(make_graph(deck, decks_.graph, data.vocab));
       if (!checkpoint_) {

@@ -17,7 +17,6 @@
 #include "graph/operation.h"
 #include "program/work.h"
 #include "search/what_if.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 
+#include "app/inputs.h"
 #include "app/job.h"
+#include "app/machine.h"
 #include "app/planning.h"
 #include "app/profiling.h"
 #include "comm/collective.h"
@@ -15,6 +17,7 @@
 #include "core/units.h"
 #include "deck/cluster_deck.h"
 #include "io/output_path.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {
@@ -45,13 +48,13 @@ void print_summary(const Profile& profile, const std::string& file) {
 int profile(const ProfileOptions& options, int* argc, char*** argv) {
   return run_job(argc, argv, [&](MpiSession& mpi) {
     Communicator& world = mpi.world();
-    Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
-    Deck& deck = decks.deck;
+    const Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
+    const Deck& deck = decks.deck;
     mpi.set_timeouts(deck.cluster->heartbeat_timeout_s, deck.cluster->collective_timeout_s);
     Mesh mesh;
     collectively(world, [&] {
       mesh = mesh_of(deck, check_ranks(deck, world.size()));
-      if (emulates(deck)) {
+      if (deck.cluster->emulates()) {
         fail_at(deck, "cluster.emulate",
                 "cluster.emulate is on: an emulated cluster cannot be measured");
       }

@@ -9,7 +9,10 @@
 #include "app/costs.h"
 #include "app/emulation.h"
 #include "app/initial.h"
+#include "app/inputs.h"
 #include "app/job.h"
+#include "app/machine.h"
+#include "app/plan.h"
 #include "app/planning.h"
 #include "app/profiling.h"
 #include "app/run_files.h"
@@ -39,7 +42,6 @@
 #include "train/evaluate.h"
 #include "train/kept.h"
 #include "train/schedule.h"
-#include "train/setup.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 
@@ -153,7 +155,7 @@ class Run {
     rates_ = profile ? profile->rates : std::nullopt;
     take_free_memory(*device_, world_);  // the first messages of NCCL took some
     memory_ = std::ranges::min(all_gather_value(world_, device_->memory()));
-    if (emulates(deck)) {  // what the plan takes has to fit here, too
+    if (deck.cluster->emulates()) {  // what the plan takes has to fit here, too
       memory_ = deck.cluster->device_memory.value_or(memory_);
     }
   }
@@ -178,7 +180,7 @@ class Run {
       communication_.groups->add_groups_of(validation_->planned().program);
     }
     start_ = run_start(world_, mpi_.host());
-    if (emulates(decks_.deck)) {
+    if (decks_.deck.cluster->emulates()) {
       emulation_.emplace(decks_.deck, program_, *costs_, mpi_, start_,
                          [this] { return device_->failed(); });
     }
@@ -307,7 +309,8 @@ class Run {
       return;
     }
     const std::string changed = check_resumable(
-        *files_.checkpoint, {decks_.deck, decks_.graph, data_.vocabulary, data_.hash()});
+        *files_.checkpoint,
+        {with_vocab(decks_.deck, data_.vocab), decks_.graph, data_.vocabulary, data_.hash()});
     if (is_finished()) {
       return;
     }

@@ -7,9 +7,9 @@
 
 #include "core/check.h"
 #include "deck/train_deck.h"
+#include "train/execution_order.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
-#include "train/setup.h"
 
 namespace hidup {
 

@@ -17,10 +17,10 @@
 #include "deck/train_deck.h"
 #include "io/gradient_file.h"
 #include "train/assemble.h"
+#include "train/execution_order.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
 #include "train/schedule.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

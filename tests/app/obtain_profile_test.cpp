@@ -12,6 +12,7 @@
 #include "deck/cluster_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "small_decks.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {
