@@ -1,5 +1,7 @@
 #include "app/job.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 #include "comm/collective.h"
@@ -35,6 +37,49 @@ int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>&
     }
     mpi->end_within(kEndAfterFailure);
     return static_cast<int>(error.code());
+  }
+}
+
+Heartbeat::Guide guide_of_start(MpiSession& mpi) {
+  return {mpi.heartbeat(), [] { return Progress{}; },
+          [](const Progress&) { return std::string("starting"); }};
+}
+
+namespace {
+
+// Where a rank is in such steps.
+std::string describe(const Progress& progress, const std::string& unit, const Executor& executor) {
+  if (progress.step == 0) {
+    return "starting";
+  }
+  if (progress.instruction == Executor::kUntimed) {
+    return fmt::format("in {} {}", unit, progress.step);
+  }
+  if (progress.instruction < 0) {
+    return fmt::format("at the end of {} {}", unit, progress.step);
+  }
+  return fmt::format(
+      "in {} {}, at {}", unit, progress.step,
+      executor.program().instructions.at(static_cast<size_t>(progress.instruction)).name);
+}
+
+}  // namespace
+
+void run_steps(MpiSession& mpi, const std::string& unit, const std::function<int64_t()>& current,
+               const Executor& executor, const std::function<void()>& work) {
+  const Heartbeat::Guide guide(
+      mpi.heartbeat(),
+      [&] {
+        return Progress{current(), executor.current_instruction()};
+      },
+      [&](const Progress& progress) { return describe(progress, unit, executor); });
+  try {
+    work();
+  } catch (const CollectiveError&) {
+    throw;
+  } catch (...) {
+    const Failure failure = current_failure();
+    abort_all_ranks(failure.code, fmt::format("{} {}: {}", unit, current(), failure.message));
   }
 }
 

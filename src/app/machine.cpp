@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "app/costs.h"
+#include "app/inputs.h"
+#include "app/profiling.h"
 #include "comm/collective.h"
 #include "comm/nccl_communicator.h"
 #include "comm/patient_yield.h"
@@ -59,18 +62,10 @@ DeviceOptions own_device(MpiSession& mpi) {
   return options;
 }
 
-namespace {
-
-// What the deck says of the device is what is emulated, and CPUs compute.
-std::string kind_that_computes(const Deck& deck) {
-  return deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
-}
-
-}  // namespace
-
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
-  options.kind = kind_that_computes(deck);
+  // What the deck says of the device is what is emulated, and CPUs compute.
+  options.kind = deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
   options.memory = deck.cluster->device_memory.value_or(0);
   return options;
 }
@@ -188,21 +183,49 @@ void open_nccl(const ClusterDeck& cluster, const Mesh& mesh, MpiSession& mpi,
 
 }  // namespace
 
-void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Device& device,
-                        Communication& opened) {
-  Communicator& world = mpi.world();
-  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, device); });
-  if (opened.backend == "nccl") {
-    open_nccl(*deck.cluster, mesh, mpi, opened);
-  } else {
-    opened.groups.emplace(world, mesh);
-  }
-  take_free_memory(device, world);
-}
-
 void take_free_memory(Device& device, Communicator& world) {
   world.barrier();
   collectively(world, [&] { device.take_free_memory(); });
+}
+
+Machine open_machine(const Inputs& inputs, MpiSession& mpi) {
+  const Deck& deck = inputs.deck();
+  Communicator& world = mpi.world();
+  Machine machine{.world = world,
+                  .host = mpi.host(),
+                  .threads = compute_threads(deck, world, mpi.host()),
+                  .device = open_device(deck, mpi)};
+  Communication& opened = machine.communication;
+  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, *machine.device); });
+  if (opened.backend == "nccl") {
+    open_nccl(*deck.cluster, inputs.mesh, mpi, opened);
+  } else {
+    opened.groups.emplace(world, inputs.mesh);
+  }
+  take_free_memory(*machine.device, world);
+  return machine;
+}
+
+MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine) {
+  const Deck& deck = inputs.deck();
+  Communicator& world = machine.world;
+  const std::optional<Profile> profile = obtain_profile(inputs, machine);
+  MachineCosts known{.costs = costs_of(deck, inputs.mesh, profile),
+                     .measured = profile.has_value(),
+                     .rates = profile ? profile->rates : std::nullopt};
+  if (deck.cluster->emulates() && !known.costs) {
+    collectively(world, [&] {
+      fail_for_missing_rate(deck, inputs.mesh,
+                            "cluster.emulate rests on it, or on cluster.profile with a file of "
+                            "`hidup profile`");
+    });
+  }
+  take_free_memory(*machine.device, world);  // the first messages of NCCL took some
+  known.memory = std::ranges::min(all_gather_value(world, machine.device->memory()));
+  if (deck.cluster->emulates()) {  // what the plan takes has to fit here, too
+    known.memory = deck.cluster->device_memory.value_or(known.memory);
+  }
+  return known;
 }
 
 }  // namespace hidup

@@ -2,12 +2,14 @@
 // collective.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/mpi_session.h"
+#include "cost/profile.h"
 #include "deck/deck.h"
 #include "device/device.h"
 #include "runtime/mesh_groups.h"
@@ -51,12 +53,32 @@ struct Communication {
   // Versions as loaded, for people: "NCCL 2.28.9"; empty for mpi, which is there in any case.
   std::vector<std::string> libraries() const;
 };
-// As the deck has it, on the mesh of all ranks. What it leaves free is the device's memory from
-// then on. Throws CollectiveError(unavailable) where that cannot be.
-void open_communication(const Deck& deck, const Mesh& mesh, MpiSession& mpi, Device& device,
-                        Communication& opened);
 
 // Device::take_free_memory() on all ranks, while none of them takes or gives back any.
 void take_free_memory(Device& device, Communicator& world);
+
+struct Inputs;  // app/inputs.h
+
+struct Machine {
+  Communicator& world;
+  std::string host;  // of this rank
+  int threads = 1;   // of this rank's computation
+  Communication communication;
+  std::unique_ptr<Device> device;
+};
+// As the deck has it. What the communicators leave free is the device's memory from then on. Throws
+// CollectiveError(unavailable) where that cannot be.
+Machine open_machine(const Inputs& inputs, MpiSession& mpi);
+
+// What is known of a machine: a plan rests on it.
+struct MachineCosts {
+  std::optional<Profile> costs;      // none: a search is not possible, nor a prediction
+  bool measured = false;             // else they are rates of the cluster deck
+  std::optional<DeviceRates> rates;  // as measured
+  int64_t memory = 0;                // bytes that a plan may take, the least of all ranks
+};
+// Those of the profile that the deck asks for (app/profiling.h), else of the deck's rates. Throws
+// CollectiveError(usage) where the deck emulates and has no costs.
+MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine);
 
 }  // namespace hidup

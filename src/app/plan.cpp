@@ -1,14 +1,21 @@
 #include "app/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "app/costs.h"
+#include "app/emulation.h"
+#include "app/inputs.h"
+#include "app/machine.h"
 #include "app/planning.h"
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/log.h"
 #include "core/units.h"
 #include "cost/cost_model.h"
+#include "cost/forecast.h"
+#include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "program/print.h"
 #include "program/verify.h"
 #include "sharding/read_strategy.h"
@@ -18,18 +25,18 @@ namespace hidup {
 namespace {
 
 LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                      const SearchBasis& basis) {
-  if (!basis.costs) {
+                      const MachineCosts& known, const std::string& hints) {
+  if (!known.costs) {
     fail_for_missing_rate(deck, mesh,
                           "--strategy search rests on it, or on cluster.profile; or name a "
                           "strategy");
   }
   const double began = monotonic_seconds();
-  SearchOptions options = search_options(deck, graph, mesh, basis.hints);
-  options.memory_limit = basis.memory;
+  SearchOptions options = search_options(deck, graph, mesh, hints);
+  options.memory_limit = known.memory;
   options.baselines = false;
-  SearchOutcome found = search_for(graph, mesh, CostModel(*basis.costs),
-                                   rank_costs(deck, mesh, *basis.costs), options);
+  SearchOutcome found = search_for(graph, mesh, CostModel(*known.costs),
+                                   rank_costs(deck, mesh, *known.costs), options);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.step.strategy.microbatches,
             format_seconds(found.step.seconds()), format_seconds(seconds));
@@ -39,14 +46,15 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
 }  // namespace
 
 LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                             const Mesh& mesh, const SearchBasis& basis, Communicator& world) {
+                             const Mesh& mesh, const MachineCosts& known, const std::string& hints,
+                             Communicator& world) {
   LoadedStrategy loaded;
   std::string text;
   collectively(world, [&] {
     if (world.rank() == 0) {
       loaded = choice == kSearch
-                   ? search(deck, graph, mesh, basis)
-                   : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, basis.costs)};
+                   ? search(deck, graph, mesh, known, hints)
+                   : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, known.costs)};
       text = print_strategy(graph, loaded.strategy);
     }
   });
@@ -84,6 +92,83 @@ Program make_forward_program(const Graph& graph, const Strategy& strategy, const
   Program program = lower_forward(graph, strategy, lowering_options(deck));
   check_agreement(program, world);
   return program;
+}
+
+namespace {
+
+LoadedStrategy choose(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
+                      const std::string& hints, Communicator& world) {
+  const bool trains = inputs.files.is_training();
+  if (choice.empty() && inputs.files.checkpoint) {
+    if (std::optional<Strategy> stored = stored_strategy(
+            inputs.files.checkpoint->state().strategy, inputs.deck(), inputs.graph, inputs.mesh)) {
+      return {*std::move(stored)};
+    }
+    log::info(
+        "the checkpoint's strategy is for another {}",
+        trains ? "graph or mesh: a new one is searched for" : "batch or mesh: dp takes its place");
+  }
+  return load_strategy(!choice.empty() ? choice
+                       : trains        ? kSearch
+                                       : "dp",
+                       inputs.deck(), inputs.graph, inputs.mesh, known, hints, world);
+}
+
+PlannedPass planned_pass(Program program, Communicator& world,
+                         const PlannedPass* sharing = nullptr) {
+  PlannedPass pass{.program = std::move(program)};
+  collectively(world, [&] {
+    pass.memory = sharing == nullptr
+                      ? plan_memory(pass.program, world.rank())
+                      : plan_memory(pass.program, world.rank(),
+                                    stored_values(sharing->program, sharing->memory));
+    verify(pass.program, pass.memory);
+  });
+  return pass;
+}
+
+void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& known,
+                    Communicator& world) {
+  const Deck& deck = inputs.deck();
+  const auto& [program, memory] = *plan.training;
+  if (deck.cluster->emulates()) {
+    collectively(world, [&] {
+      plan.durations.emplace(program, rank_costs(deck, inputs.mesh, *known.costs),
+                             links_in_time(deck, inputs.mesh));
+    });
+  }
+  if (known.rates) {
+    plan.floor =
+        step_floor(program, world.rank(), *known.rates, element_type(deck.model->precision));
+  }
+  if (plan.floor) {  // on all ranks alike, but for the time
+    plan.floor->seconds = std::ranges::max(all_gather_value(world, plan.floor->seconds));
+  }
+  if (known.costs && world.rank() == 0) {
+    plan.prediction = plan.durations
+                          ? predict_emulated(program, *plan.durations)
+                          : simulate(program, rank_costs(deck, inputs.mesh, *known.costs));
+    annotate(plan.loaded.strategy, program, memory, *plan.prediction);
+  }
+}
+
+}  // namespace
+
+RunPlan make_plan(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
+                  const std::string& hints, Communicator& world) {
+  RunPlan plan{.loaded = choose(inputs, known, choice, hints, world)};
+  const Strategy& strategy = plan.loaded.strategy;
+  if (inputs.files.is_training()) {
+    plan.training = planned_pass(make_program(inputs.graph, strategy, inputs.deck(), world), world);
+  }
+  if (inputs.data.validation) {
+    plan.forward = planned_pass(make_forward_program(inputs.graph, strategy, inputs.deck(), world),
+                                world, plan.training ? &*plan.training : nullptr);
+  }
+  if (plan.training) {
+    add_prediction(plan, inputs, known, world);
+  }
+  return plan;
 }
 
 }  // namespace hidup

@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "deck/train_deck.h"
-#include "train/execution_order.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
 

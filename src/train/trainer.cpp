@@ -17,7 +17,6 @@
 #include "deck/train_deck.h"
 #include "io/gradient_file.h"
 #include "train/assemble.h"
-#include "train/execution_order.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
 #include "train/schedule.h"

@@ -6,6 +6,7 @@
 
 #include "app/costs.h"
 #include "app/inputs.h"
+#include "app/machine.h"
 #include "app/plan.h"
 #include "app/planning.h"
 #include "comm/collective.h"
@@ -87,8 +88,8 @@ TEST(LoadData, CountsTheVocabularyThatRunsRecord) {
 class LoadStrategy : public testing::Test {
  protected:
   LoadedStrategy load(const std::string& choice, Communicator& world, int64_t memory = 1 << 30) {
-    return load_strategy(choice, input_.deck, input_.graph, input_.mesh, {costs_, "", memory},
-                         world);
+    return load_strategy(choice, input_.deck, input_.graph, input_.mesh,
+                         {.costs = costs_, .memory = memory}, "", world);
   }
 
   SmallDecks decks_;
