@@ -20,9 +20,10 @@ class Execution {
   // model's, or random ones. All arguments outlive this. Throws CollectiveError.
   Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan);
 
-  // Of the training, else of the forward pass.
+  // It runs the training, else the forward pass.
   Executor& executor() { return training_ ? *training_ : *forward_; }
-  // Of the validation data; null without a forward pass. It sees the parameters as they are.
+  // It measures the loss on the validation data, of the parameters as they are; null without a
+  // forward pass.
   Evaluator* evaluator() { return evaluator_ ? &*evaluator_ : nullptr; }
   int64_t bytes() const { return store_->bytes(); }
   // run_start() of this rank, of a training.

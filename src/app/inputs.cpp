@@ -11,6 +11,12 @@
 
 namespace hidup {
 
+std::string text_of_first(Communicator& world, const std::function<std::string()>& read) {
+  std::string text;
+  collectively(world, [&] { text = world.rank() == 0 ? read() : ""; });
+  return world.broadcast(text);
+}
+
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world) {
   Decks decks;
@@ -28,9 +34,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   collectively(world, [&] {
     decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
                              cluster.empty() ? nullptr : &decks.cluster, overrides, world.size());
-    decks.graph = world.rank() == 0 ? graph_text(decks.deck) : "";
   });
-  decks.graph = world.broadcast(decks.graph);
+  decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
   return decks;
 }
 

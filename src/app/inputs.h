@@ -1,4 +1,4 @@
-// What a run is given, the same on all ranks: decks, and what they and the command line name.
+// All that a run is given, the same on all ranks: decks, and what they and the command line name.
 #pragma once
 
 #include <functional>
@@ -16,6 +16,9 @@
 
 namespace hidup {
 
+// Collective. The text that `read` gives on rank 0; it is called there alone, and may throw.
+std::string text_of_first(Communicator& world, const std::function<std::string()>& read);
+
 struct Decks {
   DeckSource model;
   DeckSource cluster;
@@ -27,7 +30,7 @@ struct Decks {
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world);
 
-// What the command line says of them.
+// The command line's part of them.
 struct InputOptions {
   std::string deck;
   std::string cluster;
@@ -37,7 +40,7 @@ struct InputOptions {
   std::string init;   // tensors to start with, where there is no checkpoint; empty: none
   std::string names;  // of these
   RunFileOptions files;
-  // What the command itself asks of the deck, before anything costs time. Throws Error.
+  // The command asks this of the deck, before anything costs time. Throws Error.
   std::function<void(const Deck&)> check;
 };
 

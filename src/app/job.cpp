@@ -8,13 +8,9 @@
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/results.h"
+#include "runtime/executor.h"
 
 namespace hidup {
-namespace {
-
-constexpr double kEndAfterFailure = 5.0;  // seconds: all ranks are at the same place
-
-}  // namespace
 
 int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work) {
   std::optional<MpiSession> mpi;
@@ -35,7 +31,8 @@ int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>&
     if (*error.what() != '\0') {
       log::error(error.what());
     }
-    mpi->end_within(kEndAfterFailure);
+    constexpr double kSeconds = 5.0;  // all ranks are at the same place
+    mpi->end_within(kSeconds);
     return static_cast<int>(error.code());
   }
 }

@@ -7,9 +7,10 @@
 
 #include "comm/heartbeat.h"
 #include "comm/mpi_session.h"
-#include "runtime/executor.h"
 
 namespace hidup {
+
+class Executor;  // runtime/executor.h
 
 // Runs the work between start and end of MPI. Returns its exit code, the same on all ranks, or that
 // of an error that all ranks have together, which one of them prints. Any other exception ends all

@@ -20,6 +20,22 @@
 #include "kernels/products.h"
 
 namespace hidup {
+namespace {
+
+// The ranks that use each GPU, by where it is.
+std::string shared_gpu(const std::vector<std::string>& gpus) {
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto other =
+        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
+    if (other != gpus.end()) {
+      return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
+                         gpus[rank]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
 
 double share_of_cores(Communicator& world, const std::string& host) {
   struct Place {
@@ -64,7 +80,7 @@ DeviceOptions own_device(MpiSession& mpi) {
 
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
-  // What the deck says of the device is what is emulated, and CPUs compute.
+  // The deck describes the device that is emulated, and CPUs compute.
   options.kind = deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
   options.memory = deck.cluster->device_memory.value_or(0);
   return options;
@@ -104,23 +120,6 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
   choose_arithmetic(deck, mpi.world());
   return device;
 }
-
-namespace {
-
-// The ranks that use each GPU, by where it is.
-std::string shared_gpu(const std::vector<std::string>& gpus) {
-  for (size_t rank = 0; rank < gpus.size(); ++rank) {
-    const auto other =
-        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
-    if (other != gpus.end()) {
-      return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
-                         gpus[rank]);
-    }
-  }
-  return "";
-}
-
-}  // namespace
 
 std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
   if (deck.cluster->emulates()) {
@@ -165,24 +164,6 @@ std::vector<std::string> Communication::libraries() const {
   return all;
 }
 
-namespace {
-
-void open_nccl(const ClusterDeck& cluster, const Mesh& mesh, MpiSession& mpi,
-               Communication& opened) {
-  Communicator& world = mpi.world();
-  const NcclOptions options{.max_ctas = static_cast<int>(cluster.max_ctas),
-                            .register_buffers = cluster.register_buffers == "on"};
-  collectively(world, [&] {
-    opened.groups.emplace(world, mesh,
-                          [&](std::unique_ptr<Communicator> group, const std::string& axis) {
-                            return make_nccl_communicator(std::move(group), axis, world.rank(),
-                                                          options, mpi.watchdog());
-                          });
-  });
-}
-
-}  // namespace
-
 void take_free_memory(Device& device, Communicator& world) {
   world.barrier();
   collectively(world, [&] { device.take_free_memory(); });
@@ -196,12 +177,17 @@ Machine open_machine(const Inputs& inputs, MpiSession& mpi) {
                   .threads = compute_threads(deck, world, mpi.host()),
                   .device = open_device(deck, mpi)};
   Communication& opened = machine.communication;
+  GroupMaker make;
   collectively(world, [&] { opened.backend = choose_backend(deck, mpi, *machine.device); });
   if (opened.backend == "nccl") {
-    open_nccl(*deck.cluster, inputs.mesh, mpi, opened);
-  } else {
-    opened.groups.emplace(world, inputs.mesh);
+    make = [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+      return make_nccl_communicator(std::move(group), axis, world.rank(),
+                                    {.max_ctas = static_cast<int>(deck.cluster->max_ctas),
+                                     .register_buffers = deck.cluster->register_buffers == "on"},
+                                    mpi.watchdog());
+    };
   }
+  collectively(world, [&] { opened.groups.emplace(world, inputs.mesh, make); });
   take_free_memory(*machine.device, world);
   return machine;
 }

@@ -1,4 +1,4 @@
-// What a run computes on: threads, a device, and what carries its messages. All of it is
+// A run computes on this: threads, a device, and what carries its messages. All of it is
 // collective.
 #pragma once
 
@@ -70,7 +70,7 @@ struct Machine {
 // CollectiveError(unavailable) where that cannot be.
 Machine open_machine(const Inputs& inputs, MpiSession& mpi);
 
-// What is known of a machine: a plan rests on it.
+// A plan rests on this knowledge of the machine.
 struct MachineCosts {
   std::optional<Profile> costs;      // none: a search is not possible, nor a prediction
   bool measured = false;             // else they are rates of the cluster deck

@@ -152,13 +152,9 @@ std::string drift_of(const Profile& profile, const Inputs& inputs, Machine& mach
 // CollectiveError(file) or CollectiveError(usage).
 Profile named_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key) {
   const std::string& file = inputs.deck().cluster->profile;
-  std::string text;
-  collectively(machine.world, [&] {
-    if (machine.world.rank() == 0) {
-      text = fitting(file, key, inputs.deck());
-    }
-  });
-  Profile profile = parse_profile(machine.world.broadcast(text), file);
+  const std::string text =
+      text_of_first(machine.world, [&] { return fitting(file, key, inputs.deck()); });
+  Profile profile = parse_profile(text, file);
   log::info("profile: {}", file);
   if (const std::string drift = drift_of(profile, inputs, machine); !drift.empty()) {
     log::warning("cluster.profile: {} may mislead: {}", file, drift);
@@ -170,13 +166,8 @@ Profile named_profile(const Inputs& inputs, Machine& machine, const ProfileKey& 
 // holds.
 std::optional<Profile> kept_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key,
                                     const std::string& file) {
-  std::string text;
-  collectively(machine.world, [&] {
-    if (machine.world.rank() == 0 && is_there(file)) {
-      text = kept(file, key);
-    }
-  });
-  text = machine.world.broadcast(text);
+  const std::string text =
+      text_of_first(machine.world, [&] { return is_there(file) ? kept(file, key) : ""; });
   if (text.empty()) {
     return std::nullopt;
   }
@@ -199,15 +190,13 @@ std::optional<Profile> profile_to_emulate(const Inputs& inputs, Machine& machine
   if (file == "auto") {
     return std::nullopt;
   }
-  std::string text;
-  collectively(machine.world, [&] {
-    if (machine.world.rank() == 0) {
-      text = read_profile_file(file);
-      profile_of_another_machine(inputs.deck(), inputs.mesh, text);
-    }
+  const std::string text = text_of_first(machine.world, [&] {
+    std::string read = read_profile_file(file);
+    profile_of_another_machine(inputs.deck(), inputs.mesh, read);
+    return read;
   });
   log::info("profile: {}", file);
-  return parse_profile(machine.world.broadcast(text), file);
+  return parse_profile(text, file);
 }
 
 // Collective. See obtain_profile().

@@ -21,7 +21,6 @@
 #include "sharding/read_strategy.h"
 
 namespace hidup {
-
 namespace {
 
 LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
@@ -43,58 +42,10 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
   return {std::move(found.step.strategy), seconds};
 }
 
-}  // namespace
-
-LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
-                             const Mesh& mesh, const MachineCosts& known, const std::string& hints,
-                             Communicator& world) {
-  LoadedStrategy loaded;
-  std::string text;
-  collectively(world, [&] {
-    if (world.rank() == 0) {
-      loaded = choice == kSearch
-                   ? search(deck, graph, mesh, known, hints)
-                   : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, known.costs)};
-      text = print_strategy(graph, loaded.strategy);
-    }
-  });
-  text = world.broadcast(text);
-  Strategy& strategy = loaded.strategy;
-  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
-  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
-  collectively(world, [&] {
-    check(std::ranges::count(hashes, hashes[0]) == world.size(),
-          "the ranks have different strategies");
-  });
-  return loaded;
-}
-
-namespace {
-
 void check_agreement(const Program& program, Communicator& world) {
   const std::vector<std::string> all = gather_texts(world, print_collectives(program));
   collectively(world, [&] { verify_ranks_agree(all); });
 }
-
-}  // namespace
-
-Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                     Communicator& world, bool fuse) {
-  LoweringOptions options = lowering_options(deck);
-  options.fuse = fuse;
-  Program program = lower(graph, strategy, options);
-  check_agreement(program, world);
-  return program;
-}
-
-Program make_forward_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
-                             Communicator& world) {
-  Program program = lower_forward(graph, strategy, lowering_options(deck));
-  check_agreement(program, world);
-  return program;
-}
-
-namespace {
 
 LoadedStrategy choose(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
                       const std::string& hints, Communicator& world) {
@@ -130,7 +81,7 @@ PlannedPass planned_pass(Program program, Communicator& world,
 void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& known,
                     Communicator& world) {
   const Deck& deck = inputs.deck();
-  const auto& [program, memory] = *plan.training;
+  const Program& program = plan.training->program;
   if (deck.cluster->emulates()) {
     collectively(world, [&] {
       plan.durations.emplace(program, rank_costs(deck, inputs.mesh, *known.costs),
@@ -148,11 +99,47 @@ void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& kno
     plan.prediction = plan.durations
                           ? predict_emulated(program, *plan.durations)
                           : simulate(program, rank_costs(deck, inputs.mesh, *known.costs));
-    annotate(plan.loaded.strategy, program, memory, *plan.prediction);
+    annotate(plan.loaded.strategy, program, plan.training->memory, *plan.prediction);
   }
 }
 
 }  // namespace
+
+LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
+                             const Mesh& mesh, const MachineCosts& known, const std::string& hints,
+                             Communicator& world) {
+  LoadedStrategy loaded;
+  const std::string text = text_of_first(world, [&] {
+    loaded = choice == kSearch
+                 ? search(deck, graph, mesh, known, hints)
+                 : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, known.costs)};
+    return print_strategy(graph, loaded.strategy);
+  });
+  Strategy& strategy = loaded.strategy;
+  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
+  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
+  collectively(world, [&] {
+    check(std::ranges::count(hashes, hashes[0]) == world.size(),
+          "the ranks have different strategies");
+  });
+  return loaded;
+}
+
+Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                     Communicator& world, bool fuse) {
+  LoweringOptions options = lowering_options(deck);
+  options.fuse = fuse;
+  Program program = lower(graph, strategy, options);
+  check_agreement(program, world);
+  return program;
+}
+
+Program make_forward_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
+                             Communicator& world) {
+  Program program = lower_forward(graph, strategy, lowering_options(deck));
+  check_agreement(program, world);
+  return program;
+}
 
 RunPlan make_plan(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
                   const std::string& hints, Communicator& world) {

@@ -1,4 +1,4 @@
-// What ranks compute, agreed by all of them. All of it is collective.
+// The work of a run, agreed by all ranks. All of it is collective.
 #pragma once
 
 #include <optional>
@@ -46,7 +46,7 @@ struct PlannedPass {
   PlannedProgram planned() const { return {program, memory}; }
 };
 
-// What is run, and what is predicted of it.
+// Programs to run, and what is predicted of them.
 struct RunPlan {
   LoadedStrategy loaded;
   std::optional<PlannedPass> training;

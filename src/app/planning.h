@@ -40,7 +40,7 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
 // slowest links first, so that the order in the deck makes no difference to what is planned.
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 
-// What the training section says about the program.
+// The program as the training section wants it.
 LoweringOptions lowering_options(const Deck& deck);
 
 // What a plan knows of the data.

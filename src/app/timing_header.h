@@ -1,4 +1,4 @@
-// What the timing file and checkpoints say of a run before its first step.
+// The timing file and checkpoints say this of a run before its first step.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& p
 TimingHeader timing_header(const std::string& model_deck, const std::string& command_line,
                            const Inputs& inputs, const Machine& machine, const RunPlan& plan);
 
-// What this run's checkpoints have before its first step.
+// This run's checkpoints have it before the first step.
 TrainingState initial_state(const Inputs& inputs, const TimingHeader& header);
 
 }  // namespace hidup

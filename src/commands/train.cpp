@@ -86,7 +86,7 @@ InputOptions input_options(const TrainOptions& options) {
           }};
 }
 
-// What a step is going to take.
+// Says what a step is going to take.
 void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& known,
           const RunPlan& plan, int64_t bytes, bool has_hints) {
   const Graph& graph = inputs.graph;

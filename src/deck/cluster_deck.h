@@ -57,7 +57,7 @@ struct ClusterDeck {
   double emulate_dilation = 1.0;           // wall time over emulated time
   std::vector<DeviceClass> devices;        // in the order of ranks; empty: all are as the device
 
-  // Whether times are those of this cluster, on CPU ranks that need not be like its own.
+  // Times are then those of this cluster, on CPU ranks that need not be like its own.
   bool emulates() const { return emulate == "on"; }
 };
 

@@ -1,4 +1,4 @@
-// What a step is started with.
+// A step is started with these: its part of the data, and an order.
 #pragma once
 
 #include <cstdint>
