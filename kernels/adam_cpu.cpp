@@ -81,8 +81,6 @@ void adam_update(Stream& stream, std::span<const AdamPart<Element>> parts,
   });
 }
 
-#define INSTANTIATE(Element) template decltype(adam_update<Element>) adam_update<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(adam_update);
 
 }  // namespace hidup::kernels

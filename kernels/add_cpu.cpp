@@ -10,8 +10,6 @@ void add_forward(Stream& stream, const Element* a, const Element* b, Element* y,
   stream.enqueue([=] { for_each_element(n, [=](int64_t i) { y[i] = a[i] + b[i]; }); });
 }
 
-#define INSTANTIATE(Element) template decltype(add_forward<Element>) add_forward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(add_forward);
 
 }  // namespace hidup::kernels

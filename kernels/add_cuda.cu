@@ -10,8 +10,6 @@ void add_forward(Stream& stream, const Element* a, const Element* b, Element* y,
   map_elements(stream, Sum{}, a, b, y, n);
 }
 
-#define INSTANTIATE(Element) template decltype(add_forward<Element>) add_forward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(add_forward);
 
 }  // namespace hidup::kernels

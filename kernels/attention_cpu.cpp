@@ -197,10 +197,7 @@ void attention_backward(Stream& stream, const AttentionBackward<Element>& args) 
   stream.enqueue([=] { backward(args); });
 }
 
-#define INSTANTIATE(Element)                                                \
-  template decltype(attention_forward<Element>) attention_forward<Element>; \
-  template decltype(attention_backward<Element>) attention_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(attention_forward);
+HIDUP_INSTANTIATE(attention_backward);
 
 }  // namespace hidup::kernels

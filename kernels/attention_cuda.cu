@@ -358,10 +358,7 @@ void attention_backward(Stream& stream, const AttentionBackward<Element>& args) 
          in, args.grad.k, args.grad.v, problem);
 }
 
-#define INSTANTIATE(Element)                                                \
-  template decltype(attention_forward<Element>) attention_forward<Element>; \
-  template decltype(attention_backward<Element>) attention_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(attention_forward);
+HIDUP_INSTANTIATE(attention_backward);
 
 }  // namespace hidup::kernels

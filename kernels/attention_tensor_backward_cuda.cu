@@ -198,10 +198,7 @@ void tensor_attention_backward(Stream& stream, const BackwardInputs<Element>& in
   }
 }
 
-#define INSTANTIATE(Element) \
-  template decltype(tensor_attention_backward<Element>) tensor_attention_backward<Element>;
-INSTANTIATE(BFloat16)
-INSTANTIATE(Float16)
-#undef INSTANTIATE
+template decltype(tensor_attention_backward<BFloat16>) tensor_attention_backward<BFloat16>;
+template decltype(tensor_attention_backward<Float16>) tensor_attention_backward<Float16>;
 
 }  // namespace hidup::kernels

@@ -134,10 +134,7 @@ void tensor_attention_forward(Stream& stream, const AttentionTensors<const Eleme
   }
 }
 
-#define INSTANTIATE(Element) \
-  template decltype(tensor_attention_forward<Element>) tensor_attention_forward<Element>;
-INSTANTIATE(BFloat16)
-INSTANTIATE(Float16)
-#undef INSTANTIATE
+template decltype(tensor_attention_forward<BFloat16>) tensor_attention_forward<BFloat16>;
+template decltype(tensor_attention_forward<Float16>) tensor_attention_forward<Float16>;
 
 }  // namespace hidup::kernels

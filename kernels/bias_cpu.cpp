@@ -50,10 +50,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
   });
 }
 
-#define INSTANTIATE(Element)                                      \
-  template decltype(bias_forward<Element>) bias_forward<Element>; \
-  template decltype(bias_backward<Element>) bias_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(bias_forward);
+HIDUP_INSTANTIATE(bias_backward);
 
 }  // namespace hidup::kernels

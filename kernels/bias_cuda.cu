@@ -73,10 +73,7 @@ void bias_backward(Stream& stream, const Element* dy, float* db, int64_t rows, i
   add_partials(stream, partials, blocks.count, n, db, nullptr, accumulate);
 }
 
-#define INSTANTIATE(Element)                                      \
-  template decltype(bias_forward<Element>) bias_forward<Element>; \
-  template decltype(bias_backward<Element>) bias_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(bias_forward);
+HIDUP_INSTANTIATE(bias_backward);
 
 }  // namespace hidup::kernels

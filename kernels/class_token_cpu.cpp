@@ -76,12 +76,9 @@ void first_backward(Stream& stream, const Element* dy, Element* dx, SequenceSize
   });
 }
 
-#define INSTANTIATE(Element)                                              \
-  template decltype(prepend_forward<Element>) prepend_forward<Element>;   \
-  template decltype(prepend_backward<Element>) prepend_backward<Element>; \
-  template decltype(first_forward<Element>) first_forward<Element>;       \
-  template decltype(first_backward<Element>) first_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(prepend_forward);
+HIDUP_INSTANTIATE(prepend_backward);
+HIDUP_INSTANTIATE(first_forward);
+HIDUP_INSTANTIATE(first_backward);
 
 }  // namespace hidup::kernels

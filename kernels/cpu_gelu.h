@@ -1,5 +1,5 @@
-// Inside the CPU kernels: GELU of one element (gelu.h) and its derivative, which become vector code
-// in a loop.
+// Inside the CPU kernels: GELU of one element (activations.h) and its derivative, which become
+// vector code in a loop.
 #pragma once
 
 #include "kernels/cpu_math.h"

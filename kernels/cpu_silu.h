@@ -1,4 +1,4 @@
-// Inside the CPU kernels: SiLU of one element (silu.h), which becomes vector code in a loop.
+// Inside the CPU kernels: SiLU of one element (activations.h), which becomes vector code in a loop.
 #pragma once
 
 #include "kernels/cpu_math.h"

@@ -244,11 +244,8 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>&
          aligned ? args.columns / kPerVector<Element> : 0);
 }
 
-#define INSTANTIATE(Element)                                                        \
-  template decltype(cross_entropy_forward<Element>) cross_entropy_forward<Element>; \
-  template decltype(cross_entropy_stats<Element>) cross_entropy_stats<Element>;     \
-  template decltype(cross_entropy_backward<Element>) cross_entropy_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(cross_entropy_forward);
+HIDUP_INSTANTIATE(cross_entropy_stats);
+HIDUP_INSTANTIATE(cross_entropy_backward);
 
 }  // namespace hidup::kernels

@@ -1,6 +1,5 @@
-// Inside the CUDA kernels: the backward passes of layer normalization (layer_norm.h) and of root
-// mean square normalization (rms_norm.h). The latter is not centered: no mean, no beta, and
-// average(g) counts as 0.
+// Inside the CUDA kernels: the backward pass of layer normalization (layer_norm.h). RMS norm is not
+// centered: no mean, no beta, and average(g) counts as 0.
 #pragma once
 
 #include "kernels/cuda_columns.h"

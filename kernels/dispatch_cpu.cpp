@@ -130,12 +130,9 @@ void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
   });
 }
 
-#define INSTANTIATE(Element)                                                \
-  template decltype(dispatch_forward<Element>) dispatch_forward<Element>;   \
-  template decltype(dispatch_backward<Element>) dispatch_backward<Element>; \
-  template decltype(combine_forward<Element>) combine_forward<Element>;     \
-  template decltype(combine_backward<Element>) combine_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(dispatch_forward);
+HIDUP_INSTANTIATE(dispatch_backward);
+HIDUP_INSTANTIATE(combine_forward);
+HIDUP_INSTANTIATE(combine_backward);
 
 }  // namespace hidup::kernels

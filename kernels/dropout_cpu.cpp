@@ -38,8 +38,6 @@ void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& ma
   });
 }
 
-#define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(dropout);
 
 }  // namespace hidup::kernels

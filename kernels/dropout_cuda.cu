@@ -89,8 +89,6 @@ void dropout(Stream& stream, const Element* x, Element* y, const DropoutMask& ma
          y, mask, runs, dropped);
 }
 
-#define INSTANTIATE(Element) template decltype(dropout<Element>) dropout<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(dropout);
 
 }  // namespace hidup::kernels

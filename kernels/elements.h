@@ -5,9 +5,16 @@
 
 #include "core/half.h"
 
-// macro(T) for every one of them: for the explicit instantiations at the end of a kernel's source.
-#define HIDUP_FOR_ELEMENTS(macro) macro(float) macro(BFloat16) macro(Float16)
-// macro(T, R) likewise of products: R is the type of the result, T again or float.
-#define HIDUP_FOR_PRODUCTS(macro)                                                              \
-  macro(float, float) macro(BFloat16, BFloat16) macro(BFloat16, float) macro(Float16, Float16) \
-      macro(Float16, float)
+// A function template of elements for every type of them: at the end of a kernel's source.
+#define HIDUP_INSTANTIATE(function)                         \
+  template decltype(function<float>) function<float>;       \
+  template decltype(function<BFloat16>) function<BFloat16>; \
+  template decltype(function<Float16>) function<Float16>
+// One of products likewise, whose second argument is the type of the result: the first again, or
+// float.
+#define HIDUP_INSTANTIATE_PRODUCT(function)                                     \
+  template decltype(function<float, float>) function<float, float>;             \
+  template decltype(function<BFloat16, BFloat16>) function<BFloat16, BFloat16>; \
+  template decltype(function<BFloat16, float>) function<BFloat16, float>;       \
+  template decltype(function<Float16, Float16>) function<Float16, Float16>;     \
+  template decltype(function<Float16, float>) function<Float16, float>

@@ -70,10 +70,7 @@ void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) 
   });
 }
 
-#define INSTANTIATE(Element)                                                \
-  template decltype(embedding_forward<Element>) embedding_forward<Element>; \
-  template decltype(embedding_backward<Element>) embedding_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(embedding_forward);
+HIDUP_INSTANTIATE(embedding_backward);
 
 }  // namespace hidup::kernels

@@ -68,10 +68,7 @@ void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* coun
   });
 }
 
-#define INSTANTIATE(Element)                                    \
-  template decltype(expert_bias<Element>) expert_bias<Element>; \
-  template decltype(expert_bias_backward<Element>) expert_bias_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(expert_bias);
+HIDUP_INSTANTIATE(expert_bias_backward);
 
 }  // namespace hidup::kernels

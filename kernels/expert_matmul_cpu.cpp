@@ -126,11 +126,8 @@ void expert_matmul_backward_weight(Stream& stream,
   stream.enqueue([=] { multiply_transposed(args); });
 }
 
-#define INSTANTIATE(Element)                                                                      \
-  template decltype(expert_matmul<Element>) expert_matmul<Element>;                               \
-  template decltype(expert_matmul_backward_input<Element>) expert_matmul_backward_input<Element>; \
-  template decltype(expert_matmul_backward_weight<Element>) expert_matmul_backward_weight<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(expert_matmul);
+HIDUP_INSTANTIATE(expert_matmul_backward_input);
+HIDUP_INSTANTIATE(expert_matmul_backward_weight);
 
 }  // namespace hidup::kernels

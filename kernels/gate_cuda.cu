@@ -155,10 +155,7 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
          routing, dweights, dlogits, size);
 }
 
-#define INSTANTIATE(Element)                                      \
-  template decltype(gate_forward<Element>) gate_forward<Element>; \
-  template decltype(gate_backward<Element>) gate_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(gate_forward);
+HIDUP_INSTANTIATE(gate_backward);
 
 }  // namespace hidup::kernels

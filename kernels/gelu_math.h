@@ -1,5 +1,5 @@
-// The parts of GELU's formulas (gelu.h) that the back ends share; for the sources of this folder
-// only.
+// The parts of GELU's formulas (activations.h) that the back ends share; for the sources of this
+// folder only.
 #pragma once
 
 #include "core/host_device.h"

@@ -131,15 +131,9 @@ bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, con
   return true;
 }
 
-#define INSTANTIATE(Element, Result) template decltype(gemm<Element, Result>) gemm<Element, Result>;
-HIDUP_FOR_PRODUCTS(INSTANTIATE)
-#undef INSTANTIATE
-
-#define INSTANTIATE(Element)                                                  \
-  template decltype(gemm_bias<Element>) gemm_bias<Element>;                   \
-  template decltype(gemm_gelu_backward<Element>) gemm_gelu_backward<Element>; \
-  template decltype(gemm_sums<Element>) gemm_sums<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE_PRODUCT(gemm);
+HIDUP_INSTANTIATE(gemm_bias);
+HIDUP_INSTANTIATE(gemm_gelu_backward);
+HIDUP_INSTANTIATE(gemm_sums);
 
 }  // namespace hidup::kernels

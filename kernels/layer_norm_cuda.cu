@@ -6,14 +6,14 @@
 namespace hidup::kernels {
 namespace {
 
-template <typename Row>
+template <typename Row, bool kCentered>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(LayerNormForward<typename Row::Element> args) {
   const int64_t row = thread_of_grid() / Row::kGroup;
   const int64_t at = row * args.n;
   if (row < args.rows) {  // else the whole group has none
-    normalize(Row(args.x + at, args.n), args.gamma, args.beta, args.y + at, args.mean + row,
-              args.rstd + row, args.n, args.eps);
+    normalize<kCentered>(Row(args.x + at, args.n), args.gamma, args.beta, args.y + at,
+                         kCentered ? args.mean + row : nullptr, args.rstd + row, args.n, args.eps);
   }
 }
 
@@ -25,20 +25,19 @@ void layer_norm_forward(Stream& stream, const LayerNormForward<Element>& args) {
   const bool aligned = aligned16(args.x, args.gamma, args.beta, args.y);
   with_row_class<Element>(args.n, aligned, [&](auto row) {
     using Row = typename decltype(row)::type;
-    launch(stream, forward_kernel<Row>, blocks_of_rows<Row>(args.rows), kThreads, args);
+    const auto kernel =
+        args.beta != nullptr ? forward_kernel<Row, true> : forward_kernel<Row, false>;
+    launch(stream, kernel, blocks_of_rows<Row>(args.rows), kThreads, args);
   });
 }
 
 template <typename Element>
 void layer_norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
   check_normalized_rows("layer_norm_backward", args.rows, args.n);
-  norm_backward<true>(stream, args);
+  args.dbeta != nullptr ? norm_backward<true>(stream, args) : norm_backward<false>(stream, args);
 }
 
-#define INSTANTIATE(Element)                                                  \
-  template decltype(layer_norm_forward<Element>) layer_norm_forward<Element>; \
-  template decltype(layer_norm_backward<Element>) layer_norm_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(layer_norm_forward);
+HIDUP_INSTANTIATE(layer_norm_backward);
 
 }  // namespace hidup::kernels

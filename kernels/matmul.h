@@ -48,7 +48,7 @@ struct Epilogue {
   Element* input = nullptr;  // [m, n]: gelu's input, for its backward pass; null without gelu
 };
 
-// y = activation(a op(b) + bias), as matmul(), bias.h, and relu.h or gelu.h do it one after the
+// y = activation(a op(b) + bias), as matmul(), bias.h and activations.h do it one after the
 // other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
 // epilogue.input and the operands overlap nowhere. a is not transposed, and y is dense where there
 // is an activation. With k = 0 the product is zero.
@@ -56,9 +56,9 @@ template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue);
 
-// c = op(a) op(b) gelu'(x), element by element, as matmul() and gelu_backward() (gelu.h) do it one
-// after the other, except that in 16 bits the product need not be rounded. x, c: [m, n], dense; c
-// overlaps no operand. With k = 0 the product is zero.
+// c = op(a) op(b) gelu'(x), element by element, as matmul() and gelu_backward() (activations.h) do
+// it one after the other, except that in 16 bits the product need not be rounded. x, c: [m, n],
+// dense; c overlaps no operand. With k = 0 the product is zero.
 template <typename Element>
 void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                           Element* c, MatmulShape shape);

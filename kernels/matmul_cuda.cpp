@@ -1,9 +1,8 @@
+#include "kernels/activations.h"
 #include "kernels/bias.h"
 #include "kernels/cuda_gemm.h"
-#include "kernels/gelu.h"
 #include "kernels/matmul.h"
 #include "kernels/preconditions.h"
-#include "kernels/relu.h"
 
 namespace hidup::kernels {
 
@@ -68,16 +67,9 @@ void matmul_sums(Stream& stream, const Element* a, const Element* b, float* c, M
   }
 }
 
-#define INSTANTIATE(Element, Result) \
-  template decltype(matmul<Element, Result>) matmul<Element, Result>;
-HIDUP_FOR_PRODUCTS(INSTANTIATE)
-#undef INSTANTIATE
-
-#define INSTANTIATE(Element)                                                      \
-  template decltype(matmul_bias<Element>) matmul_bias<Element>;                   \
-  template decltype(matmul_gelu_backward<Element>) matmul_gelu_backward<Element>; \
-  template decltype(matmul_sums<Element>) matmul_sums<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE_PRODUCT(matmul);
+HIDUP_INSTANTIATE(matmul_bias);
+HIDUP_INSTANTIATE(matmul_gelu_backward);
+HIDUP_INSTANTIATE(matmul_sums);
 
 }  // namespace hidup::kernels

@@ -1,6 +1,6 @@
 #include <cmath>
-#include <vector>
 
+#include "kernels/cpu_table.h"
 #include "kernels/cpu_team.h"
 #include "kernels/positions.h"
 #include "kernels/preconditions.h"
@@ -19,35 +19,19 @@ struct Part {
   bool operator==(const Part&) const = default;
 };
 
-struct Table {
-  Part part;
-  std::vector<float> values;  // [sequence, channels]
-
-  void compute(const Part& wanted) {
-    part = wanted;
-    values.resize(static_cast<size_t>(part.sequence * part.channels));
-    float* out = values.data();
-    for_each(part.channels, [&](int64_t j) {
-      const int64_t channel = part.first_channel + j;
-      const double exponent =
-          static_cast<double>(channel - channel % 2) / static_cast<double>(part.hidden);
-      const double frequency = std::pow(10000.0, -exponent);
-      for (int64_t s = 0; s < part.sequence; ++s) {
-        const double angle = static_cast<double>(part.first_position + s) * frequency;
-        out[s * part.channels + j] =
-            static_cast<float>(channel % 2 == 0 ? std::sin(angle) : std::cos(angle));
-      }
-    });
-  }
-};
-
-// One stream is one thread: each has its own table and needs no lock.
-const float* table_of(const Part& part) {
-  thread_local Table table;
-  if (table.part != part) {
-    table.compute(part);
-  }
-  return table.values.data();
+// [sequence, channels]
+void compute(const Part& part, float* out) {
+  for_each(part.channels, [&](int64_t j) {
+    const int64_t channel = part.first_channel + j;
+    const double exponent =
+        static_cast<double>(channel - channel % 2) / static_cast<double>(part.hidden);
+    const double frequency = std::pow(10000.0, -exponent);
+    for (int64_t s = 0; s < part.sequence; ++s) {
+      const double angle = static_cast<double>(part.first_position + s) * frequency;
+      out[s * part.channels + j] =
+          static_cast<float>(channel % 2 == 0 ? std::sin(angle) : std::cos(angle));
+    }
+  });
 }
 
 }  // namespace
@@ -61,7 +45,8 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
                        .first_channel = region.start[2],
                        .channels = region.extent[2],
                        .hidden = region.global[2]};
-    const float* table = table_of(part);
+    const float* table =
+        table_of(part, part.sequence * part.channels, [&](float* out) { compute(part, out); });
     for_each(region.extent[0] * part.sequence, [&](int64_t row) {
       const float* positions = table + row % part.sequence * part.channels;
       const Element* in = x + row * part.channels;
@@ -74,9 +59,6 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
   });
 }
 
-#define INSTANTIATE(Element) \
-  template decltype(positions_forward<Element>) positions_forward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(positions_forward);
 
 }  // namespace hidup::kernels

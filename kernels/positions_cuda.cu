@@ -34,9 +34,6 @@ void positions_forward(Stream& stream, const Element* x, Element* y, const Regio
          blocks_for(region.extent[1] * region.extent[2], kThreads), kThreads, x, y, region);
 }
 
-#define INSTANTIATE(Element) \
-  template decltype(positions_forward<Element>) positions_forward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(positions_forward);
 
 }  // namespace hidup::kernels

@@ -1,5 +1,5 @@
 // The end of half a transformer block, in one pass over memory: dropout of the branch, the sum with
-// the residual, and layer normalization or root mean square normalization.
+// the residual, and layer normalization (layer_norm.h), which may be RMS norm.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,9 @@
 
 namespace hidup::kernels {
 
-// sum = residual + dropout(branch), y = layer_norm(sum) or, without beta, rms_norm(sum): as
-// dropout(), add_forward() and layer_norm_forward() or rms_norm_forward() one after the other,
-// except that dropout's result is not rounded. The backward pass is the backward passes of the
-// three.
+// sum = residual + dropout(branch), y = layer_norm(sum): as dropout(), add_forward() and
+// layer_norm_forward() one after the other, except that dropout's result is not rounded. The
+// backward pass is the backward passes of the three.
 template <typename Element>
 struct ResidualNorm {
   const Element* branch;    // [rows, n]

@@ -46,18 +46,12 @@ void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
           sum[j] = residual[j] + branch[j];
         }
       }
-      if (args.beta != nullptr) {
-        normalize(sum, args.gamma, args.beta, args.y + at, args.mean[row], args.rstd[row], n,
-                  args.eps);
-      } else {
-        normalize_square(sum, args.gamma, args.y + at, args.rstd[row], n, args.eps);
-      }
+      normalize(sum, args.gamma, args.beta, args.y + at, row_at(args.mean, row), args.rstd + row, n,
+                args.eps);
     });
   });
 }
 
-#define INSTANTIATE(Element) template decltype(residual_norm<Element>) residual_norm<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(residual_norm);
 
 }  // namespace hidup::kernels

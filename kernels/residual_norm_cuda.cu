@@ -72,9 +72,10 @@ template <typename Row, typename Element>
 __device__ void norm_of_sum(const Row& sum, const ResidualNorm<Element>& args, int64_t row) {
   Element* y = args.y + row * args.n;
   if (args.beta != nullptr) {
-    normalize(sum, args.gamma, args.beta, y, args.mean + row, args.rstd + row, args.n, args.eps);
+    normalize<true>(sum, args.gamma, args.beta, y, args.mean + row, args.rstd + row, args.n,
+                    args.eps);
   } else {
-    normalize_square(sum, args.gamma, y, args.rstd + row, args.n, args.eps);
+    normalize<false>(sum, args.gamma, args.beta, y, args.mean, args.rstd + row, args.n, args.eps);
   }
 }
 
@@ -128,8 +129,6 @@ void residual_norm(Stream& stream, const ResidualNorm<Element>& args) {
   });
 }
 
-#define INSTANTIATE(Element) template decltype(residual_norm<Element>) residual_norm<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(residual_norm);
 
 }  // namespace hidup::kernels

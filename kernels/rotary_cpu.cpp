@@ -1,8 +1,8 @@
 #include "kernels/rotary.h"
 
 #include <cmath>
-#include <vector>
 
+#include "kernels/cpu_table.h"
 #include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
@@ -19,40 +19,26 @@ struct Angles {
   bool operator==(const Angles&) const = default;
 };
 
-struct AngleTable {
-  Angles angles;
-  std::vector<float> values;  // [sequence, 2, pairs]: cosines and sines
-
-  void compute(const Angles& wanted) {
-    angles = wanted;
-    values.resize(static_cast<size_t>(angles.sequence * 2 * angles.pairs));
-    float* out = values.data();
-    for_each(angles.pairs, [&](int64_t j) {
-      const double frequency =
-          std::pow(angles.theta, -static_cast<double>(j) / static_cast<double>(angles.pairs));
-      for (int64_t s = 0; s < angles.sequence; ++s) {
-        const double angle = static_cast<double>(angles.first + s) * frequency;
-        out[2 * s * angles.pairs + j] = static_cast<float>(std::cos(angle));
-        out[(2 * s + 1) * angles.pairs + j] = static_cast<float>(std::sin(angle));
-      }
-    });
-  }
-};
-
-// One stream is one thread: each has its own table and needs no lock.
-const float* angle_table_of(const Angles& angles) {
-  thread_local AngleTable table;
-  if (table.angles != angles) {
-    table.compute(angles);
-  }
-  return table.values.data();
+// [sequence, 2, pairs]: cosines and sines.
+void compute(const Angles& angles, float* out) {
+  for_each(angles.pairs, [&](int64_t j) {
+    const double frequency =
+        std::pow(angles.theta, -static_cast<double>(j) / static_cast<double>(angles.pairs));
+    for (int64_t s = 0; s < angles.sequence; ++s) {
+      const double angle = static_cast<double>(angles.first + s) * frequency;
+      out[2 * s * angles.pairs + j] = static_cast<float>(std::cos(angle));
+      out[(2 * s + 1) * angles.pairs + j] = static_cast<float>(std::sin(angle));
+    }
+  });
 }
 
 // Turns by the angles times `sign`.
 template <typename Element>
 void turn(const Element* x, Element* y, const RotarySize& size, float sign) {
   const int64_t pairs = size.head / 2;
-  const float* table = angle_table_of({size.first, size.sequence, pairs, size.theta});
+  const Angles angles{size.first, size.sequence, pairs, size.theta};
+  const float* table = table_of(angles, angles.sequence * 2 * angles.pairs,
+                                [&](float* out) { compute(angles, out); });
   for_each(size.batch * size.sequence * size.heads, [&](int64_t row) {
     const float* cosine = table + row / size.heads % size.sequence * 2 * pairs;
     const float* sine = cosine + pairs;
@@ -82,10 +68,7 @@ void rotary_backward(Stream& stream, const Element* dy, Element* dx, const Rotar
   stream.enqueue([=] { turn(dy, dx, size, -1.0F); });
 }
 
-#define INSTANTIATE(Element)                                          \
-  template decltype(rotary_forward<Element>) rotary_forward<Element>; \
-  template decltype(rotary_backward<Element>) rotary_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(rotary_forward);
+HIDUP_INSTANTIATE(rotary_backward);
 
 }  // namespace hidup::kernels

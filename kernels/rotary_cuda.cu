@@ -48,10 +48,7 @@ void rotary_backward(Stream& stream, const Element* dy, Element* dx, const Rotar
   turn(stream, dy, dx, size, -1.0F);
 }
 
-#define INSTANTIATE(Element)                                          \
-  template decltype(rotary_forward<Element>) rotary_forward<Element>; \
-  template decltype(rotary_backward<Element>) rotary_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(rotary_forward);
+HIDUP_INSTANTIATE(rotary_backward);
 
 }  // namespace hidup::kernels

@@ -179,8 +179,6 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
          capacity);
 }
 
-#define INSTANTIATE(Element) template decltype(route_forward<Element>) route_forward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(route_forward);
 
 }  // namespace hidup::kernels

@@ -114,10 +114,7 @@ void router_losses_backward(Stream& stream, const RouterLossesBackward<Element>&
   }
 }
 
-#define INSTANTIATE(Element)                                    \
-  template decltype(router_sums<Element>) router_sums<Element>; \
-  template decltype(router_losses_backward<Element>) router_losses_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(router_sums);
+HIDUP_INSTANTIATE(router_losses_backward);
 
 }  // namespace hidup::kernels

@@ -1,5 +1,5 @@
-// The parts of SiLU's formulas (silu.h) that the back ends share; for the sources of this folder
-// only.
+// The parts of SiLU's formulas (activations.h) that the back ends share; for the sources of this
+// folder only.
 #pragma once
 
 #include "core/host_device.h"

@@ -1,6 +1,6 @@
 // The gated linear unit with SiLU (Shazeer, "GLU variants improve transformer", 2020), of two
 // products that are there already:
-//   y = silu(gate) up,  silu as in silu.h
+//   y = silu(gate) up,  silu as in activations.h
 #pragma once
 
 #include <cstdint>

@@ -25,10 +25,7 @@ void swiglu_backward(Stream& stream, const SwigluBackward<Element>& args) {
   });
 }
 
-#define INSTANTIATE(Element)                                          \
-  template decltype(swiglu_forward<Element>) swiglu_forward<Element>; \
-  template decltype(swiglu_backward<Element>) swiglu_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(swiglu_forward);
+HIDUP_INSTANTIATE(swiglu_backward);
 
 }  // namespace hidup::kernels

@@ -40,10 +40,7 @@ void swiglu_backward(Stream& stream, const SwigluBackward<Element>& args) {
   launch(stream, swiglu_backward_kernel<Element>, blocks_for(args.n, kThreads), kThreads, args);
 }
 
-#define INSTANTIATE(Element)                                          \
-  template decltype(swiglu_forward<Element>) swiglu_forward<Element>; \
-  template decltype(swiglu_backward<Element>) swiglu_backward<Element>;
-HIDUP_FOR_ELEMENTS(INSTANTIATE)
-#undef INSTANTIATE
+HIDUP_INSTANTIATE(swiglu_forward);
+HIDUP_INSTANTIATE(swiglu_backward);
 
 }  // namespace hidup::kernels

@@ -8,6 +8,7 @@
 #include "app/inputs.h"
 #include "app/machine.h"
 #include "app/planning.h"
+#include "app/run_search.h"
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/log.h"
@@ -34,8 +35,7 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
   SearchOptions options = search_options(deck, graph, mesh, hints);
   options.memory_limit = known.memory;
   options.baselines = false;
-  SearchOutcome found = search_for(graph, mesh, CostModel(*known.costs),
-                                   rank_costs(deck, mesh, *known.costs), options);
+  SearchOutcome found = search_for(deck, graph, mesh, *known.costs, options);
   const double seconds = monotonic_seconds() - began;
   log::info("search: {} microbatch(es), {} predicted, in {}", found.step.strategy.microbatches,
             format_seconds(found.step.seconds()), format_seconds(seconds));

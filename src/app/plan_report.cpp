@@ -132,6 +132,17 @@ Json candidates_json(const std::vector<Candidate>& candidates) {
   return json;
 }
 
+Json proposers_json(const std::vector<Candidate>& candidates) {
+  Json json = Json::object();
+  for (const Candidate& candidate : candidates) {
+    Json& proposer =
+        json.emplace(candidate.by, Json{{"proposed", 0}, {"won", false}}).first.value();
+    proposer["proposed"] = proposer["proposed"].get<int>() + 1;
+  }
+  json[candidates.at(0).by]["won"] = true;
+  return json;
+}
+
 Json what_if_json(const WhatIfReport& report) {
   Json json = Json::array();
   for (const WhatIf& change : report.changes) {

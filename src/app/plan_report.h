@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "app/planning.h"
+#include "app/what_if.h"
 #include "search/repeated_work.h"
-#include "search/what_if.h"
 
 namespace hidup {
 
@@ -27,6 +27,8 @@ void print_what_if(const WhatIfReport& report);
 Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated);
 // By name.
 Json candidates_json(const std::vector<Candidate>& candidates);
+// Per proposer of the candidates how many it proposed, and whether the first is its.
+Json proposers_json(const std::vector<Candidate>& candidates);
 // An array, an object per change.
 Json what_if_json(const WhatIfReport& report);
 

@@ -268,14 +268,4 @@ SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& m
   return options;
 }
 
-SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                         const RankCosts& all_costs, const SearchOptions& options) {
-  SearchOutcome found =
-      search_strategy(graph, options.hints.empty() ? mesh : options.hints.mesh, costs, options);
-  if (!all_costs.all_alike()) {
-    predict(found.step, all_costs);
-  }
-  return found;
-}
-
 }  // namespace hidup

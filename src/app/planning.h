@@ -94,9 +94,4 @@ inline constexpr double kThoroughSearchTime = 60.0;
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints);
 
-// With these options, on the mesh of the hints where there are some. The search rests on `costs`,
-// its plan's times on `all_costs`. Throws as search_strategy().
-SearchOutcome search_for(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                         const RankCosts& all_costs, const SearchOptions& options);
-
 }  // namespace hidup

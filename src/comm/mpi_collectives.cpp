@@ -1,6 +1,7 @@
 #include "comm/mpi_collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "comm/counts.h"
@@ -29,10 +30,78 @@ void add_elements(void* added, void* sums, int* count, MPI_Datatype*) {
   }
 }
 
+// How a collective can be done: by algorithms made of messages, or in windows.
+template <size_t kCount, typename... Arguments>
+struct Algorithms {
+  struct OfMessages {
+    CollectiveAlgorithm name;
+    void (*run)(MpiMessages& messages, Arguments... arguments);
+  };
+  std::array<OfMessages, kCount> of_messages;
+  void (MpiWindows::*in_windows)(Arguments... arguments);
+};
+
+using Counts = const std::vector<int64_t>&;
+using Text = const std::string&;
+
+constexpr Algorithms<3, void*, int64_t, const Elements&, Text> kAllReduce = {
+    {{{CollectiveAlgorithm::ring, ring_all_reduce},
+      {CollectiveAlgorithm::halving, halving_all_reduce},
+      {CollectiveAlgorithm::tree, tree_all_reduce}}},
+    &MpiWindows::all_reduce};
+constexpr Algorithms<2, const void*, void*, Counts, int64_t, Text> kAllGather = {
+    {{{CollectiveAlgorithm::ring, ring_all_gather},
+      {CollectiveAlgorithm::halving, halving_all_gather}}},
+    &MpiWindows::all_gather};
+constexpr Algorithms<2, const void*, void*, Counts, const Elements&, Text> kReduceScatter = {
+    {{{CollectiveAlgorithm::ring, ring_reduce_scatter},
+      {CollectiveAlgorithm::halving, halving_reduce_scatter}}},
+    &MpiWindows::reduce_scatter};
+constexpr Algorithms<2, const void*, Counts, void*, Counts, int64_t, Text> kAllToAll = {
+    {{{CollectiveAlgorithm::pairwise, pairwise_all_to_all},
+      {CollectiveAlgorithm::bruck, bruck_all_to_all}}},
+    &MpiWindows::all_to_all};
+
 // Elements of [0, count) in the piece that starts at `done`; none past the end.
 int piece(int64_t count, int64_t done, int64_t max_piece) {
   return static_cast<int>(std::clamp<int64_t>(count - done, 0, max_piece));
 }
+
+// Messages of elements of so many bytes that are under way together, in pieces.
+class Requests {
+ public:
+  Requests(MPI_Comm group, int64_t max_piece, int64_t bytes, const std::string& doing)
+      : group_(group), max_piece_(max_piece), bytes_(bytes), doing_(doing) {}
+
+  void receive(void* data, int64_t count, int from) {
+    for (int64_t done = 0; done < count; done += max_piece_) {
+      check_mpi(MPI_Irecv(at(data, done, bytes_), piece(count, done, max_piece_),
+                          moved_type(bytes_), from, 0, group_, next()),
+                doing_);
+    }
+  }
+  void send(const void* data, int64_t count, int to) {
+    for (int64_t done = 0; done < count; done += max_piece_) {
+      check_mpi(MPI_Isend(at(data, done, bytes_), piece(count, done, max_piece_),
+                          moved_type(bytes_), to, 0, group_, next()),
+                doing_);
+    }
+  }
+  void wait() {
+    check_mpi(
+        MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE),
+        doing_);
+  }
+
+ private:
+  MPI_Request* next() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
+
+  MPI_Comm group_;
+  int64_t max_piece_;
+  int64_t bytes_;
+  const std::string& doing_;
+  std::vector<MPI_Request> requests_;
+};
 
 std::vector<int> to_ints(const std::vector<int64_t>& values) {
   std::vector<int> ints(values.size());
@@ -107,19 +176,25 @@ std::shared_ptr<void> MpiCollectives::use_in_place(const std::shared_ptr<PeerMem
   return {memory.get(), [this, memory](void*) { windows_->remove(*memory); }};
 }
 
+template <typename Table, typename... Arguments>
+bool MpiCollectives::run(const Table& table, CollectiveAlgorithm algorithm,
+                         const Arguments&... arguments) {
+  const auto found = std::ranges::find(table.of_messages, algorithm, &Table::OfMessages::name);
+  if (found != table.of_messages.end()) {
+    found->run(messages_, arguments...);
+    return true;
+  }
+  if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
+    (windows()->*table.in_windows)(arguments...);
+    return true;
+  }
+  return false;
+}
+
 void MpiCollectives::all_reduce(void* data, int64_t count, DType dtype,
                                 CollectiveAlgorithm algorithm, const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
-  const Elements elements = summed_elements(dtype);
-  if (algorithm == CollectiveAlgorithm::ring) {
-    ring_all_reduce(messages_, data, count, elements, doing);
-  } else if (algorithm == CollectiveAlgorithm::halving) {
-    halving_all_reduce(messages_, data, count, elements, doing);
-  } else if (algorithm == CollectiveAlgorithm::tree) {
-    tree_all_reduce(messages_, data, count, elements, doing);
-  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
-    windows()->all_reduce(data, count, elements, doing);
-  } else {
+  if (!run(kAllReduce, algorithm, data, count, summed_elements(dtype), doing)) {
     all_reduce_as_best(data, count, dtype, doing);
   }
 }
@@ -154,13 +229,7 @@ void MpiCollectives::all_gather(const void* send, void* receive, const std::vect
                                 const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
-  if (algorithm == CollectiveAlgorithm::ring) {
-    ring_all_gather(messages_, send, receive, counts, bytes, doing);
-  } else if (algorithm == CollectiveAlgorithm::halving) {
-    halving_all_gather(messages_, send, receive, counts, bytes, doing);
-  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
-    windows()->all_gather(send, receive, counts, bytes, doing);
-  } else {
+  if (!run(kAllGather, algorithm, send, receive, counts, bytes, doing)) {
     all_gather_as_best(send, receive, counts, bytes, doing);
   }
 }
@@ -187,14 +256,7 @@ void MpiCollectives::reduce_scatter(const void* send, void* receive,
                                     const std::vector<int64_t>& counts, DType dtype,
                                     CollectiveAlgorithm algorithm, const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
-  const Elements elements = summed_elements(dtype);
-  if (algorithm == CollectiveAlgorithm::ring) {
-    ring_reduce_scatter(messages_, send, receive, counts, elements, doing);
-  } else if (algorithm == CollectiveAlgorithm::halving) {
-    halving_reduce_scatter(messages_, send, receive, counts, elements, doing);
-  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
-    windows()->reduce_scatter(send, receive, counts, elements, doing);
-  } else {
+  if (!run(kReduceScatter, algorithm, send, receive, counts, summed_elements(dtype), doing)) {
     reduce_scatter_as_best(send, receive, counts, dtype, doing);
   }
 }
@@ -245,13 +307,7 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
                                 const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
-  if (algorithm == CollectiveAlgorithm::pairwise) {
-    pairwise_all_to_all(messages_, send, send_counts, receive, receive_counts, bytes, doing);
-  } else if (algorithm == CollectiveAlgorithm::bruck) {
-    bruck_all_to_all(messages_, send, send_counts, receive, receive_counts, bytes, doing);
-  } else if (algorithm == CollectiveAlgorithm::windows && windows() != nullptr) {
-    windows()->all_to_all(send, send_counts, receive, receive_counts, bytes, doing);
-  } else {
+  if (!run(kAllToAll, algorithm, send, send_counts, receive, receive_counts, bytes, doing)) {
     all_to_all_as_best(send, send_counts, receive, receive_counts, bytes, doing);
   }
 }
@@ -263,32 +319,21 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
                                         int64_t bytes, const std::string& doing) {
   const std::vector<int64_t> send_starts = starts_of(send_counts);
   const std::vector<int64_t> receive_starts = starts_of(receive_counts);
-  std::vector<MPI_Request> requests;
+  Requests requests(group_, max_piece_, bytes, doing);
   for (int step = 1; step < size_; ++step) {
     const int from = (rank_ - step + size_) % size_;
     const auto peer = static_cast<size_t>(from);
-    for (int64_t done = 0; done < receive_counts[peer]; done += max_piece_) {
-      check_mpi(MPI_Irecv(at(receive, receive_starts[peer] + done, bytes),
-                          piece(receive_counts[peer], done, max_piece_), moved_type(bytes), from, 0,
-                          group_, &requests.emplace_back(MPI_REQUEST_NULL)),
-                doing);
-    }
+    requests.receive(at(receive, receive_starts[peer], bytes), receive_counts[peer], from);
   }
   for (int step = 1; step < size_; ++step) {
     const int to = (rank_ + step) % size_;
     const auto peer = static_cast<size_t>(to);
-    for (int64_t done = 0; done < send_counts[peer]; done += max_piece_) {
-      check_mpi(MPI_Isend(at(send, send_starts[peer] + done, bytes),
-                          piece(send_counts[peer], done, max_piece_), moved_type(bytes), to, 0,
-                          group_, &requests.emplace_back(MPI_REQUEST_NULL)),
-                doing);
-    }
+    requests.send(at(send, send_starts[peer], bytes), send_counts[peer], to);
   }
   const auto self = static_cast<size_t>(rank_);
   copy_now(at(receive, receive_starts[self], bytes), at(send, send_starts[self], bytes),
            send_counts[self], bytes);
-  check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE),
-            doing);
+  requests.wait();
 }
 
 void MpiCollectives::move(const void* send, void* receive, int64_t count,
@@ -296,23 +341,14 @@ void MpiCollectives::move(const void* send, void* receive, int64_t count,
   const Attendance::Visit visit(attendance_, doing);
   const int64_t bytes = size_of(dtype);
   const MovePart part = move_part(sources, rank_, size_, doing);
-  std::vector<MPI_Request> requests;
-  for (int64_t done = 0; done < count; done += max_piece_) {
-    const int elements = piece(count, done, max_piece_);
-    if (part.receives) {
-      check_mpi(MPI_Irecv(at(receive, done, bytes), elements, moved_type(bytes),
-                          sources[static_cast<size_t>(rank_)], 0, group_,
-                          &requests.emplace_back(MPI_REQUEST_NULL)),
-                doing);
-    }
-    for (const int to : part.sends_to) {
-      check_mpi(MPI_Isend(at(send, done, bytes), elements, moved_type(bytes), to, 0, group_,
-                          &requests.emplace_back(MPI_REQUEST_NULL)),
-                doing);
-    }
+  Requests requests(group_, max_piece_, bytes, doing);
+  if (part.receives) {
+    requests.receive(receive, count, sources[static_cast<size_t>(rank_)]);
   }
-  check_mpi(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE),
-            doing);
+  for (const int to : part.sends_to) {
+    requests.send(send, count, to);
+  }
+  requests.wait();
 }
 
 }  // namespace hidup

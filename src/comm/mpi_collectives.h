@@ -72,6 +72,10 @@ class MpiCollectives {
   MPI_Op sum_op(DType dtype) const;
   // The windows of the group, from the first call on; null if its ranks are on several hosts.
   MpiWindows* windows();
+  // Runs that algorithm of the collective's table. Returns false where the table has it not, or the
+  // ranks are on several hosts.
+  template <typename Table, typename... Arguments>
+  bool run(const Table& table, CollectiveAlgorithm algorithm, const Arguments&... arguments);
   void all_reduce_as_best(void* data, int64_t count, DType dtype, const std::string& doing);
   void all_gather_as_best(const void* send, void* receive, const std::vector<int64_t>& counts,
                           int64_t bytes, const std::string& doing);

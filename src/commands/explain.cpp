@@ -9,6 +9,8 @@
 #include "app/emulation.h"
 #include "app/explain.h"
 #include "app/plan_report.h"
+#include "app/run_search.h"
+#include "app/what_if.h"
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/name_pattern.h"
@@ -16,7 +18,6 @@
 #include "core/units.h"
 #include "graph/operation.h"
 #include "program/work.h"
-#include "search/what_if.h"
 
 namespace hidup {
 namespace {
@@ -277,8 +278,7 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   Explained result;
   const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   if (options.strategy == kSearch) {
-    SearchOutcome found =
-        search_for(input.graph, input.mesh, CostModel(profile), all_costs, search);
+    SearchOutcome found = search_for(input.deck, input.graph, input.mesh, profile, search);
     result.candidates = best_of_each_name(found, input, all_costs);
     result.step = std::move(found.step);
   } else {
@@ -295,12 +295,8 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   result.repeated = repeated_work(input.graph, result.step.strategy, all_costs, search.lowering,
                                   search.memory_limit);
   if (options.what_if) {
-    result.what_if = what_if(
-        input.graph, input.mesh, search,
-        [&](const Mesh& mesh, std::optional<size_t> twice_as_fast) -> std::optional<CostModel> {
-          const auto changed = changed_costs(input.deck, profile, mesh, twice_as_fast);
-          return changed ? std::optional(CostModel(*changed)) : std::nullopt;
-        });
+    const Mesh& mesh = search.hints.empty() ? input.mesh : search.hints.mesh;
+    result.what_if = what_if({input.graph, mesh, search, costs_of_changes(input.deck, profile)});
   }
   return result;
 }

@@ -7,6 +7,7 @@
 #include "app/costs.h"
 #include "app/explain.h"
 #include "app/plan_report.h"
+#include "app/run_search.h"
 #include "commands/commands.h"
 #include "core/deadline.h"
 #include "core/new_file.h"
@@ -80,10 +81,9 @@ int search(const SearchCommandOptions& options) {
                   files_read(options.deck, options.cluster, input.deck, "", options.hints),
                   options.overwrite);
   const Profile profile = costs_without_ranks(input.deck, input.mesh);
-  const CostModel costs(profile);
   const RankCosts all_costs = rank_costs(input.deck, input.mesh, profile);
   const SearchOptions how = search_options(options, input, end);
-  SearchOutcome found = search_for(input.graph, input.mesh, costs, all_costs, how);
+  SearchOutcome found = search_for(input.deck, input.graph, input.mesh, profile, how);
   const Strategy& strategy = found.step.strategy;
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(input.graph, strategy), options.overwrite);
@@ -106,7 +106,8 @@ int search(const SearchCommandOptions& options) {
     json.update({{"objective_s", found.objective_s},
                  {"lower_bound_s", known ? Json(found.lower_bound_s) : Json()},
                  {"gap", known ? Json(found.gap) : Json()},
-                 {"timed_out", found.timed_out}});
+                 {"timed_out", found.timed_out},
+                 {"proposers", proposers_json(found.candidates)}});
     if (options.baselines) {
       json["baselines"] = candidates_json(baselines);
     }

@@ -9,6 +9,36 @@
 namespace hidup {
 namespace {
 
+// By what factors what each rank sends grows, and the number of messages that follow each other.
+struct VolumeGrowth {
+  double bytes = 1.0;
+  double depth = 1.0;
+};
+
+// Of a collective, if `ranks` do it instead of `now`, at least two each, as roofline_profile() has
+// it.
+VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
+  const MessageVolume had = volume_of(opcode, now);
+  const MessageVolume has = volume_of(opcode, ranks);
+  return {.bytes = has.bytes / had.bytes, .depth = has.depth / had.depth};
+}
+
+// The times of a collective then.
+std::vector<MessageTime> with_volume(std::vector<MessageTime> table, const VolumeGrowth& growth) {
+  if (table.empty()) {
+    return table;
+  }
+  const MessageTime least = table.front();
+  const auto changed = [&](double of_least, double seconds) {
+    return growth.depth * of_least + growth.bytes * std::max(seconds - of_least, 0.0);
+  };
+  for (MessageTime& row : table) {
+    row.alone_s = changed(least.alone_s, row.alone_s);
+    row.beside_s = changed(least.beside_s, row.beside_s);
+  }
+  return table;
+}
+
 void change(CollectiveTimes& times, const VolumeGrowth& growth) {
   times.latency_s *= growth.depth;
   times.bandwidth /= growth.bytes;
@@ -25,27 +55,6 @@ void for_each_along(Profile& profile, size_t axis, Change change_one) {
 }
 
 }  // namespace
-
-VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
-  const MessageVolume had = volume_of(opcode, now);
-  const MessageVolume has = volume_of(opcode, ranks);
-  return {.bytes = has.bytes / had.bytes, .depth = has.depth / had.depth};
-}
-
-std::vector<MessageTime> with_volume(std::vector<MessageTime> table, const VolumeGrowth& growth) {
-  if (table.empty()) {
-    return table;
-  }
-  const MessageTime least = table.front();
-  const auto changed = [&](double of_least, double seconds) {
-    return growth.depth * of_least + growth.bytes * std::max(seconds - of_least, 0.0);
-  };
-  for (MessageTime& row : table) {
-    row.alone_s = changed(least.alone_s, row.alone_s);
-    row.beside_s = changed(least.beside_s, row.beside_s);
-  }
-  return table;
-}
 
 Profile with_bandwidth(Profile profile, size_t axis, double factor) {
   for_each_along(profile, axis,

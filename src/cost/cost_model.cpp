@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "cost/changed_links.h"
 #include "cost/roofline.h"
 #include "program/message_parts.h"
 
@@ -117,22 +116,6 @@ CostModel::CostModel(const Profile& profile)
       algorithms_.insert(algorithms_.end(), found.begin(), found.end());
     }
   }
-}
-
-CostModel CostModel::with_ranks(size_t axis, int64_t now, int64_t ranks) const {
-  check(now > 1 && ranks > 1, "no messages along an axis of one rank were timed");
-  CostModel changed = *this;
-  for (auto& [which, tables] : changed.collectives_) {
-    const auto& [opcode, along] = which;
-    if (along != axis || opcode == Opcode::slice) {
-      continue;
-    }
-    const VolumeGrowth growth = growth_of(opcode, now, ranks);
-    for (auto& [algorithm, table] : tables) {
-      table = with_volume(std::move(table), growth);
-    }
-  }
-  return changed;
 }
 
 const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType dtype) const {

@@ -35,10 +35,6 @@ class CostModel {
   // paced_bytes().
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
-  // As if `ranks` were along the axis, which has `now`, at least two, as with_ranks() of
-  // changed_links.h has it; the algorithms stay.
-  CostModel with_ranks(size_t axis, int64_t now, int64_t ranks) const;
-
   double launch_s() const { return launch_s_; }
   double signal_s() const { return signal_s_; }
   double overhead_s() const { return overhead_s_; }

@@ -7,6 +7,10 @@ namespace hidup {
 Forecast forecast(const Graph& graph, Strategy strategy, const LoweringOptions& lowering,
                   const RankCosts& costs) {
   Program program = lower(graph, strategy, lowering);
+  return forecast(std::move(strategy), std::move(program), costs);
+}
+
+Forecast forecast(Strategy strategy, Program program, const RankCosts& costs) {
   MemoryPlan plan = largest_plan(program);
   Forecast step{.strategy = std::move(strategy),
                 .program = std::move(program),

@@ -23,6 +23,9 @@ struct Forecast {
 Forecast forecast(const Graph& graph, Strategy strategy, const LoweringOptions& lowering,
                   const RankCosts& costs);
 
+// The same of a strategy that was lowered to this program.
+Forecast forecast(Strategy strategy, Program program, const RankCosts& costs);
+
 // The same step by other costs.
 void predict(Forecast& step, const RankCosts& costs);
 

@@ -190,7 +190,7 @@ const std::vector<OperationSpec>& records() {
                   {.name = "weight", .parameter = true},
                   {.name = "bias", .parameter = true}},
        .attributes = LayerNormAttributes{},
-       .shape = layer_norm_shape,
+       .shape = norm_shape,
        .flops = per_element<8>,
        .cheap = true,  // mean, variance, normalize, scale, shift
        .saved = {"mean", "rstd"}},
@@ -198,7 +198,7 @@ const std::vector<OperationSpec>& records() {
        .name = "rms_norm",
        .inputs = {{"x"}, {.name = "weight", .parameter = true}},
        .attributes = LayerNormAttributes{},
-       .shape = rms_norm_shape,
+       .shape = norm_shape,
        .flops = per_element<4>,
        .cheap = true,  // mean square, normalize, scale
        .saved = {"rstd"}},

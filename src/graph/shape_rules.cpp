@@ -86,14 +86,10 @@ Shape add_shape(Shapes in, const OpAttributes&) {
   return in[0];
 }
 
-Shape layer_norm_shape(Shapes in, const OpAttributes&) {
-  expect(in[1].size() == 1 && in[1] == in[2] && ends_with(in[0], in[1]),
-         "x[.., n], weight[n] and bias[n]", in);
-  return in[0];
-}
-
-Shape rms_norm_shape(Shapes in, const OpAttributes&) {
-  expect(in[1].size() == 1 && ends_with(in[0], in[1]), "x[.., n] and weight[n]", in);
+Shape norm_shape(Shapes in, const OpAttributes&) {
+  const bool has_bias = in.size() > 2;
+  expect(in[1].size() == 1 && (!has_bias || in[1] == in[2]) && ends_with(in[0], in[1]),
+         has_bias ? "x[.., n], weight[n] and bias[n]" : "x[.., n] and weight[n]", in);
   return in[0];
 }
 

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -51,26 +52,19 @@ std::string innermost_error();
 std::string version();
 
 template <typename T>
-hid_t native_type();
-template <>
-inline hid_t native_type<int64_t>() {
-  return H5T_NATIVE_INT64;
-}
-template <>
-inline hid_t native_type<uint64_t>() {
-  return H5T_NATIVE_UINT64;
-}
-template <>
-inline hid_t native_type<uint32_t>() {
-  return H5T_NATIVE_UINT32;
-}
-template <>
-inline hid_t native_type<double>() {
-  return H5T_NATIVE_DOUBLE;
-}
-template <>
-inline hid_t native_type<float>() {
-  return H5T_NATIVE_FLOAT;
+hid_t native_type() {
+  if constexpr (std::is_same_v<T, int64_t>) {
+    return H5T_NATIVE_INT64;
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    return H5T_NATIVE_UINT64;
+  } else if constexpr (std::is_same_v<T, uint32_t>) {
+    return H5T_NATIVE_UINT32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return H5T_NATIVE_DOUBLE;
+  } else {
+    static_assert(std::is_same_v<T, float>);
+    return H5T_NATIVE_FLOAT;
+  }
 }
 
 using Extents = std::vector<hsize_t>;

@@ -52,16 +52,26 @@ TensorId bert_block(BlockBuilder& builder, int64_t layer, TensorId x) {
   return builder.layer_norm(name + ".norm2", x);
 }
 
+// A batch, and what the table has of its tokens.
+struct EmbeddedTokens {
+  TensorId table, x, targets;
+};
+EmbeddedTokens add_embedded_tokens(Graph& graph, const Deck& deck, int64_t vocab, const Init& init,
+                                   double scale = 1.0) {
+  const auto [tokens, targets] = add_batch(graph, deck);
+  const TensorId table =
+      graph.add_parameter("embedding.weight", {vocab, deck.model->hidden}, init, true);
+  const TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table},
+                                  EmbeddingAttributes{.scale = scale});
+  return {table, x, targets};
+}
+
 Graph build_bert(const Deck& deck, int64_t vocab) {
   const ModelDeck& model = *deck.model;
   BlockBuilder builder(model, bert_style(model));
   Graph& graph = builder.graph();
-  const auto [tokens, targets] = add_batch(graph, deck);
-  const TensorId table =
-      graph.add_parameter("embedding.weight", {vocab, model.hidden}, uniform(0.1), true);
-  TensorId x =
-      graph.add_op(OpKind::embedding, "embedding", {tokens, table},
-                   EmbeddingAttributes{.scale = std::sqrt(static_cast<double>(model.hidden))});
+  auto [table, x, targets] = add_embedded_tokens(graph, deck, vocab, uniform(0.1),
+                                                 std::sqrt(static_cast<double>(model.hidden)));
   x = graph.add_op(OpKind::positions, "positions", {x});
   x = builder.dropout("embedding.dropout", x);
   for (int64_t layer = 0; layer < model.layers; ++layer) {
@@ -140,10 +150,7 @@ Graph build_gpt(const Deck& deck, int64_t vocab) {
   const BlockStyle style = gpt_style(model);
   BlockBuilder builder(model, style);
   Graph& graph = builder.graph();
-  const auto [tokens, targets] = add_batch(graph, deck);
-  const TensorId table =
-      graph.add_parameter("embedding.weight", {vocab, model.hidden}, style.up.weight, true);
-  TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table});
+  auto [table, x, targets] = add_embedded_tokens(graph, deck, vocab, style.up.weight);
   const TensorId positions = graph.add_parameter("positions.weight", {model.sequence, model.hidden},
                                                  style.up.weight, true);
   x = graph.add_op(OpKind::bias, "positions", {x, positions});  // the same for every sequence
@@ -174,10 +181,7 @@ Graph build_llama(const Deck& deck, int64_t vocab) {
   const BlockStyle style = llama_style();
   BlockBuilder builder(model, style);
   Graph& graph = builder.graph();
-  const auto [tokens, targets] = add_batch(graph, deck);
-  const TensorId table =
-      graph.add_parameter("embedding.weight", {vocab, model.hidden}, style.up.weight, true);
-  TensorId x = graph.add_op(OpKind::embedding, "embedding", {tokens, table});
+  auto [table, x, targets] = add_embedded_tokens(graph, deck, vocab, style.up.weight);
   x = builder.dropout("embedding.dropout", x);
   x = pre_norm_blocks(builder, model.layers, x, &BlockBuilder::rms_norm,
                       &BlockBuilder::grouped_attention);

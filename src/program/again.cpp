@@ -12,17 +12,12 @@ namespace {
 
 // The last step of a fused instruction, if it has one that can be done again by itself: from the
 // second output, which is as the steps before left it.
-std::optional<Opcode> last_step(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::matmul_bias_gelu:
-      return Opcode::gelu;
-    case Opcode::residual_norm:
-      return Opcode::layer_norm;
-    case Opcode::residual_rms_norm:
-      return Opcode::rms_norm;
-    default:
-      return std::nullopt;
+std::optional<Opcode> last_step(const Instruction& fused) {
+  if (fused.opcode == Opcode::matmul_bias_gelu) {
+    return Opcode::gelu;
   }
+  const bool is_norm = std::holds_alternative<ResidualNormAttributes>(fused.attributes);
+  return is_norm ? spec_of(fused.opcode).fuses : std::nullopt;
 }
 
 // Whether the strategy has something that does not stay for the whole step.
@@ -138,7 +133,7 @@ void ForwardAgain::find_writers() {
 }
 
 Instruction ForwardAgain::rest_of(const Instruction& instruction) const {
-  const std::optional<Opcode> last = last_step(instruction.opcode);
+  const std::optional<Opcode> last = last_step(instruction);
   if (!last || !kept_[index(instruction.outputs[1])]) {
     return instruction;
   }

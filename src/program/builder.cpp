@@ -4,10 +4,11 @@
 
 namespace hidup {
 
-ProgramBuilder::ProgramBuilder(std::string name, const Strategy& strategy, int microbatches)
-    : routes_(strategy.routes), lists_(static_cast<size_t>(microbatches)) {
+ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, int microbatches,
+                               RouteChooser choose)
+    : choose_route_(std::move(choose)), lists_(static_cast<size_t>(microbatches)) {
   program_.name = std::move(name);
-  program_.mesh = with_equal_shares(strategy.mesh);
+  program_.mesh = with_equal_shares(mesh);
 }
 
 void ProgramBuilder::reserve(size_t values, size_t instructions) {

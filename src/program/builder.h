@@ -32,8 +32,7 @@ struct Scope {
 // Every microbatch of a group has a list of its own; weave() puts them into the program.
 class ProgramBuilder {
  public:
-  // Reshards go the ways that the strategy has for them (Strategy::routes).
-  ProgramBuilder(std::string name, const Strategy& strategy, int microbatches);
+  ProgramBuilder(std::string name, const Mesh& mesh, int microbatches, RouteChooser choose);
 
   // For values and instructions that one microbatch is expected to have: lists do not move then.
   void reserve(size_t values, size_t instructions);
@@ -45,8 +44,6 @@ class ProgramBuilder {
   Program& program() { return program_; }
   const Program& program() const { return program_; }
   Program take() { return std::move(program_); }
-  // From now on reshard() notes what it is asked for.
-  void note_demands(std::vector<RouteDemand>& demands) { demands_ = &demands; }
 
   ValueId add(Value value);
   // With the attributes that its opcode has by default.
@@ -90,8 +87,7 @@ class ProgramBuilder {
   bool one_piece(const ValueIds& values) const;
 
   Program program_;
-  const std::vector<RouteChoice>& routes_;
-  std::vector<RouteDemand>* demands_ = nullptr;
+  const RouteChooser choose_route_;
   std::vector<List> lists_;  // per microbatch
 };
 

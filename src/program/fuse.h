@@ -20,10 +20,10 @@ void fuse_epilogues(Program& program, size_t first = 0);
 // between: of a product's input gradient and GELU's backward pass behind it
 // (matmul_backward_input_gelu), of a weight's gradient and its bias's before it
 // (matmul_backward_weight_bias), neither of experts, and of a norm's backward pass and the sum with
-// what its input's gradient has from elsewhere (layer_norm_backward_add, rms_norm_backward_add).
+// what its input's gradient has from elsewhere (layer_norm_backward_add and RMS norm's).
 void fuse_backward(Program& program);
 
-// Makes one instruction (residual_norm) of a layer norm of the forward pass, the sum before it and
+// Makes one instruction (residual_norm) of a norm of the forward pass, the sum before it and
 // the dropout of what is added, where nothing comes between them but copies and gathers of
 // parameters.
 void fuse_residual_norms(Program& program, size_t first = 0);

@@ -22,14 +22,8 @@ bool touches(const Instruction& instruction, ValueId value) {
 
 // The one that adds to its first output.
 std::optional<Opcode> adding(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::layer_norm_backward:
-      return Opcode::layer_norm_backward_add;
-    case Opcode::rms_norm_backward:
-      return Opcode::rms_norm_backward_add;
-    default:
-      return std::nullopt;
-  }
+  const std::optional<Opcode> fused = fusing(opcode);
+  return fused && spec_of(*fused).signature.inputs.find("added") >= 0 ? fused : std::nullopt;
 }
 
 // Looks back from what comes later: what it takes was made, or is read, shortly before.

@@ -8,8 +8,8 @@ namespace {
 
 using Instructions = std::vector<Instruction>;
 
-bool is_norm(Opcode opcode) {
-  return opcode == Opcode::layer_norm || opcode == Opcode::rms_norm;
+bool is_norm(const Instruction& instruction) {
+  return std::holds_alternative<LayerNormAttributes>(instruction.attributes);
 }
 
 // Behind dropout, or the add itself; positions in the list.
@@ -28,7 +28,7 @@ std::optional<NormChain> norm_chain_at(const Program& program, size_t i) {
     return std::nullopt;
   }
   const size_t norm = behind_parameters(list, add);
-  if (norm >= list.size() || !is_norm(list[norm].opcode) || !takes(list[norm], 0, list[add]) ||
+  if (norm >= list.size() || !is_norm(list[norm]) || !takes(list[norm], 0, list[add]) ||
       !on_same_ranks(program, list[add].outputs[0], list[norm].outputs[0])) {
     return std::nullopt;
   }
@@ -43,8 +43,7 @@ Instruction fused(const Instructions& list, size_t i, const NormChain& chain) {
   const Instruction& first = list[i];
   const Instruction& add = list[chain.middle];
   Instruction norm = list[chain.last];
-  norm.opcode =
-      norm.opcode == Opcode::layer_norm ? Opcode::residual_norm : Opcode::residual_rms_norm;
+  norm.opcode = fusing(norm.opcode).value();
   norm.inputs[0] = add.inputs[0];
   norm.inputs.insert(norm.inputs.begin(), first.inputs[drops ? 0 : 1]);
   norm.outputs.insert(norm.outputs.begin() + 1, add.outputs[0]);

@@ -13,6 +13,14 @@ namespace hidup {
 
 namespace {
 
+// Obeys the strategy.
+RouteChooser routes_of(const Strategy& strategy) {
+  return [&routes = strategy.routes,
+          mesh = with_equal_shares(strategy.mesh)](const RouteDemand& demand) {
+    return chosen_route(routes, demand.value.layout, demand.to, demand.bytes, mesh);
+  };
+}
+
 // The passes over what the builder has written.
 Program finish(ProgramBuilder& builder, const Strategy& strategy, const LoweringOptions& options) {
   Program program = builder.take();
@@ -80,18 +88,14 @@ void write_step(const Graph& graph, const Strategy& strategy, const LoweringOpti
 }  // namespace
 
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
-  ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
-  write_step(graph, strategy, options, builder);
-  return finish(builder, strategy, options);
+  return lower(graph, strategy, options, routes_of(strategy));
 }
 
-std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
-                                       const LoweringOptions& options) {
-  ProgramBuilder builder(graph.name(), strategy, strategy.microbatches);
-  std::vector<RouteDemand> demands;
-  builder.note_demands(demands);
+Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+              const RouteChooser& choose) {
+  ProgramBuilder builder(graph.name(), strategy.mesh, strategy.microbatches, choose);
   write_step(graph, strategy, options, builder);
-  return demands;
+  return finish(builder, strategy, options);
 }
 
 Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
@@ -101,7 +105,8 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
     model.strategy.microbatches = model.strategy.accumulate = 1;
   }
   const LoweringInput input(model.graph, model.strategy, options, false);
-  ProgramBuilder builder(graph.name(), strategy, model.strategy.microbatches);
+  ProgramBuilder builder(graph.name(), strategy.mesh, model.strategy.microbatches,
+                         routes_of(strategy));
 
   Parameters parameters(input, builder);
   ForwardSums sums;

@@ -1,7 +1,10 @@
 // Graph and strategy -> program: of a training step, or of the forward pass alone.
 #pragma once
 
+#include <functional>
+
 #include "program/program.h"
+#include "sharding/routes.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -17,16 +20,20 @@ struct LoweringOptions {
 // The training step. Pure: the same input gives the same program on every rank.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
 
-// A reshard that lower() writes, of values that go together.
+// A reshard that lower() is about to write, of values that go together.
 struct RouteDemand {
-  Value value;  // the first one, as it lies before
-  Layout to;
+  const Value& value;  // the first one, as it lies before
+  const Layout& to;    // another layout than the value's
   double bytes = 0.0;  // of all, as RouteChoice counts them
   bool several = false;
 };
-// In the order in which lower() writes them, whatever routes the strategy has.
-std::vector<RouteDemand> route_demands(const Graph& graph, const Strategy& strategy,
-                                       const LoweringOptions& options);
+// Returns one of reshard_routes(), and the same one for equal layouts and bytes.
+using RouteChooser = std::function<Route(const RouteDemand&)>;
+
+// The training step of the strategy with other routes than its own: those that the chooser takes.
+// Demands do not depend on the routes taken.
+Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+              const RouteChooser& choose);
 
 struct ForwardOptions {
   // The input of the loss is a result, Program::logits. The batch then is one piece, whatever

@@ -116,6 +116,11 @@ Opcode opcode_of(ReshardKind kind) {
   return std::ranges::find(specs(), std::optional(kind), &OpcodeSpec::reshard)->opcode;
 }
 
+std::optional<Opcode> fusing(Opcode opcode) {
+  const auto found = std::ranges::find(specs(), std::optional(opcode), &OpcodeSpec::fuses);
+  return found == specs().end() ? std::nullopt : std::optional(found->opcode);
+}
+
 const OpcodeSpec& forward_of(OpKind kind) {
   static const auto kForward = [] {
     std::vector<const OpcodeSpec*> found;

@@ -1,338 +1,150 @@
-#include "graph/flops.h"
-#include "program/opcode_table.h"
+#include "program/opcode_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
 
 namespace hidup {
+namespace rows {
 namespace {
 
-using Shapes = OpcodeSpec::Shapes;
-using Told = InstructionAttributes;
-
-double count(const Shape& shape) {
-  return static_cast<double>(elements(shape));
-}
-
-// The flops of an operation's forward pass.
-double forward(OpKind kind, const Told& told, Shapes in, const Shape& out) {
-  const OpAttributes attributes = std::visit(
-      [](const auto& held) -> OpAttributes {
-        if constexpr (std::is_constructible_v<OpAttributes, decltype(held)>) {
-          return held;
-        } else {
-          return NoAttributes{};
-        }
-      },
-      told);
-  return forward_flops(kind, in, out, attributes);
-}
-double forward(OpKind kind, const Told& told, std::initializer_list<Shape> in, const Shape& out) {
-  return forward(kind, told, Shapes(in.begin(), in.size()), out);
-}
-
-template <OpKind kKind>
-double same_as(const Told& told, Shapes in, Shapes out) {
-  return forward(kKind, told, in, out[0]);
-}
-template <OpKind kKind>
-double twice(const Told& told, Shapes in, Shapes out) {
-  return 2.0 * forward(kKind, told, in, out[0]);
-}
-double none(const Told&, Shapes, Shapes) {
-  return 0.0;
-}
-template <int kFlops>
-double per_input(const Told&, Shapes in, Shapes) {
-  return kFlops * count(in[0]);
-}
-template <int kFlops>
-double per_element_of(Shapes operands) {
-  double total = 0.0;
-  for (const Shape& shape : operands) {
-    total += kFlops * count(shape);
-  }
-  return total;
-}
-
-template <ReshardKind kKind>
-OpcodeRow reshard(Opcode opcode, std::string_view name) {
-  constexpr bool kSums = kKind == ReshardKind::all_reduce;
-  return {opcode,
-          name,
-          kSums ? "(x:S)* -> (y:S=x)*" : "(x:S)* -> (y:S)*",
-          none,
-          {.attributes = ReshardAttributes{}, .one_piece = kSums, .reshard = kKind}};
-}
-
-}  // namespace
-
-const std::vector<OpcodeRow>& opcode_rows() {
+Rows token_rows() {
   using enum Opcode;
-  static const std::vector<OpcodeRow> kRows = {
-      {embedding,
-       "embedding",
-       "tokens:i table:T -> y:T",
-       same_as<OpKind::embedding>,
-       {.attributes = EmbeddingAttributes{},
-        .operation = OpKind::embedding,
-        .backward = {{embedding_backward, "tokens dy", "table"}}}},
+  return {
+      forward_pass<OpKind::embedding>(embedding, "tokens:i table:T -> y:T",
+                                      {{embedding_backward, "tokens dy", "table"}}),
       {embedding_backward,
        "embedding_backward",
        "tokens:i dy:T -> dtable:f+",
        [](const Told&, Shapes in, Shapes) { return count(in[1]); },
        {.attributes = EmbeddingAttributes{}}},
-      {positions,
-       "positions",
-       "x:T -> y:T=x",
-       per_input<1>,
-       {.operation = OpKind::positions, .backward = {{{}, "dy", "x"}}}},
-      {rotary,
-       "rotary",
-       "x:T -> y:T=x",
-       same_as<OpKind::rotary>,
-       {.attributes = RotaryAttributes{},
-        .operation = OpKind::rotary,
-        .backward = {{rotary_backward, "dy", "x"}}}},
+      forward_pass<OpKind::positions>(positions, "x:T -> y:T=x", {{{}, "dy", "x"}}),
+      forward_pass<OpKind::rotary>(rotary, "x:T -> y:T=x", {{rotary_backward, "dy", "x"}}),
       {rotary_backward,
        "rotary_backward",
        "dy:T -> dx:T=dy",
        same_as<OpKind::rotary>,
        {.attributes = RotaryAttributes{}}},
-      {prepend,
-       "prepend",
-       "x:T token:T -> y:T",
-       none,
-       {.operation = OpKind::prepend, .backward = {{prepend_backward, "dy", "x token"}}}},
+      forward_pass<OpKind::prepend>(prepend, "x:T token:T -> y:T",
+                                    {{prepend_backward, "dy", "x token"}}),
       {prepend_backward, "prepend_backward", "dy:T -> dx:T dtoken:f+",
        [](const Told&, Shapes in, Shapes) {  // the sum over the batch
          return static_cast<double>(in[0][0] * in[0][2]);
        }},
-      {first,
-       "first",
-       "x:T -> y:T",
-       none,
-       {.operation = OpKind::first, .backward = {{first_backward, "dy", "x"}}}},
+      forward_pass<OpKind::first>(first, "x:T -> y:T", {{first_backward, "dy", "x"}}),
       {first_backward, "first_backward", "dy:T -> dx:T", none},
-      // The input's gradient first: it may have to be sent while the weight's is computed.
-      {matmul,
-       "matmul",
-       "x:T weight:T -> y:T~",
-       same_as<OpKind::matmul>,
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, in[0], out[0]); },
-        .product = true,
-        .operation = OpKind::matmul,
-        .backward = {{matmul_backward_input, "dy weight", "x"},
-                     {matmul_backward_weight, "x dy", "weight"}}}},
-      {matmul_bias,
-       "matmul_bias",
-       "x:T weight:T bias:T -> y:T~",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, in, out[0]) + count(out[0]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, in[0], out[0]); },
-        .product = true,
-        .fuses = matmul}},
-      {matmul_bias_relu,
-       "matmul_bias_relu",
-       "x:T weight:T bias:T -> y:T",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, in, out[0]) + 2.0 * count(out[0]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, in[0], out[0]); },
-        .product = true,
-        .fuses = matmul}},
-      {matmul_bias_gelu,
-       "matmul_bias_gelu",
-       "x:T weight:T bias:T -> y:T before_gelu:T",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, in, out[0]) + count(out[0]) +
-                forward(OpKind::gelu, {}, {out[1]}, out[0]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, in[0], out[0]); },
-        .product = true,
-        .fuses = matmul}},
-      {matmul_backward_input,
-       "matmul_backward_input",
-       "dy:T~ weight:T -> dx:T+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, {out[0], in[1]}, in[0]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, out[0], in[0]); },
-        .product = true}},
-      {matmul_backward_input_gelu,
-       "matmul_backward_input_gelu",
-       "dy:T~ weight:T x:T -> dx:T",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, {out[0], in[1]}, in[0]) +
-                2.0 * forward(OpKind::gelu, {}, {in[2]}, out[0]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in,
-                    Shapes out) { return product_sizes(t, out[0], in[0]); },
-        .product = true,
-        .fuses = matmul_backward_input}},
-      {matmul_backward_weight,
-       "matmul_backward_weight",
-       "x:T dy:T~ -> dweight:f+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, {in[0], out[0]}, in[1]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in, Shapes) { return product_sizes(t, in[0], in[1]); },
-        .product = true}},
-      {matmul_backward_weight_bias,
-       "matmul_backward_weight_bias",
-       "x:T dy:T~ -> dweight:f+ dbias:f+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::matmul, t, {in[0], out[0]}, in[1]) + count(in[1]);
-       },
-       {.attributes = MatmulAttributes{},
-        .sizes = [](const Told& t, Shapes in, Shapes) { return product_sizes(t, in[0], in[1]); },
-        .product = true,
-        .fuses = matmul_backward_weight}},
-      {bias,
-       "bias",
-       "x:T~ bias:T -> y:T~=x",
-       per_input<1>,
-       {.operation = OpKind::bias, .backward = {{bias_backward, "dy", "bias"}, {{}, "dy", "x"}}}},
+  };
+}
+
+Rows product_rows() {
+  using enum Opcode;
+  using enum Computes;
+  constexpr OpKind kMatmul = OpKind::matmul;
+  return {
+      product_forward<kMatmul>(matmul, "x:T weight:T -> y:T~",
+                               {matmul_backward_input, "dy weight", "x"},
+                               {matmul_backward_weight, "x dy", "weight"}),
+      product<kMatmul, output, 1>(matmul_bias, "matmul_bias", "x:T weight:T bias:T -> y:T~",
+                                  matmul),
+      product<kMatmul, output, 2>(matmul_bias_relu, "matmul_bias_relu",
+                                  "x:T weight:T bias:T -> y:T", matmul),
+      product<kMatmul, output, 1, 1>(matmul_bias_gelu, "matmul_bias_gelu",
+                                     "x:T weight:T bias:T -> y:T before_gelu:T", matmul),
+      product<kMatmul, input_gradient>(matmul_backward_input, "matmul_backward_input",
+                                       "dy:T~ weight:T -> dx:T+"),
+      product<kMatmul, input_gradient, 0, 2>(matmul_backward_input_gelu,
+                                             "matmul_backward_input_gelu",
+                                             "dy:T~ weight:T x:T -> dx:T", matmul_backward_input),
+      product<kMatmul, weight_gradient>(matmul_backward_weight, "matmul_backward_weight",
+                                        "x:T dy:T~ -> dweight:f+"),
+      product<kMatmul, weight_gradient, 1>(
+          matmul_backward_weight_bias, "matmul_backward_weight_bias",
+          "x:T dy:T~ -> dweight:f+ dbias:f+", matmul_backward_weight),
+  };
+}
+
+Rows element_rows() {
+  using enum Opcode;
+  return {
+      forward_pass<OpKind::bias>(bias, "x:T~ bias:T -> y:T~=x",
+                                 {{bias_backward, "dy", "bias"}, {{}, "dy", "x"}}),
       {bias_backward, "bias_backward", "dy:T~ -> dbias:f+", per_input<1>},
-      {relu,
-       "relu",
-       "x:T -> y:T=x",
-       per_input<1>,
-       {.operation = OpKind::relu, .backward = {{relu_backward, "y dy", "x"}}}},
+      forward_pass<OpKind::relu>(relu, "x:T -> y:T=x", {{relu_backward, "y dy", "x"}}),
       {relu_backward, "relu_backward", "y:T dy:T -> dx:T=dy", per_input<1>},
-      {gelu,
-       "gelu",
-       "x:T -> y:T",
-       same_as<OpKind::gelu>,
-       {.operation = OpKind::gelu, .backward = {{gelu_backward, "x dy", "x"}}}},
+      forward_pass<OpKind::gelu>(gelu, "x:T -> y:T", {{gelu_backward, "x dy", "x"}}),
       {gelu_backward, "gelu_backward", "x:T dy:T -> dx:T=dy", twice<OpKind::gelu>},
-      {silu,
-       "silu",
-       "x:T -> y:T",
-       same_as<OpKind::silu>,
-       {.operation = OpKind::silu, .backward = {{silu_backward, "x dy", "x"}}}},
+      forward_pass<OpKind::silu>(silu, "x:T -> y:T", {{silu_backward, "x dy", "x"}}),
       {silu_backward, "silu_backward", "x:T dy:T -> dx:T=dy", twice<OpKind::silu>},
-      {swiglu,
-       "swiglu",
-       "gate:T up:T -> y:T",
-       same_as<OpKind::swiglu>,
-       {.operation = OpKind::swiglu, .backward = {{swiglu_backward, "gate up dy", "gate up"}}}},
+      forward_pass<OpKind::swiglu>(swiglu, "gate:T up:T -> y:T",
+                                   {{swiglu_backward, "gate up dy", "gate up"}}),
       {swiglu_backward, "swiglu_backward", "gate:T up:T dy:T -> dgate:T=dy dup:T",
        twice<OpKind::swiglu>},
       // the backward pass has the same mask
-      {dropout,
-       "dropout",
-       "x:T -> y:T=x",
-       per_input<2>,
-       {.attributes = DropoutAttributes{},
-        .random = true,
-        .operation = OpKind::dropout,
-        .backward = {{dropout, "dy", "x"}}}},
-      {add,
-       "add",
-       "a:T b:T -> y:T=a,b",
-       per_input<1>,
-       {.operation = OpKind::add, .backward = {{{}, "dy", "a"}, {{}, "dy", "b"}}}},
-      {layer_norm,
-       "layer_norm",
-       "x:T weight:T bias:T -> y:T mean:f rstd:f",
-       same_as<OpKind::layer_norm>,
-       {.attributes = LayerNormAttributes{},
-        .operation = OpKind::layer_norm,
-        .backward = {{layer_norm_backward, "x weight mean rstd dy", "x weight bias"}}}},
-      {residual_norm,
-       "residual_norm",
-       "branch:T residual:T weight:T bias:T -> y:T sum:T=branch mean:f rstd:f",
-       [](const Told&, Shapes in, Shapes out) {  // dropout and the sum: three more per element
-         return forward(OpKind::layer_norm, {}, {in[0], in[2], in[3]}, out[0]) + 3.0 * count(in[0]);
+      forward_pass<OpKind::dropout>(dropout, "x:T -> y:T=x", {{dropout, "dy", "x"}},
+                                    {.random = true}),
+      forward_pass<OpKind::add>(add, "a:T b:T -> y:T=a,b", {{{}, "dy", "a"}, {{}, "dy", "b"}}),
+  };
+}
+
+struct Named {
+  Opcode opcode;
+  std::string_view name;
+};
+
+// Alone, behind a sum, backwards, and that with a sum behind it.
+template <OpKind kKind>
+Rows norm_rows(Opcode norm, const Named& of_sum, const Named& backward, const Named& backward_add) {
+  constexpr bool kCentered = kKind == OpKind::layer_norm;  // with a mean and a bias
+  return {
+      forward_pass<kKind>(
+          norm,
+          kCentered ? "x:T weight:T bias:T -> y:T mean:f rstd:f" : "x:T weight:T -> y:T rstd:f",
+          {{backward.opcode, kCentered ? "x weight mean rstd dy" : "x weight rstd dy",
+            kCentered ? "x weight bias" : "x weight"}}),
+      {of_sum.opcode,
+       of_sum.name,
+       kCentered ? "branch:T residual:T weight:T bias:T -> y:T sum:T=branch mean:f rstd:f"
+                 : "branch:T residual:T weight:T -> y:T sum:T=branch rstd:f",
+       [](const Told& t, Shapes in, Shapes out) {  // dropout and the sum: three more per element
+         return same_as<kKind>(t, in, out) + 3.0 * count(in[0]);
        },
-       {.attributes = ResidualNormAttributes{}, .fuses = layer_norm}},
-      {layer_norm_backward, "layer_norm_backward",
-       "x:T weight:T mean:f rstd:f dy:T -> dx:T dweight:f+ dbias:f+", twice<OpKind::layer_norm>},
-      {layer_norm_backward_add,
-       "layer_norm_backward_add",
-       "x:T weight:T mean:f rstd:f dy:T added:T -> dx:T dweight:f+ dbias:f+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return twice<OpKind::layer_norm>(t, in, out) + count(in[0]);
-       },
-       {.fuses = layer_norm_backward}},
-      {rms_norm,
-       "rms_norm",
-       "x:T weight:T -> y:T rstd:f",
-       same_as<OpKind::rms_norm>,
-       {.attributes = LayerNormAttributes{},
-        .operation = OpKind::rms_norm,
-        .backward = {{rms_norm_backward, "x weight rstd dy", "x weight"}}}},
-      {residual_rms_norm,
-       "residual_rms_norm",
-       "branch:T residual:T weight:T -> y:T sum:T=branch rstd:f",
-       [](const Told&, Shapes in, Shapes out) {  // as residual_norm
-         return forward(OpKind::rms_norm, {}, {in[0], in[2]}, out[0]) + 3.0 * count(in[0]);
-       },
-       {.attributes = ResidualNormAttributes{}, .fuses = rms_norm}},
-      {rms_norm_backward, "rms_norm_backward", "x:T weight:T rstd:f dy:T -> dx:T dweight:f+",
-       twice<OpKind::rms_norm>},
-      {rms_norm_backward_add,
-       "rms_norm_backward_add",
-       "x:T weight:T rstd:f dy:T added:T -> dx:T dweight:f+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return twice<OpKind::rms_norm>(t, in, out) + count(in[0]);
-       },
-       {.fuses = rms_norm_backward}},
-      {attention,
-       "attention",
-       "qkv:T -> y:T lse:f",
-       same_as<OpKind::attention>,
-       {.attributes = AttentionAttributes{},
-        .sizes = [](const Told&, Shapes, Shapes out) { return attention_sizes(out[0], out[1]); },
-        .product = true,
-        .operation = OpKind::attention,
-        .backward = {{attention_backward, "qkv y lse dy", "qkv"}}}},
-      {attention_backward,
-       "attention_backward",
-       "qkv:T y:T lse:f dy:T -> dqkv:T",
-       [](const Told& t, Shapes in, Shapes) {
-         // Five products (scores again, dV, dP, dQ, dK) where the forward pass has two.
-         return 2.5 * forward(OpKind::attention, t, in, in[1]);
-       },
-       {.attributes = AttentionAttributes{},
-        .sizes = [](const Told&, Shapes in, Shapes) { return attention_sizes(in[1], in[2]); },
-        .product = true}},
-      {grouped_attention,
-       "grouped_attention",
-       "q:T k:T v:T -> y:T lse:f",
-       same_as<OpKind::grouped_attention>,
-       {.attributes = AttentionAttributes{},
-        .sizes = [](const Told&, Shapes, Shapes out) { return attention_sizes(out[0], out[1]); },
-        .product = true,
-        .operation = OpKind::grouped_attention,
-        .backward = {{grouped_attention_backward, "q k v y lse dy", "q k v"}}}},
-      {grouped_attention_backward,
-       "grouped_attention_backward",
-       "q:T k:T v:T y:T lse:f dy:T -> dq:T dk:T dv:T",
-       [](const Told& t, Shapes in, Shapes) {
-         return 2.5 * forward(OpKind::grouped_attention, t, in, in[3]);
-       },
-       {.attributes = AttentionAttributes{},
-        .sizes = [](const Told&, Shapes in, Shapes) { return attention_sizes(in[3], in[4]); },
-        .product = true}},
-      {cross_entropy,
-       "cross_entropy",
-       "logits:T~ targets:i -> loss:f+ lse:f",
-       same_as<OpKind::cross_entropy>,
-       {.attributes = LossAttributes{},
-        .operation = OpKind::cross_entropy,
-        .backward = {{cross_entropy_backward, "logits targets lse", "logits"}}}},
+       {.attributes = ResidualNormAttributes{}, .fuses = norm}},
+      {backward.opcode, backward.name,
+       kCentered ? "x:T weight:T mean:f rstd:f dy:T -> dx:T dweight:f+ dbias:f+"
+                 : "x:T weight:T rstd:f dy:T -> dx:T dweight:f+",
+       twice<kKind>},
+      {backward_add.opcode,
+       backward_add.name,
+       kCentered ? "x:T weight:T mean:f rstd:f dy:T added:T -> dx:T dweight:f+ dbias:f+"
+                 : "x:T weight:T rstd:f dy:T added:T -> dx:T dweight:f+",
+       [](const Told& t, Shapes in, Shapes out) { return twice<kKind>(t, in, out) + count(in[0]); },
+       {.fuses = backward.opcode}},
+  };
+}
+
+Rows attention_rows() {
+  using enum Opcode;
+  return {
+      attention_forward<OpKind::attention>(attention, "qkv:T -> y:T lse:f",
+                                           {attention_backward, "qkv y lse dy", "qkv"}),
+      attention_backwards<OpKind::attention>(attention_backward, "attention_backward",
+                                             "qkv:T y:T lse:f dy:T -> dqkv:T"),
+      attention_forward<OpKind::grouped_attention>(
+          grouped_attention, "q:T k:T v:T -> y:T lse:f",
+          {grouped_attention_backward, "q k v y lse dy", "q k v"}),
+      attention_backwards<OpKind::grouped_attention>(
+          grouped_attention_backward, "grouped_attention_backward",
+          "q:T k:T v:T y:T lse:f dy:T -> dq:T dk:T dv:T"),
+  };
+}
+
+Rows loss_rows() {
+  using enum Opcode;
+  return {
+      forward_pass<OpKind::cross_entropy>(
+          cross_entropy, "logits:T~ targets:i -> loss:f+ lse:f",
+          {{cross_entropy_backward, "logits targets lse", "logits"}},
+          {.attributes = LossAttributes{}}),
       {cross_entropy_stats, "cross_entropy_stats", "logits:T~ targets:i -> stats:f",
        same_as<OpKind::cross_entropy>},
       {cross_entropy_merge,
@@ -345,15 +157,15 @@ const std::vector<OpcodeRow>& opcode_rows() {
        "logits:T~ targets:i lse:f -> dlogits:T~=logits",
        per_input<3>,
        {.attributes = LossAttributes{}}},
-      {route,
-       "route",
-       "logits:T -> routing:i",
-       same_as<OpKind::route>,
-       // Only where has_backward(): for the router's own losses.
-       {.attributes = RouteAttributes{},
-        .random = true,
-        .operation = OpKind::route,
-        .backward = {{router_losses_backward, "logits", "logits"}}}},
+  };
+}
+
+Rows routing_rows() {
+  using enum Opcode;
+  return {
+      // Only where has_backward(): for the router's own losses.
+      forward_pass<OpKind::route>(route, "logits:T -> routing:i",
+                                  {{router_losses_backward, "logits", "logits"}}, {.random = true}),
       {expert_load,
        "expert_load",
        "routing:i -> load:f",
@@ -370,74 +182,45 @@ const std::vector<OpcodeRow>& opcode_rows() {
        "logits:T sums:f -> dlogits:T+",
        per_input<8>,
        {.attributes = RouterLossAttributes{}}},
-      {gate,
-       "gate",
-       "logits:T routing:i -> weights:f",
-       same_as<OpKind::gate>,
-       {.attributes = GateAttributes{},
-        .operation = OpKind::gate,
-        .backward = {{gate_backward, "logits routing dy", "logits"}}}},
+      forward_pass<OpKind::gate>(gate, "logits:T routing:i -> weights:f",
+                                 {{gate_backward, "logits routing dy", "logits"}}),
       {gate_backward,
        "gate_backward",
        "logits:T routing:i dweights:f -> dlogits:T",
        twice<OpKind::gate>,
        {.attributes = GateAttributes{}}},
-      {expert_counts,
-       "expert_counts",
-       "routing:i -> counts:i",
-       per_input<1>,
-       {.attributes = ExpertAttributes{}, .operation = OpKind::expert_counts}},
-      {dispatch,
-       "dispatch",
-       "x:T routing:i -> buffer:T",
-       none,
-       {.attributes = ExpertAttributes{},
-        .operation = OpKind::dispatch,
-        .backward = {{dispatch_backward, "routing dy", "x"}}}},
+      forward_pass<OpKind::expert_counts>(expert_counts, "routing:i -> counts:i", {}),
+      forward_pass<OpKind::dispatch>(dispatch, "x:T routing:i -> buffer:T",
+                                     {{dispatch_backward, "routing dy", "x"}}),
       {dispatch_backward,
        "dispatch_backward",
        "routing:i dbuffer:T -> dx:T",
        [](const Told&, Shapes, Shapes out) { return count(out[0]); },
        {.attributes = ExpertAttributes{}}},
-      {expert_matmul,
-       "expert_matmul",
-       "x:T weight:T counts:i -> y:T",
-       same_as<OpKind::expert_matmul>,
-       {.sizes = [](const Told&, Shapes in, Shapes out) { return expert_sizes(in[0], out[0]); },
-        .product = true,
-        .operation = OpKind::expert_matmul,
-        .backward = {{expert_matmul_backward_input, "dy weight counts", "x"},
-                     {expert_matmul_backward_weight, "x dy counts", "weight"}}}},
-      {expert_matmul_backward_input,
-       "expert_matmul_backward_input",
-       "dy:T weight:T counts:i -> dx:T",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::expert_matmul, t, {out[0], in[1]}, in[0]);
-       },
-       {.sizes = [](const Told&, Shapes in, Shapes out) { return expert_sizes(out[0], in[0]); },
-        .product = true}},
-      {expert_matmul_backward_weight,
-       "expert_matmul_backward_weight",
-       "x:T dy:T counts:i -> dweight:f+",
-       [](const Told& t, Shapes in, Shapes out) {
-         return forward(OpKind::expert_matmul, t, {in[0], out[0]}, in[1]);
-       },
-       {.sizes = [](const Told&, Shapes in, Shapes) { return expert_sizes(in[0], in[1]); },
-        .product = true}},
-      {expert_bias,
-       "expert_bias",
-       "x:T bias:T counts:i -> y:T=x",
-       per_input<1>,
-       {.operation = OpKind::expert_bias,
-        .backward = {{expert_bias_backward, "dy counts", "bias"}, {{}, "dy", "x"}}}},
+  };
+}
+
+Rows expert_rows() {
+  using enum Opcode;
+  using enum Computes;
+  constexpr OpKind kExperts = OpKind::expert_matmul;
+  return {
+      product_forward<kExperts>(expert_matmul, "x:T weight:T counts:i -> y:T",
+                                {expert_matmul_backward_input, "dy weight counts", "x"},
+                                {expert_matmul_backward_weight, "x dy counts", "weight"}),
+      product<kExperts, input_gradient>(expert_matmul_backward_input,
+                                        "expert_matmul_backward_input",
+                                        "dy:T weight:T counts:i -> dx:T"),
+      product<kExperts, weight_gradient>(expert_matmul_backward_weight,
+                                         "expert_matmul_backward_weight",
+                                         "x:T dy:T counts:i -> dweight:f+"),
+      forward_pass<OpKind::expert_bias>(
+          expert_bias, "x:T bias:T counts:i -> y:T=x",
+          {{expert_bias_backward, "dy counts", "bias"}, {{}, "dy", "x"}}),
       {expert_bias_backward, "expert_bias_backward", "dy:T counts:i -> dbias:f+", per_input<1>},
-      {combine,
-       "combine",
-       "buffer:T routing:i weights:f -> y:T",
-       same_as<OpKind::combine>,
-       {.attributes = ExpertAttributes{},
-        .operation = OpKind::combine,
-        .backward = {{combine_backward, "buffer routing weights dy", "buffer weights"}}}},
+      forward_pass<OpKind::combine>(
+          combine, "buffer:T routing:i weights:f -> y:T",
+          {{combine_backward, "buffer routing weights dy", "buffer weights"}}),
       {combine_backward,
        "combine_backward",
        "buffer:T routing:i weights:f dy:T -> dbuffer:T dweights:f",
@@ -445,6 +228,12 @@ const std::vector<OpcodeRow>& opcode_rows() {
          return 2.0 * 2.0 * static_cast<double>(elements(in[3]) * in[1].back());
        },
        {.attributes = ExpertAttributes{}}},
+  };
+}
+
+Rows reshard_rows() {
+  using enum Opcode;
+  return {
       reshard<ReshardKind::slice>(slice, "slice"),
       reshard<ReshardKind::place>(place, "place"),
       reshard<ReshardKind::all_reduce>(all_reduce, "all_reduce"),
@@ -453,6 +242,12 @@ const std::vector<OpcodeRow>& opcode_rows() {
       reshard<ReshardKind::all_to_all>(all_to_all, "all_to_all"),
       reshard<ReshardKind::broadcast>(broadcast, "broadcast"),
       reshard<ReshardKind::move>(move, "move"),
+  };
+}
+
+Rows update_rows() {
+  using enum Opcode;
+  return {
       {convert, "convert", "(from:A)* -> (to:A)*", none, {.sizes = tensors_and_elements}},
       {squared_norm,
        "squared_norm",
@@ -477,6 +272,32 @@ const std::vector<OpcodeRow>& opcode_rows() {
        [](const Told&, Shapes, Shapes out) { return per_element_of<3>(out); },
        {.attributes = AdamAttributes{}, .sizes = tensors_and_elements, .fuses = adam}},
   };
+}
+
+// In the order of Opcode.
+Rows all_rows() {
+  using enum Opcode;
+  Rows all;
+  for (Rows& rows : std::array{
+           token_rows(), product_rows(), element_rows(),
+           norm_rows<OpKind::layer_norm>(layer_norm, {residual_norm, "residual_norm"},
+                                         {layer_norm_backward, "layer_norm_backward"},
+                                         {layer_norm_backward_add, "layer_norm_backward_add"}),
+           norm_rows<OpKind::rms_norm>(rms_norm, {residual_rms_norm, "residual_rms_norm"},
+                                       {rms_norm_backward, "rms_norm_backward"},
+                                       {rms_norm_backward_add, "rms_norm_backward_add"}),
+           attention_rows(), loss_rows(), routing_rows(), expert_rows(), reshard_rows(),
+           update_rows()}) {
+    std::ranges::move(rows, std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace
+}  // namespace rows
+
+const std::vector<OpcodeRow>& opcode_rows() {
+  static const rows::Rows kRows = rows::all_rows();
   return kRows;
 }
 

@@ -140,6 +140,8 @@ std::string_view collective_of(Opcode opcode);
 bool is_reshard(Opcode opcode);
 bool is_product(Opcode opcode);
 Opcode opcode_of(ReshardKind kind);
+// The first opcode that does that one together with something else.
+std::optional<Opcode> fusing(Opcode opcode);
 
 // The record of an operation's forward pass, which has its backward pass.
 const OpcodeSpec& forward_of(OpKind kind);

@@ -46,12 +46,11 @@ ValueId ProgramBuilder::reshard(const Scope& scope, ValueId from, const Layout& 
 
 ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const Layout& to,
                                  const std::string& name, bool overwrite, const ValueIds& into) {
-  ValueIds now = from;
-  const double bytes = bytes_of(from);
-  const Route steps = chosen_route(routes_, value(from[0]).layout, to, bytes, mesh());
-  if (demands_ != nullptr && !steps.empty()) {
-    demands_->push_back({value(from[0]), to, bytes, from.size() > 1});
+  if (value(from[0]).layout == to) {
+    return from;
   }
+  ValueIds now = from;
+  const Route steps = choose_route_({value(from[0]), to, bytes_of(from), from.size() > 1});
   // What is only summed from then on keeps its parts: it is summed where it is to be, in one piece.
   const size_t sums = first_of_last_sums(steps);
   for (size_t s = 0; s < steps.size(); ++s) {

@@ -121,13 +121,12 @@ class AgainCheck {
     if (opcode == matmul_bias_gelu) {
       set({outputs[1]}, fmt::format("{} {} {}", name_of(opcode), attributes, read));
       set({outputs[0]}, fmt::format("{} {}", name_of(gelu), part(outputs[1])));
-    } else if (opcode == residual_norm || opcode == residual_rms_norm) {
+    } else if (std::holds_alternative<ResidualNormAttributes>(instruction.attributes)) {
       follow_norm_of_sum(instruction, outputs, attributes + read);
     } else if (opcode == gelu) {
       set({outputs[0]}, fmt::format("{} {}", name_of(opcode), read));
-    } else if (opcode == layer_norm || opcode == rms_norm) {
-      const double epsilon = instruction.as<LayerNormAttributes>().epsilon;
-      set(outputs, fmt::format("{} {} {}", name_of(opcode), epsilon, read));
+    } else if (const auto* norm = std::get_if<LayerNormAttributes>(&instruction.attributes)) {
+      set(outputs, fmt::format("{} {} {}", name_of(opcode), norm->epsilon, read));
     } else {
       set(outputs, fmt::format("{} {} {} {}", name_of(opcode), attributes, read,
                                instruction.accumulate ? part(outputs[0]) : ""));
@@ -136,8 +135,7 @@ class AgainCheck {
 
   void follow_norm_of_sum(const Instruction& fused, const std::vector<ValueId>& outputs,
                           const std::string& read) {
-    const Opcode norm =
-        fused.opcode == Opcode::residual_norm ? Opcode::layer_norm : Opcode::rms_norm;
+    const Opcode norm = spec_of(fused.opcode).fuses.value();
     set({outputs[1]}, fmt::format("{} {}", name_of(fused.opcode), read));
     std::string normalized = part(outputs[1]);
     for (size_t k = 2; k < fused.inputs.size(); ++k) {

@@ -1,16 +1,13 @@
 // Launches of products, norms, elementwise operations and the loss.
 #include "graph/flops.h"
+#include "kernels/activations.h"
 #include "kernels/add.h"
 #include "kernels/bias.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dropout.h"
-#include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
-#include "kernels/relu.h"
 #include "kernels/residual_norm.h"
-#include "kernels/rms_norm.h"
-#include "kernels/silu.h"
 #include "kernels/swiglu.h"
 #include "runtime/operands.h"
 
@@ -156,22 +153,17 @@ Launch bias_backward(const Operands& at) {
       };
 }
 
-// Null where the instruction has no such input.
-template <typename Element>
-Element* in_if_there(const Operands& at, size_t i) {
-  return i < at.instruction().inputs.size() ? at.in_as<Element>(i) : nullptr;
-}
-
+// RMS norms are bound by the same functions: they have neither bias nor mean.
 template <typename Element>
 Launch layer_norm(const Operands& at) {
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
   const kernels::LayerNormForward<Element> args{
-      .x = at.in_as<Element>(0),
-      .gamma = at.in_as<Element>(1),
-      .beta = at.in_as<Element>(2),
-      .y = at.out_as<Element>(0),
-      .mean = at.out(1),
-      .rstd = at.out(2),
+      .x = at.in_named<Element>("x"),
+      .gamma = at.in_named<Element>("weight"),
+      .beta = at.in_named<Element>("bias"),
+      .y = at.out_named<Element>("y"),
+      .mean = at.out_named<float>("mean"),
+      .rstd = at.out_named<float>("rstd"),
       .rows = rows.count,
       .n = rows.width,
       .eps = static_cast<float>(at.attributes<LayerNormAttributes>().epsilon)};
@@ -181,49 +173,19 @@ Launch layer_norm(const Operands& at) {
 template <typename Element>
 Launch layer_norm_backward(const Operands& at) {
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
-  const kernels::LayerNormBackward<Element> args{.x = at.in_as<Element>(0),
-                                                 .gamma = at.in_as<Element>(1),
-                                                 .mean = at.in(2),
-                                                 .rstd = at.in(3),
-                                                 .dy = at.in_as<Element>(4),
-                                                 .added = in_if_there<Element>(at, 5),
-                                                 .dx = at.out_as<Element>(0),
-                                                 .dgamma = at.out(1),
-                                                 .dbeta = at.out(2),
+  const kernels::LayerNormBackward<Element> args{.x = at.in_named<Element>("x"),
+                                                 .gamma = at.in_named<Element>("weight"),
+                                                 .mean = at.in_named<float>("mean"),
+                                                 .rstd = at.in_named<float>("rstd"),
+                                                 .dy = at.in_named<Element>("dy"),
+                                                 .added = at.in_named<Element>("added"),
+                                                 .dx = at.out_named<Element>("dx"),
+                                                 .dgamma = at.out_named<float>("dweight"),
+                                                 .dbeta = at.out_named<float>("dbias"),
                                                  .rows = rows.count,
                                                  .n = rows.width,
                                                  .accumulate = at.accumulate()};
   return [args](Stream& stream) { kernels::layer_norm_backward(stream, args); };
-}
-
-template <typename Element>
-Launch rms_norm(const Operands& at) {
-  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
-  const kernels::RmsNormForward<Element> args{
-      .x = at.in_as<Element>(0),
-      .gamma = at.in_as<Element>(1),
-      .y = at.out_as<Element>(0),
-      .rstd = at.out(1),
-      .rows = rows.count,
-      .n = rows.width,
-      .eps = static_cast<float>(at.attributes<LayerNormAttributes>().epsilon)};
-  return [args](Stream& stream) { kernels::rms_norm_forward(stream, args); };
-}
-
-template <typename Element>
-Launch rms_norm_backward(const Operands& at) {
-  const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
-  const kernels::RmsNormBackward<Element> args{.x = at.in_as<Element>(0),
-                                               .gamma = at.in_as<Element>(1),
-                                               .rstd = at.in(2),
-                                               .dy = at.in_as<Element>(3),
-                                               .added = in_if_there<Element>(at, 4),
-                                               .dx = at.out_as<Element>(0),
-                                               .dgamma = at.out(1),
-                                               .rows = rows.count,
-                                               .n = rows.width,
-                                               .accumulate = at.accumulate()};
-  return [args](Stream& stream) { kernels::rms_norm_backward(stream, args); };
 }
 
 kernels::DropoutMask mask_of(const Operands& at, double p) {
@@ -237,16 +199,15 @@ template <typename Element>
 Launch residual_norm(const Operands& at) {
   const auto& attributes = at.attributes<ResidualNormAttributes>();
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(2));
-  const bool has_mean = at.instruction().opcode == Opcode::residual_norm;
-  const kernels::ResidualNorm<Element> args{.branch = at.in_as<Element>(0),
-                                            .residual = at.in_as<Element>(1),
+  const kernels::ResidualNorm<Element> args{.branch = at.in_named<Element>("branch"),
+                                            .residual = at.in_named<Element>("residual"),
                                             .dropout = mask_of(at, attributes.p),
-                                            .gamma = at.in_as<Element>(2),
-                                            .beta = has_mean ? at.in_as<Element>(3) : nullptr,
-                                            .sum = at.out_as<Element>(1),
-                                            .y = at.out_as<Element>(0),
-                                            .mean = has_mean ? at.out(2) : nullptr,
-                                            .rstd = at.out(has_mean ? 3 : 2),
+                                            .gamma = at.in_named<Element>("weight"),
+                                            .beta = at.in_named<Element>("bias"),
+                                            .sum = at.out_named<Element>("sum"),
+                                            .y = at.out_named<Element>("y"),
+                                            .mean = at.out_named<float>("mean"),
+                                            .rstd = at.out_named<float>("rstd"),
                                             .rows = rows.count,
                                             .n = rows.width,
                                             .eps = static_cast<float>(attributes.epsilon)};
@@ -384,9 +345,9 @@ std::vector<LaunchRow> dense_launches() {
       {Opcode::residual_rms_norm, residual_norm<T>},
       {Opcode::layer_norm_backward, layer_norm_backward<T>},
       {Opcode::layer_norm_backward_add, layer_norm_backward<T>},
-      {Opcode::rms_norm, rms_norm<T>},
-      {Opcode::rms_norm_backward, rms_norm_backward<T>},
-      {Opcode::rms_norm_backward_add, rms_norm_backward<T>},
+      {Opcode::rms_norm, layer_norm<T>},
+      {Opcode::rms_norm_backward, layer_norm_backward<T>},
+      {Opcode::rms_norm_backward_add, layer_norm_backward<T>},
       {Opcode::cross_entropy, cross_entropy<T>},
       {Opcode::cross_entropy_stats, cross_entropy_stats<T>},
       {Opcode::cross_entropy_merge, cross_entropy_merge},

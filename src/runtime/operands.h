@@ -28,6 +28,15 @@ class Operands {
   Element* out_as(size_t i) const {
     return pointer<Element>(instruction_.outputs.at(i));
   }
+  // By the name in the opcode's signature, in which nothing repeats; null: it has no such operand.
+  template <typename Element>
+  Element* in_named(std::string_view name) const {
+    return named<Element>(signature().inputs, instruction_.inputs, name);
+  }
+  template <typename Element>
+  Element* out_named(std::string_view name) const {
+    return named<Element>(signature().outputs, instruction_.outputs, name);
+  }
   int32_t* in_integers(size_t i) const { return pointer<int32_t>(instruction_.inputs.at(i)); }
   int32_t* out_integers(size_t i) const { return pointer<int32_t>(instruction_.outputs.at(i)); }
   Shape in_shape(size_t i) const { return shape_of(in_region(i)); }
@@ -50,6 +59,13 @@ class Operands {
   const Binding& binding() const { return binding_; }
 
  private:
+  const Signature& signature() const { return spec_of(instruction_.opcode).signature; }
+  template <typename T>
+  T* named(const OperandList& operands, const std::vector<ValueId>& values,
+           std::string_view name) const {
+    const int i = operands.find(name);
+    return i < 0 ? nullptr : pointer<T>(values.at(static_cast<size_t>(i)));
+  }
   int64_t stride(ValueId id) const {
     return binding_.program.value(id).padded_rows ? binding_.program.row_stride(id, binding_.rank)
                                                   : 0;

@@ -112,7 +112,8 @@ class AxesSearch {
     if (solved.plans.empty()) {
       return {to_strategy(graph_, mesh_, built, least_memory_plan(built.problem)), kNever};
     }
-    return {to_strategy(graph_, mesh_, built, solved.plans[0].plan), solved.plans[0].cost.seconds};
+    return {to_strategy(graph_, mesh_, built, solved.plans[0].plan), solved.plans[0].cost.seconds,
+            "by axes"};
   }
 
   void keep(FoundStrategy found) {

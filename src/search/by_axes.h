@@ -11,6 +11,7 @@ namespace hidup {
 struct FoundStrategy {
   Strategy strategy;
   double objective_s = 0.0;
+  const char* by = "";  // who found it
 };
 
 struct AxesResult {

@@ -2,47 +2,46 @@
 
 #include <algorithm>
 #include <utility>
-
-#include "search/by_axes.h"
-#include "search/problem/reshard_costs.h"
+#include <vector>
 
 namespace hidup {
 namespace {
 
-class RouteChooser {
+// Chooses the fastest route of every reshard, and remembers it.
+class FastestRoutes {
  public:
-  explicit RouteChooser(const ReshardCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
+  FastestRoutes(const ReshardCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
 
-  std::vector<RouteChoice> run(std::vector<RouteDemand> demands) {
-    std::ranges::stable_sort(demands, {}, &RouteDemand::bytes);
-    for (const RouteDemand& demand : demands) {
-      choose(demand);
+  const Route& choose(const RouteDemand& demand) {
+    const Layout& from = demand.value.layout;
+    const auto known = std::ranges::find_if(chosen_, [&](const RouteChoice& choice) {
+      return choice.bytes == demand.bytes && choice.from == from && choice.to == demand.to;
+    });
+    if (known != chosen_.end()) {
+      return known->steps;
     }
-    return std::move(choices_);
+    return chosen_.emplace_back(RouteChoice{from, demand.to, demand.bytes, fastest(demand)}).steps;
+  }
+
+  // What Strategy::routes has to say, so that chosen_route() gives the same.
+  std::vector<RouteChoice> routes() && {
+    std::vector<RouteChoice> routes;
+    std::ranges::stable_sort(chosen_, {}, &RouteChoice::bytes);
+    for (RouteChoice& choice : chosen_) {
+      if (chosen_route(routes, choice.from, choice.to, choice.bytes, mesh_) != choice.steps) {
+        routes.push_back(std::move(choice));
+      }
+    }
+    return routes;
   }
 
  private:
-  void choose(const RouteDemand& demand) {
-    const Layout& from = demand.value.layout;
-    const auto last = std::ranges::find_if(choices_.rbegin(), choices_.rend(), [&](const auto& c) {
-      return c.from == from && c.to == demand.to;
-    });
-    const bool known = last != choices_.rend();
-    if (known && last->bytes == demand.bytes) {
-      return;
-    }
-    const std::vector<Route> routes = reshard_routes(from, demand.to, mesh_);
-    if (routes.size() == 1) {
-      return;
-    }
-    const Route& best = fastest(routes, demand);
-    if (best != (known ? last->steps : routes[0])) {
-      choices_.push_back({from, demand.to, demand.bytes, best});
-    }
-  }
-
   // The first of those that take least.
-  const Route& fastest(const std::vector<Route>& routes, const RouteDemand& demand) const {
+  Route fastest(const RouteDemand& demand) const {
+    std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, mesh_);
+    if (routes.size() == 1) {
+      return std::move(routes[0]);
+    }
     const Value value = demand.several ? grown_to(demand.value, demand.bytes) : demand.value;
     return *std::ranges::min_element(routes, {}, [&](const Route& route) {
       const Reshard cost = costs_.along(route, value, demand.several);
@@ -51,22 +50,30 @@ class RouteChooser {
   }
 
   const ReshardCosts& costs_;
-  const Mesh& mesh_;
-  std::vector<RouteChoice> choices_;
+  const Mesh mesh_;
+  std::vector<RouteChoice> chosen_;
 };
 
 }  // namespace
 
+Program lower_by_costs(const Graph& graph, Strategy& strategy, const LoweringOptions& options,
+                       const ReshardCosts& costs) {
+  if (strategy.algorithms.empty()) {
+    strategy.algorithms = costs.model().algorithms();
+  }
+  if (axes_in_use(strategy.mesh) <= 1 || !strategy.routes.empty()) {
+    return lower(graph, strategy, options);
+  }
+  FastestRoutes fastest(costs, with_equal_shares(strategy.mesh));
+  Program program = lower(graph, strategy, options,
+                          [&](const RouteDemand& demand) { return fastest.choose(demand); });
+  strategy.routes = std::move(fastest).routes();
+  return program;
+}
+
 Strategy with_ways(const Graph& graph, Strategy strategy, const LoweringOptions& options,
                    const CostModel& costs) {
-  if (strategy.algorithms.empty()) {
-    strategy.algorithms = costs.algorithms();
-  }
-  if (axes_in_use(strategy.mesh) > 1 && strategy.routes.empty()) {
-    const ReshardCosts prices(strategy.mesh, costs);
-    const Mesh mesh = with_equal_shares(strategy.mesh);  // which the demands' layouts name
-    strategy.routes = RouteChooser(prices, mesh).run(route_demands(graph, strategy, options));
-  }
+  lower_by_costs(graph, strategy, options, ReshardCosts(strategy.mesh, costs));
   return strategy;
 }
 

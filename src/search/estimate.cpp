@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "program/memory.h"
+#include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {
@@ -69,40 +70,25 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
   return result;
 }
 
-namespace {
-
-// Of the bytes, where there is a place for them.
-Prediction weighted_sum(const StrategyParts& parts, const CostModel& costs,
-                        const LoweringOptions& lowering, int64_t* planned) {
+Prediction simulated(StrategyParts& parts, const ReshardCosts& costs,
+                     const LoweringOptions& lowering, int64_t* bytes) {
   Prediction sum;
-  double bytes = 0.0;
-  for (const StrategyParts::Part& part : parts.parts) {
-    const Program program = lower(*part.graph, part.strategy, lowering);
-    const Prediction one = simulate(program, costs);
+  double planned = 0.0;
+  for (StrategyParts::Part& part : parts.parts) {
+    const Program program = lower_by_costs(*part.graph, part.strategy, lowering, costs);
+    const Prediction one = simulate(program, costs.model());
     sum.iteration_s += part.weight * one.iteration_s;
     sum.busy.compute_s += part.weight * one.busy.compute_s;
     sum.busy.comm_s += part.weight * one.busy.comm_s;
     sum.busy.exposed_comm_s += part.weight * one.busy.exposed_comm_s;
-    if (planned != nullptr) {
-      bytes += part.weight * static_cast<double>(largest_plan(program).bytes);
+    if (bytes != nullptr) {
+      planned += part.weight * static_cast<double>(largest_plan(program).bytes);
     }
   }
-  if (planned != nullptr) {
-    *planned = std::llround(bytes);
+  if (bytes != nullptr) {
+    *bytes = std::llround(planned);
   }
   return sum;
-}
-
-}  // namespace
-
-Prediction simulated(const StrategyParts& parts, const CostModel& costs,
-                     const LoweringOptions& lowering) {
-  return weighted_sum(parts, costs, lowering, nullptr);
-}
-
-Prediction simulated(const StrategyParts& parts, const CostModel& costs,
-                     const LoweringOptions& lowering, int64_t& bytes) {
-  return weighted_sum(parts, costs, lowering, &bytes);
 }
 
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering) {

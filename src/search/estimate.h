@@ -30,12 +30,10 @@ StrategyParts parts_of(const Graph& graph, const std::vector<ReducedGraph>& redu
 StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                           std::string_view name, const Mesh& mesh, int microbatches);
 
-// The weighted sum over the parts. Prediction::instructions stays empty.
-Prediction simulated(const StrategyParts& parts, const CostModel& costs,
-                     const LoweringOptions& lowering);
-// The same, and in `bytes` planned_bytes(), for one lowering.
-Prediction simulated(const StrategyParts& parts, const CostModel& costs,
-                     const LoweringOptions& lowering, int64_t& bytes);
+// The weighted sum over the parts, which get their routes and algorithms (lower_by_costs()).
+// `bytes`: takes planned_bytes(), unless it is null. Prediction::instructions stays empty.
+Prediction simulated(StrategyParts& parts, const ReshardCosts& costs,
+                     const LoweringOptions& lowering, int64_t* bytes = nullptr);
 // Bytes of the first rank, which has the largest shards.
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
 

@@ -43,12 +43,6 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                             const std::function<bool(const SmallStrategy&)>& visit,
                             const std::function<bool(std::string_view)>& wanted = {});
 
-struct LeastMemoryStrategy {
-  Strategy strategy;
-  std::vector<ReducedGraph> reduced;  // by which the bytes are estimated; empty: they are exact
-  int64_t bytes = 0;                  // of the rank that needs most, of all that the program keeps
-};
-
 // The one of visit_small_strategies() that needs the least memory. Its bytes are planned for the
 // whole graph where an estimate is too near the memory limit to tell whether it fits. With
 // `first_that_fits` the first of those that fit, where one does: no others are built then.

@@ -29,7 +29,8 @@ std::vector<FoundStrategy> search_near(const Graph& graph, const Mesh& mesh, con
     std::vector<FoundStrategy> faster;
     for (const FoundPlan& found : solve(built->problem, effort).plans) {
       if (found.cost.seconds < start.objective_s) {
-        faster.push_back({to_strategy(graph, mesh, *built, found.plan), found.cost.seconds});
+        faster.push_back(
+            {to_strategy(graph, mesh, *built, found.plan), found.cost.seconds, "near search"});
       }
     }
     if (faster.empty()) {

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/deadline.h"
 #include "cost/forecast.h"
 #include "program/lower.h"
 #include "search/dp/dynamic.h"
+#include "search/reduced_graph.h"
 #include "sharding/hints.h"
 #include "sharding/strategy.h"
 
@@ -46,7 +48,6 @@ struct SearchOptions {
   // On several axes strategies with a name per axis count, too.
   bool combinations = true;
   size_t threads = 2;
-  bool advice = true;  // where nothing fits, the error says what would
 };
 
 // A strategy as the simulation sees it.
@@ -59,6 +60,7 @@ struct Candidate {
   double objective_s = 0.0;  // by the objective (problem.h); 0 where that is not known
   bool feasible = true;      // it keeps the hints and fits in the memory
   std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
+  const char* by = "";       // who proposed it (proposal.h)
 };
 
 constexpr const char* kNotInTime = "not simulated before the time limit";  // a Candidate::reason
@@ -77,17 +79,30 @@ struct SearchOutcome {
   std::vector<Candidate> candidates;  // feasible ones, fastest first, then the others
 };
 
+// The strategy that needs the least memory.
+struct LeastMemoryStrategy {
+  Strategy strategy;
+  std::vector<ReducedGraph> reduced;  // by which the bytes are estimated; empty: they are exact
+  int64_t bytes = 0;                  // of the rank that needs most, of all that the program keeps
+};
+
+// No strategy fits in the memory.
+struct Infeasible {
+  LeastMemoryStrategy least;
+};
+
+using SearchResult = std::variant<SearchOutcome, Infeasible>;
+
 // Simulates the best plans of the dynamic programming and the named strategies, each with every
 // number of microbatches, and returns the fastest that fits: no candidate that fits is predicted to
 // be faster. Of a deep graph it simulates reduced graphs, and forecasts the whole for candidates,
-// fastest first, until the first one has its forecast. Of strategies with a name per axis that
-// cannot be the fastest there is one number. Without `baselines` it simulates only named strategies
-// that may win, plans memory for candidates, fastest first, until one fits, and of a deep graph it
-// gives only names and numbers of microbatches for the strategies of the other candidates. Needs no
-// ranks and no devices. Throws Error(infeasible) where nothing fits in the memory, with what the
-// smallest strategy lacks and what would help (memory_advice.h); Error(usage) where the hints ask
-// for more microbatches than there are sequences.
-SearchOutcome search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                              const SearchOptions& options);
+// fastest first, until the first one has its forecast. Strategies with a name per axis that cannot
+// be the fastest are simulated with one number of microbatches. Without `baselines` it simulates
+// only named strategies that may win, plans memory for candidates, fastest first, until one fits,
+// and of a deep graph it gives only names and numbers of microbatches for the strategies of the
+// other candidates. Needs no ranks and no devices. Throws Error(usage) where the hints ask for more
+// microbatches than there are sequences.
+SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                             const SearchOptions& options);
 
 }  // namespace hidup

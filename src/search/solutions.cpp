@@ -38,17 +38,25 @@ CertifyOptions proof_of(SearchLevel level, bool one_axis) {
   return {.gap = one_axis ? 0.02 : 0.05};
 }
 
+// Of those that have no finder yet.
+void name_finder(std::vector<FoundPlan>& plans, const char* by) {
+  for (FoundPlan& plan : plans) {
+    plan.by = *plan.by == '\0' ? by : plan.by;
+  }
+}
+
 }  // namespace
 
-ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh,
+                             std::shared_ptr<const ReshardCosts> reshards,
                              const SearchOptions& options, const Deadline& deadline)
     : graph_(graph),
       mesh_(mesh),
-      costs_(costs),
+      costs_(reshards->model()),
       options_(options),
       deadline_(deadline),
       one_axis_(axes_in_use(mesh) <= 1),
-      reshards_(std::make_shared<const ReshardCosts>(mesh, costs)) {}
+      reshards_(std::move(reshards)) {}
 
 BuildOptions ProblemSolver::build_options(const Solution& solution) const {
   return {.microbatches = solution.microbatches,
@@ -114,17 +122,14 @@ void ProblemSolver::build(std::vector<Solution>& solutions) const {
   });
 }
 
-void ProblemSolver::solve(std::vector<Solution>& solutions,
-                          const std::function<void()>& beside) const {
-  const size_t count = solutions.size();
-  in_parallel(count + 1, options_.threads, [&](size_t task) {
-    if (task == count) {
-      in_time(beside);
-    } else if (solutions[task].built) {
-      DynamicResult& found = solutions[task].found;
+void ProblemSolver::solve(std::vector<Solution>& solutions) const {
+  in_parallel(solutions.size(), options_.threads, [&](size_t s) {
+    if (solutions[s].built) {
+      DynamicResult& found = solutions[s].found;
       const double by_axes = found.lower_bound;
-      found = hidup::solve(solutions[task].built->problem, joint_effort());
+      found = hidup::solve(solutions[s].built->problem, joint_effort());
       found.lower_bound = std::max(found.lower_bound, by_axes);
+      name_finder(found.plans, "joint problem");
     }
   });
   for (Solution& solution : solutions) {
@@ -182,7 +187,7 @@ void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) cons
     }
   }
   build(with_choices);
-  solve(with_choices, [] {});
+  solve(with_choices);
   in_parallel(with_choices.size(), options_.threads,
               [&](size_t s) { in_time([&] { correct_estimate(with_choices[s]); }); });
   if (std::ranges::any_of(with_choices, [](const Solution& each) { return !each.built; }) &&
@@ -224,6 +229,7 @@ void ProblemSolver::correct_estimate(Solution& solution) const {
     for (const FoundPlan& plan : found.plans) {
       add_if_it_fits(problem, plan.plan, solution.found);
     }
+    name_finder(solution.found.plans, "joint problem");
   }
   if (!found.plans.empty()) {  // others seem to fit only
     std::erase_if(solution.found.plans,
@@ -234,18 +240,21 @@ void ProblemSolver::correct_estimate(Solution& solution) const {
 
 void ProblemSolver::add_plans_of(const Solution& before, Solution& solution) const {
   for (size_t p = 0; before.built && p < before.found.plans.size(); ++p) {
-    add_strategy(to_strategy(graph_, mesh_, *before.built, before.found.plans[p].plan), solution);
+    const FoundPlan& found = before.found.plans[p];
+    add_strategy(to_strategy(graph_, mesh_, *before.built, found.plan), found.by, solution);
   }
   put_in_order(solution.found);
 }
 
-void ProblemSolver::add_strategy(const Strategy& strategy, Solution& solution) const {
+void ProblemSolver::add_strategy(const Strategy& strategy, const char* by,
+                                 Solution& solution) const {
   if (!solution.built) {
     return;
   }
   const Problem& problem = solution.built->problem;
   if (const auto choices = choices_of(graph_, problem, *solution.built, strategy)) {
     add_if_it_fits(problem, {*choices, needed_starts(problem, *choices)}, solution.found);
+    name_finder(solution.found.plans, by);
   }
 }
 
@@ -253,7 +262,7 @@ void ProblemSolver::add_strategy(const Strategy& strategy, Solution& solution) c
 void ProblemSolver::add(const std::vector<FoundStrategy>& found, Solution& solution) const {
   for (const FoundStrategy& each : found) {
     if (solution.built) {
-      add_strategy(each.strategy, solution);
+      add_strategy(each.strategy, each.by, solution);
     } else {
       solution.by_axes.push_back(each);
     }
@@ -281,10 +290,36 @@ void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& de
     std::vector<FoundPlan> before = solution.found.plans;
     before.resize(std::min(before.size(), options_.simulated));
     hidup::certify(solution.built->problem, effort, proof, best, solution.found);
+    name_finder(solution.found.plans, "proof");
     if (solution.found.plans[0].plan.choices != before[0].plan.choices) {
       solution.before_proof = std::move(before);
     }
   });
+}
+
+bool has_plans(const std::vector<Solution>& solutions) {
+  return std::ranges::any_of(solutions, [](const Solution& solution) {
+    return !solution.found.plans.empty() || !solution.by_axes.empty();
+  });
+}
+
+double least_objective(const std::vector<Solution>& solutions) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Solution& solution : solutions) {
+    if (!solution.found.plans.empty()) {
+      least = std::min(least, solution.found.plans[0].cost.seconds);
+    }
+    if (!solution.by_axes.empty()) {
+      least = std::min(least, solution.by_axes[0].objective_s);
+    }
+  }
+  return has_plans(solutions) ? least : 0.0;
+}
+
+double lower_bound(const std::vector<Solution>& solutions) {
+  const auto bound = std::ranges::min_element(
+      solutions, {}, [](const Solution& solution) { return solution.found.lower_bound; });
+  return bound == solutions.end() ? 0.0 : bound->found.lower_bound;
 }
 
 }  // namespace hidup

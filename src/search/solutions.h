@@ -1,7 +1,6 @@
 // What the dynamic programming finds, for every number of microbatches and of groups of them.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -29,13 +28,13 @@ struct Solution {
 class ProblemSolver {
  public:
   // All of them have to outlive it.
-  ProblemSolver(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+  ProblemSolver(const Graph& graph, const Mesh& mesh, std::shared_ptr<const ReshardCosts> reshards,
                 const SearchOptions& options, const Deadline& deadline);
 
   // The problems, one for each number of microbatches, and what is found one axis at a time.
   std::vector<Solution> build() const;
-  // Plans for all of them, all axes jointly. Runs `beside` at the same time.
-  void solve(std::vector<Solution>& solutions, const std::function<void()>& beside) const;
+  // Plans for all of them, all axes jointly.
+  void solve(std::vector<Solution>& solutions) const;
   // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in
   // which parameters come and go, operations are computed again, and gradients add up over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
@@ -54,7 +53,7 @@ class ProblemSolver {
   // again with less memory.
   void correct_estimate(Solution& solution) const;
   void add_plans_of(const Solution& before, Solution& solution) const;
-  void add_strategy(const Strategy& strategy, Solution& solution) const;
+  void add_strategy(const Strategy& strategy, const char* by, Solution& solution) const;
   void add(const std::vector<FoundStrategy>& found, Solution& solution) const;
   std::optional<FoundStrategy> best_of(const Solution& solution) const;
   // On several axes: near_search.h, from the best of each.
@@ -68,5 +67,11 @@ class ProblemSolver {
   const bool one_axis_;
   const std::shared_ptr<const ReshardCosts> reshards_;  // of all problems
 };
+
+// Whether anything was found. The least objective of all that was; 0 where nothing was. The lower
+// bound of the objective of all strategies; 0 where none is known.
+bool has_plans(const std::vector<Solution>& solutions);
+double least_objective(const std::vector<Solution>& solutions);
+double lower_bound(const std::vector<Solution>& solutions);
 
 }  // namespace hidup

@@ -57,10 +57,8 @@ class RuleMaker {
         linear();
         break;
       case OpKind::layer_norm:
-        layer_norm();
-        break;
       case OpKind::rms_norm:
-        rms_norm();
+        norm();
         break;
       case OpKind::attention:
         add("batch", {cut(0)}, cut(0), {cut(0)}, cut(0));
@@ -187,9 +185,13 @@ class RuleMaker {
     linear();
   }
 
-  void layer_norm() {
+  void norm() {
     for (size_t d = 0; d + 1 < output_dims(); ++d) {
-      add(dim_name(d), {cut(d), kWhole, kWhole}, cut(d), {cut(d), kSum, kSum}, cut(d));
+      Placements inputs(op_.inputs.size(), kWhole);
+      Placements gradients(op_.inputs.size(), kSum);
+      inputs[0] = cut(d);
+      gradients[0] = cut(d);
+      add(dim_name(d), inputs, cut(d), gradients, cut(d));
     }
   }
 
@@ -199,12 +201,6 @@ class RuleMaker {
     add("batch", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), cut(0), cut(0)}, cut(0));
     add("kv_head", {cut(2), cut(2), cut(2)}, cut(2), {cut(2), cut(2), cut(2)}, cut(1));
     add("head", {cut(3), kWhole, kWhole}, cut(3), {cut(3), kSum, kSum}, cut(2));
-  }
-
-  void rms_norm() {
-    for (size_t d = 0; d + 1 < output_dims(); ++d) {
-      add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum}, cut(d));
-    }
   }
 
   // Pairs of channels stay together.

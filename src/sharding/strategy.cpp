@@ -14,36 +14,34 @@
 #include "yaml/yaml_tree.h"
 
 namespace hidup {
-Layout input_layout(const OpStrategy& op, size_t input) {
+namespace {
+
+// What `placement` says of the rule of each axis.
+template <typename PlacementOf>
+Layout layout_of(const OpStrategy& op, PlacementOf placement) {
   Layout layout;
   for (const Rule& rule : op.rules) {
-    layout.push_back(rule.inputs.at(input));
+    layout.push_back(placement(rule));
   }
   return layout;
+}
+
+}  // namespace
+
+Layout input_layout(const OpStrategy& op, size_t input) {
+  return layout_of(op, [=](const Rule& rule) { return rule.inputs.at(input); });
 }
 
 Layout output_layout(const OpStrategy& op) {
-  Layout layout;
-  for (const Rule& rule : op.rules) {
-    layout.push_back(rule.output);
-  }
-  return layout;
+  return layout_of(op, [](const Rule& rule) { return rule.output; });
 }
 
 Layout gradient_layout(const OpStrategy& op, size_t input) {
-  Layout layout;
-  for (const Rule& rule : op.rules) {
-    layout.push_back(rule.input_gradients.at(input));
-  }
-  return layout;
+  return layout_of(op, [=](const Rule& rule) { return rule.input_gradients.at(input); });
 }
 
 Layout saved_layout(const OpStrategy& op) {
-  Layout layout;
-  for (const Rule& rule : op.rules) {
-    layout.push_back(rule.saved);
-  }
-  return layout;
+  return layout_of(op, [](const Rule& rule) { return rule.saved; });
 }
 
 std::string_view name_of(Kept kept) {

@@ -7,6 +7,7 @@
 
 #include "app/costs.h"
 #include "app/plan_report.h"
+#include "app/run_search.h"
 #include "search/choose_ways.h"
 #include "search/named/combination.h"
 #include "sharding/hints.h"
@@ -188,12 +189,11 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // all are simulated, however slow the machine
-  const SearchOutcome found =
-      search_for(input.graph, input.mesh, CostModel(profile), costs, options);
+  const SearchOutcome found = search_for(input.deck, input.graph, input.mesh, profile, options);
   const std::vector<Candidate> best = best_of_each_name(found, input, costs);
   const Json json = candidates_json(best);
   EXPECT_EQ(json.size(), best.size());
-  EXPECT_EQ(json.size(), 1 + Baselines(input.graph, input.mesh, [](const Strategy&) {}).size());
+  EXPECT_EQ(json.size(), 1 + Baselines(input.graph, input.mesh).size());
   for (const char* name : {"hsdp", "node=dp,gpu=megatron", "node=megatron,gpu=dp"}) {
     ASSERT_TRUE(json.contains(name)) << name;
     const Strategy strategy = named_strategy(name, input.graph, input.mesh);

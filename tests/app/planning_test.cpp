@@ -7,6 +7,7 @@
 #include <array>
 
 #include "app/costs.h"
+#include "app/run_search.h"
 #include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
@@ -15,14 +16,13 @@
 namespace hidup {
 namespace {
 
-SearchOutcome searched(const PlanningInput& input, const CostModel& costs,
-                       const std::string& hints) {
+SearchOutcome searched(const PlanningInput& input, const std::string& hints) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, hints);
   options.baselines = false;
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.0;  // the same, however slow the machine
-  options.advice = false;
-  return search_for(input.graph, input.mesh, costs, costs, options);
+  return search_for(input.deck, input.graph, input.mesh,
+                    costs_without_ranks(input.deck, input.mesh), options);
 }
 
 using ::testing::ElementsAre;
@@ -92,7 +92,7 @@ TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
                                  rank_costs(input.deck, input.mesh, profile))
                             .prediction.iteration_s);
     }
-    seconds.push_back(searched(input, CostModel(profile), "").step.seconds());
+    seconds.push_back(searched(input, "").step.seconds());
   }
   EXPECT_EQ(predicted[0], predicted[1]);
   EXPECT_LT(predicted[0].back(), predicted[0].front());
@@ -107,8 +107,7 @@ TEST(ChooseStrategy, TheSearchOnThreeAxesFindsTheSameInAnyOrder) {
   for (const auto& axes : {std::array{pod, node, gpu}, {gpu, pod, node}, {node, gpu, pod}}) {
     const PlanningInput input =
         decks.read({"cluster.mesh=[" + axes[0] + ", " + axes[1] + ", " + axes[2] + "]"});
-    const Profile profile = costs_without_ranks(input.deck, input.mesh);
-    seconds.push_back(searched(input, CostModel(profile), "").step.seconds());
+    seconds.push_back(searched(input, "").step.seconds());
   }
   EXPECT_EQ(seconds[1], seconds[0]);
   EXPECT_EQ(seconds[2], seconds[0]);
@@ -294,12 +293,9 @@ TEST(PlanningInput, NeedsNoDataWhereTheDeckSaysAllSizes) {
 TEST(SearchFor, KeepsTheDecksMicrobatchesAndTheHints) {
   const SmallDecks decks;
   const PlanningInput input = decks.read({"train.microbatches=2", "cluster.device.flops=1GFLOPS"});
-  const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   const std::string hints = decks.folder.write(
       "hints.yaml", "format_version: 1\noperations:\n  - {op: \"*\", rule: [replicate]}\n");
-  const auto search = [&](const std::string& file) {
-    return searched(input, costs, file).step.strategy;
-  };
+  const auto search = [&](const std::string& file) { return searched(input, file).step.strategy; };
   const Strategy free = search("");
   EXPECT_EQ(free.microbatches, 2);
   const auto replicates = [](const OpStrategy& op) { return op.rules[0].name == "replicate"; };
@@ -311,8 +307,7 @@ TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
   const SmallDecks decks;
   const PlanningInput input =
       decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=8192"});
-  const CostModel costs(costs_without_ranks(input.deck, input.mesh));
-  EXPECT_EQ(error_of([&] { searched(input, costs, ""); }).first, ExitCode::infeasible);
+  EXPECT_EQ(error_of([&] { searched(input, ""); }).first, ExitCode::infeasible);
 }
 
 TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {

@@ -35,14 +35,12 @@ bool compare_with_its_file(const PlanningInput& input, const Profile& profile) {
   options.level = SearchLevel::fast;
   options.time_limit_s = 0.2;
   options.baselines = false;
-  options.advice = false;
-  SearchOutcome found;
-  try {
-    found = search_for(input.graph, input.mesh, CostModel(profile), costs, options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::infeasible) << error.what();
+  SearchResult result = search_strategy(input.graph, input.mesh, CostModel(profile), options);
+  if (std::holds_alternative<Infeasible>(result)) {
     return false;
   }
+  SearchOutcome& found = std::get<SearchOutcome>(result);
+  predict(found.step, costs);
   const std::string text = print_strategy(input.graph, found.step.strategy);
   const Forecast read = forecast(input.graph, parse_strategy(input.graph, input.mesh, text, "file"),
                                  lowering_options(input.deck), costs);

@@ -14,7 +14,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
 #include "core/half.h"
-#include "device_needed/device_needed.h"
+#include "device_needed/mpi_main.h"
 #include "seen_memory.h"
 
 namespace hidup {
@@ -358,14 +358,11 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, AllToAll, testing::ValuesIn(cases({pairwise
 }  // namespace hidup
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (hidup::without_device()) {
-    return hidup::kSkipped;
-  }
-  hidup::MpiSession mpi(&argc, &argv);
-  hidup::g_world = &mpi.world();
-  MPI_Comm_dup(MPI_COMM_WORLD, &hidup::g_group);
-  const int status = RUN_ALL_TESTS();
-  MPI_Comm_free(&hidup::g_group);
-  return status;
+  return hidup::mpi_main(argc, argv, [](hidup::MpiSession& mpi) {
+    hidup::g_world = &mpi.world();
+    MPI_Comm_dup(MPI_COMM_WORLD, &hidup::g_group);
+    const int status = RUN_ALL_TESTS();
+    MPI_Comm_free(&hidup::g_group);
+    return status;
+  });
 }

@@ -12,7 +12,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
 #include "core/check.h"
-#include "device_needed/device_needed.h"
+#include "device_needed/mpi_main.h"
 
 namespace hidup {
 namespace {
@@ -66,11 +66,8 @@ TEST(Ranks, ShareMemory) {
 }  // namespace hidup
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (hidup::without_device()) {
-    return hidup::kSkipped;
-  }
-  hidup::MpiSession mpi(&argc, &argv);
-  hidup::g_world = &mpi.world();
-  return RUN_ALL_TESTS();
+  return hidup::mpi_main(argc, argv, [](hidup::MpiSession& mpi) {
+    hidup::g_world = &mpi.world();
+    return RUN_ALL_TESTS();
+  });
 }

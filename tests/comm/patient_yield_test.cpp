@@ -19,7 +19,7 @@
 #include "comm/mpi_communicator.h"
 #include "comm/mpi_session.h"
 #include "comm/watchdog.h"
-#include "device_needed/device_needed.h"
+#include "device_needed/mpi_main.h"
 
 namespace {
 
@@ -181,12 +181,9 @@ TEST(PatientYield, WhateverWaitsInMpiNaps) {
 }  // namespace hidup
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (hidup::without_device()) {
-    return hidup::kSkipped;
-  }
-  hidup::MpiSession mpi(&argc, &argv);
-  hidup::g_mpi = &mpi;
-  hidup::wait_beside_computation(true);
-  return RUN_ALL_TESTS();
+  return hidup::mpi_main(argc, argv, [](hidup::MpiSession& mpi) {
+    hidup::g_mpi = &mpi;
+    hidup::wait_beside_computation(true);
+    return RUN_ALL_TESTS();
+  });
 }

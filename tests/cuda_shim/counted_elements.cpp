@@ -1,14 +1,12 @@
 // Kernels that go over elements, and the optimizer.
 #include "counted.h"
+#include "kernels/activations.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/convert.h"
 #include "kernels/copy_strided.h"
 #include "kernels/dropout.h"
-#include "kernels/gelu.h"
 #include "kernels/norm.h"
-#include "kernels/relu.h"
-#include "kernels/silu.h"
 #include "kernels/swiglu.h"
 
 namespace hidup::kernels::testing {

@@ -4,7 +4,6 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/layer_norm.h"
 #include "kernels/residual_norm.h"
-#include "kernels/rms_norm.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -36,43 +35,32 @@ struct CountedRows {
                launch, joined(reason, reason_of_rows(vector))});
   }
 
-  void layer_norm() {
+  // Of an RMS norm neither beta nor the mean.
+  void layer_norm(bool centered) {
+    const std::string name = centered ? "layer_norm" : "rms_norm";
+    const Element* const shift = centered ? beta.data() : nullptr;
+    float* const means = centered ? mean.data() : nullptr;
+    float* const dshift = centered ? dbeta.data() : nullptr;
+    const int64_t vectors = centered ? 2 : 1;
     add(
-        "layer_norm_forward", matrix + 2 * vector, matrix + 8 * rows,
-        [this](Stream& stream) {
-          layer_norm_forward<Element>(stream, {x.data(), gamma.data(), beta.data(), y.data(),
-                                               mean.data(), rstd.data(), rows, n, 1e-5F});
+        name + "_forward", matrix + vectors * vector, matrix + 4 * vectors * rows,
+        [=, this](Stream& stream) {
+          layer_norm_forward<Element>(stream, {x.data(), gamma.data(), shift, y.data(), means,
+                                               rstd.data(), rows, n, 1e-5F});
         },
-        joined(held ? "" : "x three times", "gamma and beta for every row, from caches"));
+        joined(held       ? ""
+               : centered ? "x three times"
+                          : "x twice",
+               centered ? "gamma and beta for every row, from caches"
+                        : "gamma for every row, from caches"));
     for (const bool adds : {false, true}) {
       add(
-          adds ? "layer_norm_backward_add" : "layer_norm_backward",
-          (adds ? 3 : 2) * matrix + vector + 8 * rows, matrix + 8 * n,
-          [this, adds](Stream& stream) {
-            layer_norm_backward<Element>(stream, {x.data(), gamma.data(), mean.data(), rstd.data(),
+          name + (adds ? "_backward_add" : "_backward"),
+          (adds ? 3 : 2) * matrix + vector + 4 * vectors * rows, matrix + 4 * vectors * n,
+          [=, this](Stream& stream) {
+            layer_norm_backward<Element>(stream, {x.data(), gamma.data(), means, rstd.data(),
                                                   dy.data(), adds ? sum.data() : nullptr, y.data(),
-                                                  dgamma.data(), dbeta.data(), rows, n, false});
-          },
-          joined(held ? "" : "x and dy three times", kShares));
-    }
-  }
-
-  void rms_norm() {
-    add(
-        "rms_norm_forward", matrix + vector, matrix + 4 * rows,
-        [this](Stream& stream) {
-          rms_norm_forward<Element>(
-              stream, {x.data(), gamma.data(), y.data(), rstd.data(), rows, n, 1e-5F});
-        },
-        joined(held ? "" : "x twice", "gamma for every row, from caches"));
-    for (const bool adds : {false, true}) {
-      add(
-          adds ? "rms_norm_backward_add" : "rms_norm_backward",
-          (adds ? 3 : 2) * matrix + vector + 4 * rows, matrix + 4 * n,
-          [this, adds](Stream& stream) {
-            rms_norm_backward<Element>(
-                stream, {x.data(), gamma.data(), rstd.data(), dy.data(),
-                         adds ? sum.data() : nullptr, y.data(), dgamma.data(), rows, n, false});
+                                                  dgamma.data(), dshift, rows, n, false});
           },
           joined(held ? "" : "x and dy three times", kShares));
     }
@@ -165,8 +153,8 @@ template <typename Element>
 void count_rows_of(CountedTable& table) {
   for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{512, 768}, {96, 4096}, {333, 1021}}) {
     CountedRows<Element> of{table, rows, n};
-    of.layer_norm();
-    of.rms_norm();
+    of.layer_norm(true);
+    of.layer_norm(false);
     of.residual();
     of.bias();
   }

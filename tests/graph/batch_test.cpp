@@ -22,27 +22,6 @@ TEST(Batch, CanBeSplitWhereEverythingComesFromTheInputs) {
   EXPECT_EQ(batch_obstacle(graph), "");
 }
 
-TEST(Batch, CannotBeSplitWhereAParameterIsNoWeight) {
-  const Graph graph =
-      graph_of("parameter p : f32[4, 6, 8] = zeros\nx = embedding(tokens, table)\ny = add(x, p)\n");
-  EXPECT_EQ(batch_obstacle(graph), "y has the parameter p as b");
-}
-
-TEST(Batch, CannotBeSplitWhereAnActivationIsAWeight) {
-  const Graph graph = graph_of(
-      "parameter w : f32[8, 8] = zeros\nparameter b : f32[8] = zeros\n"
-      "x = embedding(tokens, table)\nv = bias(w, b)\ny = matmul(x, v)\n");
-  EXPECT_EQ(batch_obstacle(graph), "v has the parameter w as x");
-}
-
-TEST(Batch, CannotBeSplitWhereAProductSumsOverIt) {
-  const Graph graph = graph_of(
-      "parameter w : f32[4, 6, 8, 4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
-      "y = matmul(x, w) {contract=3}\n");
-  // The columns happen to be as many as the sequences that the product sums over.
-  EXPECT_EQ(batch_obstacle(graph), "no dimension of y is the batch");
-}
-
 // Buffers have the batch behind the experts, and operations that read them expect it there.
 constexpr const char* kBuffer =
     "parameter r : f32[8, 4] = zeros\n"
@@ -71,24 +50,34 @@ TEST(Batch, OfABufferIsBehindTheExperts) {
   EXPECT_EQ(with_batch(graph, 3).tensor(graph.find("active")).shape, (Shape{4, 3, 6, 8}));
 }
 
-TEST(Batch, CannotBeSplitWhereAnOperationTakesAnotherDimensionForIt) {
+TEST(Batch, CannotBeSplitWhereAnOperationDoesNotTakeItForTheBatch) {
   const std::string rows = std::string(kBuffer) +
                            "parameter v : f32[6, 8, 8] = zeros\n"
                            "rows = matmul(active, v) {contract=2}\n"
                            "y = combine(active, routing, gates)\n";
   EXPECT_EQ(batch_obstacle(graph_of(rows)), "");
-  EXPECT_EQ(batch_obstacle(graph_of(rows + "z = positions(rows)\n")),
-            "z takes dimension 0 of rows for the batch");
-}
-
-// As many experts as sequences, so that the shapes fit.
-TEST(Batch, CannotBeSplitWhereSummandsHaveItInDifferentDimensions) {
-  const Graph graph =
-      graph_of(std::string(kBuffer) +
-               "parameter v : f32[6, 8, 8] = zeros\n"
-               "rows = matmul(active, v) {contract=2}\ny = combine(active, routing, gates)\n"
-               "input others : f32[4, 4, 8]\nz = add(others, rows)\n");
-  EXPECT_EQ(batch_obstacle(graph), "z takes dimension 0 of rows for the batch");
+  struct Obstacle {
+    std::string operations;
+    const char* text;
+  };
+  for (const Obstacle& obstacle : {
+           Obstacle{"parameter p : f32[4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
+                    "y = add(x, p)\n",
+                    "y has the parameter p as b"},
+           Obstacle{"parameter w : f32[8, 8] = zeros\nparameter b : f32[8] = zeros\n"
+                    "x = embedding(tokens, table)\nv = bias(w, b)\ny = matmul(x, v)\n",
+                    "v has the parameter w as x"},
+           // The columns happen to be as many as the sequences that the product sums over.
+           Obstacle{"parameter w : f32[4, 6, 8, 4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
+                    "y = matmul(x, w) {contract=3}\n",
+                    "no dimension of y is the batch"},
+           Obstacle{rows + "z = positions(rows)\n", "z takes dimension 0 of rows for the batch"},
+           // As many experts as sequences, so that the shapes fit.
+           Obstacle{rows + "input others : f32[4, 4, 8]\nz = add(others, rows)\n",
+                    "z takes dimension 0 of rows for the batch"},
+       }) {
+    EXPECT_EQ(batch_obstacle(graph_of(obstacle.operations)), obstacle.text);
+  }
 }
 
 TEST(Batch, OfAnotherSize) {

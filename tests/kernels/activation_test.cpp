@@ -2,8 +2,7 @@
 #include <numbers>
 
 #include "kernel_test.h"
-#include "kernels/gelu.h"
-#include "kernels/silu.h"
+#include "kernels/activations.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -133,10 +132,7 @@ TYPED_TEST(Activation, HasTheSameBitsForAnyTeam) {
           TypeParam::backward(stream, x.data(), dy.data(), dx.data(), n);
         },
         threads);
-    Floats all;
-    append(all, y);
-    append(all, dx);
-    return all;
+    return all_of(y, dx);
   });
 }
 

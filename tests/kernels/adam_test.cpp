@@ -259,11 +259,7 @@ TEST(Adam, HasTheSameBitsForAnyTeam) {
     Trained trained(initial);
     update_all({trained.with(gradient)}, kAdamW, {.step = 3, .learning_rate = 0.01F}, 0.5F,
                threads);
-    Floats all;
-    append(all, trained.p);
-    append(all, trained.m);
-    append(all, trained.v);
-    return all;
+    return all_of(trained.p, trained.m, trained.v);
   });
 }
 

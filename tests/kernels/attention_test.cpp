@@ -195,11 +195,7 @@ TEST(Attention, HasTheSameBitsForAnyTeam) {
     expect_same_bits([&](int threads) {
       AttentionOutputs out(size);
       both_passes(qkv, dy, out, size, causal, threads);
-      Floats all;
-      append(all, out.y);
-      append(all, out.lse);
-      append(all, out.dqkv);
-      return all;
+      return all_of(out.y, out.lse, out.dqkv);
     });
   }
 }

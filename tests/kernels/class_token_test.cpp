@@ -113,10 +113,7 @@ TEST(Prepend, GradientHasTheSameBitsForAnyTeam) {
                                       .accumulate = false});
         },
         threads);
-    Floats all;
-    append(all, dx);
-    append(all, dtoken);
-    return all;
+    return all_of(dx, dtoken);
   });
 }
 

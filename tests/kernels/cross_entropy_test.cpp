@@ -1,17 +1,11 @@
 #include "kernels/cross_entropy.h"
 
-#include "kernel_test.h"
+#include "losses.h"
 
 namespace hidup::kernels::testing {
 namespace {
 
 constexpr float kLossScale = 0.125F;
-
-// The state of a step whose loss is not scaled.
-const StepState* unscaled() {
-  static const auto* const state = new OnDevice<StepState>({.loss_scale = 1.0F});
-  return state->get();
-}
 
 struct Scores {
   double loss;
@@ -60,42 +54,19 @@ TEST(CrossEntropy, AgreesWithDoubleAndItsDifferences) {
     Output dlogits(rows * vocab);
     Output in_place(logits);
     run([&, rows = rows, vocab = vocab](Stream& s) {
-      const float* x = logits.data();
-      const int32_t* t = targets.data();
-      cross_entropy_forward<float>(s, {.logits = x,
-                                       .targets = t,
-                                       .lse = lse.data(),
-                                       .loss = loss.data(),
-                                       .rows = rows,
-                                       .vocab = vocab,
-                                       .scale = kLossScale,
-                                       .accumulate = false});
-      cross_entropy_forward<float>(s, {.logits = x,
-                                       .targets = t,
-                                       .lse = lse.data(),
-                                       .loss = added.data(),
-                                       .rows = rows,
-                                       .vocab = vocab,
-                                       .scale = kLossScale,
-                                       .accumulate = true});
-      cross_entropy_backward<float>(s, {.logits = x,
-                                        .targets = t,
-                                        .lse = lse.data(),
-                                        .dlogits = dlogits.data(),
-                                        .rows = rows,
-                                        .columns = vocab,
-                                        .first = 0,
-                                        .scale = kLossScale,
-                                        .state = unscaled()});
-      cross_entropy_backward<float>(s, {.logits = in_place.data(),
-                                        .targets = t,
-                                        .lse = lse.data(),
-                                        .dlogits = in_place.data(),
-                                        .rows = rows,
-                                        .columns = vocab,
-                                        .first = 0,
-                                        .scale = kLossScale,
-                                        .state = unscaled()});
+      CrossEntropy<float> of{.rows = rows,
+                             .columns = vocab,
+                             .logits = logits.data(),
+                             .targets = targets.data(),
+                             .scale = kLossScale,
+                             .lse = lse.data(),
+                             .loss = loss.data(),
+                             .dlogits = dlogits.data()};
+      of.forward(s);
+      of.backward(s);
+      of.backward_in_place(s, in_place.data());
+      of.loss = added.data();
+      of.forward(s, true);
     });
     Doubles expected_lse;
     const Scores expected = reference(to_doubles(logits), targets, &expected_lse);
@@ -127,39 +98,24 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflowAndNanIsSeen) {
   Output lse(2);
   Output loss(2);
   Output dlogits(6);
+  const auto of = [&](int64_t rows) {
+    return CrossEntropy<float>{.rows = rows,
+                               .columns = 3,
+                               .logits = logits.data(),
+                               .targets = targets.data(),
+                               .lse = lse.data(),
+                               .loss = loss.data(),
+                               .dlogits = dlogits.data()};
+  };
   run([&](Stream& s) {
-    cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                     .targets = targets.data(),
-                                     .lse = lse.data(),
-                                     .loss = loss.data(),
-                                     .rows = 1,
-                                     .vocab = 3,
-                                     .scale = 1.0F,
-                                     .accumulate = false});
-    cross_entropy_backward<float>(s, {.logits = logits.data(),
-                                      .targets = targets.data(),
-                                      .lse = lse.data(),
-                                      .dlogits = dlogits.data(),
-                                      .rows = 1,
-                                      .columns = 3,
-                                      .first = 0,
-                                      .scale = 1.0F,
-                                      .state = unscaled()});
+    of(1).forward(s);
+    of(1).backward(s);
   });
   EXPECT_EQ(loss[0], 0.0F);
   EXPECT_EQ(lse[0], 1e4F);
   EXPECT_EQ(dlogits[0], 0.0F);
   EXPECT_EQ(dlogits[1], 0.0F);
-  run([&](Stream& s) {
-    cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                     .targets = targets.data(),
-                                     .lse = lse.data(),
-                                     .loss = loss.data(),
-                                     .rows = 2,
-                                     .vocab = 3,
-                                     .scale = 1.0F,
-                                     .accumulate = false});
-  });
+  run([&](Stream& s) { of(2).forward(s); });
   EXPECT_TRUE(std::isnan(loss[0]));
 }
 
@@ -169,16 +125,14 @@ TEST(CrossEntropy, ARowIsRightWhereNoLogitIsLarger) {
   const Ints targets = {1, 2, 1, -1};
   Output lse(4);
   Output loss(2);
-  run([&](Stream& s) {
-    cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                     .targets = targets.data(),
-                                     .lse = lse.data(),
-                                     .loss = loss.data(),
-                                     .rows = 4,
-                                     .vocab = 3,
-                                     .scale = 0.25F,
-                                     .accumulate = false});
-  });
+  const CrossEntropy<float> of{.rows = 4,
+                               .columns = 3,
+                               .logits = logits.data(),
+                               .targets = targets.data(),
+                               .scale = 0.25F,
+                               .lse = lse.data(),
+                               .loss = loss.data()};
+  run([&](Stream& s) { of.forward(s); });
   EXPECT_EQ(loss[1], 0.5F);
 }
 
@@ -200,19 +154,23 @@ Floats stats_of(const Floats& logits, const Ints& targets, const std::vector<int
   for (size_t p = 0; p + 1 < cuts.size(); ++p) {
     const Floats part = part_of(logits, cuts.back(), cuts[p], cuts[p + 1]);
     Output stats(3 * rows);
-    run(
-        [&](Stream& s) {
-          cross_entropy_stats<float>(s, {.logits = part.data(),
-                                         .targets = targets.data(),
-                                         .stats = stats.data(),
-                                         .rows = rows,
-                                         .columns = cuts[p + 1] - cuts[p],
-                                         .first = cuts[p]});
-        },
-        threads);
+    const CrossEntropy<float> of{.rows = rows,
+                                 .columns = cuts[p + 1] - cuts[p],
+                                 .logits = part.data(),
+                                 .targets = targets.data(),
+                                 .statistics = stats.data(),
+                                 .first = cuts[p]};
+    run([&](Stream& s) { of.stats(s); }, threads);
     append(all, stats);
   }
   return all;
+}
+
+// Merges the stats of all parts.
+void merge(Stream& stream, const float* stats, int64_t parts, const Ints& targets, Output& lse,
+           Output& loss, float scale = 1.0F, bool accumulate = false) {
+  cross_entropy_merge(stream, {stats, targets.data(), lse.data(), loss.data(), parts,
+                               static_cast<int64_t>(targets.size()), scale, accumulate});
 }
 
 TEST(CrossEntropy, StatsAreThoseOfTheClassesThatAreHere) {
@@ -263,39 +221,18 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     Output loss(2);
     Output added(Floats{2.5F, 0.75F});
     run([&, rows = rows](Stream& s) {
-      cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                       .targets = targets.data(),
-                                       .lse = whole_lse.data(),
-                                       .loss = whole_loss.data(),
-                                       .rows = rows,
-                                       .vocab = vocab,
-                                       .scale = kLossScale,
-                                       .accumulate = false});
-      cross_entropy_backward<float>(s, {.logits = logits.data(),
-                                        .targets = targets.data(),
-                                        .lse = whole_lse.data(),
-                                        .dlogits = whole_dlogits.data(),
-                                        .rows = rows,
-                                        .columns = vocab,
-                                        .first = 0,
-                                        .scale = kLossScale,
-                                        .state = unscaled()});
-      cross_entropy_merge(s, {.stats = stats.data(),
-                              .targets = targets.data(),
-                              .lse = lse.data(),
-                              .loss = loss.data(),
-                              .parts = parts,
-                              .rows = rows,
-                              .scale = kLossScale,
-                              .accumulate = false});
-      cross_entropy_merge(s, {.stats = stats.data(),
-                              .targets = targets.data(),
-                              .lse = lse.data(),
-                              .loss = added.data(),
-                              .parts = parts,
-                              .rows = rows,
-                              .scale = kLossScale,
-                              .accumulate = true});
+      const CrossEntropy<float> whole{.rows = rows,
+                                      .columns = vocab,
+                                      .logits = logits.data(),
+                                      .targets = targets.data(),
+                                      .scale = kLossScale,
+                                      .lse = whole_lse.data(),
+                                      .loss = whole_loss.data(),
+                                      .dlogits = whole_dlogits.data()};
+      whole.forward(s);
+      whole.backward(s);
+      merge(s, stats.data(), parts, targets, lse, loss, kLossScale);
+      merge(s, stats.data(), parts, targets, lse, added, kLossScale, true);
     });
     const auto expected = static_cast<double>(whole_loss[0]);
     const auto right = static_cast<double>(whole_loss[1]);
@@ -305,17 +242,15 @@ TEST(CrossEntropy, PartsOfTheClassesMakeUpTheWhole) {
     for (size_t p = 0; p + 1 < cuts.size(); ++p) {
       const Floats part = part_of(logits, vocab, cuts[p], cuts[p + 1]);
       Output dlogits(static_cast<int64_t>(part.size()));
-      run([&, rows = rows, begin = cuts[p], end = cuts[p + 1]](Stream& s) {
-        cross_entropy_backward<float>(s, {.logits = part.data(),
-                                          .targets = targets.data(),
-                                          .lse = whole_lse.data(),
-                                          .dlogits = dlogits.data(),
-                                          .rows = rows,
-                                          .columns = end - begin,
-                                          .first = begin,
-                                          .scale = kLossScale,
-                                          .state = unscaled()});
-      });
+      const CrossEntropy<float> of{.rows = rows,
+                                   .columns = cuts[p + 1] - cuts[p],
+                                   .logits = part.data(),
+                                   .targets = targets.data(),
+                                   .scale = kLossScale,
+                                   .lse = whole_lse.data(),
+                                   .dlogits = dlogits.data(),
+                                   .first = cuts[p]};
+      run([&](Stream& s) { of.backward(s); });
       EXPECT_EQ(dlogits.values(), part_of(whole_dlogits.values(), vocab, cuts[p], cuts[p + 1]));
     }
   }
@@ -329,39 +264,13 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   Output lse(1);
   Output loss(2);
   Output broken_loss(2);
-  run([&](Stream& s) {
-    cross_entropy_merge(s, {.stats = stats.data(),
-                            .targets = targets.data(),
-                            .lse = lse.data(),
-                            .loss = loss.data(),
-                            .parts = 3,
-                            .rows = 1,
-                            .scale = 1.0F,
-                            .accumulate = false});
-  });
+  run([&](Stream& s) { merge(s, stats.data(), 3, targets, lse, loss); });
   EXPECT_EQ(lse[0], 1e4F);
   EXPECT_EQ(loss[0], 0.0F);
-  run([&](Stream& s) {
-    cross_entropy_merge(s, {.stats = broken.data(),
-                            .targets = targets.data(),
-                            .lse = lse.data(),
-                            .loss = broken_loss.data(),
-                            .parts = 3,
-                            .rows = 1,
-                            .scale = 1.0F,
-                            .accumulate = false});
-  });
+  run([&](Stream& s) { merge(s, broken.data(), 3, targets, lse, broken_loss); });
   EXPECT_TRUE(std::isnan(lse[0]));
-  run([&](Stream& s) {  // no classes anywhere
-    cross_entropy_merge(s, {.stats = stats.data() + 3,
-                            .targets = targets.data(),
-                            .lse = lse.data(),
-                            .loss = loss.data(),
-                            .parts = 1,
-                            .rows = 1,
-                            .scale = 1.0F,
-                            .accumulate = false});
-  });
+  // No classes anywhere.
+  run([&](Stream& s) { merge(s, stats.data() + 3, 1, targets, lse, loss); });
   EXPECT_EQ(lse[0], nothing);
   EXPECT_TRUE(std::isnan(broken_loss[0]));
 }
@@ -375,18 +284,7 @@ TEST(CrossEntropy, MergeHasTheSameBitsForAnyTeam) {
     Floats all = stats_of(logits, targets, cuts, threads);
     Output lse(rows);
     Output loss(2);
-    run(
-        [&](Stream& s) {
-          cross_entropy_merge(s, {.stats = all.data(),
-                                  .targets = targets.data(),
-                                  .lse = lse.data(),
-                                  .loss = loss.data(),
-                                  .parts = 2,
-                                  .rows = rows,
-                                  .scale = kLossScale,
-                                  .accumulate = false});
-        },
-        threads);
+    run([&](Stream& s) { merge(s, all.data(), 2, targets, lse, loss, kLossScale); }, threads);
     append(all, lse);
     append(all, loss);
     return all;
@@ -402,32 +300,21 @@ TEST(CrossEntropy, HasTheSameBitsForAnyTeam) {
     Output lse(rows);
     Output loss(2);
     Output dlogits(rows * vocab);
+    const CrossEntropy<float> of{.rows = rows,
+                                 .columns = vocab,
+                                 .logits = logits.data(),
+                                 .targets = targets.data(),
+                                 .scale = kLossScale,
+                                 .lse = lse.data(),
+                                 .loss = loss.data(),
+                                 .dlogits = dlogits.data()};
     run(
         [&](Stream& s) {
-          cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                           .targets = targets.data(),
-                                           .lse = lse.data(),
-                                           .loss = loss.data(),
-                                           .rows = rows,
-                                           .vocab = vocab,
-                                           .scale = kLossScale,
-                                           .accumulate = false});
-          cross_entropy_backward<float>(s, {.logits = logits.data(),
-                                            .targets = targets.data(),
-                                            .lse = lse.data(),
-                                            .dlogits = dlogits.data(),
-                                            .rows = rows,
-                                            .columns = vocab,
-                                            .first = 0,
-                                            .scale = kLossScale,
-                                            .state = unscaled()});
+          of.forward(s);
+          of.backward(s);
         },
         threads);
-    Floats all;
-    append(all, lse);
-    append(all, loss);
-    append(all, dlogits);
-    return all;
+    return all_of(lse, loss, dlogits);
   });
 }
 

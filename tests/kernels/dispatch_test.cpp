@@ -208,11 +208,7 @@ TEST(Dispatch, HasTheSameBitsForAnyTeam) {
   expect_same_bits([&](int threads) {
     DispatchOutputs out(size);
     all_passes(in, in.buffer, routing, out, size, threads);
-    Floats all;
-    for (const Output* output : {&out.buffer, &out.dx, &out.y, &out.dbuffer, &out.dweights}) {
-      append(all, *output);
-    }
-    return all;
+    return all_of(out.buffer, out.dx, out.y, out.dbuffer, out.dweights);
   });
 }
 

@@ -5,24 +5,22 @@
 #include <gtest/gtest.h>
 
 #include "kernel_test.h"
+#include "kernels/activations.h"
 #include "kernels/add.h"
 #include "kernels/bias.h"
 #include "kernels/class_token.h"
 #include "kernels/convert.h"
-#include "kernels/cross_entropy.h"
 #include "kernels/dispatch.h"
 #include "kernels/dropout.h"
 #include "kernels/embedding.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
-#include "kernels/gelu.h"
-#include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/positions.h"
-#include "kernels/relu.h"
 #include "kernels/route.h"
 #include "kernels/router_losses.h"
-#include "kernels/silu.h"
+#include "losses.h"
+#include "norms.h"
 #include "routing_test.h"
 #include "two_types.h"
 
@@ -135,47 +133,24 @@ TYPED_TEST(Elements, OfEmbedding) {
 }
 
 TYPED_TEST(Elements, OfLayerNorm) {
-  const int64_t rows = 70;
-  const int64_t n = 131;
-  const auto x = this->some("x", rows * n, 2.0);
-  const auto gamma = this->some("gamma", n);
-  const auto beta = this->some("beta", n);
-  const auto dy = this->some("dy", rows * n);
-  typename TestFixture::Stored y(rows * n), dx(rows * n), in_place(dy);
-  typename TestFixture::Summed mean(rows), rstd(rows), dgamma(n), dbeta(n);
+  NormOfBoth<TypeParam> norm(70, 131);
+  typename TestFixture::Stored in_place(norm.dy);
   run_both([&](Stream& s, auto of) {
-    layer_norm_forward<Pointee<decltype(of(x))>>(s, {.x = of(x),
-                                                     .gamma = of(gamma),
-                                                     .beta = of(beta),
-                                                     .y = of(y),
-                                                     .mean = of(mean),
-                                                     .rstd = of(rstd),
-                                                     .rows = rows,
-                                                     .n = n,
-                                                     .eps = 1e-5F});
-    for (auto* out : {of(dx), of(in_place)}) {
-      const auto* gradient = out == of(dx) ? of(dy) : out;
-      layer_norm_backward<Pointee<decltype(of(x))>>(s, {.x = of(x),
-                                                        .gamma = of(gamma),
-                                                        .mean = of(mean),
-                                                        .rstd = of(rstd),
-                                                        .dy = gradient,
-                                                        .dx = out,
-                                                        .dgamma = of(dgamma),
-                                                        .dbeta = of(dbeta),
-                                                        .rows = rows,
-                                                        .n = n,
-                                                        .accumulate = false});
-    }
+    auto passes = norm.of(of);
+    passes.forward(s);
+    passes.backward(s);
+    passes.dy = of(in_place);
+    passes.dx = of(in_place);
+    passes.backward(s);
   });
   const double slack = 64.0 * kEpsilon;
-  expect_rounded(y, slack, "y");
-  expect_rounded(mean, slack, "mean");
-  expect_rounded(rstd, slack, "rstd");
-  expect_rounded(dx, slack, "dx");
+  expect_rounded(norm.y, slack, "y");
+  expect_rounded(norm.mean, slack, "mean");
+  expect_rounded(norm.rstd, slack, "rstd");
+  expect_rounded(norm.dx, slack, "dx");
   expect_rounded(in_place, slack, "dx in place");
-  expect_rounded(dgamma, slack, "dgamma");
-  expect_rounded(dbeta, slack, "dbeta");
+  expect_rounded(norm.dgamma, slack, "dgamma");
+  expect_rounded(norm.dbeta, slack, "dbeta");
 }
 
 TYPED_TEST(Elements, OfMatmul) {
@@ -220,38 +195,20 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   typename TestFixture::Summed lse(rows), loss(2), stats(3 * rows);
   const OnDevice<StepState> state({.loss_scale = 64.0F});
   run_both([&](Stream& s, auto of) {
-    cross_entropy_forward<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
-                                                             .targets = targets.data(),
-                                                             .lse = of(lse),
-                                                             .loss = of(loss),
-                                                             .rows = rows,
-                                                             .vocab = vocab,
-                                                             .scale = 0.1F,
-                                                             .accumulate = false});
-    cross_entropy_stats<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
-                                                           .targets = targets.data(),
-                                                           .stats = of(stats),
-                                                           .rows = rows,
-                                                           .columns = vocab,
-                                                           .first = 0});
-    cross_entropy_backward<Pointee<decltype(of(logits))>>(s, {.logits = of(logits),
-                                                              .targets = targets.data(),
-                                                              .lse = of(lse),
-                                                              .dlogits = of(dlogits),
-                                                              .rows = rows,
+    const CrossEntropy<Pointee<decltype(of(logits))>> loss_of{.rows = rows,
                                                               .columns = vocab,
-                                                              .first = 0,
+                                                              .logits = of(logits),
+                                                              .targets = targets.data(),
                                                               .scale = 0.1F,
-                                                              .state = state.get()});
-    cross_entropy_backward<Pointee<decltype(of(in_place))>>(s, {.logits = of(in_place),
-                                                                .targets = targets.data(),
-                                                                .lse = of(lse),
-                                                                .dlogits = of(in_place),
-                                                                .rows = rows,
-                                                                .columns = vocab,
-                                                                .first = 0,
-                                                                .scale = 0.1F,
-                                                                .state = state.get()});
+                                                              .lse = of(lse),
+                                                              .loss = of(loss),
+                                                              .dlogits = of(dlogits),
+                                                              .statistics = of(stats),
+                                                              .state = state.get()};
+    loss_of.forward(s);
+    loss_of.stats(s);
+    loss_of.backward(s);
+    loss_of.backward_in_place(s, of(in_place));
   });
   const double slack = 16.0 * kEpsilon;
   expect_rounded(lse, slack, "lse");

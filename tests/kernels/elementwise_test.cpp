@@ -1,7 +1,7 @@
 #include "kernel_test.h"
+#include "kernels/activations.h"
 #include "kernels/add.h"
 #include "kernels/bias.h"
-#include "kernels/relu.h"
 
 namespace hidup::kernels::testing {
 namespace {

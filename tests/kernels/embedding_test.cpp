@@ -7,6 +7,16 @@ namespace {
 
 constexpr float kEmbeddingScale = 1.75F;
 
+void gradient_of(Stream& stream, const Ints& tokens, const Floats& dy, Output& dtable,
+                 const EmbeddingSize& size, bool accumulate = false) {
+  embedding_backward<float>(stream, {.tokens = tokens.data(),
+                                     .dy = dy.data(),
+                                     .dtable = dtable.data(),
+                                     .size = size,
+                                     .scale = kEmbeddingScale,
+                                     .accumulate = accumulate});
+}
+
 TEST(Embedding, ForwardPicksScaledRows) {
   for (const EmbeddingSize size : {EmbeddingSize{0, 5, 3},
                                    {7, 5, 0},
@@ -44,18 +54,8 @@ TEST(Embedding, BackwardAddsPerToken) {
     Output fresh(size.vocab * size.hidden);
     Output added(before);
     run([&](Stream& stream) {
-      embedding_backward<float>(stream, {.tokens = tokens.data(),
-                                         .dy = dy.data(),
-                                         .dtable = fresh.data(),
-                                         .size = size,
-                                         .scale = kEmbeddingScale,
-                                         .accumulate = false});
-      embedding_backward<float>(stream, {.tokens = tokens.data(),
-                                         .dy = dy.data(),
-                                         .dtable = added.data(),
-                                         .size = size,
-                                         .scale = kEmbeddingScale,
-                                         .accumulate = true});
+      gradient_of(stream, tokens, dy, fresh, size);
+      gradient_of(stream, tokens, dy, added, size, true);
     });
     expect_close(fresh, expected, 100.0 * kEpsilon, "dtable");
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -75,12 +75,7 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
   Output dtable(whole.vocab * whole.hidden);
   run([&](Stream& s) {
     embedding_forward(s, tokens.data(), table.data(), y.data(), whole, kEmbeddingScale);
-    embedding_backward<float>(s, {.tokens = tokens.data(),
-                                  .dy = dy.data(),
-                                  .dtable = dtable.data(),
-                                  .size = whole,
-                                  .scale = kEmbeddingScale,
-                                  .accumulate = false});
+    gradient_of(s, tokens, dy, dtable, whole);
   });
   Floats sum(y.size(), 0.0F);
   Floats all_dtable;
@@ -92,12 +87,7 @@ TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
     Output part_dtable(size.vocab * whole.hidden);
     run([&](Stream& s) {
       embedding_forward(s, tokens.data(), part, part_y.data(), size, kEmbeddingScale);
-      embedding_backward<float>(s, {.tokens = tokens.data(),
-                                    .dy = dy.data(),
-                                    .dtable = part_dtable.data(),
-                                    .size = size,
-                                    .scale = kEmbeddingScale,
-                                    .accumulate = false});
+      gradient_of(s, tokens, dy, part_dtable, size);
     });
     for (size_t i = 0; i < sum.size(); ++i) {
       sum[i] += part_y[i];
@@ -114,16 +104,7 @@ TEST(Embedding, GradientHasTheSameBitsForAnyTeam) {
   const auto dy = random_floats("dy", size.tokens * size.hidden);
   expect_same_bits([&](int threads) {
     Output dtable(size.vocab * size.hidden);
-    run(
-        [&](Stream& stream) {
-          embedding_backward<float>(stream, {.tokens = tokens.data(),
-                                             .dy = dy.data(),
-                                             .dtable = dtable.data(),
-                                             .size = size,
-                                             .scale = kEmbeddingScale,
-                                             .accumulate = false});
-        },
-        threads);
+    run([&](Stream& stream) { gradient_of(stream, tokens, dy, dtable, size); }, threads);
     return dtable.values();
   });
 }

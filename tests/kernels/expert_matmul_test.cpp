@@ -226,12 +226,8 @@ TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
     expect_same_bits([&](int threads) {
       ExpertOutputs out(size, in);
       all_passes(in, out, size, threads);
-      Floats all;
-      for (const Output* output : {&out.y, &out.dx, &out.dw, &out.dw_added, &out.biased,
-                                   &out.biased_in_place, &out.dbias, &out.dbias_added}) {
-        append(all, *output);
-      }
-      return all;
+      return all_of(out.y, out.dx, out.dw, out.dw_added, out.biased, out.biased_in_place, out.dbias,
+                    out.dbias_added);
     });
   }
 }

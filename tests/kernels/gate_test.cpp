@@ -117,10 +117,7 @@ TEST(Gate, HasTheSameBitsForAnyTeam) {
             gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
           },
           threads);
-      Floats all;
-      append(all, weights);
-      append(all, dlogits);
-      return all;
+      return all_of(weights, dlogits);
     });
   }
 }

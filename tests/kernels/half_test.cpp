@@ -6,11 +6,10 @@
 #include "kernel_test.h"
 #include "kernels/attention.h"
 #include "kernels/bias.h"
-#include "kernels/layer_norm.h"
 #include "kernels/residual_norm.h"
-#include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 #include "kernels/swiglu.h"
+#include "norms.h"
 #include "ways_of_halves.h"
 
 namespace hidup::kernels::testing {
@@ -53,50 +52,23 @@ constexpr int64_t kLengths[] = {5, 8, 64, 768, 1024, 1032, 1500, 8192, 8200};
 TYPED_TEST(Half, BiasAndLayerNorm) {
   for (const int64_t n : kLengths) {
     const int64_t rows = 77;
-    const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
-    const Numbers<TypeParam> gamma(random_floats("gamma", n));
-    const Numbers<TypeParam> beta(random_floats("beta", n));
-    const Numbers<TypeParam> dy(random_floats("dy", rows * n));
+    NormOfBoth<TypeParam> norm(rows, n);
     Results<TypeParam> biased(rows * n);
-    Results<TypeParam> y(rows * n);
-    Results<TypeParam> dx(rows * n);
-    Results<float> mean(rows);
-    Results<float> rstd(rows);
     Results<float> db(n);
-    Results<float> dgamma(n);
-    Results<float> dbeta(n);
     run_both([&](Stream& s, auto of) {
-      bias_forward(s, of(x), of(beta), of(biased), rows, n);
-      bias_backward(s, of(dy), of(db), rows, n, false);
-      layer_norm_forward<Pointee<decltype(of(x))>>(s, {.x = of(x),
-                                                       .gamma = of(gamma),
-                                                       .beta = of(beta),
-                                                       .y = of(y),
-                                                       .mean = of(mean),
-                                                       .rstd = of(rstd),
-                                                       .rows = rows,
-                                                       .n = n,
-                                                       .eps = 1e-5F});
-      layer_norm_backward<Pointee<decltype(of(x))>>(s, {.x = of(x),
-                                                        .gamma = of(gamma),
-                                                        .mean = of(mean),
-                                                        .rstd = of(rstd),
-                                                        .dy = of(dy),
-                                                        .dx = of(dx),
-                                                        .dgamma = of(dgamma),
-                                                        .dbeta = of(dbeta),
-                                                        .rows = rows,
-                                                        .n = n,
-                                                        .accumulate = false});
+      bias_forward(s, of(norm.x), of(norm.beta), of(biased), rows, n);
+      bias_backward(s, of(norm.dy), of(db), rows, n, false);
+      norm.of(of).forward(s);
+      norm.of(of).backward(s);
     });
     expect_rounded(biased, "biased");
     expect_rounded(db, "db", 2.0 * rows);
-    expect_rounded(mean, "mean");
-    expect_rounded(rstd, "rstd");
-    expect_rounded(y, "y");
-    expect_rounded(dgamma, "dgamma", 4.0 * rows);
-    expect_rounded(dbeta, "dbeta", 2.0 * rows);
-    expect_rounded(dx, "dx");
+    expect_rounded(norm.mean, "mean");
+    expect_rounded(norm.rstd, "rstd");
+    expect_rounded(norm.y, "y");
+    expect_rounded(norm.dgamma, "dgamma", 4.0 * rows);
+    expect_rounded(norm.dbeta, "dbeta", 2.0 * rows);
+    expect_rounded(norm.dx, "dx");
   }
 }
 
@@ -180,26 +152,20 @@ TYPED_TEST(Half, NormsOfRowsAtAnyAddress) {
                                .rows = rows,
                                .n = n,
                                .eps = 1e-5F});
-    layer_norm_forward<Element>(s, {.x = of(x) + 1,
-                                    .gamma = of(gamma) + 1,
-                                    .beta = of(beta) + 1,
-                                    .y = of(y) + 1,
-                                    .mean = of(mean),
-                                    .rstd = of(rstd),
-                                    .rows = rows,
-                                    .n = n,
-                                    .eps = 1e-5F});
-    layer_norm_backward<Element>(s, {.x = of(x) + 1,
-                                     .gamma = of(gamma) + 1,
-                                     .mean = of(mean),
-                                     .rstd = of(rstd),
-                                     .dy = of(dy) + 1,
-                                     .dx = of(dx) + 1,
-                                     .dgamma = of(dgamma),
-                                     .dbeta = of(dbeta),
-                                     .rows = rows,
-                                     .n = n,
-                                     .accumulate = false});
+    const Norm<Element> norm{.rows = rows,
+                             .n = n,
+                             .x = of(x) + 1,
+                             .gamma = of(gamma) + 1,
+                             .beta = of(beta) + 1,
+                             .y = of(y) + 1,
+                             .mean = of(mean),
+                             .rstd = of(rstd),
+                             .dy = of(dy) + 1,
+                             .dx = of(dx) + 1,
+                             .dgamma = of(dgamma),
+                             .dbeta = of(dbeta)};
+    norm.forward(s);
+    norm.backward(s);
   });
   expect_rounded(sum, "sum");
   expect_rounded(y, "y");
@@ -213,38 +179,16 @@ TYPED_TEST(Half, NormsOfRowsAtAnyAddress) {
 
 TYPED_TEST(Half, RmsNorm) {
   for (const int64_t n : kLengths) {
-    const int64_t rows = 77;
-    const Numbers<TypeParam> x(random_floats("x", rows * n, 2.0));
-    const Numbers<TypeParam> gamma(random_floats("gamma", n));
-    const Numbers<TypeParam> dy(random_floats("dy", rows * n));
-    Results<TypeParam> y(rows * n);
-    Results<TypeParam> dx(rows * n);
-    Results<float> rstd(rows);
-    Results<float> dgamma(n);
+    NormOfBoth<TypeParam> norm(77, n);
     run_both([&](Stream& s, auto of) {
-      using Element = Pointee<decltype(of(y))>;
-      rms_norm_forward<Element>(s, {.x = of(x),
-                                    .gamma = of(gamma),
-                                    .y = of(y),
-                                    .rstd = of(rstd),
-                                    .rows = rows,
-                                    .n = n,
-                                    .eps = 1e-5F});
-      rms_norm_backward<Element>(s, {.x = of(x),
-                                     .gamma = of(gamma),
-                                     .rstd = of(rstd),
-                                     .dy = of(dy),
-                                     .dx = of(dx),
-                                     .dgamma = of(dgamma),
-                                     .rows = rows,
-                                     .n = n,
-                                     .accumulate = false});
+      norm.of(of).centered(false).forward(s);
+      norm.of(of).centered(false).backward(s);
     });
     const std::string rows_of_n = ", rows of " + std::to_string(n);
-    expect_rounded(y, "y" + rows_of_n);
-    expect_rounded(dx, "dx" + rows_of_n, 32.0);
-    expect_rounded(rstd, "rstd" + rows_of_n);
-    expect_rounded(dgamma, "dgamma" + rows_of_n, 64.0);
+    expect_rounded(norm.y, "y" + rows_of_n);
+    expect_rounded(norm.dx, "dx" + rows_of_n, 32.0);
+    expect_rounded(norm.rstd, "rstd" + rows_of_n);
+    expect_rounded(norm.dgamma, "dgamma" + rows_of_n, 64.0);
   }
 }
 

@@ -1,6 +1,5 @@
 // Rows without a target are as if they were not there, even where they are not finite.
-#include "kernel_test.h"
-#include "kernels/cross_entropy.h"
+#include "losses.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -14,28 +13,19 @@ struct Result {
 
 Result whole(const Floats& logits, const Ints& targets) {
   const auto rows = static_cast<int64_t>(targets.size());
-  const OnDevice<StepState> state({.loss_scale = 1.0F});
   Output lse(rows);
   Output loss(2);
   Output dlogits(logits);
+  const CrossEntropy<float> of{.rows = rows,
+                               .columns = kVocab,
+                               .logits = logits.data(),
+                               .targets = targets.data(),
+                               .scale = kRowScale,
+                               .lse = lse.data(),
+                               .loss = loss.data()};
   run([&](Stream& s) {
-    cross_entropy_forward<float>(s, {.logits = logits.data(),
-                                     .targets = targets.data(),
-                                     .lse = lse.data(),
-                                     .loss = loss.data(),
-                                     .rows = rows,
-                                     .vocab = kVocab,
-                                     .scale = kRowScale,
-                                     .accumulate = false});
-    cross_entropy_backward<float>(s, {.logits = dlogits.data(),
-                                      .targets = targets.data(),
-                                      .lse = lse.data(),
-                                      .dlogits = dlogits.data(),
-                                      .rows = rows,
-                                      .columns = kVocab,
-                                      .first = 0,
-                                      .scale = kRowScale,
-                                      .state = state.get()});
+    of.forward(s);
+    of.backward_in_place(s, dlogits.data());
   });
   return {lse.values(), loss.values(), dlogits.values()};
 }
@@ -51,14 +41,13 @@ Result in_parts(const Floats& logits, const Ints& targets) {
       part.insert(part.end(), at + first, at + end);
     }
     Output of_part(3 * rows);
-    run([&, first = first, end = end](Stream& s) {
-      cross_entropy_stats<float>(s, {.logits = part.data(),
-                                     .targets = targets.data(),
-                                     .stats = of_part.data(),
-                                     .rows = rows,
-                                     .columns = end - first,
-                                     .first = first});
-    });
+    const CrossEntropy<float> of{.rows = rows,
+                                 .columns = end - first,
+                                 .logits = part.data(),
+                                 .targets = targets.data(),
+                                 .statistics = of_part.data(),
+                                 .first = first};
+    run([&](Stream& s) { of.stats(s); });
     append(stats, of_part);
   }
   Output lse(rows);

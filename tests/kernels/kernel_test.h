@@ -202,4 +202,12 @@ inline void append(Floats& all, const IntOutput& output) {  // below 2^24
   }
 }
 
+// The values of all outputs, one behind the other.
+template <typename... Outputs>
+Floats all_of(const Outputs&... outputs) {
+  Floats all;
+  (append(all, outputs), ...);
+  return all;
+}
+
 }  // namespace hidup::kernels::testing

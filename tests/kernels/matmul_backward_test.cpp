@@ -1,7 +1,7 @@
 // Products of the backward pass with what is done beside them, against the kernels one after the
 // other on floats, which the other tests compare with double.
+#include "kernels/activations.h"
 #include "kernels/bias.h"
-#include "kernels/gelu.h"
 #include "kernels/matmul.h"
 #include "two_types.h"
 

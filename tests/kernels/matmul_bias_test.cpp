@@ -1,10 +1,10 @@
 // The product with its bias and activation at once, against the three kernels one after the other
 // on floats, which the other tests compare with double.
 #include "kernel_test.h"
+#include "kernels/activations.h"
 #include "kernels/bias.h"
-#include "kernels/gelu.h"
 #include "kernels/matmul.h"
-#include "kernels/relu.h"
+#include "product_shapes.h"
 #include "two_types.h"
 
 namespace hidup::kernels::testing {
@@ -103,20 +103,9 @@ using AllElements = ::testing::Types<float, BFloat16, Float16>;
 TYPED_TEST_SUITE(MatmulBias, AllElements);
 
 TYPED_TEST(MatmulBias, AgreesWithTheKernelsInTurn) {
-  // Within one tile, across several with odd edges, sizes that cuBLASLt's epilogues take and those
-  // that they do not, long sums, and nothing at all.
-  for (const MatmulShape size : {MatmulShape{1, 1, 1},
-                                 {3, 5, 7},
-                                 {16, 8, 24},
-                                 {130, 72, 40},
-                                 {131, 67, 33},
-                                 {300, 260, 129},
-                                 {5, 16, 3001},
-                                 {0, 4, 3},
-                                 {4, 0, 3},
-                                 {4, 3, 0},
-                                 {8, 16, 0},
-                                 {0, 0, 0}}) {
+  // Also sizes that cuBLASLt's epilogues take and those that they do not, and long sums.
+  for (const MatmulShape size :
+       product_shapes({{16, 8, 24}, {130, 72, 40}, {131, 67, 33}, {5, 16, 3001}, {8, 16, 0}})) {
     for (const bool transpose_b : {false, true}) {
       for (const Activation activation : kActivations) {
         SCOPED_TRACE(::testing::Message()
@@ -274,10 +263,7 @@ TEST(MatmulBiasOfFloats, HasTheSameBitsForAnyTeam) {
                   {.bias = bias.data(), .activation = Activation::gelu, .input = input.data()});
             },
             threads);
-        Floats all;
-        append(all, y);
-        append(all, input);
-        return all;
+        return all_of(y, input);
       });
     }
   }

@@ -1,6 +1,7 @@
 #include "kernels/matmul.h"
 
 #include "kernel_test.h"
+#include "product_shapes.h"
 
 namespace hidup::kernels::testing {
 namespace {
@@ -46,17 +47,8 @@ void expect_product(const MatmulShape& size) {
 }
 
 TEST(Matmul, AgreesWithTheDoubleProduct) {
-  // Within one tile, across several with odd edges, long sums, and nothing at all.
-  for (const MatmulShape size : {MatmulShape{1, 1, 1},
-                                 {3, 5, 7},
-                                 {130, 67, 33},
-                                 {300, 260, 129},
-                                 {5, 9, 3001},
-                                 {1, 300, 20},
-                                 {0, 4, 3},
-                                 {4, 0, 3},
-                                 {4, 3, 0},
-                                 {0, 0, 0}}) {
+  // Also long sums.
+  for (const MatmulShape size : product_shapes({{130, 67, 33}, {5, 9, 3001}, {1, 300, 20}})) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {
         SCOPED_TRACE(::testing::Message() << size.m << "x" << size.n << "x" << size.k << " "

@@ -1,38 +1,11 @@
 // The backward passes of both norms with a gradient that their inputs have from elsewhere.
 #include <gtest/gtest.h>
 
-#include "kernels/layer_norm.h"
-#include "kernels/rms_norm.h"
+#include "norms.h"
 #include "two_types.h"
 
 namespace hidup::kernels::testing {
 namespace {
-
-template <typename Element>
-struct NormBackward {
-  const Element* x;
-  const Element* gamma;
-  const float* mean;
-  const float* rstd;
-  const Element* dy;
-  const Element* added;
-  Element* dx;
-  float* dgamma;
-  float* dbeta;
-  int64_t rows;
-  int64_t n;
-};
-
-template <typename Element>
-void norm_backward_of(Stream& stream, const NormBackward<Element>& a, bool centered) {
-  if (centered) {
-    layer_norm_backward<Element>(stream, {a.x, a.gamma, a.mean, a.rstd, a.dy, a.added, a.dx,
-                                          a.dgamma, a.dbeta, a.rows, a.n, false});
-  } else {
-    rms_norm_backward<Element>(
-        stream, {a.x, a.gamma, a.rstd, a.dy, a.added, a.dx, a.dgamma, a.rows, a.n, false});
-  }
-}
 
 template <typename Element>
 class NormBackwardAdded : public ::testing::Test {};
@@ -49,17 +22,23 @@ TYPED_TEST(NormBackwardAdded, IsInTheInputsGradientAlone) {
       const Numbers<TypeParam> gamma(random_floats("gamma", n));
       const Numbers<TypeParam> dy(random_floats("dy", rows * n));
       const Numbers<TypeParam> added(random_floats("added", rows * n));
-      const Floats mean = random_floats("mean", rows);
-      const Floats rstd = random_floats("rstd", rows, 0.1);
+      Output mean(random_floats("mean", rows));
+      Output rstd(random_floats("rstd", rows, 0.1));
       Output alone(rows * n);
       Output dgamma(n);
       Output dbeta(n);
       run([&](Stream& s) {
-        norm_backward_of<float>(
-            s,
-            {x.wide.data(), gamma.wide.data(), mean.data(), rstd.data(), dy.wide.data(), nullptr,
-             alone.data(), dgamma.data(), dbeta.data(), rows, n},
-            centered);
+        const Norm<float> norm{.rows = rows,
+                               .n = n,
+                               .x = x.wide.data(),
+                               .gamma = gamma.wide.data(),
+                               .mean = mean.data(),
+                               .rstd = rstd.data(),
+                               .dy = dy.wide.data(),
+                               .dx = alone.data(),
+                               .dgamma = dgamma.data(),
+                               .dbeta = dbeta.data()};
+        norm.centered(centered).backward(s);
       });
       for (const Place place : {Place::own, Place::dy, Place::added}) {
         SCOPED_TRACE(::testing::Message()
@@ -72,12 +51,18 @@ TYPED_TEST(NormBackwardAdded, IsInTheInputsGradientAlone) {
         Output dbeta_too(n);
         run_both([&](Stream& s, auto of) {
           using Element = Pointee<decltype(of(x))>;
-          norm_backward_of<Element>(
-              s,
-              {of(x), of(gamma), mean.data(), rstd.data(), place == Place::dy ? of(dx) : of(dy),
-               place == Place::added ? of(dx) : of(added), of(dx), dgamma_too.data(),
-               dbeta_too.data(), rows, n},
-              centered);
+          const Norm<Element> norm{.rows = rows,
+                                   .n = n,
+                                   .x = of(x),
+                                   .gamma = of(gamma),
+                                   .mean = mean.data(),
+                                   .rstd = rstd.data(),
+                                   .dy = place == Place::dy ? of(dx) : of(dy),
+                                   .added = place == Place::added ? of(dx) : of(added),
+                                   .dx = of(dx),
+                                   .dgamma = dgamma_too.data(),
+                                   .dbeta = dbeta_too.data()};
+          norm.centered(centered).backward(s);
         });
         for (size_t i = 0; i < dx.wide.size(); ++i) {
           const double sum = static_cast<double>(alone[i]) + static_cast<double>(added.wide[i]);

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "kernel_test.h"
+#include "kernels/activations.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
 #include "kernels/attention.h"
@@ -17,16 +18,13 @@
 #include "kernels/embedding.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
-#include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
 #include "kernels/positions.h"
-#include "kernels/relu.h"
 #include "kernels/residual_norm.h"
 #include "kernels/route.h"
 #include "kernels/router_losses.h"
-#include "kernels/silu.h"
 
 namespace hidup::kernels::testing {
 namespace {

@@ -3,14 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/layer_norm.h"
-#include "kernels/rms_norm.h"
+#include "norms.h"
 #include "two_types.h"
 
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr float kNormEps = 1e-5F;
 constexpr uint64_t kBranchKey = 0x0123456789ABCDEFULL;
 
 // Whole rows, of even and odd lengths, for a warp and for a block, with and without vectors, up to
@@ -61,35 +59,48 @@ Doubles expected_sum(const Floats& branch, const Floats& residual, const Dropout
   return sum;
 }
 
+template <typename T>
 struct NormInputs {
-  Floats branch;
-  Floats residual;
-  Floats gamma;
-  Floats beta;  // none: RMS norm
+  const T* branch;
+  const T* residual;
+  const T* gamma;
+  const T* beta;  // null: RMS norm
 };
 
-// Runs the kernel, and compares the sum.
-void expect_sum(const NormInputs& in, const DropoutMask& dropout, uint64_t step,
-                NormOutputs<float>& out) {
+// With the sum in a place of its own, or in `sum`.
+template <typename T>
+void residual_norm_of(Stream& stream, const NormInputs<T>& in, const DropoutMask& dropout,
+                      NormOutputs<T>& out, T* sum = nullptr) {
   const Region& region = dropout.region;
-  const bool has_mean = in.beta.size() > 0;
-  run([&](Stream& stream) {
-    residual_norm<float>(stream, {.branch = in.branch.data(),
-                                  .residual = in.residual.data(),
-                                  .dropout = dropout,
-                                  .gamma = in.gamma.data(),
-                                  .beta = has_mean ? in.beta.data() : nullptr,
-                                  .sum = out.sum.data(),
-                                  .y = out.y.data(),
-                                  .mean = has_mean ? out.mean.data() : nullptr,
-                                  .rstd = out.rstd.data(),
-                                  .rows = rows_of(region),
-                                  .n = region.extent[region.dims - 1],
-                                  .eps = kNormEps});
-  });
-  expect_close(out.sum, expected_sum(in.branch, in.residual, dropout, step), 4.0 * kEpsilon, "sum");
+  residual_norm<T>(stream, {.branch = in.branch,
+                            .residual = in.residual,
+                            .dropout = dropout,
+                            .gamma = in.gamma,
+                            .beta = in.beta,
+                            .sum = sum == nullptr ? out.sum.data() : sum,
+                            .y = out.y.data(),
+                            .mean = in.beta == nullptr ? nullptr : out.mean.data(),
+                            .rstd = out.rstd.data(),
+                            .rows = rows_of(region),
+                            .n = region.extent[region.dims - 1],
+                            .eps = kNormEps});
 }
 
+// The norm of what was summed up, as the kernel that does nothing else finds it.
+Norm<float> norm_of(const Floats& sum, const Floats& gamma, const Floats& beta,
+                    NormOutputs<float>& out) {
+  const auto n = static_cast<int64_t>(gamma.size());
+  return {.rows = static_cast<int64_t>(sum.size()) / n,
+          .n = n,
+          .x = sum.data(),
+          .gamma = gamma.data(),
+          .beta = beta.data(),
+          .y = out.y.data(),
+          .mean = out.mean.data(),
+          .rstd = out.rstd.data()};
+}
+
+// Without beta it is the RMS norm of the sum.
 TEST(ResidualNorm, IsTheNormOfTheSum) {
   const OnDevice<StepState> state({.step = 0x300000002ULL});
   for (const Region& region : row_parts()) {
@@ -99,57 +110,28 @@ TEST(ResidualNorm, IsTheNormOfTheSum) {
     const auto residual = random_floats("residual", rows * n, 2.0);
     const auto gamma = random_floats("gamma", n);
     const auto beta = random_floats("beta", n);
-    for (const float p : {0.0F, 0.1F, 0.5F}) {
-      SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const DropoutMask dropout{region, p, kBranchKey, state.get()};
-      NormOutputs<float> out(rows, n);
-      NormOutputs<float> norm(rows, n);
-      expect_sum({branch, residual, gamma, beta}, dropout, state->step, out);
-      const Floats sum = out.sum.values();
-      run([&](Stream& stream) {
-        layer_norm_forward<float>(stream, {.x = sum.data(),
-                                           .gamma = gamma.data(),
-                                           .beta = beta.data(),
-                                           .y = norm.y.data(),
-                                           .mean = norm.mean.data(),
-                                           .rstd = norm.rstd.data(),
-                                           .rows = rows,
-                                           .n = n,
-                                           .eps = kNormEps});
-      });
-      expect_close(out.y, to_doubles(norm.y.values()), 32.0 * kEpsilon, "y");
-      expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
-      expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
-    }
-  }
-}
-
-TEST(ResidualNorm, WithoutBetaIsTheRmsNormOfTheSum) {
-  const OnDevice<StepState> state({.step = 5});
-  for (const Region& region : row_parts()) {
-    const int64_t n = region.extent[region.dims - 1];
-    const int64_t rows = rows_of(region);
-    const auto branch = random_floats("branch", rows * n);
-    const auto residual = random_floats("residual", rows * n, 2.0);
-    const auto gamma = random_floats("gamma", n);
-    for (const float p : {0.0F, 0.1F}) {
-      SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
-      const DropoutMask dropout{region, p, kBranchKey, state.get()};
-      NormOutputs<float> out(rows, n);
-      NormOutputs<float> norm(rows, n);
-      expect_sum({branch, residual, gamma, {}}, dropout, state->step, out);
-      const Floats sum = out.sum.values();
-      run([&](Stream& stream) {
-        rms_norm_forward<float>(stream, {.x = sum.data(),
-                                         .gamma = gamma.data(),
-                                         .y = norm.y.data(),
-                                         .rstd = norm.rstd.data(),
-                                         .rows = rows,
-                                         .n = n,
-                                         .eps = kNormEps});
-      });
-      expect_close(out.y, to_doubles(norm.y.values()), 8.0 * kEpsilon, "y");
-      expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
+    for (const bool centered : {true, false}) {
+      for (const float p : {0.0F, 0.1F, 0.5F}) {
+        SCOPED_TRACE((centered ? "layer norm, rows of " : "RMS norm, rows of ") +
+                     std::to_string(n) + ", p " + std::to_string(p));
+        const DropoutMask dropout{region, p, kBranchKey, state.get()};
+        NormOutputs<float> out(rows, n);
+        NormOutputs<float> norm(rows, n);
+        const float* const shift = centered ? beta.data() : nullptr;
+        run([&](Stream& s) {
+          residual_norm_of<float>(s, {branch.data(), residual.data(), gamma.data(), shift}, dropout,
+                                  out);
+        });
+        const Floats sum = out.sum.values();
+        expect_close(sum, expected_sum(branch, residual, dropout, state->step), 4.0 * kEpsilon,
+                     "sum");
+        run([&](Stream& s) { norm_of(sum, gamma, beta, norm).centered(centered).forward(s); });
+        expect_close(out.y, to_doubles(norm.y.values()), (centered ? 32.0 : 8.0) * kEpsilon, "y");
+        expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");
+        if (centered) {
+          expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
+        }
+      }
     }
   }
 }
@@ -170,20 +152,9 @@ TEST(ResidualNorm, TheSumMayTakeThePlaceOfWhatIsAdded) {
       NormOutputs<float> on_residual(rows, n);
       Output changed_branch(branch);
       Output changed_residual(residual);
-      run([&](Stream& stream) {
+      run([&](Stream& s) {
         const auto norm = [&](const float* b, const float* r, float* sum, NormOutputs<float>& out) {
-          residual_norm<float>(stream, {.branch = b,
-                                        .residual = r,
-                                        .dropout = dropout,
-                                        .gamma = gamma.data(),
-                                        .beta = beta.data(),
-                                        .sum = sum,
-                                        .y = out.y.data(),
-                                        .mean = out.mean.data(),
-                                        .rstd = out.rstd.data(),
-                                        .rows = rows,
-                                        .n = n,
-                                        .eps = kNormEps});
+          residual_norm_of<float>(s, {b, r, gamma.data(), beta.data()}, dropout, out, sum);
         };
         norm(branch.data(), residual.data(), beside.sum.data(), beside);
         norm(changed_branch.data(), residual.data(), changed_branch.data(), on_branch);
@@ -216,35 +187,17 @@ TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
       SCOPED_TRACE("rows of " + std::to_string(n) + ", p " + std::to_string(p));
       const DropoutMask dropout{region, p, kBranchKey, state.get()};
       NormOutputs<TypeParam> out(rows, n);
-      run([&](Stream& stream) {
-        residual_norm<TypeParam>(stream, {.branch = branch.narrow.data(),
-                                          .residual = residual.narrow.data(),
-                                          .dropout = dropout,
-                                          .gamma = gamma.narrow.data(),
-                                          .beta = beta.narrow.data(),
-                                          .sum = out.sum.data(),
-                                          .y = out.y.data(),
-                                          .mean = out.mean.data(),
-                                          .rstd = out.rstd.data(),
-                                          .rows = rows,
-                                          .n = n,
-                                          .eps = kNormEps});
+      run([&](Stream& s) {
+        residual_norm_of<TypeParam>(
+            s,
+            {branch.narrow.data(), residual.narrow.data(), gamma.narrow.data(), beta.narrow.data()},
+            dropout, out);
       });
       expect_close(out.sum, expected_sum(branch.wide, residual.wide, dropout, state->step),
                    kRelative, "sum");
       const Numbers<TypeParam> sum(out.sum.values());
       NormOutputs<float> norm(rows, n);
-      run([&](Stream& stream) {
-        layer_norm_forward<float>(stream, {.x = sum.wide.data(),
-                                           .gamma = gamma.wide.data(),
-                                           .beta = beta.wide.data(),
-                                           .y = norm.y.data(),
-                                           .mean = norm.mean.data(),
-                                           .rstd = norm.rstd.data(),
-                                           .rows = rows,
-                                           .n = n,
-                                           .eps = kNormEps});
-      });
+      run([&](Stream& s) { norm_of(sum.wide, gamma.wide, beta.wide, norm).forward(s); });
       expect_close(out.y, to_doubles(norm.y.values()), kRelative, "y");
       expect_close(out.mean, to_doubles(norm.mean.values()), 8.0 * kEpsilon, "mean");
       expect_close(out.rstd, to_doubles(norm.rstd.values()), 8.0 * kEpsilon, "rstd");

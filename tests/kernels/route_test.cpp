@@ -219,12 +219,7 @@ TEST(Route, HasTheSameBitsForAnyTeam) {
                       size.capacity);
         },
         threads);
-    Floats all;
-    append(all, routing);
-    append(all, by_hash);
-    append(all, counts);
-    append(all, load);
-    return all;
+    return all_of(routing, by_hash, counts, load);
   });
 }
 

@@ -58,6 +58,39 @@ Doubles reference_sums(const Doubles& logits, const Ints& chosen, const RouterCa
   return sums;
 }
 
+void sums_of(Stream& stream, const RouterCase& at, const Floats& logits, const Ints& routing,
+             Output& sums) {
+  router_sums<float>(stream, {.logits = logits.data(),
+                              .routing = routing.data(),
+                              .sums = sums.data(),
+                              .tokens = at.tokens(),
+                              .experts = at.route.experts,
+                              .choices = at.route.choices,
+                              .counted = at.counted,
+                              .capacity = at.route.capacity});
+}
+
+struct Weights {
+  float balance = 1.0F;
+  float z = 1.0F;
+};
+
+void gradient_of(Stream& stream, const RouterCase& at, const Floats& logits, const float* sums,
+                 const Weights& weights, const StepState* state, Output& dlogits,
+                 bool accumulate = false, int64_t parts = 1) {
+  router_losses_backward<float>(stream, {.logits = logits.data(),
+                                         .sums = sums,
+                                         .dlogits = dlogits.data(),
+                                         .tokens = at.tokens(),
+                                         .experts = at.route.experts,
+                                         .all_tokens = parts * at.tokens(),
+                                         .counted = at.counted,
+                                         .balance = weights.balance,
+                                         .z = weights.z,
+                                         .accumulate = accumulate,
+                                         .state = state});
+}
+
 TEST(RouterLosses, SumsAreThoseOfTheDefinition) {
   for (const RouterCase& at : router_cases()) {
     SCOPED_TRACE(::testing::Message() << at.route.sequence << " " << at.route.experts);
@@ -65,16 +98,7 @@ TEST(RouterLosses, SumsAreThoseOfTheDefinition) {
     const auto routing = routing_of(chosen, at.route);
     const auto logits = random_floats("logits", at.tokens() * at.route.experts, 2.0);
     Output sums(3 * at.route.experts);
-    run([&](Stream& s) {
-      router_sums<float>(s, {.logits = logits.data(),
-                             .routing = routing.data(),
-                             .sums = sums.data(),
-                             .tokens = at.tokens(),
-                             .experts = at.route.experts,
-                             .choices = at.route.choices,
-                             .counted = at.counted,
-                             .capacity = at.route.capacity});
-    });
+    run([&](Stream& s) { sums_of(s, at, logits, routing, sums); });
     expect_close(sums, reference_sums(to_doubles(logits), chosen, at), 64.0 * kEpsilon, "sums");
   }
 }
@@ -109,17 +133,7 @@ TEST(RouterLosses, GradientsAreDifferencesOfTheLosses) {
     for (const bool accumulate : {false, true}) {
       Output dlogits(accumulate ? start : Floats(static_cast<size_t>(n), kNan));
       run([&](Stream& s) {
-        router_losses_backward<float>(s, {.logits = logits.data(),
-                                          .sums = sums.data(),
-                                          .dlogits = dlogits.data(),
-                                          .tokens = at.tokens(),
-                                          .experts = experts,
-                                          .all_tokens = all_tokens,
-                                          .counted = at.counted,
-                                          .balance = 30.0F,
-                                          .z = 0.5F,
-                                          .accumulate = accumulate,
-                                          .state = state.get()});
+        gradient_of(s, at, logits, sums.data(), {30.0F, 0.5F}, state.get(), dlogits, accumulate, 2);
       });
       Doubles added = to_doubles(dlogits.values());
       for (size_t i = 0; accumulate && i < added.size(); ++i) {
@@ -136,26 +150,10 @@ TEST(RouterLosses, LargeLogitsDoNotOverflow) {
   const OnDevice<StepState> state({.step = 1});
   Output sums(3 * 3);
   Output dlogits(3);
+  const RouterCase at{{1, 1, 3, 1, 1}, 1};
   run([&](Stream& s) {
-    router_sums<float>(s, {.logits = logits.data(),
-                           .routing = routing.data(),
-                           .sums = sums.data(),
-                           .tokens = 1,
-                           .experts = 3,
-                           .choices = 1,
-                           .counted = 1,
-                           .capacity = 1});
-    router_losses_backward<float>(s, {.logits = logits.data(),
-                                      .sums = sums.data(),
-                                      .dlogits = dlogits.data(),
-                                      .tokens = 1,
-                                      .experts = 3,
-                                      .all_tokens = 1,
-                                      .counted = 1,
-                                      .balance = 3.0F,
-                                      .z = 1.0F,
-                                      .accumulate = false,
-                                      .state = state.get()});
+    sums_of(s, at, logits, routing, sums);
+    gradient_of(s, at, logits, sums.data(), {3.0F, 1.0F}, state.get(), dlogits);
   });
   EXPECT_EQ(sums.values(), (Floats{1.0F, 0.0F, 0.0F, 1.0F, 0.0F, 0.0F, 1e8F, 0.0F, 0.0F}));
   EXPECT_EQ(dlogits.values(), (Floats{2e4F, 0.0F, 0.0F}));
@@ -165,26 +163,10 @@ TEST(RouterLosses, WithoutExpertsThereIsNothing) {
   const Ints routing = {-1, -1};
   const OnDevice<StepState> state({.step = 1});
   Output nothing(0);
+  const RouterCase at{{1, 2, 0, 1, 4}, 1};
   run([&](Stream& s) {
-    router_sums<float>(s, {.logits = nullptr,
-                           .routing = routing.data(),
-                           .sums = nothing.data(),
-                           .tokens = 2,
-                           .experts = 0,
-                           .choices = 1,
-                           .counted = 1,
-                           .capacity = 4});
-    router_losses_backward<float>(s, {.logits = nullptr,
-                                      .sums = nothing.data(),
-                                      .dlogits = nothing.data(),
-                                      .tokens = 2,
-                                      .experts = 0,
-                                      .all_tokens = 2,
-                                      .counted = 1,
-                                      .balance = 1.0F,
-                                      .z = 1.0F,
-                                      .accumulate = false,
-                                      .state = state.get()});
+    sums_of(s, at, {}, routing, nothing);
+    gradient_of(s, at, {}, nothing.data(), {}, state.get(), nothing);
   });
 }
 
@@ -199,31 +181,11 @@ TEST(RouterLosses, HaveTheSameBitsForAnyTeam) {
     Output dlogits(tokens * route.experts);
     run(
         [&](Stream& s) {
-          router_sums<float>(s, {.logits = logits.data(),
-                                 .routing = routing.data(),
-                                 .sums = sums.data(),
-                                 .tokens = tokens,
-                                 .experts = route.experts,
-                                 .choices = route.choices,
-                                 .counted = 2,
-                                 .capacity = route.capacity});
-          router_losses_backward<float>(s, {.logits = logits.data(),
-                                            .sums = sums.data(),
-                                            .dlogits = dlogits.data(),
-                                            .tokens = tokens,
-                                            .experts = route.experts,
-                                            .all_tokens = tokens,
-                                            .counted = 2,
-                                            .balance = 1.0F,
-                                            .z = 1.0F,
-                                            .accumulate = false,
-                                            .state = state.get()});
+          sums_of(s, {route, 2}, logits, routing, sums);
+          gradient_of(s, {route, 2}, logits, sums.data(), {}, state.get(), dlogits);
         },
         threads);
-    Floats all;
-    append(all, sums);
-    append(all, dlogits);
-    return all;
+    return all_of(sums, dlogits);
   });
 }
 

@@ -39,11 +39,7 @@ TEST(Swiglu, AgreesWithDoubleAndItsDifferences) {
                       dgate, 1e-5, "dgate");
       expect_gradient([&](const Doubles& at) { return dot(gated(wide[0], at), wide[2]); }, wide[1],
                       dup, 1e-5, "dup");
-      Floats all;
-      for (const Output* output : {&y, &dgate, &dup}) {
-        append(all, *output);
-      }
-      return all;
+      return all_of(y, dgate, dup);
     });
   }
 }

@@ -1,25 +1,16 @@
 // GPT-2, as tests/golden/make_golden.py defines it with PyTorch, and the decks with its sizes.
 #include <gtest/gtest.h>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
 
 Deck gpt_deck(double dropout, const MoeDeck& moe = {}) {
-  Deck deck;
-  deck.model = {.family = "gpt",
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = dropout,
-                .moe = moe};
-  deck.train->batch = 5;
+  Deck deck = small_deck_of("gpt", moe);
+  deck.model->dropout = dropout;
   return deck;
 }
 

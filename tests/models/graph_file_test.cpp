@@ -4,34 +4,19 @@
 
 #include "core/check.h"
 #include "deck/data_deck.h"
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
-
-Deck deck_of_graph_file(const MoeDeck& moe = {}) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = 0.1,
-                .moe = moe};
-  deck.train->batch = 5;
-  return deck;
-}
 
 TEST(ReadGraph, TakesWhatWasBuilt) {
   const MoeDeck none;
   const MoeDeck top2 = {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0};
   const MoeDeck hash = {.experts = 3, .every = 1, .router = "hash", .capacity_factor = 1.25};
   for (const MoeDeck& moe : {none, top2, hash}) {
-    const Deck deck = deck_of_graph_file(moe);
+    const Deck deck = small_deck_of("bert", moe);
     const Graph built = build_model(deck, 31);
     const std::string text = print_graph(built);
     const Graph read = read_graph(text, "model.txt", deck, 31);
@@ -60,8 +45,8 @@ loss = cross_entropy(y, targets)
 constexpr const char* kInputs = "input tokens : i32[5, 7]\n  input targets : i32[5, 7]\n";
 
 TEST(ReadGraph, LeavesRoomForTheVocabulary) {
-  EXPECT_NO_THROW(read_graph(kGraph, "own.txt", deck_of_graph_file(), 31));
-  EXPECT_NO_THROW(read_graph(kGraph, "own.txt", deck_of_graph_file(), 4));  // rows may stay unused
+  EXPECT_NO_THROW(read_graph(kGraph, "own.txt", small_deck_of("bert"), 31));
+  EXPECT_NO_THROW(read_graph(kGraph, "own.txt", small_deck_of("bert"), 4));  // rows may stay unused
 }
 
 struct Wrong {
@@ -78,7 +63,7 @@ TEST_P(WrongGraphFile, IsRefusedWithItsPlace) {
   ASSERT_NE(at, std::string::npos);
   text.replace(at, std::string(GetParam().from).size(), GetParam().to);
   try {
-    read_graph(text, "own.txt", deck_of_graph_file(), 31);
+    read_graph(text, "own.txt", small_deck_of("bert"), 31);
     FAIL() << "accepted: " << GetParam().to;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
@@ -148,7 +133,7 @@ TEST(ReadGraph, WantsBothInputs) {
     read_graph(
         "graph own\ninput tokens : i32[5, 7]\nparameter w : f32[31, 31] = ones\n"
         "x = embedding(tokens, w)\nloss = cross_entropy(x, tokens)\n",
-        "own.txt", deck_of_graph_file(), 31);
+        "own.txt", small_deck_of("bert"), 31);
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "own.txt: a graph has the inputs tokens and targets");
@@ -162,7 +147,7 @@ TEST(ReadGraph, WantsIntegers) {
         "graph own\ninput tokens : f32[5, 7]\ninput targets : i32[5, 7]\n"
         "parameter w : f32[7, 7, 31] = ones\nx = matmul(tokens, w)\n"
         "loss = cross_entropy(x, targets)\n",
-        "own.txt", deck_of_graph_file(), 31);
+        "own.txt", small_deck_of("bert"), 31);
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -172,7 +157,7 @@ TEST(ReadGraph, WantsIntegers) {
 }
 
 TEST(ReadGraph, OfImages) {
-  Deck deck = deck_of_graph_file();
+  Deck deck = small_deck_of("bert");
   deck.model->family = "vit";
   deck.model->sequence = 65;
   deck.data->kind = "images";

@@ -6,24 +6,15 @@
 
 #include <cmath>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/text.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
 
 Deck deck_of(int64_t layers, const MoeDeck& moe) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = layers,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = 0.1,
-                .moe = moe};
-  deck.train->batch = 5;
+  Deck deck = small_deck_of("bert", moe);
+  deck.model->layers = layers;
   return deck;
 }
 

@@ -1,25 +1,16 @@
 // The vision transformer, as tests/golden/make_golden.py defines it with PyTorch.
 #include <gtest/gtest.h>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
 
 std::string text_of_vit(const MoeDeck& moe = {}) {
-  Deck deck;
-  deck.model = {.family = "vit",
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 65,
-                .dropout = 0.1,
-                .moe = moe};
-  deck.train->batch = 5;
+  Deck deck = small_deck_of("vit", moe);
+  deck.model->sequence = 65;
   return print_graph(build_model(deck, 10));
 }
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/text.h"
 #include "sharding/rules.h"
+#include "token_graph.h"
 #include "verified_program.h"
 
 namespace hidup {
@@ -13,17 +13,13 @@ namespace {
 
 // x [4, 6, 8] and what reads it.
 Graph mlp_with(const std::string& operations) {
-  return parse_graph(R"(graph fused
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  return token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
 parameter b : f32[10] = zeros
 parameter v : f32[10, 8] = uniform(0.1)
 parameter c : f32[8] = zeros
 x = embedding(tokens, table)
-)" + operations,
-                     "fused");
+)" + operations);
 }
 
 const std::string kMlp = R"(p = matmul(x, w)
@@ -100,18 +96,14 @@ TEST(FuseBackward, NotABiasThatIsSentBefore) {
 }
 
 TEST(FuseBackward, PositionsAreNoBiasOfTheColumns) {
-  const Graph graph = parse_graph(R"(graph fused
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
 parameter positions : f32[6, 10] = zeros
 x = embedding(tokens, table)
 p = matmul(x, w)
 y = bias(p, positions)
 loss = cross_entropy(y, targets)
-)",
-                                  "fused");
+)");
   EXPECT_EQ(backward_opcodes(verified_program(graph, named_strategy("dp", graph, {{"ranks", 1}}))),
             (Names{"cross_entropy_backward", "bias_backward", "matmul_backward_input",
                    "matmul_backward_weight", "embedding_backward"}));
@@ -149,16 +141,12 @@ TEST(FuseBackward, NotAGeluWhoseGradientIsSummedBefore) {
 
 // x [4, 6, 8], whose gradient comes from the norm and from the sum behind it.
 Program norm_program(const std::string& operations, bool fuse = true) {
-  const Graph graph = parse_graph(R"(graph residual
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 8] = uniform(0.1)
 parameter gamma : f32[8] = ones
 parameter beta : f32[8] = zeros
 x = embedding(tokens, table)
-)" + operations + "loss = cross_entropy(s, targets)\n",
-                                  "residual");
+)" + operations + "loss = cross_entropy(s, targets)\n");
   return verified_program(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/text.h"
+#include "token_graph.h"
 #include "verified_program.h"
 
 namespace hidup {
@@ -19,16 +19,12 @@ loss = cross_entropy(y, targets)
 // x [4, 6, 8] and what reads it.
 Program residual_program(const std::string& operations, int64_t ranks = 1,
                          const std::string& strategy = "dp") {
-  const Graph graph = parse_graph(R"(graph residual
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 8] = uniform(0.1)
 parameter gamma : f32[8] = ones
 parameter beta : f32[8] = zeros
 x = embedding(tokens, table)
-)" + operations,
-                                  "residual");
+)" + operations);
   return verified_program(graph, named_strategy(strategy, graph, {{"ranks", ranks}}));
 }
 
@@ -88,43 +84,46 @@ loss = cross_entropy(b, targets)
   }
 }
 
-// The sum goes on, as in models that normalize before a branch.
-TEST(FuseResidual, TheSumMayBeReadByOthers) {
-  const Program program = residual_program(R"(f = matmul(x, w)
+struct NormCase {
+  const char* operations;
+  Names opcodes;  // of the forward pass
+};
+
+TEST(FuseResidual, WhatFollowsDirectlyAndNobodyElseReads) {
+  const std::vector<NormCase> cases = {
+      // The sum goes on, as in models that normalize before a branch.
+      {R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 y = layer_norm(s, gamma, beta)
 t = add(s, y)
 loss = cross_entropy(t, targets)
-)");
-  EXPECT_EQ(forward_opcodes(program),
-            (Names{"embedding", "matmul", "residual_norm", "add", "cross_entropy"}));
-  EXPECT_EQ(find_opcode(program, Opcode::add).inputs[0],
-            find_opcode(program, Opcode::residual_norm).outputs[1]);
-}
-
-TEST(FuseResidual, WhatDropoutLeavesStaysWhereOthersReadIt) {
-  const Program program = residual_program(R"(f = matmul(x, w)
+)",
+       {"embedding", "matmul", "residual_norm", "add", "cross_entropy"}},
+      // Others read what dropout leaves.
+      {R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 y = layer_norm(s, gamma, beta)
 t = add(y, d)
 loss = cross_entropy(t, targets)
-)");
-  EXPECT_EQ(forward_opcodes(program),
-            (Names{"embedding", "matmul", "dropout", "residual_norm", "add", "cross_entropy"}));
-}
-
-TEST(FuseResidual, OnlyWhatFollowsDirectly) {
-  EXPECT_EQ(
-      forward_opcodes(residual_program(R"(f = matmul(x, w)
+)",
+       {"embedding", "matmul", "dropout", "residual_norm", "add", "cross_entropy"}},
+      {R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
 r = relu(s)
 y = layer_norm(r, gamma, beta)
 loss = cross_entropy(y, targets)
-)")),
-      (Names{"embedding", "matmul", "dropout", "add", "relu", "layer_norm", "cross_entropy"}));
+)",
+       {"embedding", "matmul", "dropout", "add", "relu", "layer_norm", "cross_entropy"}},
+  };
+  for (const NormCase& one : cases) {
+    EXPECT_EQ(forward_opcodes(residual_program(one.operations)), one.opcodes) << one.operations;
+  }
+  const Program sum_goes_on = residual_program(cases[0].operations);
+  EXPECT_EQ(find_opcode(sum_goes_on, Opcode::add).inputs[0],
+            find_opcode(sum_goes_on, Opcode::residual_norm).outputs[1]);
   // The parameters of the norm come in between.
   const Names names = forward_opcodes(residual_program(kSumAndNorm, 2, "fsdp"));
   EXPECT_EQ(std::ranges::count(names, "residual_norm"), 0);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "graph/text.h"
 #include "sharding/rules.h"
+#include "token_graph.h"
 #include "verified_program.h"
 
 namespace hidup {
@@ -14,15 +14,11 @@ namespace {
 
 // A product x w + b of x [4, 6, 8], and what reads it.
 Graph graph_with(const std::string& operations, const std::string& parameters = "") {
-  return parse_graph(R"(graph fused
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  return token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
 parameter b : f32[10] = zeros
 )" + parameters + R"(x = embedding(tokens, table)
-)" + operations,
-                     "fused");
+)" + operations);
 }
 
 Program on_one_rank(const Graph& graph, bool fuse = true) {
@@ -88,47 +84,53 @@ loss = cross_entropy(z, targets)
   EXPECT_EQ(product.outputs[1], find_opcode(program, Opcode::gelu_backward).inputs[0]);
 }
 
-TEST(Fuse, ColumnsMayHaveSeveralDimensions) {
-  const Graph graph = graph_with(R"(p = matmul(x, v)
+struct BiasCase {
+  const char* operations;
+  Names opcodes;  // of the forward pass
+  const char* parameters = "";
+};
+
+TEST(Fuse, TheBiasOfTheColumnsOfAProductThatNobodyElseReads) {
+  const std::vector<BiasCase> cases = {
+      // The columns have several dimensions.
+      {R"(p = matmul(x, v)
 y = bias(p, c)
 q = matmul(y, u) {contract=2}
 z = bias(q, b)
 loss = cross_entropy(z, targets)
 )",
-                                 R"(parameter v : f32[8, 2, 3] = uniform(0.1)
+       {"embedding", "matmul_bias", "matmul_bias", "cross_entropy"},
+       R"(parameter v : f32[8, 2, 3] = uniform(0.1)
 parameter c : f32[2, 3] = zeros
 parameter u : f32[2, 3, 10] = uniform(0.1)
-)");
-  EXPECT_EQ(forward_opcodes(on_one_rank(graph)),
-            (Names{"embedding", "matmul_bias", "matmul_bias", "cross_entropy"}));
-}
-
-TEST(Fuse, PositionsAreNoBiasOfTheColumns) {
-  const Graph graph = graph_with(R"(p = matmul(x, w)
+)"},
+      // Positions are no bias of the columns.
+      {R"(p = matmul(x, w)
 y = bias(p, positions)
 loss = cross_entropy(y, targets)
 )",
-                                 "parameter positions : f32[6, 10] = zeros\n");
-  EXPECT_EQ(forward_opcodes(on_one_rank(graph)),
-            (Names{"embedding", "matmul", "bias", "cross_entropy"}));
-}
-
-TEST(Fuse, WhatIsReadTwiceStays) {
-  const Graph product_twice = graph_with(R"(p = matmul(x, w)
+       {"embedding", "matmul", "bias", "cross_entropy"},
+       "parameter positions : f32[6, 10] = zeros\n"},
+      // The product is read twice.
+      {R"(p = matmul(x, w)
 y = bias(p, b)
 z = add(p, y)
 loss = cross_entropy(z, targets)
-)");
-  EXPECT_EQ(forward_opcodes(on_one_rank(product_twice)),
-            (Names{"embedding", "matmul", "bias", "add", "cross_entropy"}));
-  const Graph biased_twice = graph_with(R"(p = matmul(x, w)
+)",
+       {"embedding", "matmul", "bias", "add", "cross_entropy"}},
+      // What is biased is read twice.
+      {R"(p = matmul(x, w)
 y = bias(p, b)
 r = relu(y)
 z = add(y, r)
 loss = cross_entropy(z, targets)
-)");
-  EXPECT_EQ(forward_opcodes(on_one_rank(biased_twice)),
-            (Names{"embedding", "matmul_bias", "relu", "add", "cross_entropy"}));
+)",
+       {"embedding", "matmul_bias", "relu", "add", "cross_entropy"}},
+  };
+  for (const BiasCase& one : cases) {
+    EXPECT_EQ(forward_opcodes(on_one_rank(graph_with(one.operations, one.parameters))), one.opcodes)
+        << one.operations;
+  }
 }
 
 const char* const kBiased = R"(p = matmul(x, w)

@@ -9,10 +9,22 @@
 
 #include "graph/text.h"
 #include "program/print.h"
+#include "token_graph.h"
 #include "verified_program.h"
 
 namespace hidup {
 namespace {
+
+// Two products with w.
+Graph graph_of_a_shared_parameter() {
+  return token_graph(R"(parameter table : f32[8, 8] = uniform(0.1)
+parameter w : f32[8, 8] = uniform(0.1)
+x = embedding(tokens, table)
+y = matmul(x, w)
+z = matmul(y, w)
+loss = cross_entropy(z, targets)
+)");
+}
 
 int64_t count(const Program& program, Opcode opcode) {
   return std::ranges::count(program.instructions, opcode, &Instruction::opcode);
@@ -144,17 +156,7 @@ TEST(Lower, FlopsAreThoseOfTheRanksPart) {
 
 // A parameter used twice: its gradient is written, then added to, and reduced after both.
 TEST(Lower, SharedParametersAccumulate) {
-  const Graph graph = parse_graph(R"(graph shared
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[8, 8] = uniform(0.1)
-parameter w : f32[8, 8] = uniform(0.1)
-x = embedding(tokens, table)
-y = matmul(x, w)
-z = matmul(y, w)
-loss = cross_entropy(z, targets)
-)",
-                                  "shared");
+  const Graph graph = graph_of_a_shared_parameter();
   const Program program =
       lower(graph, named_strategy("dp", graph, {{"ranks", 2}}), sample_options(1));
   std::vector<bool> accumulates;
@@ -200,10 +202,7 @@ using Opcodes = std::vector<std::string>;
 
 // Two products read x whole, which is cut along the sequence.
 TEST(Lower, AnActivationIsGatheredOnceAndItsGradientScatteredOnce) {
-  const Graph graph = parse_graph(R"(graph twice
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter v : f32[8, 10] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
 x = embedding(tokens, table)
@@ -211,8 +210,7 @@ a = matmul(x, v)
 b = matmul(x, w)
 y = add(a, b)
 loss = cross_entropy(y, targets)
-)",
-                                  "twice");
+)");
   const Program program = lowered(graph, {{"x", "sequence"},
                                           {"a", "column"},
                                           {"b", "column"},
@@ -228,10 +226,7 @@ loss = cross_entropy(y, targets)
 
 // Contributions in two layouts: those of one are added first, then each layout is changed once.
 TEST(Lower, ContributionsAreSummedByLayout) {
-  const Graph graph = parse_graph(R"(graph thrice
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[9, 8] = uniform(0.1)
+  const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter g : f32[8] = ones
 parameter h : f32[8] = zeros
 parameter v : f32[8, 8] = uniform(0.1)
@@ -242,8 +237,7 @@ c = matmul(x, v)
 ab = add(a, b)
 y = add(ab, c)
 loss = cross_entropy(y, targets)
-)",
-                                  "thrice");
+)");
   const Program program = lowered(graph, {{"x", "sequence"},
                                           {"a", "replicate"},
                                           {"b", "replicate"},
@@ -262,17 +256,7 @@ loss = cross_entropy(y, targets)
 
 // One rule leaves a summand of the gradient, the other columns of it.
 TEST(Lower, ASharedParameterUnderTwoRulesHasOneTotal) {
-  const Graph graph = parse_graph(R"(graph shared
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[8, 8] = uniform(0.1)
-parameter w : f32[8, 8] = uniform(0.1)
-x = embedding(tokens, table)
-y = matmul(x, w)
-z = matmul(y, w)
-loss = cross_entropy(z, targets)
-)",
-                                  "shared");
+  const Graph graph = graph_of_a_shared_parameter();
   const Program program =
       lowered(graph, {{"x", "batch"}, {"y", "batch"}, {"z", "column"}, {"loss", "vocabulary"}});
   std::vector<Layout> totals;

@@ -3,24 +3,16 @@
 
 #include <functional>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
+#include "small_deck.h"
 
 namespace hidup {
 
 inline Deck sample_deck(int64_t layers = 2) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = layers,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = 0.1};
-  deck.train->batch = 5;
+  Deck deck = small_deck_of("bert");
+  deck.model->layers = layers;
   return deck;
 }
 

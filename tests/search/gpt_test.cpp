@@ -13,8 +13,8 @@
 #include "search/named/named_strategies.h"
 #include "search/problem/build_problem.h"
 #include "search/search.h"
+#include "setting.h"
 #include "sharding/read_strategy.h"
-#include "simple_costs.h"
 
 namespace hidup {
 namespace {
@@ -112,7 +112,7 @@ TEST(TiedHead, IsSearched) {
   const Graph graph = gpt_model();
   for (const double bandwidth : {1e6, 1e9, 1e12}) {
     const SearchOutcome outcome =
-        search_strategy(graph, kTwo, costs(bandwidth), {.lowering = simple_lowering(1)});
+        searched(graph, kTwo, costs(bandwidth), {.lowering = simple_lowering(1)});
     for (const Candidate& candidate : outcome.candidates) {
       EXPECT_LE(outcome.step.seconds(), candidate.seconds);
       const Program program = lower(graph, candidate.strategy, simple_lowering(1));

@@ -43,6 +43,112 @@ Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
   return problem;
 }
 
+// One pass by the sum over stages that problem.h has, each of which is counted when the next
+// begins.
+class SumOverStages {
+ public:
+  SumOverStages(const Problem& problem, bool forward)
+      : turns_(problem.microbatches - 1),
+        further_(forward ? 0.0 : turns_),
+        interference_(problem.interference) {}
+
+  void communicate(double comm) {
+    if (comm <= 0.0) {
+      return;
+    }
+    seconds_ += turns_ * overlap(compute_, comm_);
+    if (turns_ == 0) {
+      seconds_ += compute_ + comm;
+      idle_ = 0.0;
+    } else {
+      seconds_ += overlap(compute_, comm);
+      const double claimed = std::min(compute_, comm);
+      seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
+      idle_ = std::max(0.0, std::min(idle_, compute_) - comm);
+    }
+    idle_in_turns_ = 0.0;
+    compute_ = 0.0;
+    comm_ = comm;
+  }
+
+  void message(double seconds) {
+    const double in_turns = std::min(seconds, idle_in_turns_);
+    const double hidden = std::min(seconds, idle_in_turns_ + idle_);
+    seconds_ += seconds - hidden + interference_ * hidden;
+    idle_in_turns_ -= in_turns;
+    idle_ -= hidden - in_turns;
+  }
+
+  void compute(double seconds) {
+    const double excess = std::max(0.0, compute_ - comm_);
+    compute_ += seconds;
+    idle_ += seconds;
+    idle_in_turns_ += further_ * (std::max(0.0, compute_ - comm_) - excess);
+  }
+
+  double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
+
+ private:
+  double overlap(double x, double y) const {
+    return std::max(x, y) + interference_ * std::min(x, y);
+  }
+
+  double turns_;    // in which one microbatch computes while another communicates
+  double further_;  // the part of the turns whose computation hides messages
+  double interference_;
+  double seconds_ = 0.0;               // of closed stages, and messages
+  double compute_ = 0.0, comm_ = 0.0;  // of the open stage
+  // Of the communication stream, and not yet used: beside one microbatch, and beside the others.
+  double idle_ = 0.0, idle_in_turns_ = 0.0;
+};
+
+// A chain of operations with one choice each, whose values never change their layout.
+Problem random_chain(std::mt19937_64& random) {
+  std::uniform_real_distribution<double> cost(-0.5, 1.0);
+  const auto some = [&] { return std::max(0.0, cost(random)); };
+  Problem problem{.microbatches = 1 + static_cast<int>(random() % 4),
+                  .interference = static_cast<double>(random() % 3) / 2.0,
+                  .tensors = {{}}};
+  for (int op = 0; op < 6; ++op) {
+    Choice choice{.forward_compute_s = some(),
+                  .backward_compute_s = some(),
+                  .forward_comm_s = some(),
+                  .backward_comm_s = some(),
+                  .gather_s = some(),
+                  .sync_s = some()};
+    SearchOp chained{.kind = op};
+    if (op > 0) {
+      chained.inputs = {op - 1};
+      choice.inputs = {{.required = 0, .gradient = 0}};
+    }
+    problem.kinds.push_back({.choices = {choice}});
+    problem.ops.push_back(chained);
+  }
+  return problem;
+}
+
+TEST(Objective, IsTheSumOverStages) {
+  std::mt19937_64 random(1);
+  for (int chain = 0; chain < 20000; ++chain) {
+    const Problem problem = random_chain(random);
+    SumOverStages forward(problem, true);
+    SumOverStages backward(problem, false);
+    for (const OpChoices& kind : problem.kinds) {
+      const Choice& choice = kind.choices[0];
+      forward.communicate(choice.forward_comm_s);
+      forward.message(choice.gather_s);
+      forward.compute(choice.forward_compute_s);
+      backward.message(choice.sync_s);
+      backward.communicate(choice.backward_comm_s);
+      backward.compute(choice.backward_compute_s);
+    }
+    const double seconds = forward.finish() + backward.finish();
+    ASSERT_NEAR(evaluate(problem, std::vector<int>(problem.ops.size())).seconds, seconds,
+                1e-12 * seconds)
+        << "chain " << chain;
+  }
+}
+
 TEST(Objective, IsMonotoneInEveryCost) {
   std::mt19937_64 random(1);
   for (uint64_t seed = 0; seed < 100000; ++seed) {

@@ -99,14 +99,14 @@ TEST_P(DeepStrategies, AreSimulatedByReducedGraphs) {
     ASSERT_FALSE(reduced_graphs.empty());
     for (const int microbatches : {1, 2}) {
       const CostModel costs = simple_costs();
-      const StrategyParts parts =
-          named_parts(graph, reduced_graphs, GetParam(), kFour, microbatches);
+      const ReshardCosts prices(kFour, costs);
+      StrategyParts parts = named_parts(graph, reduced_graphs, GetParam(), kFour, microbatches);
       Strategy strategy = named_strategy(GetParam(), graph, kFour);
       strategy.microbatches = microbatches;
-      const StrategyParts same = parts_of(graph, reduced_graphs, strategy);
+      StrategyParts same = parts_of(graph, reduced_graphs, strategy);
       const LoweringOptions lowering = simple_lowering();
-      const double seconds = simulated(parts, costs, lowering).iteration_s;
-      EXPECT_DOUBLE_EQ(seconds, simulated(same, costs, lowering).iteration_s);
+      const double seconds = simulated(parts, prices, lowering).iteration_s;
+      EXPECT_DOUBLE_EQ(seconds, simulated(same, prices, lowering).iteration_s);
       const Program program = lower(graph, strategy, lowering);
       const double whole = simulate(program, costs).iteration_s;
       EXPECT_NEAR(seconds, whole, 0.005 * whole) << microbatches;

@@ -7,9 +7,9 @@
 #include "core/check.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
-#include "graph/text.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
+#include "token_graph.h"
 
 namespace hidup {
 namespace {
@@ -18,18 +18,14 @@ const Mesh kOneAxis = {{"ranks", 2}};
 const Mesh kTwoAxes = {{"node", 2}, {"core", 2}};
 
 Graph hinted_graph() {
-  return parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[10, 8] = uniform(0.1) decay
+  return token_graph(R"(parameter table : f32[10, 8] = uniform(0.1) decay
 parameter up.0 : f32[8, 8] = uniform(0.1) decay
 parameter up.1 : f32[8, 10] = uniform(0.1) decay
 x = embedding(tokens, table)
 y.0 = matmul(x, up.0)
 y.1 = matmul(y.0, up.1)
 loss = cross_entropy(y.1, targets)
-)",
-                     "small");
+)");
 }
 
 // "y.0 column, y.1 -, ..." : the rules that are pinned.

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
@@ -15,15 +14,8 @@ namespace {
 using Names = std::vector<std::string>;
 
 Graph model(const std::string& family) {
-  Deck deck;
-  deck.model = {.family = family,
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .kv_heads = 3,
-                .sequence = 7,
-                .dropout = 0.1};
+  Deck deck = small_deck_of(family);
+  deck.model->kv_heads = 3;
   deck.train->batch = 4;
   return build_model(deck, 31);
 }

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "search/named/named_strategies.h"
+#include "small_deck.h"
 #include "small_strategy.h"
 
 namespace hidup {
@@ -27,17 +26,7 @@ struct Model {
 class EveryStrategy : public testing::TestWithParam<Model> {};
 
 TEST_P(EveryStrategy, PrintsWhatItParsed) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = 2,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .dropout = 0.1,
-                .moe = GetParam().moe};
-  deck.train->batch = 5;
-  const Graph graph = build_model(deck, 31);
+  const Graph graph = build_model(small_deck_of("bert", GetParam().moe), 31);
   for (const Mesh& mesh : {Mesh{{"ranks", 1}}, Mesh{{"ranks", 3}}, Mesh{{"node", 2}, {"core", 4}},
                            Mesh{{"node", 3}, {"core", 1}}}) {
     for (const NamedStrategy& named : named_strategies()) {
@@ -150,14 +139,8 @@ TEST(ReadStrategy, TakesWhatComesAndGoes) {
 
 // Losses of routers are of the whole batch.
 TEST(ReadStrategy, GroupsNeedLossesThatAddUp) {
-  Deck deck;
-  deck.model = {.family = "bert",
-                .layers = 1,
-                .hidden = 12,
-                .ffn = 20,
-                .heads = 3,
-                .sequence = 7,
-                .moe = {.experts = 3, .every = 1, .router = "top1", .capacity_factor = 1.0}};
+  Deck deck =
+      small_deck_of("bert", {.experts = 3, .every = 1, .router = "top1", .capacity_factor = 1.0});
   deck.train->batch = 6;
   for (const double balance_loss : {0.0, 0.1}) {
     deck.model->moe.balance_loss = balance_loss;

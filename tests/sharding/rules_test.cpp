@@ -4,11 +4,10 @@
 
 #include <set>
 
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "graph/operation.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
@@ -20,20 +19,12 @@ std::vector<Graph> every_model() {
   for (const char* family : {"bert", "gpt", "vit", "llama"}) {
     for (const char* router : {"", "top1", "top2", "hash"}) {
       for (const int64_t every : {1, 2}) {
-        Deck deck;
-        deck.model = {.family = family,
-                      .layers = 2,
-                      .hidden = 12,
-                      .ffn = 20,
-                      .heads = 3,
-                      .kv_heads = 1,
-                      .sequence = 7,
-                      .dropout = 0.1};
+        Deck deck = small_deck_of(family);
+        deck.model->kv_heads = 1;
         if (*router != '\0') {
           deck.model->moe = {
               .experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
         }
-        deck.train->batch = 5;
         graphs.push_back(build_model(deck, 31));
       }
     }
@@ -76,60 +67,55 @@ TEST(Rules, ReplicateComesFirstAndLeavesEverythingWhole) {
   }
 }
 
-TEST(Rules, FitTheDimensionsOfTheirTensors) {
-  std::set<OpKind> seen;
+// use(graph, operation, rule, what they are) for all rules of every model.
+template <typename Use>
+void for_every_rule(Use use) {
   for (const Graph& graph : every_model()) {
     for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
-      const Op& op = graph.op(id);
-      seen.insert(op.kind);
       for (const Rule& rule : rules_of(graph, id)) {
-        const std::string what = graph.op_name(id) + ": " + rule.name;
-        ASSERT_EQ(rule.inputs.size(), op.inputs.size()) << what;
-        ASSERT_EQ(rule.input_gradients.size(), op.inputs.size()) << what;
-        for (size_t i = 0; i < op.inputs.size(); ++i) {
-          expect_fits(rule.inputs[i], graph.tensor(op.inputs[i]), what);
-          expect_fits(rule.input_gradients[i], graph.tensor(op.inputs[i]), what);
-        }
-        expect_fits(rule.output, graph.tensor(op.output), what);
+        use(graph, graph.op(id), rule, graph.op_name(id) + ": " + rule.name);
       }
     }
   }
+}
+
+TEST(Rules, FitTheDimensionsOfTheirTensors) {
+  std::set<OpKind> seen;
+  for_every_rule([&](const Graph& graph, const Op& op, const Rule& rule, const std::string& what) {
+    seen.insert(op.kind);
+    ASSERT_EQ(rule.inputs.size(), op.inputs.size()) << what;
+    ASSERT_EQ(rule.input_gradients.size(), op.inputs.size()) << what;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      expect_fits(rule.inputs[i], graph.tensor(op.inputs[i]), what);
+      expect_fits(rule.input_gradients[i], graph.tensor(op.inputs[i]), what);
+    }
+    expect_fits(rule.output, graph.tensor(op.output), what);
+  });
   EXPECT_EQ(seen.size(), all_operations().size()) << "a kind of operation is in no model";
 }
 
 // Integers decide what is computed, and what a step reads is data: no rank can do with a summand of
 // them.
 TEST(Rules, IntegersAndInputsAreNeverSummands) {
-  for (const Graph& graph : every_model()) {
-    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
-      const Op& op = graph.op(id);
-      for (const Rule& rule : rules_of(graph, id)) {
-        for (size_t i = 0; i < op.inputs.size(); ++i) {
-          const Tensor& tensor = graph.tensor(op.inputs[i]);
-          EXPECT_FALSE((tensor.dtype == DType::i32 || tensor.role == Tensor::Role::input) &&
-                       rule.inputs[i].is_partial())
-              << graph.op_name(id) << ": " << rule.name;
-        }
-      }
+  for_every_rule([](const Graph& graph, const Op& op, const Rule& rule, const std::string& what) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      const Tensor& tensor = graph.tensor(op.inputs[i]);
+      EXPECT_FALSE((tensor.dtype == DType::i32 || tensor.role == Tensor::Role::input) &&
+                   rule.inputs[i].is_partial())
+          << what;
     }
-  }
+  });
 }
 
 // A gradient is cut as its tensor is, or whole, or a summand.
 TEST(Rules, GradientsOfShardsAreShards) {
-  for (const Graph& graph : every_model()) {
-    for (OpId id = 0; id < static_cast<OpId>(graph.ops().size()); ++id) {
-      const Op& op = graph.op(id);
-      for (const Rule& rule : rules_of(graph, id)) {
-        for (size_t i = 0; i < op.inputs.size(); ++i) {
-          if (rule.inputs[i].is_shard() && graph.tensor(op.inputs[i]).dtype == DType::f32) {
-            EXPECT_EQ(rule.input_gradients[i], rule.inputs[i])
-                << graph.op_name(id) << ": " << rule.name << " of input " << i;
-          }
-        }
+  for_every_rule([](const Graph& graph, const Op& op, const Rule& rule, const std::string& what) {
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (rule.inputs[i].is_shard() && graph.tensor(op.inputs[i]).dtype == DType::f32) {
+        EXPECT_EQ(rule.input_gradients[i], rule.inputs[i]) << what << " of input " << i;
       }
     }
-  }
+  });
   EXPECT_EQ(gradient_of(Placement::partial()), Placement::replicate());
   EXPECT_EQ(gradient_of(Placement::shard(2)), Placement::shard(2));
 }

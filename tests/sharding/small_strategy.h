@@ -6,22 +6,18 @@
 
 #include <string>
 
-#include "graph/text.h"
 #include "sharding/read_strategy.h"
+#include "token_graph.h"
 
 namespace hidup {
 
 inline Graph small_graph() {
-  return parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[10, 8] = uniform(0.1) decay
+  return token_graph(R"(parameter table : f32[10, 8] = uniform(0.1) decay
 parameter w : f32[8, 10] = uniform(0.1) decay
 x = embedding(tokens, table)
 y = matmul(x, w)
 loss = cross_entropy(y, targets)
-)",
-                     "small");
+)");
 }
 
 inline const Mesh kMesh = {{"ranks", 2}};

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "graph/text.h"
 #include "search/named/named_strategies.h"
 #include "sharding/read_strategy.h"
+#include "token_graph.h"
 
 namespace hidup {
 namespace {
@@ -13,14 +13,10 @@ namespace {
 const Mesh kRanks = {{"ranks", 2}};
 
 TEST(StrategyNames, AnyIsKept) {
-  const Graph graph = parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[10, 8] = uniform(0.1) decay
+  const Graph graph = token_graph(R"(parameter table : f32[10, 8] = uniform(0.1) decay
 x = embedding(tokens, table)
 loss = cross_entropy(x, targets)
-)",
-                                  "small");
+)");
   for (const std::string name :
        {"node=dp,gpu=megatron", "my best one", "a: b", "x # y", "#", "", " ", "null", "~", "*x",
         "&x", "!x", "[x", "- x", "%", "say \"hi\"", "it's", "C:\\x", "\xc3\xa9"}) {
@@ -33,14 +29,10 @@ loss = cross_entropy(x, targets)
 
 // A graph may have them.
 TEST(StrategyNames, OfTensorsThatPlainYamlReadsAsNothingAreKept) {
-  const Graph graph = parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter Null : f32[10, 8] = uniform(0.1) decay
+  const Graph graph = token_graph(R"(parameter Null : f32[10, 8] = uniform(0.1) decay
 null = embedding(tokens, Null)
 loss = cross_entropy(null, targets)
-)",
-                                  "small");
+)");
   Strategy strategy = named_strategy("dp", graph, kRanks);
   strategy.stages = {0, 1};
   const std::string text = print_strategy(graph, strategy);

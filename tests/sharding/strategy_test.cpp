@@ -3,27 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "graph/text.h"
 #include "search/named/named_strategies.h"
+#include "small_strategy.h"
 
 namespace hidup {
 namespace {
 
-Graph printed_graph() {
-  return parse_graph(R"(graph small
-input tokens : i32[4, 6]
-input targets : i32[4, 6]
-parameter table : f32[10, 8] = uniform(0.1) decay
-parameter w : f32[8, 10] = uniform(0.1) decay
-x = embedding(tokens, table)
-y = matmul(x, w)
-loss = cross_entropy(y, targets)
-)",
-                     "small");
-}
-
 TEST(DataParallel, CutsTheBatchAndKeepsParametersWhole) {
-  const Graph graph = printed_graph();
+  const Graph graph = small_graph();
   const Strategy strategy = named_strategy("dp", graph, {{"node", 2}, {"gpu", 2}});
   ASSERT_EQ(strategy.ops.size(), 3U);
   EXPECT_EQ(to_string(input_layout(strategy.ops[1], 0)), "S(0) S(0)");
@@ -36,7 +23,7 @@ TEST(DataParallel, CutsTheBatchAndKeepsParametersWhole) {
 }
 
 TEST(Strategy, PrintsAsAStrategyFile) {
-  const Graph graph = printed_graph();
+  const Graph graph = small_graph();
   const std::string text = print_strategy(graph, named_strategy("dp", graph, {{"ranks", 2}}));
   EXPECT_NE(text.find("format_version: 1\n"), std::string::npos);
   EXPECT_NE(text.find("  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n"),
@@ -47,7 +34,7 @@ TEST(Strategy, PrintsAsAStrategyFile) {
 }
 
 TEST(Strategy, UnknownNamesAreRefusedWithTheKnownOnes) {
-  const Graph graph = printed_graph();
+  const Graph graph = small_graph();
   EXPECT_THROW(named_strategy("fsdp2", graph, {{"ranks", 2}}), Error);
   try {
     find_rule(graph, 1, "colum");

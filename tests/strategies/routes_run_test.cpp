@@ -80,8 +80,7 @@ double summands(const Layout& layout, const Mesh& mesh) {
 class RouteRun {
  public:
   RouteRun(const Mesh& mesh, const Pair& pair, const Route& route) : pair_(pair) {
-    Strategy strategy{.mesh = mesh, .routes = {{pair.from, pair.to, 0.0, route}}};
-    ProgramBuilder builder("route", strategy, 1);
+    ProgramBuilder builder("route", mesh, 1, [&](const RouteDemand&) { return route; });
     const auto add_all = [&](const Layout& layout) {
       std::vector<ValueId> values;
       for (const Shape& shape : kShapes) {  // gradients lie in one piece, and last

@@ -7,7 +7,7 @@
 
 #include "comm/mpi_session.h"
 #include "core/check.h"
-#include "device_needed/device_needed.h"
+#include "device_needed/mpi_main.h"
 #include "search/named/named_strategies.h"
 #include "strategy_cases.h"
 
@@ -80,20 +80,17 @@ TEST(RandomStrategies, WithSharesRepeat) {
 }  // namespace hidup
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  if (hidup::without_device()) {
-    return hidup::kSkipped;
-  }
-  hidup::MpiSession mpi(&argc, &argv);
-  hidup::g_world = &mpi.world();
-  hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
-  if (hidup::g_world->rank() != 0) {  // all find the same
-    delete testing::UnitTest::GetInstance()->listeners().Release(
-        testing::UnitTest::GetInstance()->listeners().default_result_printer());
-  }
-  try {
-    return RUN_ALL_TESTS();
-  } catch (const std::exception& error) {
-    hidup::abort_all_ranks(hidup::ExitCode::internal, error.what());
-  }
+  return hidup::mpi_main(argc, argv, [&](hidup::MpiSession& mpi) {
+    hidup::g_world = &mpi.world();
+    hidup::g_strategies = argc > 1 ? std::atoi(argv[1]) : 1;
+    if (hidup::g_world->rank() != 0) {  // all find the same
+      delete testing::UnitTest::GetInstance()->listeners().Release(
+          testing::UnitTest::GetInstance()->listeners().default_result_printer());
+    }
+    try {
+      return RUN_ALL_TESTS();
+    } catch (const std::exception& error) {
+      hidup::abort_all_ranks(hidup::ExitCode::internal, error.what());
+    }
+  });
 }

@@ -90,13 +90,20 @@ namespace {
 // Of the ways that its reshards could go on several axes, any.
 Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
   const Mesh mesh = with_equal_shares(strategy.mesh);
-  for (const RouteDemand& demand : route_demands(graph, strategy, {})) {
-    const std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, mesh);
-    const size_t chosen = draw.below(routes.size());
-    if (chosen > 0) {
-      strategy.routes.push_back({demand.value.layout, demand.to, demand.bytes, routes[chosen]});
+  std::vector<RouteChoice> chosen;
+  lower(graph, strategy, {}, [&](const RouteDemand& demand) {
+    const Layout& from = demand.value.layout;
+    const auto known = std::ranges::find_if(chosen, [&](const RouteChoice& choice) {
+      return choice.from == from && choice.to == demand.to && choice.bytes == demand.bytes;
+    });
+    if (known != chosen.end()) {
+      return known->steps;
     }
-  }
+    const std::vector<Route> routes = reshard_routes(from, demand.to, mesh);
+    chosen.push_back({from, demand.to, demand.bytes, routes[draw.below(routes.size())]});
+    return chosen.back().steps;
+  });
+  strategy.routes = std::move(chosen);
   return strategy;
 }
 

@@ -2,7 +2,7 @@
 //
 // Operations are added one at a time. Partial plans that lead to the same state (states.h) are
 // compared by what they cost so far and by how much of that can still hide later costs
-// (partial_pass.h). A plan that another one dominates, whatever comes, is dropped. A state keeps at
+// (advantage.h). A plan that another one dominates, whatever comes, is dropped. A state keeps at
 // most a few plans (a beam). Each of them has a bound of the regret of having dropped others
 // (front.h), which gives a lower bound of the best plan's time. Where blocks of operations repeat
 // and the front is the same before and after a block, further blocks need no work (sweep.h).
@@ -33,6 +33,7 @@ struct DynamicOptions {
 struct FoundPlan {
   Plan plan;
   Evaluation cost;
+  const char* by = "";  // who found it, where the caller names its finders
 };
 
 struct DynamicResult {

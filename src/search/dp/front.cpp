@@ -148,7 +148,7 @@ class Merger {
   };
 
   static PartialPlan raised(PartialPlan plan, const PartialPlan& to) {
-    const auto raise = [](PartialPass& pass, const PartialPass& other) {
+    const auto raise = [](Pass& pass, const Pass& other) {
       const double more = std::max(0.0, other.open_compute - pass.open_compute);
       pass.open_compute += more;
       pass.spare -= more;  // the idle time stays

@@ -5,14 +5,14 @@
 #include <limits>
 #include <vector>
 
-#include "search/dp/partial_pass.h"
+#include "search/dp/advantage.h"
 
 namespace hidup {
 
 // A plan of the operations so far.
 struct PartialPlan {
   double seconds = 0.0;  // with its bytes times SweepOptions::memory_multiplier
-  PartialPass forward, backward;
+  Pass forward, backward;
   double bytes = 0.0;
   // Plans were dropped because this one is nearly as good, or better. An upper bound of the seconds
   // by which the best completion of one of them may beat this plan's best completion.

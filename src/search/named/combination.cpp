@@ -200,8 +200,7 @@ Strategy Baselines::strategy(size_t number) {
   return strategy(names_.at(number));
 }
 
-Baselines::Baselines(const Graph& graph, const Mesh& mesh,
-                     const std::function<void(const Strategy& strategy)>& found)
+Baselines::Baselines(const Graph& graph, const Mesh& mesh)
     : graph_(graph), mesh_(mesh), rules_(graph, mesh) {
   std::unordered_set<uint64_t> known;
   const auto add = [&](Names names, bool legal_only) {
@@ -213,7 +212,6 @@ Baselines::Baselines(const Graph& graph, const Mesh& mesh,
     const bool is_new = known.insert(content_hash(made)).second;
     if (is_new || !legal_only) {
       names_.push_back(std::move(names));
-      found(made);
     }
   };
   for (const std::string_view name : plain_names(mesh)) {

@@ -30,9 +30,8 @@ inline constexpr size_t kMostCombinations = 64;
 // earlier strategy's equal. With more axes those, too, if the names have at most kMostCombinations.
 class Baselines {
  public:
-  // `found` is given each, in this order. The graph and the mesh have to outlive the object.
-  Baselines(const Graph& graph, const Mesh& mesh,
-            const std::function<void(const Strategy& strategy)>& found);
+  // The graph and the mesh have to outlive the object.
+  Baselines(const Graph& graph, const Mesh& mesh);
 
   size_t size() const { return names_.size(); }
   bool is_plain(size_t number) const { return names_.at(number).alone != nullptr; }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "search/problem/pass.h"
 
 namespace hidup {
 namespace {
@@ -90,64 +91,6 @@ class OpTimeline {
   static constexpr size_t kBits = 64;
   size_t words_;                // of a bit per layout
   std::vector<uint64_t> done_;  // per tensor and gradient: the layouts to which it has been brought
-};
-
-// The time of one pass, operation by operation.
-class Pass {
- public:
-  Pass(const Problem& problem, bool forward)
-      : turns_(problem.microbatches - 1),
-        further_(forward ? 0.0 : turns_),
-        interference_(problem.interference) {}
-
-  void communicate(double comm) {
-    if (comm <= 0.0) {
-      return;
-    }
-    seconds_ += turns_ * overlap(compute_, comm_);
-    if (turns_ == 0) {
-      seconds_ += compute_ + comm;
-      idle_ = 0.0;
-    } else {
-      seconds_ += overlap(compute_, comm);
-      const double claimed = std::min(compute_, comm);
-      seconds_ += (1.0 - interference_) * std::max(0.0, claimed - idle_);
-      idle_ = std::max(0.0, std::min(idle_, compute_) - comm);
-    }
-    idle_in_turns_ = 0.0;
-    compute_ = 0.0;
-    comm_ = comm;
-  }
-
-  void message(double seconds) {
-    const double in_turns = std::min(seconds, idle_in_turns_);
-    const double hidden = std::min(seconds, idle_in_turns_ + idle_);
-    seconds_ += seconds - hidden + interference_ * hidden;
-    idle_in_turns_ -= in_turns;
-    idle_ -= hidden - in_turns;
-  }
-
-  void compute(double seconds) {
-    const double excess = std::max(0.0, compute_ - comm_);
-    compute_ += seconds;
-    idle_ += seconds;
-    idle_in_turns_ += further_ * (std::max(0.0, compute_ - comm_) - excess);
-  }
-
-  double finish() const { return seconds_ + turns_ * overlap(compute_, comm_) + compute_; }
-
- private:
-  double overlap(double x, double y) const {
-    return std::max(x, y) + interference_ * std::min(x, y);
-  }
-
-  double turns_;    // in which one microbatch computes while another communicates
-  double further_;  // the part of the turns whose computation hides messages
-  double interference_;
-  double seconds_ = 0.0;               // of closed stages, and messages
-  double compute_ = 0.0, comm_ = 0.0;  // of the open stage
-  // Of the communication stream, and not yet used: beside one microbatch, and beside the others.
-  double idle_ = 0.0, idle_in_turns_ = 0.0;
 };
 
 bool sensible(double number) {
@@ -244,20 +187,21 @@ Evaluation evaluate(const Problem& problem, const Plan& plan) {
 Evaluation evaluate(const Problem& problem, const std::vector<int>& choices) {
   Evaluation total{.seconds = problem.base_s, .bytes = problem.base_bytes};
   OpTimeline timeline(problem, choices);
-  Pass forward(problem, true);
-  Pass backward(problem, false);
+  Pass forward;
+  Pass backward;
+  const Turns forward_turns(problem, true);
+  const Turns backward_turns(problem, false);
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     const OpTimes times = timeline.next(op);
-    forward.communicate(times.forward.comm);
-    forward.message(times.forward.message);
-    forward.compute(times.forward.compute);
-    backward.message(times.backward.message);
-    backward.communicate(times.backward.comm);
-    backward.compute(times.backward.compute);
+    total.seconds += forward.communicate(times.forward.comm, forward_turns);
+    total.seconds += forward.message(times.forward.message, forward_turns);
+    total.seconds += forward.compute(times.forward.compute, forward_turns);
+    total.seconds += backward.message(times.backward.message, backward_turns);
+    total.seconds += backward.communicate(times.backward.comm, backward_turns);
+    total.seconds += backward.compute(times.backward.compute, backward_turns);
     total.seconds += times.step;
     total.bytes += times.bytes;
   }
-  total.seconds += forward.finish() + backward.finish();
   return total;
 }
 

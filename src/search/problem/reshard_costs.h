@@ -26,6 +26,8 @@ class ReshardCosts {
   // The model of costs has to outlive it.
   ReshardCosts(const Mesh& mesh, const CostModel& costs);
 
+  const CostModel& model() const { return costs_; }
+
   // The cheapest way. `several`: together with other tensors, so that messages are always packed
   // and unpacked.
   Reshard cheapest(const Value& value, const Layout& to, bool several) const;

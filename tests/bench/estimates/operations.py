@@ -49,7 +49,7 @@ OPERATIONS = {
         "attention_tensor_backward: key_value_gradient_kernel<T, 64>"),
         few=("attention: row_products_kernel<T>",)),
     # Rows, of those that a warp does
-    "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>"),
+    "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>, true>"),
     # Its loop has a way without dropout, the shortest: what draws the mask is as in dropout's.
     "residual_norm": elements(4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>",
                               like=("dropout: whole_kernel<T>",)),
@@ -59,7 +59,7 @@ OPERATIONS = {
     "layer_norm_backward_add": elements(
         6, 2, "common: held_backward_kernel<HeldRow<T, 32>, true>",
         few=("common: add_partials_kernel",)),
-    "rms_norm": elements(2, 2, "rms_norm: forward_kernel<HeldRow<T, 32>"),
+    "rms_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>, false>"),
     "rms_norm_backward": elements(
         4, 2, "common: held_backward_kernel<HeldRow<T, 32>, false>",
         few=("common: add_partials_kernel",)),
@@ -77,12 +77,12 @@ OPERATIONS = {
     "expert_bias_backward": elements(2, 0, "expert_bias: backward_kernel<T>"),
     # Elements
     "add": elements(4, 2, "common: map_kernel<Sum, T>"),
-    "relu": elements(2, 2, "relu: map_kernel<Relu, T>"),
-    "relu_backward": elements(4, 2, "relu: map_kernel<ReluGradient, T>"),
-    "gelu": elements(2, 2, "gelu: map_kernel<Gelu, T>"),
-    "gelu_backward": elements(4, 2, "gelu: map_kernel<GeluGradient, T>"),
-    "silu": elements(2, 2, "silu: map_kernel<Silu, T>"),
-    "silu_backward": elements(4, 2, "silu: map_kernel<SiluGradient, T>"),
+    "relu": elements(2, 2, "activations: map_kernel<Relu, T>"),
+    "relu_backward": elements(4, 2, "activations: map_kernel<ReluGradient, T>"),
+    "gelu": elements(2, 2, "activations: map_kernel<Gelu, T>"),
+    "gelu_backward": elements(4, 2, "activations: map_kernel<GeluGradient, T>"),
+    "silu": elements(2, 2, "activations: map_kernel<Silu, T>"),
+    "silu_backward": elements(4, 2, "activations: map_kernel<SiluGradient, T>"),
     "swiglu": elements(4, 2, "swiglu: map_kernel<Swiglu, T>"),
     "swiglu_backward": elements(6, 4, "swiglu: swiglu_backward_kernel<T>"),
     "bias": elements(2, 2, "bias: forward_kernel<Vector<T, 8> >"),

@@ -1,5 +1,5 @@
 // What a step gains from one change: the same as a search for the changed cluster finds.
-#include "search/what_if.h"
+#include "app/what_if.h"
 
 #include <gtest/gtest.h>
 
@@ -21,10 +21,12 @@ Setting changed(Setting setting, const Mesh& mesh, std::optional<size_t> twice_a
 }
 
 WhatIfReport report_of(const Setting& setting) {
-  return what_if(setting.graph(), setting.mesh, setting.options,
-                 [&](const Mesh& mesh, std::optional<size_t> twice_as_fast) {
-                   return std::optional(changed(setting, mesh, twice_as_fast).costs());
-                 });
+  const CostsOf costs_of = [&](const Mesh& mesh, std::optional<size_t> twice_as_fast) {
+    return std::optional(changed(setting, mesh, twice_as_fast).costs());
+  };
+  const Hints& hints = setting.options.hints;
+  return what_if(
+      {setting.graph(), hints.empty() ? setting.mesh : hints.mesh, setting.options, costs_of});
 }
 
 const WhatIf& find(const WhatIfReport& report, const std::string& what) {
@@ -43,7 +45,7 @@ void expect_step(const WhatIfReport& report, const std::string& what, double sec
   EXPECT_GE(change.at_most, change.gain) << what;
 }
 
-double searched(Setting setting) {
+double step_of(Setting setting) {
   setting.options.baselines = false;
   return setting.search().step.seconds();
 }
@@ -70,15 +72,15 @@ TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
   EXPECT_EQ(changes_of(report),
             (std::vector<std::string>{"bandwidth of axis node x 2", "bandwidth of axis core x 2",
                                       "ranks along axis node x 2", "ranks along axis core x 2"}));
-  EXPECT_DOUBLE_EQ(report.now_s, searched(setting));
+  EXPECT_DOUBLE_EQ(report.now_s, step_of(setting));
   for (const size_t axis : {0, 1}) {
-    const double faster = searched(changed(setting, setting.mesh, axis));
+    const double faster = step_of(changed(setting, setting.mesh, axis));
     expect_step(report, "bandwidth of axis " + setting.mesh[axis].name + " x 2",
                 std::min(faster, report.now_s));
     Mesh more = setting.mesh;
     more[axis].size *= 2;
     expect_step(report, "ranks along axis " + more[axis].name + " x 2",
-                searched(changed(setting, more, std::nullopt)));
+                step_of(changed(setting, more, std::nullopt)));
   }
   EXPECT_GT(find(report, "bandwidth of axis node x 2").gain, 0.0);
   EXPECT_EQ(find(report, "ranks along axis core x 2").kind, "ranks");
@@ -91,7 +93,7 @@ TEST(WhatIf, MemoryCountsWhereItIsShort) {
   const WhatIfReport report = report_of(setting);
   Setting free = setting;
   free.options.memory_limit *= 2;
-  expect_step(report, "memory x 2", searched(free));
+  expect_step(report, "memory x 2", step_of(free));
   EXPECT_GT(find(report, "memory x 2").gain, 0.0);
 }
 
@@ -99,11 +101,11 @@ TEST(WhatIf, MemoryCountsWhereItIsShort) {
 TEST(WhatIf, WhatIsNotKnownIsSaid) {
   Setting setting = two_axes();
   setting.mesh[0].size = 1;
-  const WhatIfReport report =
-      what_if(setting.graph(), setting.mesh, setting.options,
-              [&](const Mesh& mesh, std::optional<size_t>) -> std::optional<CostModel> {
-                return mesh[0].size == 1 ? std::optional(setting.costs()) : std::nullopt;
-              });
+  const CostsOf costs_of = [&](const Mesh& mesh,
+                               std::optional<size_t>) -> std::optional<CostModel> {
+    return mesh[0].size == 1 ? std::optional(setting.costs()) : std::nullopt;
+  };
+  const WhatIfReport report = what_if({setting.graph(), setting.mesh, setting.options, costs_of});
   EXPECT_EQ(changes_of(report),
             (std::vector<std::string>{"bandwidth of axis core x 2", "ranks along axis node x 2",
                                       "ranks along axis core x 2"}));
@@ -128,7 +130,7 @@ parameters:
 )",
                                      "h.yaml");
   const WhatIfReport report = report_of(setting);
-  EXPECT_DOUBLE_EQ(report.now_s, searched(setting));
+  EXPECT_DOUBLE_EQ(report.now_s, step_of(setting));
   std::vector<std::string> hints;
   for (const WhatIf& change : report.changes) {
     if (change.kind == "hint") {
@@ -148,11 +150,11 @@ parameters:
       free.options.hints.ops[op].rules[0].reset();
     }
   }
-  expect_step(report, "without layers.*.ffn.up by replicate", searched(free));
+  expect_step(report, "without layers.*.ffn.up by replicate", step_of(free));
   EXPECT_GT(find(report, "without layers.*.ffn.up by replicate").gain, 0.0);
   Setting in_one = setting;
   in_one.options.hints.accumulate.reset();
-  expect_step(report, "without 2 group(s) of microbatches", searched(in_one));
+  expect_step(report, "without 2 group(s) of microbatches", step_of(in_one));
 }
 
 TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
@@ -160,7 +162,7 @@ TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
   setting.options.microbatches = {4};
   Setting free = setting;
   free.options.microbatches = {1, 2, 4};
-  expect_step(report_of(setting), "without train.microbatches 4", searched(free));
+  expect_step(report_of(setting), "without train.microbatches 4", step_of(free));
 }
 
 // A share has a weight for every rank that there is now.
@@ -180,7 +182,6 @@ TEST(WhatIf, SharesAreOfTheirRanks) {
 TEST(WhatIf, NothingThatFitsIsAnError) {
   Setting setting = quick_setting();
   setting.options.memory_limit = 1000;
-  setting.options.advice = false;
   EXPECT_THROW(report_of(setting), Error);
 }
 

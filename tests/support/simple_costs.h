@@ -1,12 +1,16 @@
-#include "simple_costs.h"
+// A cost model by hand, for tests of the search.
+#pragma once
 
 #include <utility>
 
+#include "cost/cost_model.h"
+#include "program/lower.h"
 #include "program/work.h"
 
 namespace hidup {
 
-CostModel simple_costs(double bandwidth) {
+// Every product at 10 Gflop/s, everything else at 5 GB/s; messages at `bandwidth` and 20 us.
+inline CostModel simple_costs(double bandwidth = 1e9) {
   Profile profile;
   for (int i = 0; i <= static_cast<int>(Opcode::adam_rounded); ++i) {
     const auto opcode = static_cast<Opcode>(i);
@@ -27,7 +31,9 @@ CostModel simple_costs(double bandwidth) {
   return CostModel(profile);
 }
 
-LoweringOptions simple_lowering(int64_t bucket_bytes) {
+// Small buckets, so that the parameters of a small model fill many.
+inline constexpr int64_t kSmallBucket = 1 << 16;
+inline LoweringOptions simple_lowering(int64_t bucket_bytes = kSmallBucket) {
   return {
       .bucket_bytes = bucket_bytes,
       .clip_norm = 1.0,

@@ -13,6 +13,12 @@
 
 namespace hidup {
 
+// Of a search that finds something.
+inline SearchOutcome searched(const Graph& graph, const Mesh& mesh, const CostModel& costs,
+                              const SearchOptions& options) {
+  return std::get<SearchOutcome>(search_strategy(graph, mesh, costs, options));
+}
+
 struct Setting {
   Deck deck;
   int64_t vocab = 1000;
@@ -22,7 +28,7 @@ struct Setting {
 
   Graph graph() const { return build_model(deck, vocab); }
   CostModel costs() const { return CostModel(roofline_profile(mesh, machine)); }
-  SearchOutcome search() const { return search_strategy(graph(), mesh, costs(), options); }
+  SearchOutcome search() const { return searched(graph(), mesh, costs(), options); }
 };
 
 // 32 sequences of 32 tokens; every second layer with experts where there are some.
@@ -74,6 +80,12 @@ inline Setting small_setting(int64_t experts = 0) {
 inline Setting quick_setting(int64_t experts = 0) {
   Setting setting = small_setting(experts);
   setting.options.level = SearchLevel::fast;
+  return setting;
+}
+
+inline Setting setting_in_one_group(int64_t experts = 0) {
+  Setting setting = quick_setting(experts);
+  setting.options.accumulate = {1};  // with groups advice need not be exact
   return setting;
 }
 

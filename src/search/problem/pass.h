@@ -1,5 +1,5 @@
-// One pass (forward or backward) of a plan that is not complete: how evaluate()'s time of the pass
-// grows with every operation, in numbers by which partial plans can be compared.
+// The objective's time of one pass (forward or backward), and how it grows with every operation, in
+// numbers by which plans that are not complete can be compared.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Turns {
 // The time so far is the time of the pass if it ended here. Each of the four numbers (seconds) can
 // only shorten what comes: a second of it saves at most a second, less the interference;
 // advantage() has the exact bound.
-struct PartialPass {
+struct Pass {
   double open_compute = 0.0;  // of the open stage: the next communication hides behind it
   double open_comm = 0.0;     // of the open stage: further computation hides it
   // Idle time of the communication stream beside one microbatch, beyond open_compute; may be
@@ -74,35 +74,5 @@ struct PartialPass {
     return seconds - hidden + turns.interference * hidden;
   }
 };
-
-// Upper bounds of what the operations to come can make use of in a pass, in seconds.
-struct RemainingWork {
-  double largest_comm = 0.0;  // of one operation
-  double compute = 0.0;       // of all
-  double messages = 0.0;      // of all
-};
-
-// An upper bound of the seconds by which pass b can still gain on pass a, whatever operations come.
-// Of b's additional idle time, only what a lacks for the messages to come counts. Additional
-// open_compute counts up to the longest communication, and what is left of it for those messages.
-// A second of idle time beside one microbatch serves a message or the communication that claims it,
-// never both: of the two differences the larger one counts. This holds because evaluate() is
-// monotone: with as much more computation, pass a would have both, and a pass with more
-// computation takes no less time.
-inline double advantage(const PartialPass& b, const PartialPass& a, const RemainingWork& remaining,
-                        const Turns& turns) {
-  const auto excess = [](double x, double y, double most) {
-    return std::max(0.0, std::min(x, most) - std::min(y, most));
-  };
-  const double lacking = std::max(0.0, remaining.messages - a.turns_idle);
-  const double in_turns = excess(b.turns_idle, a.turns_idle, remaining.messages);
-  const double more = b.idle() - a.idle();
-  const double idle = std::max(0.0, std::min(more, lacking - a.spare));
-  const double compute =
-      excess(b.open_compute, a.open_compute, remaining.largest_comm + remaining.messages);
-  const double own = std::min(idle + compute, std::max({0.0, more, compute}));
-  const double comm = excess(b.open_comm, a.open_comm, remaining.compute);
-  return (1.0 - turns.interference) * (in_turns + own + turns.count * comm);
-}
 
 }  // namespace hidup

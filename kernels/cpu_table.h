@@ -1,0 +1,23 @@
+// Inside the CPU kernels: tables of numbers that stay from call to call.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace hidup::kernels {
+
+// `length` floats, which compute(floats) writes where the last call was of something else. One
+// stream is one thread: each has its own table and needs no lock.
+template <typename Of, typename Compute>
+const float* table_of(const Of& of, int64_t length, Compute compute) {
+  thread_local Of computed;
+  thread_local std::vector<float> values;
+  if (computed != of) {
+    computed = of;
+    values.resize(static_cast<size_t>(length));
+    compute(values.data());
+  }
+  return values.data();
+}
+
+}  // namespace hidup::kernels

@@ -1,0 +1,94 @@
+#include "app/what_if.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/memory_advice.h"
+#include "core/check.h"
+#include "search/parallel.h"
+
+namespace hidup {
+namespace {
+
+// Of a step, and of all that the search compares.
+struct SearchedStep {
+  double seconds;
+  double objective_s;
+  double lower_bound_s;
+};
+
+SearchedStep step_of(const SearchOutcome& found) {
+  return {found.step.seconds(), found.objective_s, found.lower_bound_s};
+}
+
+// `share`: of the time limit.
+SearchOptions brief(SearchOptions options, const Mesh& mesh, double share) {
+  options.baselines = false;
+  options.time_limit_s *= share;
+  if (axes_in_use(mesh) > 1) {
+    options.level = SearchLevel::fast;  // bounds take longer than all else there
+  }
+  return options;
+}
+
+// The step after the change; nothing where `found` has the reason why not.
+std::optional<SearchedStep> step_after(const PlannedRun& run, const Change& change, double share,
+                                       WhatIf& found) {
+  ChangedRun changed = change.variant(0);
+  found.what = changed.what;
+  found.reason = change.obstacle;
+  if (!found.reason.empty()) {
+    return std::nullopt;
+  }
+  const std::optional<CostModel> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
+  if (!costs) {
+    found.reason = "how long messages along it take is not known";
+    return std::nullopt;
+  }
+  changed.options = brief(changed.options, changed.mesh, share);
+  const std::optional<SearchOutcome> outcome = search_changed(run, changed, *costs);
+  if (!outcome) {
+    found.reason = "no strategy fits in the memory";
+    return std::nullopt;
+  }
+  return step_of(*outcome);
+}
+
+}  // namespace
+
+WhatIfReport what_if(const PlannedRun& run) {
+  const std::vector<Change> changes = single_changes(run);
+  std::vector<std::optional<SearchedStep>> steps(changes.size());
+  WhatIfReport report{.changes = std::vector<WhatIf>(changes.size())};
+  SearchedStep now{};
+  const size_t searches = changes.size() + 1;
+  const size_t threads = run.options.threads;
+  const double share =
+      std::min(1.0, static_cast<double>(threads) / static_cast<double>(searches + threads));
+  in_parallel(searches, threads, [&](size_t c) {
+    if (c == 0) {
+      const SearchOptions options = brief(run.options, run.mesh, share);
+      now = step_of(search_or_advise({run.graph, run.mesh, options, run.costs_of}));
+    } else {
+      steps[c - 1] = step_after(run, changes[c - 1], share, report.changes[c - 1]);
+    }
+  });
+  report.now_s = now.seconds;
+  for (size_t c = 0; c < changes.size(); ++c) {
+    WhatIf& found = report.changes[c];
+    found.kind = changes[c].kind;
+    found.of = changes[c].of;
+    found.feasible = steps[c].has_value();
+    if (steps[c]) {
+      found.seconds =
+          changes[c].keeps_the_best ? std::min(steps[c]->seconds, now.seconds) : steps[c]->seconds;
+      found.gain = 1.0 - found.seconds / now.seconds;
+      if (steps[c]->lower_bound_s > 0.0) {
+        found.at_most = std::max(1.0 - steps[c]->lower_bound_s / now.objective_s, found.gain);
+      }
+    }
+  }
+  return report;
+}
+
+}  // namespace hidup

@@ -1,0 +1,216 @@
+// The named strategies that may win.
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "core/check.h"
+#include "search/memory_limit.h"
+#include "search/named/combination.h"
+#include "search/named/named_strategies.h"
+#include "search/proposal.h"
+
+namespace hidup {
+namespace {
+
+// A named strategy whose objective exceeds the best simulated time by more than this factor is not
+// simulated unless all are asked for. The objective was up to 15 % above the simulated time, where
+// messages hide behind updates (Baselines.TheirObjectiveIsHardlyAboveTheSimulatedTime).
+constexpr double kOptimism = 1.2;
+
+// The objective does not know that all its gradients are one message.
+bool is_cheaper_than_it_seems(const Strategy& strategy) {
+  return strategy.defer_gradients;
+}
+
+// What the search's objective says of strategies.
+class Objectives {
+ public:
+  explicit Objectives(const SearchState& state) : state_(state) {
+    for (const Solution& solution : state.solutions) {
+      std::vector<Problem>& parts = problems_.emplace_back();
+      for (const ReducedGraph& reduced : state.reduced) {
+        if (solution.built) {
+          parts.push_back(restricted_to(solution.built->problem, reduced));
+        }
+      }
+    }
+  }
+
+  // Seconds by the problem of state.solutions[number]; 0 where the search does not know the
+  // strategy's rules, or had no time for the problem.
+  double of(const StrategyParts& parts, size_t number) const {
+    const Solution& solution = state_.solutions[number];
+    if (!solution.built) {
+      return 0.0;
+    }
+    double seconds = 0.0;
+    for (size_t p = 0; p < parts.parts.size(); ++p) {
+      const StrategyParts::Part& part = parts.parts[p];
+      const Problem& problem =
+          state_.reduced.empty() ? solution.built->problem : problems_[number][p];
+      const auto choices = choices_of(*part.graph, problem, *solution.built, part.strategy);
+      if (!choices) {
+        return 0.0;
+      }
+      seconds += part.weight * evaluate(problem, *choices).seconds;
+    }
+    return seconds;
+  }
+
+ private:
+  const SearchState& state_;
+  std::vector<std::vector<Problem>> problems_;  // per solution and part
+};
+
+Strategy with_numbers_of(const Solution& solution, Strategy strategy) {
+  strategy.microbatches = solution.microbatches;
+  strategy.accumulate = solution.accumulate;
+  return strategy;
+}
+
+// Per graph that is simulated, the named strategy.
+StrategyParts parts_of_name(const SearchState& state, std::string_view name) {
+  const Hints& hints = state.options.hints;
+  return hints.empty()
+             ? named_parts(state.graph, state.reduced, name, state.mesh, 1)
+             : parts_of(state.graph, state.reduced,
+                        with_memory_hints(hints, named_strategy(name, state.graph, state.mesh)));
+}
+
+// The strategies with a name per axis, on the graphs that are simulated. Hints are for the whole
+// graph.
+class NamesPerAxis {
+ public:
+  explicit NamesPerAxis(const SearchState& state) : state_(state) {
+    if (state.reduced.empty() || !state.options.hints.empty()) {
+      on_graphs_.emplace_back(state.graph, state.mesh);
+      return;
+    }
+    for (const ReducedGraph& reduced : state.reduced) {
+      on_graphs_.emplace_back(reduced.graph, state.mesh);
+      check(on_graphs_.back().size() == on_graphs_[0].size(), "a reduced graph has other names");
+    }
+  }
+
+  size_t size() const { return on_graphs_[0].size(); }
+  bool is_plain(size_t number) const { return on_graphs_[0].is_plain(number); }
+  StrategyParts parts(size_t number) {
+    if (on_graphs_.size() != state_.reduced.size()) {
+      return parts_of(state_.graph, state_.reduced,
+                      with_memory_hints(state_.options.hints, on_graphs_[0].strategy(number)));
+    }
+    StrategyParts parts;
+    for (size_t g = 0; g < on_graphs_.size(); ++g) {
+      const ReducedGraph& reduced = state_.reduced[g];
+      parts.parts.push_back({&reduced.graph, on_graphs_[g].strategy(number), reduced.weight});
+    }
+    return parts;
+  }
+
+ private:
+  const SearchState& state_;
+  std::deque<Baselines> on_graphs_;  // the reduced graphs, or the whole one
+};
+
+// The strategy with the numbers of the solution.
+Proposal proposal_of(const SearchState& state, const Solution& solution, const char* by,
+                     const StrategyParts& parts, double objective_s) {
+  const Strategy& part = parts.parts[0].strategy;
+  Proposal proposal{
+      .by = by,
+      .make =
+          [&state, &solution, name = part.name] {
+            return with_numbers_of(
+                solution, with_memory_hints(state.options.hints,
+                                            named_strategy(name, state.graph, state.mesh)));
+          },
+      .parts = parts,
+      .objective_s = objective_s,
+      .in_bound =
+          !is_cheaper_than_it_seems(part) || state.options.hints.defer_gradients.has_value()};
+  for (StrategyParts::Part& each : proposal.parts.parts) {
+    each.strategy = with_numbers_of(solution, std::move(each.strategy));
+  }
+  return proposal;
+}
+
+// The strategy with the numbers of every solution with which it may win, or with which it is
+// wanted.
+template <typename IsWanted>
+std::vector<Proposal> proposals_of(const SearchState& state, const Objectives& objectives,
+                                   const char* by, const StrategyParts& parts, IsWanted is_wanted) {
+  std::vector<Proposal> proposals;
+  for (size_t s = 0; s < state.solutions.size(); ++s) {
+    const double objective_s = objectives.of(parts, s);
+    if (objective_s <= kOptimism * state.fastest_s() || is_wanted(state.solutions[s]) ||
+        is_cheaper_than_it_seems(parts.parts[0].strategy)) {
+      proposals.push_back(proposal_of(state, state.solutions[s], by, parts, objective_s));
+    }
+  }
+  return proposals;
+}
+
+}  // namespace
+
+std::vector<Proposal> propose_names(const SearchState& state) {
+  const Objectives objectives(state);
+  const std::vector<std::string_view> names = plain_names(state.mesh);
+  std::vector<Proposal> proposals;
+  for (const std::string_view name : names) {
+    std::ranges::move(proposals_of(state, objectives, "names", parts_of_name(state, name),
+                                   [&](const Solution&) { return state.options.baselines; }),
+                      std::back_inserter(proposals));
+  }
+  return proposals;
+}
+
+std::vector<Proposal> propose_names_per_axis(const SearchState& state) {
+  std::vector<Proposal> proposals;
+  if (axes_in_use(state.mesh) <= 1 || !state.options.combinations) {
+    return proposals;
+  }
+  const Objectives objectives(state);
+  const int microbatches =
+      state.fastest.empty() ? 0 : state.fastest[0].proposal->parts.parts[0].strategy.microbatches;
+  const auto is_wanted = [&](const Solution& solution) {
+    return state.options.baselines && solution.microbatches == microbatches;
+  };
+  NamesPerAxis names(state);
+  for (size_t n = 0; n < names.size(); ++n) {
+    if (!names.is_plain(n)) {
+      std::ranges::move(
+          proposals_of(state, objectives, "names per axis", names.parts(n), is_wanted),
+          std::back_inserter(proposals));
+    }
+  }
+  return proposals;
+}
+
+std::vector<Proposal> propose_first_names(const SearchState& state) {
+  std::vector<Proposal> proposals;
+  if (!state.timed_out) {
+    return proposals;
+  }
+  for (const char* name : {"dp", "zero1", "fsdp"}) {
+    proposals.push_back({.by = "first names", .make = [&state, name] {
+                           Strategy strategy = with_memory_hints(
+                               state.options.hints, named_strategy(name, state.graph, state.mesh));
+                           strategy.microbatches = microbatches_of(state.graph, state.options)[0];
+                           return strategy;
+                         }});
+  }
+  return proposals;
+}
+
+std::vector<Proposal> propose_least_memory(const SearchState& state) {
+  LeastMemoryStrategy least =
+      least_memory_strategy(state.graph, state.mesh, state.costs, state.options, state.timed_out);
+  auto graphs = std::make_shared<const std::vector<ReducedGraph>>(std::move(least.reduced));
+  return {{.by = "least memory",
+           .make = [strategy = least.strategy] { return strategy; },
+           .parts = parts_of(state.graph, *graphs, least.strategy),
+           .graphs = std::move(graphs),
+           .bytes = least.bytes}};
+}
+
+}  // namespace hidup

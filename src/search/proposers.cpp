@@ -1,0 +1,33 @@
+#include <array>
+#include <limits>
+
+#include "search/proposal.h"
+
+namespace hidup {
+
+double SearchState::fastest_s() const {
+  return fastest.empty() ? std::numeric_limits<double>::infinity() : fastest[0].seconds;
+}
+
+std::span<const Proposer> proposers() {
+  static constexpr std::array kProposers = {
+      Proposer{"plans", propose_plans},
+      Proposer{"variations", propose_variations},
+      Proposer{"storages", propose_storages},
+      // The lower bound does not hold for it, so a small gain is not worth it.
+      Proposer{"deferred gradients", propose_deferred, 0.99},
+      Proposer{"names", propose_names},
+      Proposer{"names per axis", propose_names_per_axis},
+  };
+  return kProposers;
+}
+
+std::span<const Proposer> last_proposers() {
+  static constexpr std::array kLast = {
+      Proposer{"first names", propose_first_names},
+      Proposer{"least memory", propose_least_memory},
+  };
+  return kLast;
+}
+
+}  // namespace hidup

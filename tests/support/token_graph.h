@@ -1,0 +1,16 @@
+// Graphs of a few tokens, written as text.
+#pragma once
+
+#include <string>
+
+#include "graph/text.h"
+
+namespace hidup {
+
+// Of four sequences of six tokens and targets; `rest`: parameters and operations.
+inline Graph token_graph(const std::string& rest) {
+  return parse_graph("graph small\ninput tokens : i32[4, 6]\ninput targets : i32[4, 6]\n" + rest,
+                     "small");
+}
+
+}  // namespace hidup
