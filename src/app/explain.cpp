@@ -15,7 +15,6 @@
 #include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "search/parallel.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -100,9 +100,9 @@ bool keep(const Profile& profile, const std::string& file) {
 }
 
 // Collective. None where no strategy that is timed fits in the memory: another may.
-std::optional<Profile> measure_if_it_fits(const ProfilingInput& input) {
+std::optional<Profile> measure_if_it_fits(const Inputs& inputs, Machine& machine) {
   try {
-    return measure_profile(input, ProfileEffort::brief);
+    return measure_profile(inputs, machine, ProfileEffort::brief);
   } catch (const CollectiveError& error) {
     if (error.code() != ExitCode::out_of_memory) {
       throw;
@@ -113,33 +113,34 @@ std::optional<Profile> measure_if_it_fits(const ProfilingInput& input) {
 }
 
 // Collective. By how much a message may be late that nothing else delays.
-double least_delay(const ProfilingInput& input) {
+double least_delay(const Machine& machine) {
   constexpr double kLaunch = 5e-6;  // of a kernel
-  return input.communication.groups->through_host()
-             ? std::ranges::max(all_gather_value(input.world, nap_s()))
+  return machine.communication.groups->through_host()
+             ? std::ranges::max(all_gather_value(machine.world, nap_s()))
              : kLaunch;
 }
 
 // Collective. Messages that take other times now than the profile says; empty where it holds. What
 // looks off is looked at again: it may have met other work on the machine.
-std::string drift_of(const Profile& profile, const ProfilingInput& input) {
+std::string drift_of(const Profile& profile, const Inputs& inputs, Machine& machine) {
   constexpr double kSeconds = 0.04;  // of a look
   constexpr int kLooks = 3;
-  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(input)};
+  const Tolerance tolerance{.part = 0.2, .seconds = least_delay(machine)};
   constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
-  const int64_t memory = std::ranges::min(all_gather_value(input.world, input.device.memory()));
+  const int64_t memory =
+      std::ranges::min(all_gather_value(machine.world, machine.device->memory()));
   std::vector<Probe> probes =
       probes_of(profile, kSeconds, static_cast<double>(std::min(memory / 4, kLargest)));
   std::vector<std::string> drifts;
   for (int look = 0; look < kLooks && !probes.empty(); ++look) {
     const std::vector<ProbeTimes> now =
-        time_probes(input.device, *input.communication.groups, input.world, probes);
+        time_probes(*machine.device, *machine.communication.groups, machine.world, probes);
     std::vector<Probe> off;
     drifts.clear();
     for (size_t i = 0; i < probes.size(); ++i) {
       if (is_off(probes[i], now[i], tolerance)) {
         off.push_back(probes[i]);
-        drifts.push_back(describe(probes[i], now[i], input.mesh));
+        drifts.push_back(describe(probes[i], now[i], inputs.mesh));
       }
     }
     probes = std::move(off);
@@ -149,17 +150,13 @@ std::string drift_of(const Profile& profile, const ProfilingInput& input) {
 
 // Collective. The text of the profile that cluster.profile names, on all ranks. Throws
 // CollectiveError(file) or CollectiveError(usage).
-Profile named_profile(const ProfilingInput& input, const ProfileKey& key) {
-  const std::string& file = input.deck.cluster->profile;
-  std::string text;
-  collectively(input.world, [&] {
-    if (input.world.rank() == 0) {
-      text = fitting(file, key, input.deck);
-    }
-  });
-  Profile profile = parse_profile(input.world.broadcast(text), file);
+Profile named_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key) {
+  const std::string& file = inputs.deck().cluster->profile;
+  const std::string text =
+      text_of_first(machine.world, [&] { return fitting(file, key, inputs.deck()); });
+  Profile profile = parse_profile(text, file);
   log::info("profile: {}", file);
-  if (const std::string drift = drift_of(profile, input); !drift.empty()) {
+  if (const std::string drift = drift_of(profile, inputs, machine); !drift.empty()) {
     log::warning("cluster.profile: {} may mislead: {}", file, drift);
   }
   return profile;
@@ -167,21 +164,16 @@ Profile named_profile(const ProfilingInput& input, const ProfileKey& key) {
 
 // Collective. The profile that is kept in the file, on all ranks, where there is one that still
 // holds.
-std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKey& key,
+std::optional<Profile> kept_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key,
                                     const std::string& file) {
-  std::string text;
-  collectively(input.world, [&] {
-    if (input.world.rank() == 0 && is_there(file)) {
-      text = kept(file, key);
-    }
-  });
-  text = input.world.broadcast(text);
+  const std::string text =
+      text_of_first(machine.world, [&] { return is_there(file) ? kept(file, key) : ""; });
   if (text.empty()) {
     return std::nullopt;
   }
   const double began = monotonic_seconds();
   Profile profile = parse_profile(text, file);
-  const std::string drift = drift_of(profile, input);
+  const std::string drift = drift_of(profile, inputs, machine);
   if (!drift.empty()) {
     log::info("profile: {} is measured again: {}", file, drift);
     return std::nullopt;
@@ -193,42 +185,40 @@ std::optional<Profile> kept_profile(const ProfilingInput& input, const ProfileKe
 // Collective. What an emulated cluster's times rest on beside rates, on all ranks: nothing is
 // measured here, because this is another machine. Throws CollectiveError(file) or
 // CollectiveError(usage).
-std::optional<Profile> profile_to_emulate(const ProfilingInput& input) {
-  const std::string& file = input.deck.cluster->profile;
+std::optional<Profile> profile_to_emulate(const Inputs& inputs, Machine& machine) {
+  const std::string& file = inputs.deck().cluster->profile;
   if (file == "auto") {
     return std::nullopt;
   }
-  std::string text;
-  collectively(input.world, [&] {
-    if (input.world.rank() == 0) {
-      text = read_profile_file(file);
-      profile_of_another_machine(input.deck, input.mesh, text);
-    }
+  const std::string text = text_of_first(machine.world, [&] {
+    std::string read = read_profile_file(file);
+    profile_of_another_machine(inputs.deck(), inputs.mesh, read);
+    return read;
   });
   log::info("profile: {}", file);
-  return parse_profile(input.world.broadcast(text), file);
+  return parse_profile(text, file);
 }
 
 // Collective. See obtain_profile().
-std::optional<Profile> find_profile(const ProfilingInput& input) {
-  const std::string& choice = input.deck.cluster->profile;
+std::optional<Profile> find_profile(const Inputs& inputs, Machine& machine) {
+  const std::string& choice = inputs.deck().cluster->profile;
   if (choice.empty()) {
     return std::nullopt;
   }
-  if (input.deck.cluster->emulate == "on") {
-    return profile_to_emulate(input);
+  if (inputs.deck().cluster->emulates()) {
+    return profile_to_emulate(inputs, machine);
   }
-  const ProfileKey key = profile_key(input);
+  const ProfileKey key = profile_key(inputs, machine);
   if (choice != "auto") {
-    return named_profile(input, key);
+    return named_profile(inputs, machine, key);
   }
-  const bool first = input.world.rank() == 0;
-  const std::string file = first ? cached_file(key, input.graph) : "";
-  if (std::optional<Profile> profile = kept_profile(input, key, file)) {
+  const bool first = machine.world.rank() == 0;
+  const std::string file = first ? cached_file(key, inputs.graph) : "";
+  if (std::optional<Profile> profile = kept_profile(inputs, machine, key, file)) {
     return profile;
   }
   const double began = monotonic_seconds();
-  const std::optional<Profile> profile = measure_if_it_fits(input);
+  const std::optional<Profile> profile = measure_if_it_fits(inputs, machine);
   if (!profile) {
     return std::nullopt;
   }
@@ -238,13 +228,13 @@ std::optional<Profile> find_profile(const ProfilingInput& input) {
     log::info("profile: measured in {:.1f} s{}", seconds, is_kept ? ", kept in " + file : "");
   }
   // As later runs will read it.
-  return parse_profile(input.world.broadcast(print_profile(*profile)), "profile");
+  return parse_profile(machine.world.broadcast(print_profile(*profile)), "profile");
 }
 
 }  // namespace
 
-std::optional<Profile> obtain_profile(const ProfilingInput& input) {
-  std::optional<Profile> profile = find_profile(input);
+std::optional<Profile> obtain_profile(const Inputs& inputs, Machine& machine) {
+  std::optional<Profile> profile = find_profile(inputs, machine);
   if (profile) {
     kernels::choose_algorithms(profile->algorithms);
   }

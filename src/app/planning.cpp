@@ -1,6 +1,7 @@
 #include "app/planning.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "core/check.h"
@@ -13,13 +14,12 @@
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
-#include "program/lower.h"
 #include "search/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/memory_choices.h"
 #include "sharding/read_strategy.h"
-#include "train/setup.h"
+#include "train/dataset.h"
 #include "train/tokens.h"
 
 namespace hidup {
@@ -161,6 +161,36 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
   return files;
 }
 
+Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
+  Mesh mesh;
+  for (size_t a = 0; a < sizes.size(); ++a) {
+    mesh.push_back(
+        {.name = deck.cluster->mesh[a].name, .size = sizes[a], .numbered = static_cast<int>(a)});
+  }
+  const auto pace = [&](const Axis& axis) {
+    const MeshAxis& link = axis_of(*deck.cluster, axis.name);
+    return std::tuple(link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
+                      -link.latency.value_or(0.0), axis.size, axis.name);
+  };
+  const bool rated = std::ranges::all_of(
+      deck.cluster->mesh, [](const MeshAxis& axis) { return axis.bandwidth.has_value(); });
+  if (rated) {
+    std::ranges::sort(mesh, {}, pace);
+  }
+  return mesh;
+}
+
+LoweringOptions lowering_options(const Deck& deck) {
+  const TrainDeck& train = *deck.train;
+  return {.bucket_bytes = train.bucket_bytes,
+          .clip_norm = train.clip_norm,
+          .optimizer = {.beta1 = train.beta1,
+                        .beta2 = train.beta2,
+                        .decoupled = train.optimizer == "adamw",
+                        .epsilon = train.epsilon,
+                        .weight_decay = train.weight_decay}};
+}
+
 PlannedData data_for_planning(const Deck& deck) {
   const std::optional<int64_t> vocab = vocab_of(deck);
   if (vocab && !deck.data->path.empty()) {
@@ -189,7 +219,6 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
   }
   Mesh mesh = mesh_of(deck, check_ranks(deck, ranks.value_or(all)));
   PlannedData data = data_for_planning(deck);
-  deck.model->vocab = data.vocab;
   Graph graph = make_graph(deck, graph_text(deck), data.vocab);
   return {std::move(deck), std::move(mesh), std::move(data), std::move(graph)};
 }

@@ -11,6 +11,7 @@
 #include "cost/forecast.h"
 #include "deck/deck.h"
 #include "io/output_path.h"
+#include "program/lower.h"
 #include "search/search.h"
 #include "sharding/strategy.h"
 
@@ -33,6 +34,14 @@ Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
                                   const Deck& deck, const std::string& choice = "",
                                   const std::string& hints = "");
+
+// The mesh with the deck's names and these sizes. Ranks are numbered as the deck has its axes, the
+// last one's are neighbours. Where it has a bandwidth for each, the mesh has the axis of the
+// slowest links first, so that the order in the deck makes no difference to what is planned.
+Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
+
+// The program as the training section wants it.
+LoweringOptions lowering_options(const Deck& deck);
 
 // What a plan knows of the data.
 struct PlannedData {

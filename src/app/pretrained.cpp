@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "app/machine.h"
 #include "app/planning.h"
 #include "comm/communicator.h"
 #include "core/check.h"
@@ -17,7 +18,6 @@
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
 #include "train/not_finite.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -44,10 +44,9 @@ void check_causal(const Graph& graph) {
 
 }  // namespace
 
-void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint) {
-  if (!deck.model->vocab) {
-    deck.model->vocab = deck_of(checkpoint).model->vocab;
-  }
+Deck with_vocab_of(const CheckpointFile& checkpoint, Deck deck) {
+  return deck.model->vocab ? std::move(deck)
+                           : with_vocab(std::move(deck), deck_of(checkpoint).model->vocab.value());
 }
 
 std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck) {
@@ -62,13 +61,12 @@ std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint,
 
 LanguageModel::LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint)
     : path_(checkpoint.path()),
-      deck_(std::move(deck)),
+      deck_(with_vocab_of(checkpoint, std::move(deck))),
       self_(make_self_communicator()),
       device_(make_device({})) {
   if (deck_.data->kind == "images") {
     fail_at(deck_, "data.kind", "data.kind images: a model of images cannot go on a text");
   }
-  take_vocabulary(deck_, checkpoint);
   const std::vector<std::string>& words = checkpoint.state().vocabulary;
   check_resumable(checkpoint, {deck_, graph, words});
   const int64_t vocab = deck_.model->vocab.value();

@@ -17,8 +17,8 @@
 
 namespace hidup {
 
-// Where the deck's vocabulary is auto, it becomes the checkpoint's.
-void take_vocabulary(Deck& deck, const CheckpointFile& checkpoint);
+// The deck, whose vocabulary is the checkpoint's where it is auto.
+Deck with_vocab_of(const CheckpointFile& checkpoint, Deck deck);
 
 // The parameters of the checkpoint's own model, whose deck is deck_of() it. Throws Error(file)
 // where the file lacks some, or has others.

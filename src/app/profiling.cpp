@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <span>
 
-#include "app/job.h"
+#include "app/inputs.h"
+#include "app/plan.h"
 #include "app/planning.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
@@ -81,13 +82,13 @@ Strategy strategy_of(const Case& which, const Graph& graph, const Mesh& mesh) {
 
 class Measurement {
  public:
-  Measurement(const ProfilingInput& input, ProfileEffort effort)
-      : input_(input), thorough_(effort == ProfileEffort::thorough) {}
+  Measurement(const Inputs& inputs, Machine& machine, ProfileEffort effort)
+      : inputs_(inputs), machine_(machine), thorough_(effort == ProfileEffort::thorough) {}
 
   Profile run(const std::vector<Case>& cases) {
-    Profile profile{.key = profile_key(input_), .model = input_.graph.name()};
+    Profile profile{.key = profile_key(inputs_, machine_), .model = inputs_.graph.name()};
     std::optional<kernels::TimeAlgorithms> algorithms;
-    if (input_.deck.cluster->algorithms == "timed") {
+    if (inputs_.deck().cluster->algorithms == "timed") {
       algorithms.emplace();
     }
     const double began = monotonic_seconds();
@@ -99,24 +100,25 @@ class Measurement {
     }
     repeat_programs();
     profile.operations = operations_.times();
-    take_slowest(input_.world, profile.operations);
+    take_slowest(machine_.world, profile.operations);
     if (profile.operations.empty()) {
       throw CollectiveError(ExitCode::out_of_memory, too_large_);
     }
     if (algorithms) {
-      profile.algorithms = fastest_algorithms(input_.world, algorithms->times());
+      profile.algorithms = fastest_algorithms(machine_.world, algorithms->times());
     }
     profile.rates = rates();
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
     const ComputeLoad load =
-        all_gather_value(input_.world, heaviest_load(profile.operations)).front();
-    profile.collectives = time_collectives(input_.device, *input_.communication.groups, input_.mesh,
-                                           input_.world, input_.threads, load, limits());
+        all_gather_value(machine_.world, heaviest_load(profile.operations)).front();
+    profile.collectives =
+        time_collectives(*machine_.device, *machine_.communication.groups, inputs_.mesh,
+                         machine_.world, machine_.threads, load, limits());
     if (thorough_) {
-      profile.shared = time_sharing(input_.device, *input_.communication.groups, input_.mesh,
-                                    input_.world, profile.collectives, kLargeMessageSeconds);
+      profile.shared = time_sharing(*machine_.device, *machine_.communication.groups, inputs_.mesh,
+                                    machine_.world, profile.collectives, kLargeMessageSeconds);
     }
     return profile;
   }
@@ -136,8 +138,8 @@ class Measurement {
   // None where the memory that is left does not suffice.
   std::optional<DeviceRates> rates() const {
     try {
-      return measure_rates(input_.device, input_.world, input_.threads,
-                           {DType::f32, element_type(input_.deck.model->precision)});
+      return measure_rates(*machine_.device, machine_.world, machine_.threads,
+                           {DType::f32, element_type(inputs_.deck().model->precision)});
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {
         throw;
@@ -146,9 +148,9 @@ class Measurement {
     }
   }
 
-  double agreed(double mine) const { return all_gather_value(input_.world, mine)[0]; }
+  double agreed(double mine) const { return all_gather_value(machine_.world, mine)[0]; }
   bool any(bool mine) const {
-    return std::ranges::count(all_gather_value(input_.world, static_cast<char>(mine)), 1) > 0;
+    return std::ranges::count(all_gather_value(machine_.world, static_cast<char>(mine)), 1) > 0;
   }
 
   MessageLimits limits() const {
@@ -173,7 +175,7 @@ class Measurement {
         largest_message_ = std::max(largest_message_, instruction.bytes);
       }
     }
-    const bool is_new = any(operations_.lacks_any_of(program, input_.world.rank()));
+    const bool is_new = any(operations_.lacks_any_of(program, machine_.world.rank()));
     if (is_new && run_program(program, kFirstSteps, fuse)) {
       timed_.emplace_back(which, fuse);
     }
@@ -192,22 +194,22 @@ class Measurement {
   }
 
   Program make(const Case& which, bool fuse) const {
-    return make_program(input_.graph, strategy_of(which, input_.graph, input_.mesh), input_.deck,
-                        input_.world, fuse);
+    return make_program(inputs_.graph, strategy_of(which, inputs_.graph, inputs_.mesh),
+                        inputs_.deck(), machine_.world, fuse);
   }
 
   // False: it does not fit in the memory, and did not run.
   bool run_program(const Program& program, int steps, bool overlapped) {
-    const int64_t rank = input_.world.rank();
+    const int64_t rank = machine_.world.rank();
     std::optional<Store> store;
     std::optional<Executor> executor;
     try {
-      collectively(input_.world, [&] {
+      collectively(machine_.world, [&] {
         const MemoryPlan plan = plan_memory(program, rank);
         const PlannedProgram planned{program, plan};
-        store.emplace(std::span(&planned, 1), input_.device, *input_.communication.groups,
-                      input_.threads);
-        executor.emplace(program, plan, *store, rank, input_.deck.train->seed);
+        store.emplace(std::span(&planned, 1), *machine_.device, *machine_.communication.groups,
+                      machine_.threads);
+        executor.emplace(program, plan, *store, rank, inputs_.deck().train->seed);
         executor->initialize_parameters();
       });
     } catch (const CollectiveError& error) {
@@ -219,9 +221,9 @@ class Measurement {
     }
     store->register_arena();
     StepInputs inputs;
-    fill_inputs(program, rank, input_.batches, 0, inputs);
+    fill_inputs(program, rank, *inputs_.data.batches, 0, inputs);
     // As training runs them: a step of kernels that are given one by one waits for the host.
-    const bool recorded = execution_order(input_.deck) == Executor::Order::recorded;
+    const bool recorded = execution_order(inputs_.deck()) == Executor::Order::recorded;
     operations_.run(*executor, rank, inputs, steps,
                     recorded ? Executor::Order::recorded_in_turn : Executor::Order::in_turn);
     if (overlapped && agreed(overlapped_s_) < kOverlappedSeconds) {
@@ -234,7 +236,7 @@ class Measurement {
 
   // What lies between the instructions of a step and between steps.
   void time_overlapped(Executor& executor) {
-    Deck deck = input_.deck;
+    Deck deck = inputs_.deck();
     deck.train->steps = thorough_ ? 6 : 4;
     deck.train->timeline_every = 0;
     deck.cluster->timed_every = 1;
@@ -250,11 +252,12 @@ class Measurement {
         overheads_.push_back(iteration.wall_s - (last - first));
       }
     };
-    Trainer trainer(deck, input_.batches, executor, input_.world, 0.0, {.on_step = look});
+    Trainer trainer(deck, *inputs_.data.batches, executor, machine_.world, 0.0, {.on_step = look});
     trainer.run();
   }
 
-  const ProfilingInput& input_;
+  const Inputs& inputs_;
+  Machine& machine_;
   bool thorough_;
   OperationTimer operations_;
   std::vector<std::pair<Case, bool>> timed_;  // the programs that ran, and whether they are fused
@@ -285,9 +288,9 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
 }
 
 // With what changes the times of its instructions.
-std::string device_of(const ProfilingInput& input) {
-  const ClusterDeck& cluster = *input.deck.cluster;
-  std::string text = fmt::format("{}, {} thread(s)", input.device.name(), input.threads);
+std::string device_of(const Inputs& inputs, const Machine& machine) {
+  const ClusterDeck& cluster = *inputs.deck().cluster;
+  std::string text = fmt::format("{}, {} thread(s)", machine.device->name(), machine.threads);
   if (const std::string arithmetic = kernels::describe_arithmetic(); !arithmetic.empty()) {
     text += ", " + arithmetic;
   }
@@ -303,20 +306,20 @@ std::string device_of(const ProfilingInput& input) {
   return text;
 }
 
-ProfileKey profile_key(const ProfilingInput& input) {
+ProfileKey profile_key(const Inputs& inputs, const Machine& machine) {
   ProfileKey key{.build = build_name(program_version(), git_commit(), git_dirty()),
-                 .device = device_of(input),
+                 .device = device_of(inputs, machine),
                  .libraries = {mpi_library_version(), kernels::matmul_library_version()},
-                 .mesh = input.mesh};
-  for (const std::string& library : input.communication.libraries()) {
+                 .mesh = inputs.mesh};
+  for (const std::string& library : machine.communication.libraries()) {
     key.libraries.push_back(library);
   }
-  key.hosts = numbered_hosts(gather_texts(input.world, input.host));
+  key.hosts = numbered_hosts(gather_texts(machine.world, machine.host));
   return key;
 }
 
-Profile measure_profile(const ProfilingInput& input, ProfileEffort effort) {
-  return Measurement(input, effort).run(cases_of(effort, input.graph, input.mesh));
+Profile measure_profile(const Inputs& inputs, Machine& machine, ProfileEffort effort) {
+  return Measurement(inputs, machine, effort).run(cases_of(effort, inputs.graph, inputs.mesh));
 }
 
 }  // namespace hidup

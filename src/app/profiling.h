@@ -6,28 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "app/job.h"
-#include "comm/communicator.h"
+#include "app/inputs.h"
+#include "app/machine.h"
 #include "cost/profile.h"
-#include "deck/deck.h"
-#include "device/device.h"
-#include "graph/graph.h"
-#include "train/setup.h"
 
 namespace hidup {
-
-// What a profile is measured with; all of it outlives the measurement.
-struct ProfilingInput {
-  const Deck& deck;
-  const Graph& graph;
-  const Batches& batches;
-  const Mesh& mesh;
-  Communicator& world;
-  const std::string& host;  // this rank's
-  const Communication& communication;
-  Device& device;
-  int threads;
-};
 
 // thorough: all named strategies with 1, 2 and 4 microbatches, and which axes' links are shared.
 // brief: a few of the strategies, within some seconds; for what `train` measures by itself.
@@ -38,11 +21,11 @@ std::string build_name(const std::string& version, const std::string& commit, bo
 std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts);
 
 // Collective. What a profile for this run must have been measured with.
-ProfileKey profile_key(const ProfilingInput& input);
+ProfileKey profile_key(const Inputs& inputs, const Machine& machine);
 
 // Collective: runs steps of the model under several strategies, the instructions in turn, then
 // collectives of all sizes. Throws CollectiveError(out_of_memory) where no strategy fits.
-Profile measure_profile(const ProfilingInput& input, ProfileEffort effort);
+Profile measure_profile(const Inputs& inputs, Machine& machine, ProfileEffort effort);
 
 // Collective: the profile that cluster.profile asks for, on all ranks; none where it is none.
 // auto: the one that is kept in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then hidup/;
@@ -50,6 +33,6 @@ Profile measure_profile(const ProfilingInput& input, ProfileEffort effort);
 // for this key and model, measured and put there where there is none; none where nothing that would
 // be timed fits in the memory. Products are computed by its algorithms from then on.
 // Throws CollectiveError(usage) where a file does not fit, (file) where it cannot be read.
-std::optional<Profile> obtain_profile(const ProfilingInput& input);
+std::optional<Profile> obtain_profile(const Inputs& inputs, Machine& machine);
 
 }  // namespace hidup

@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "deck/train_deck.h"
-#include "graph/text.h"
 #include "io/timing_input.h"
 #include "train/checkpoints.h"
 
@@ -91,6 +90,13 @@ std::string next_timing_file(const std::string& out) {
 }
 
 RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world) {
+  if (options.out.empty()) {
+    RunFiles files;
+    if (!options.resume.empty()) {
+      files.checkpoint.emplace(open_checkpoint(world, options.resume));
+    }
+    return files;
+  }
   RunFiles files{.checkpoints = world.broadcast(checkpoint_folder(deck, options.out))};
   collectively(world, [&] {
     if (world.rank() == 0) {
@@ -136,23 +142,6 @@ void remove_old_checkpoints(const RunFiles& files) {
       fs::remove(old.path);
     }
   }
-}
-
-TrainingState initial_state(const RunFiles& files, const Decks& decks, const Dataset& data,
-                            const Graph& graph, const TimingHeader& header) {
-  return {.step = files.steps_done(),
-          .seed = decks.deck.train->seed,
-          .graph_hash = fmt::format("{:016x}", graph_hash(graph)),
-          .program_version = header.run.program_version,
-          .started_at = header.run.started_at,
-          .strategy = header.strategy.text,
-          .model_deck = header.inputs.model_deck,
-          .cluster_deck = header.inputs.cluster_deck,
-          .resolved = header.inputs.resolved,
-          .graph = decks.graph,
-          .data_hash = data.hash(),
-          .timing_file = fs::absolute(files.out).string(),
-          .vocabulary = data.vocabulary};
 }
 
 }  // namespace hidup

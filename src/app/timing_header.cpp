@@ -7,7 +7,10 @@
 
 #include "comm/collective.h"
 #include "core/version.h"
+#include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
+#include "deck/train_deck.h"
+#include "graph/text.h"
 #include "io/resources.h"
 #include "kernels/arithmetic.h"
 #include "kernels/library.h"
@@ -82,46 +85,73 @@ PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& p
   return info;
 }
 
-TimingHeader timing_header(const RunDescription& run, MpiSession& mpi) {
-  Communicator& world = mpi.world();
-  const Strategy& strategy = run.strategy.strategy;
+TimingHeader timing_header(const std::string& model_deck, const std::string& command_line,
+                           const Inputs& inputs, const Machine& machine, const RunPlan& plan) {
+  Communicator& world = machine.world;
+  const Dataset& data = inputs.data;
+  const auto& [program, memory] = *plan.training;
+  const Strategy& strategy = plan.loaded.strategy;
   TimingHeader header;
   header.run = {.program_version = program_version(),
                 .git_commit = git_commit(),
                 .git_dirty = git_dirty(),
-                .command_line = run.command_line,
+                .command_line = command_line,
                 .started_at = utc_now(),
-                .model = std::filesystem::path(run.model).stem().string(),
+                .model = std::filesystem::path(model_deck).stem().string(),
                 .world_size = world.size(),
-                .device = run.device.name(),
+                .device = machine.device->name(),
                 .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
                               kernels::matmul_library_version()},
                 .arithmetic = kernels::describe_arithmetic(),
                 .environment = run_environment()};
-  for (const std::string& library : run.communication.libraries()) {
+  for (const std::string& library : machine.communication.libraries()) {
     header.run.libraries.push_back(library);
   }
-  if (run.data.unigram_entropy >= 0.0) {
-    header.run.unigram_entropy = run.data.unigram_entropy;
+  if (data.unigram_entropy >= 0.0) {
+    header.run.unigram_entropy = data.unigram_entropy;
   }
-  header.run.hostnames = gather_texts(world, mpi.host());
-  header.inputs = {.model_deck = run.decks.model.text,
-                   .cluster_deck = run.decks.cluster.text,
-                   .resolved = resolved_yaml(run.decks.deck)};
+  header.run.hostnames = gather_texts(world, machine.host);
+  header.inputs = {.model_deck = inputs.decks.model.text,
+                   .cluster_deck = inputs.decks.cluster.text,
+                   .resolved = resolved_yaml(with_vocab(inputs.deck(), data.vocab))};
   header.strategy = {.name = strategy.name,
-                     .hash = fmt::format("{:016x}", strategy_hash(run.graph, strategy)),
-                     .text = print_strategy(run.graph, strategy),
-                     .search_s = run.strategy.search_s};
-  header.program = program_info(run.program);
-  header.memory = {.peak_bytes = all_gather_value(world, run.device.allocated()),
-                   .parameter_bytes = all_gather_value(world, run.plan.parameter_bytes)};
-  if (run.prediction) {
-    header.prediction = prediction_info(*run.prediction, run.plan);
+                     .hash = fmt::format("{:016x}", strategy_hash(inputs.graph, strategy)),
+                     .text = print_strategy(inputs.graph, strategy),
+                     .search_s = plan.loaded.search_s,
+                     .floor_s = plan.floor ? plan.floor->seconds : 0.0};
+  header.program = program_info(program);
+  header.memory = {.peak_bytes = all_gather_value(world, machine.device->allocated()),
+                   .parameter_bytes = all_gather_value(world, memory.parameter_bytes)};
+  if (plan.prediction) {
+    header.prediction = prediction_info(*plan.prediction, memory);
   }
-  header.experts = expert_layers(run.program);
-  header.validation = run.data.validation != nullptr;
-  header.images = run.decks.deck.data->kind == "images";
+  if (plan.durations) {
+    header.emulation = {.dilation = inputs.deck().cluster->emulate_dilation};
+  }
+  if (inputs.files.checkpoint) {
+    header.run.continued_from = inputs.files.checkpoint->state().timing_file;
+    header.run.continued_at_step = inputs.files.steps_done();
+  }
+  header.experts = expert_layers(program);
+  header.validation = data.validation != nullptr;
+  header.images = inputs.deck().data->kind == "images";
   return header;
+}
+
+TrainingState initial_state(const Inputs& inputs, const TimingHeader& header) {
+  return {.step = inputs.files.steps_done(),
+          .seed = inputs.deck().train->seed,
+          .graph_hash = fmt::format("{:016x}", graph_hash(inputs.graph)),
+          .program_version = header.run.program_version,
+          .started_at = header.run.started_at,
+          .strategy = header.strategy.text,
+          .model_deck = header.inputs.model_deck,
+          .cluster_deck = header.inputs.cluster_deck,
+          .resolved = header.inputs.resolved,
+          .graph = inputs.decks.graph,
+          .data_hash = inputs.data.hash(),
+          .timing_file = std::filesystem::absolute(inputs.files.out).string(),
+          .vocabulary = inputs.data.vocabulary};
 }
 
 }  // namespace hidup

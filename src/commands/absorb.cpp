@@ -13,7 +13,6 @@
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/read_strategy.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

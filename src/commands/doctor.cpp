@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "app/job.h"
+#include "app/machine.h"
 #include "comm/collective.h"
 #include "comm/nccl_communicator.h"
 #include "commands/checkup.h"
@@ -19,7 +20,6 @@
 #include "device/device.h"
 #include "io/resources.h"
 #include "kernels/library.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

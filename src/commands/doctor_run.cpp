@@ -13,7 +13,8 @@
 #include <sstream>
 
 #include "app/costs.h"
-#include "app/job.h"
+#include "app/inputs.h"
+#include "app/machine.h"
 #include "app/planning.h"
 #include "app/run_files.h"
 #include "checkpoint/folder.h"
@@ -21,10 +22,10 @@
 #include "core/units.h"
 #include "cost/profile.h"
 #include "deck/cluster_deck.h"
-#include "deck/model_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {
@@ -92,19 +93,16 @@ class Inspection {
     return done;
   }
 
-  // The same of work that rank 0 does; all ranks know how it went. `fact`: what it is about.
-  bool alone(const std::string& fact, const std::function<void()>& work) {
-    const bool done = attempt([&] {
-      collectively(world_, [&] {
-        if (world_.rank() == 0) {
-          work();
-        }
-      });
+  // The same of work that each rank does for itself, and of work that rank 0 does.
+  bool together(const std::function<void()>& work) {
+    return attempt([&] { collectively(world_, work); });
+  }
+  bool alone(const std::function<void()>& work) {
+    return together([&] {
+      if (world_.rank() == 0) {
+        work();
+      }
     });
-    if (done && !fact.empty()) {
-      found_.facts.push_back(fact);
-    }
-    return done;
   }
 
   void fact(const std::string& name, const std::string& text) {
@@ -124,11 +122,7 @@ class Inspection {
       return;
     }
     fact("cluster deck", options_.cluster);
-    const bool fits = attempt([&] {
-      collectively(world_,
-                   [&] { mesh_ = mesh_of(decks_.deck, check_ranks(decks_.deck, world_.size())); });
-    });
-    if (fits) {
+    if (together([&] { mesh_ = mesh_of(decks_.deck, check_ranks(decks_.deck, world_.size())); })) {
       std::string text;
       for (const Mesh::value_type& axis : *mesh_) {
         text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
@@ -137,9 +131,9 @@ class Inspection {
     }
     choose_communication();
     const std::string& profile = decks_.deck.cluster->profile;
-    if (!profile.empty() && profile != "auto") {
-      alone(fmt::format("{:<12}  {}", "profile", profile),
-            [&] { parse_profile(read_profile_file(profile), profile); });
+    if (!profile.empty() && profile != "auto" &&
+        alone([&] { parse_profile(read_profile_file(profile), profile); })) {
+      fact("profile", profile);
     }
   }
 
@@ -158,9 +152,7 @@ class Inspection {
     take_free_memory(*device, world_);  // of which a run's communicators take some
     memory_ = std::ranges::min(all_gather_value(world_, device->memory()));
     std::string backend;
-    if (attempt([&] {
-          collectively(world_, [&] { backend = choose_backend(decks_.deck, mpi_, *device); });
-        })) {
+    if (together([&] { backend = choose_backend(decks_.deck, mpi_, *device); })) {
       fact("collectives", backend);
     }
   }
@@ -176,12 +168,7 @@ class Inspection {
     }
     fact("data", data->description);
     std::optional<Graph> graph;
-    const bool built = attempt([&] {
-      collectively(world_, [&] {
-        graph.emplace(make_graph(decks_.deck, decks_.graph, decks_.deck.model->vocab.value()));
-      });
-    });
-    if (built) {
+    if (together([&] { graph.emplace(make_graph(decks_.deck, decks_.graph, data->vocab)); })) {
       fact("model",
            fmt::format("{}, {} parameters", graph->name(), format_count(graph->parameter_count())));
       inspect_strategy(*graph);
@@ -193,10 +180,10 @@ class Inspection {
       return;
     }
     with_graph_ = true;
-    if (!options_.hints.empty()) {
-      alone(fmt::format("{:<12}  {}", "hints", options_.hints), [&] {
-        read_hints(graph, *mesh_, read_strategy_file(options_.hints, "hints"), options_.hints);
-      });
+    if (!options_.hints.empty() && alone([&] {
+          read_hints(graph, *mesh_, read_strategy_file(options_.hints, "hints"), options_.hints);
+        })) {
+      fact("hints", options_.hints);
     }
     if (options_.strategy.empty() || options_.strategy == kSearch) {
       fact("strategy", options_.resume.empty() || options_.strategy == kSearch
@@ -205,7 +192,7 @@ class Inspection {
       return;
     }
     MemoryPlan plan;
-    const bool fits = alone("", [&] {
+    const bool fits = alone([&] {
       check_strategy_choice(options_.strategy);
       const Strategy strategy = choose_strategy(options_.strategy, decks_.deck, graph, *mesh_,
                                                 costs_of(decks_.deck, *mesh_, std::nullopt));
@@ -222,8 +209,8 @@ class Inspection {
 
   // What can be said of the strategy and the hints without a graph.
   void inspect_names() {
-    alone("", [&] { check_strategy_choice(options_.strategy); });
-    alone("", [&] {
+    alone([&] { check_strategy_choice(options_.strategy); });
+    alone([&] {
       if (!options_.hints.empty()) {
         read_strategy_file(options_.hints, "hints");
       }

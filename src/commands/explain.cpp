@@ -18,7 +18,6 @@
 #include "core/units.h"
 #include "graph/operation.h"
 #include "program/work.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -14,7 +14,6 @@
 #include "graph/operation.h"
 #include "graph/text.h"
 #include "sharding/rules.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -1,10 +1,9 @@
 // hidup profile: how fast these ranks compute and communicate, as a file.
 #include <fmt/core.h>
 
-#include <memory>
-#include <optional>
-
+#include "app/inputs.h"
 #include "app/job.h"
+#include "app/machine.h"
 #include "app/planning.h"
 #include "app/profiling.h"
 #include "comm/collective.h"
@@ -40,47 +39,44 @@ void print_summary(const Profile& profile, const std::string& file) {
   results::print("file         {}\n", file);
 }
 
+// On every rank; rank 0 makes way for the file.
+void check_deck(const ProfileOptions& options, const Deck& deck, bool first) {
+  if (deck.cluster->emulates()) {
+    fail_at(deck, "cluster.emulate",
+            "cluster.emulate is on: an emulated cluster cannot be measured");
+  }
+  if (first) {
+    Deck read = deck;
+    read.cluster->profile = "";  // is measured, not read
+    prepare_outputs({{"--out", options.out}}, files_read(options.deck, options.cluster, read),
+                    options.overwrite);
+  }
+}
+
+ExitCode run(const ProfileOptions& options, MpiSession& mpi) {
+  const bool first = mpi.world().rank() == 0;
+  const Inputs inputs =
+      read_inputs({.deck = options.deck,
+                   .cluster = options.cluster,
+                   .overrides = options.overrides,
+                   .check = [&](const Deck& deck) { check_deck(options, deck, first); }},
+                  mpi);
+  Machine machine = open_machine(inputs, mpi);
+  log::info("profile: {} rank(s) with {} thread(s) each", mpi.world().size(), machine.threads);
+  const Profile profile = measure_profile(inputs, machine, ProfileEffort::thorough);
+  collectively(mpi.world(), [&] {
+    if (first) {
+      write_text_file(options.out, print_profile(profile), options.overwrite);
+      print_summary(profile, options.out);
+    }
+  });
+  return ExitCode::done;
+}
+
 }  // namespace
 
 int profile(const ProfileOptions& options, int* argc, char*** argv) {
-  return run_job(argc, argv, [&](MpiSession& mpi) {
-    Communicator& world = mpi.world();
-    Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
-    Deck& deck = decks.deck;
-    mpi.set_timeouts(deck.cluster->heartbeat_timeout_s, deck.cluster->collective_timeout_s);
-    Mesh mesh;
-    collectively(world, [&] {
-      mesh = mesh_of(deck, check_ranks(deck, world.size()));
-      if (emulates(deck)) {
-        fail_at(deck, "cluster.emulate",
-                "cluster.emulate is on: an emulated cluster cannot be measured");
-      }
-      if (world.rank() == 0) {
-        Deck read = deck;
-        read.cluster->profile = "";  // is measured, not read
-        prepare_outputs({{"--out", options.out}}, files_read(options.deck, options.cluster, read),
-                        options.overwrite);
-      }
-    });
-    const Dataset data = load_data(deck, world);
-    std::optional<Graph> graph;
-    collectively(world, [&] { graph.emplace(make_graph(deck, decks.graph, data.vocab)); });
-    const int threads = compute_threads(deck, world, mpi.host());
-    const std::unique_ptr<Device> device = open_device(deck, mpi);
-    Communication communication;
-    open_communication(deck, mesh, mpi, *device, communication);
-    log::info("profile: {} rank(s) with {} thread(s) each", world.size(), threads);
-    const Profile profile = measure_profile(
-        {deck, *graph, *data.batches, mesh, world, mpi.host(), communication, *device, threads},
-        ProfileEffort::thorough);
-    collectively(world, [&] {
-      if (world.rank() == 0) {
-        write_text_file(options.out, print_profile(profile), options.overwrite);
-        print_summary(profile, options.out);
-      }
-    });
-    return ExitCode::done;
-  });
+  return run_job(argc, argv, [&](MpiSession& mpi) { return run(options, mpi); });
 }
 
 }  // namespace hidup

@@ -15,7 +15,6 @@
 #include "core/units.h"
 #include "device/device.h"
 #include "io/output_path.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

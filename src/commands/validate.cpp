@@ -9,12 +9,11 @@
 #include "core/units.h"
 #include "deck/data_deck.h"
 #include "deck/deck.h"
-#include "deck/model_deck.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "program/verify.h"
-#include "train/setup.h"
+#include "train/dataset.h"
 
 namespace hidup {
 
@@ -62,9 +61,9 @@ int validate(const ValidateOptions& options) {
     results::print("{}: valid\n", options.cluster);
   }
   results::print("data    {}\n", description);
-  results::print(
-      "model   {}, {} parameters, {} {}\n", graph.name(), format_count(graph.parameter_count()),
-      deck.data->kind == "images" ? "classes" : "vocabulary", format_count(*deck.model->vocab));
+  results::print("model   {}, {} parameters, {} {}\n", graph.name(),
+                 format_count(graph.parameter_count()),
+                 deck.data->kind == "images" ? "classes" : "vocabulary", format_count(data.vocab));
   results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
                  strategy.name);
   if (!options.strategy_out.empty()) {

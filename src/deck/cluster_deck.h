@@ -56,6 +56,9 @@ struct ClusterDeck {
   std::string emulate;                     // on, off
   double emulate_dilation = 1.0;           // wall time over emulated time
   std::vector<DeviceClass> devices;        // in the order of ranks; empty: all are as the device
+
+  // Times are then those of this cluster, on CPU ranks that need not be like its own.
+  bool emulates() const { return emulate == "on"; }
 };
 
 // The axis of that name; Error(internal) if there is none.

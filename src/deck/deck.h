@@ -78,6 +78,9 @@ std::string resolved_yaml(const Deck& deck, DeckFile file);
 // Of both, one behind the other: what runs record.
 std::string resolved_yaml(const Deck& deck);
 
+// The deck with this number as its vocabulary, which may be auto: as runs record it.
+Deck with_vocab(Deck deck, int64_t vocab);
+
 // The deck of such a text. An older build's lacks keys that came later: they have their defaults.
 // Throws Error(file) where parse_decks() throws; `name` is what its messages call the text.
 Deck parse_resolved(const std::string& name, const std::string& text);

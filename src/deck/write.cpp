@@ -9,6 +9,7 @@
 #include "deck/deck.h"
 #include "deck/key_names.h"
 #include "deck/keys.h"
+#include "deck/model_deck.h"
 #include "deck/values.h"
 
 namespace hidup {
@@ -159,6 +160,11 @@ std::string resolved_yaml(const Deck& deck, DeckFile file) {
     }
   }
   return text;
+}
+
+Deck with_vocab(Deck deck, int64_t vocab) {
+  deck.model->vocab = vocab;
+  return deck;
 }
 
 std::string reference_markdown() {

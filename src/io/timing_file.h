@@ -87,7 +87,7 @@ struct RunAttributes {
   std::optional<int64_t> continued_at_step;
 };
 
-struct Inputs {
+struct InputInfo {
   std::string model_deck;    // as read
   std::string cluster_deck;  // as read
   std::string resolved;      // with all values
@@ -169,7 +169,7 @@ struct EmulationInfo {
 // All that is known before the first step.
 struct TimingHeader {
   RunAttributes run;
-  Inputs inputs;
+  InputInfo inputs;
   StrategyInfo strategy;
   ProgramInfo program;
   std::optional<PredictionInfo> prediction;

@@ -9,7 +9,6 @@
 #include "deck/train_deck.h"
 #include "train/inputs.h"
 #include "train/not_finite.h"
-#include "train/setup.h"
 
 namespace hidup {
 

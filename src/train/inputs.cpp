@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/with_type.h"
+#include "deck/cluster_deck.h"
+#include "deck/train_deck.h"
 
 namespace hidup {
 namespace {
@@ -64,6 +66,16 @@ void fill_inputs(const Program& program, int64_t rank, const Batches& batches, i
     inputs.images.push_back(
         rounded(cut_out(samples_of(part).images, part), program.value(id).dtype));
   }
+}
+
+Executor::Order execution_order(const Deck& deck, bool timed) {
+  if (deck.train->overlap == "off") {
+    return Executor::Order::in_turn;
+  }
+  if (deck.cluster->device_graph == "off") {
+    return Executor::Order::overlapped;
+  }
+  return timed ? Executor::Order::recorded : Executor::Order::recorded_untimed;
 }
 
 }  // namespace hidup

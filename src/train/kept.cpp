@@ -171,7 +171,7 @@ Deck deck_of(const CheckpointFile& checkpoint) {
   const std::string name = checkpoint.path() + ", /state/resolved";
   Deck deck = parse_resolved(name, checkpoint.state().resolved);
   if (deck.data->kind == "images") {
-    deck.model->vocab = kImageClasses;
+    return with_vocab(std::move(deck), kImageClasses);
   }
   if (!deck.model->vocab) {
     fail(ExitCode::file, "{}: model.vocab: expected a number", name);

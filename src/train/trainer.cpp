@@ -20,7 +20,6 @@
 #include "train/inputs.h"
 #include "train/not_finite.h"
 #include "train/schedule.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

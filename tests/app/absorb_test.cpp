@@ -10,7 +10,6 @@
 #include "made_up_run.h"
 #include "program/work.h"
 #include "small_decks.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

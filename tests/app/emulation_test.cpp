@@ -6,7 +6,6 @@
 #include "app/costs.h"
 #include "deck/cluster_deck.h"
 #include "small_decks.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

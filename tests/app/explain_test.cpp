@@ -12,7 +12,6 @@
 #include "search/named/combination.h"
 #include "sharding/hints.h"
 #include "small_decks.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

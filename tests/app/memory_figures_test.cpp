@@ -4,7 +4,6 @@
 
 #include "app/costs.h"
 #include "app/planning.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

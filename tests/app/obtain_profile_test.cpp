@@ -12,6 +12,7 @@
 #include "deck/cluster_deck.h"
 #include "fake_ranks/fake_ranks.h"
 #include "small_decks.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {
@@ -24,20 +25,27 @@ using ::testing::Pair;
 
 class ObtainProfile : public testing::Test {
  protected:
-  ObtainProfile() {
-    setenv("XDG_CACHE_HOME", (cache_ / "").c_str(), 1);
-    communication_.backend = "mpi";
-    communication_.groups.emplace(*world_, input_.mesh);
-  }
+  ObtainProfile() { setenv("XDG_CACHE_HOME", (cache_ / "").c_str(), 1); }
   ~ObtainProfile() override { unsetenv("XDG_CACHE_HOME"); }
   ObtainProfile(const ObtainProfile&) = delete;
   ObtainProfile& operator=(const ObtainProfile&) = delete;
 
+  Inputs inputs() const {
+    return {.decks = {.deck = input_.deck},
+            .mesh = input_.mesh,
+            .data = open_data(input_.deck),
+            .graph = input_.graph};
+  }
+
   std::optional<Profile> obtain(const std::string& choice, int64_t memory = 0) {
     input_.deck.cluster->profile = choice;
-    const std::unique_ptr<Device> device = make_device({.memory = memory});
-    return obtain_profile({input_.deck, input_.graph, *data_.batches, input_.mesh, *world_, host_,
-                           communication_, *device, 1});
+    const std::unique_ptr<Communicator> world = make_self_communicator();
+    Machine machine{.world = *world,
+                    .host = "node1",
+                    .communication = {.backend = "mpi"},
+                    .device = make_device({.memory = memory})};
+    machine.communication.groups.emplace(*world, input_.mesh);
+    return obtain_profile(inputs(), machine);
   }
 
   // The file in which the profile is kept; empty where none is.
@@ -52,11 +60,7 @@ class ObtainProfile : public testing::Test {
 
   SmallDecks decks_;
   TemporaryFolder cache_;
-  std::string host_ = "node1";
   PlanningInput input_ = decks_.read({"cluster.mesh=[{name: ranks, size: 1}]"});
-  Dataset data_ = open_data(input_.deck);
-  std::unique_ptr<Communicator> world_ = make_self_communicator();
-  Communication communication_;
 };
 
 std::string read(const std::string& file) {
@@ -122,11 +126,13 @@ TEST_F(ObtainProfile, OfAFileThatFits) {
 TEST_F(ObtainProfile, TheKeyNumbersHostsAsTheyAppear) {
   std::vector<int64_t> hosts;
   const std::vector<std::string> names = {"b", "a", "b"};
-  const std::unique_ptr<Device> device = make_device({});
   run_ranks(3, [&](Communicator& world) {
-    const ProfileKey key =
-        profile_key({input_.deck, input_.graph, *data_.batches, input_.mesh, world,
-                     names[static_cast<size_t>(world.rank())], communication_, *device, 3});
+    const Machine machine{.world = world,
+                          .host = names[static_cast<size_t>(world.rank())],
+                          .threads = 3,
+                          .communication = {.backend = "mpi"},
+                          .device = make_device({})};
+    const ProfileKey key = profile_key(inputs(), machine);
     if (world.rank() == 0) {
       hosts = key.hosts;
       EXPECT_THAT(key.device, HasSubstr("3 thread(s)"));

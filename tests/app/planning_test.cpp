@@ -12,7 +12,6 @@
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
 #include "small_decks.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -270,10 +269,10 @@ TEST(PlanningInput, TakesTheVocabularyFromTheData) {
                        "data.tokenizer=" + tokenizer});
   };
   const PlanningInput input = read("corpus.txt", "words");
-  EXPECT_EQ(input.deck.model->vocab, 12) << "one for every word, and the end of a line";
+  EXPECT_EQ(input.data.vocab, 12) << "one for every word, and the end of a line";
   EXPECT_EQ(input.graph.tensor(input.graph.find("embedding.weight")).shape[0], 12);
   EXPECT_THAT(input.data.description, HasSubstr("12 distinct"));
-  EXPECT_EQ(read("none.txt", "bytes").deck.model->vocab, 256) << "one for every byte";
+  EXPECT_EQ(read("none.txt", "bytes").data.vocab, 256) << "one for every byte";
   EXPECT_THAT(error_of([&] { read("none.txt", "words"); }),
               Pair(ExitCode::file, HasSubstr("with a number in model.vocab a plan needs no data")));
 }

@@ -19,7 +19,6 @@
 #include "temporary_folder.h"
 #include "train/evaluate.h"
 #include "train/kept.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {
@@ -196,11 +195,9 @@ TEST(LanguageModel, TakesTheVocabularyOfTheCheckpoint) {
   const Pretrained trained(deck);
   Deck other = deck;
   other.model->vocab.reset();
-  take_vocabulary(other, trained.file());
-  EXPECT_EQ(other.model->vocab, kVocab);
+  EXPECT_EQ(with_vocab_of(trained.file(), other).model->vocab, kVocab);
   other.model->vocab = 24;
-  take_vocabulary(other, trained.file());
-  EXPECT_EQ(other.model->vocab, 24);
+  EXPECT_EQ(with_vocab_of(trained.file(), other).model->vocab, 24);
   const auto [code, message] = error_of([&] { LanguageModel(other, "", trained.file()); });
   EXPECT_EQ(code, ExitCode::usage);
   EXPECT_NE(message.find("model.vocab: 23 -> 24"), std::string::npos) << message;

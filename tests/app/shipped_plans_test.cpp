@@ -13,7 +13,6 @@
 #include "core/check.h"
 #include "deck/cluster_deck.h"
 #include "sharding/read_strategy.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

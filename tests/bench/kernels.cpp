@@ -44,8 +44,8 @@
 #include "runtime/rates.h"
 #include "search/named/named_strategies.h"
 #include "timed_device.h"
+#include "train/dataset.h"
 #include "train/inputs.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -15,7 +15,6 @@
 #include "program/memory.h"
 #include "program/print.h"
 #include "search/named/named_strategies.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "app/planning.h"
 #include "core/check.h"
 #include "deck/cluster_deck.h"
 #include "deck/deck.h"
@@ -22,7 +23,6 @@
 #include "sharding/memory_choices.h"
 #include "strategy_cases.h"
 #include "temporary_folder.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

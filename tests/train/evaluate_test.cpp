@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "app/planning.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "fake_ranks/fake_ranks.h"
@@ -13,7 +14,6 @@
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
 #include "train/inputs.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

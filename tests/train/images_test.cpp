@@ -12,8 +12,8 @@
 
 #include "core/check.h"
 #include "temporary_folder.h"
+#include "train/dataset.h"
 #include "train/inputs.h"
-#include "train/setup.h"
 
 namespace hidup {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "temporary_folder.h"
-#include "train/setup.h"
+#include "train/dataset.h"
 
 namespace hidup {
 namespace {

@@ -1,4 +1,4 @@
-#include "train/setup.h"
+#include "train/dataset.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <string>
 
 #include "comm/collective.h"
-#include "deck/cluster_deck.h"
 #include "fake_ranks/fake_ranks.h"
 
 namespace hidup {
@@ -45,38 +44,6 @@ TEST(SameData, NamesTheFileThatDiffers) {
   // The hashes of the validation's files do not go on from those before.
   EXPECT_THAT(difference(files, {{"a", 10, 1}, {"x", 25, 7}, {"c", 30, 3}}),
               HasSubstr("x, 25 bytes, but on rank 0 b, 20 bytes"));
-}
-
-Deck deck_with_axes(std::vector<MeshAxis> mesh) {
-  Deck deck;
-  deck.cluster->mesh = std::move(mesh);
-  return deck;
-}
-
-TEST(MeshOf, HasTheSlowestLinksFirstAndRanksAsTheDeck) {
-  const MeshAxis node{.name = "node", .bandwidth = 1e9};
-  const MeshAxis gpu{.name = "gpu", .bandwidth = 1e11};
-  const Mesh written = mesh_of(deck_with_axes({node, gpu}), {2, 3});
-  const Mesh swapped = mesh_of(deck_with_axes({gpu, node}), {3, 2});
-  for (const Mesh& mesh : {written, swapped}) {
-    ASSERT_EQ(mesh.size(), 2U);
-    EXPECT_EQ(mesh[0].name, "node");
-    EXPECT_EQ(mesh[0].size, 2);
-    EXPECT_EQ(mesh[1].name, "gpu");
-  }
-  EXPECT_EQ(coordinates_of(written, 1), (std::vector<int64_t>{0, 1}));
-  EXPECT_EQ(coordinates_of(swapped, 1), (std::vector<int64_t>{1, 0}));
-}
-
-TEST(MeshOf, CountsARanksPartOfASharedLink) {
-  const MeshAxis card{.name = "card", .bandwidth = 8e9, .shared = 8};
-  const MeshAxis rack{.name = "rack", .bandwidth = 2e9};
-  EXPECT_EQ(mesh_of(deck_with_axes({rack, card}), {2, 8})[0].name, "card");
-}
-
-TEST(MeshOf, KeepsTheOrderWhereABandwidthIsNotKnown) {
-  const MeshAxis fast{.name = "fast", .bandwidth = 1e11};
-  EXPECT_EQ(mesh_of(deck_with_axes({fast, {.name = "other"}}), {2, 2})[0].name, "fast");
 }
 
 }  // namespace

@@ -1,22 +1,16 @@
-#include "train/setup.h"
+#include "train/dataset.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "comm/collective.h"
-#include "comm/patient_yield.h"
-#include "core/text.h"
 #include "core/units.h"
-#include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
@@ -229,81 +223,12 @@ void check_same_data(Communicator& world, const Dataset& data) {
                             : "");
 }
 
-Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
-  Mesh mesh;
-  for (size_t a = 0; a < sizes.size(); ++a) {
-    mesh.push_back(
-        {.name = deck.cluster->mesh[a].name, .size = sizes[a], .numbered = static_cast<int>(a)});
-  }
-  const auto pace = [&](const Axis& axis) {
-    const MeshAxis& link = axis_of(*deck.cluster, axis.name);
-    return std::tuple(link.bandwidth.value_or(0.0) / static_cast<double>(link.shared),
-                      -link.latency.value_or(0.0), axis.size, axis.name);
-  };
-  const bool rated = std::ranges::all_of(
-      deck.cluster->mesh, [](const MeshAxis& axis) { return axis.bandwidth.has_value(); });
-  if (rated) {
-    std::ranges::sort(mesh, {}, pace);
-  }
-  return mesh;
-}
-
-LoweringOptions lowering_options(const Deck& deck) {
-  const TrainDeck& train = *deck.train;
-  return {.bucket_bytes = train.bucket_bytes,
-          .clip_norm = train.clip_norm,
-          .optimizer = {.beta1 = train.beta1,
-                        .beta2 = train.beta2,
-                        .decoupled = train.optimizer == "adamw",
-                        .epsilon = train.epsilon,
-                        .weight_decay = train.weight_decay}};
-}
-
-bool emulates(const Deck& deck) {
-  return deck.cluster->emulate == "on";
-}
-
-Executor::Order execution_order(const Deck& deck, bool timed) {
-  if (deck.train->overlap == "off") {
-    return Executor::Order::in_turn;
-  }
-  if (deck.cluster->device_graph == "off") {
-    return Executor::Order::overlapped;
-  }
-  return timed ? Executor::Order::recorded : Executor::Order::recorded_untimed;
-}
-
-double share_of_cores(Communicator& world, const std::string& host) {
-  struct Place {
-    uint64_t host;
-    cpu_set_t cores;
-  };
-  Place mine{hash_of(host), {}};
-  sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
-  const std::vector<Place> places = all_gather_value(world, mine);
-  const auto sharing = std::ranges::count_if(places, [&](const Place& place) {
-    return place.host == mine.host && CPU_EQUAL(&place.cores, &mine.cores);
-  });
-  return CPU_COUNT(&mine.cores) / static_cast<double>(sharing);
-}
-
-int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
-  const int share = std::max(1, static_cast<int>(share_of_cores(world, host)));
-  const char* wanted = std::getenv("OMP_NUM_THREADS");
-  int threads = share;
-  if (deck.cluster->device_threads) {
-    threads = static_cast<int>(*deck.cluster->device_threads);
-  } else if (wanted != nullptr && std::atoi(wanted) > 0) {
-    threads = std::atoi(wanted);
-  }
-  if (emulates(deck)) {
-    // The deck's number is that of the emulated device. Ranks that communicate have met before, and
-    // share their cores: with naps they take about half of what yielding does.
-    wait_beside_computation(true);
-    return std::min(threads, share);
-  }
-  wait_beside_computation(threads >= share);
-  return threads;
+Dataset load_data(const Deck& deck, Communicator& world,
+                  const std::vector<std::string>& vocabulary) {
+  Dataset data;
+  collectively(world, [&] { data = open_data(deck, vocabulary); });
+  check_same_data(world, data);
+  return data;
 }
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// From decks to what a run needs.
+// From the data section of the deck to samples.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,6 @@
 
 #include "comm/communicator.h"
 #include "deck/deck.h"
-#include "program/lower.h"
-#include "runtime/executor.h"
 #include "train/batches.h"
 
 namespace hidup {
@@ -39,31 +37,10 @@ Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary =
 // Nothing where model.vocab is auto and only files say what it is.
 std::optional<int64_t> vocab_of(const Deck& deck);
 
+// The same on all ranks, which open it together.
+Dataset load_data(const Deck& deck, Communicator& world,
+                  const std::vector<std::string>& vocabulary = {});
 // Throws CollectiveError(file) naming a rank and a file where ranks read different data.
 void check_same_data(Communicator& world, const Dataset& data);
-
-// The mesh with the deck's names and these sizes. Ranks are numbered as the deck has its axes, the
-// last one's are neighbours. Where it has a bandwidth for each, the mesh has the axis of the
-// slowest links first, so that the order in the deck makes no difference to what is planned.
-Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
-
-// What the training section says about the program.
-LoweringOptions lowering_options(const Deck& deck);
-
-// How the instructions of a step follow each other, where their times are wanted and where not.
-Executor::Order execution_order(const Deck& deck, bool timed = true);
-
-// Whether times are those of the deck's cluster, on CPU ranks that need not be like its own.
-bool emulates(const Deck& deck);
-
-// The cores that this rank may run on, divided by the ranks of its host that are bound to the same
-// ones. Collective.
-double share_of_cores(Communicator& world, const std::string& host);
-
-// The deck's number of threads; or, for auto, OMP_NUM_THREADS; or else this rank's
-// share_of_cores(), at least 1. Where times are emulated, not more than that: the deck's number is
-// that of the emulated device. Where that leaves no core for communication, messages are waited for
-// accordingly (comm/patient_yield.h). Collective.
-int compute_threads(const Deck& deck, Communicator& world, const std::string& host);
 
 }  // namespace hidup

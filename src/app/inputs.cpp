@@ -1,0 +1,112 @@
+#include "app/inputs.h"
+
+#include "app/planning.h"
+#include "app/pretrained.h"
+#include "comm/collective.h"
+#include "core/log.h"
+#include "deck/cluster_deck.h"
+#include "deck/train_deck.h"
+#include "train/kept.h"
+#include "train/schedule.h"
+
+namespace hidup {
+
+std::string text_of_first(Communicator& world, const std::function<std::string()>& read) {
+  std::string text;
+  collectively(world, [&] { text = world.rank() == 0 ? read() : ""; });
+  return world.broadcast(text);
+}
+
+Decks load_decks(const std::string& model, const std::string& cluster,
+                 const std::vector<std::string>& overrides, Communicator& world) {
+  Decks decks;
+  collectively(world, [&] {
+    if (world.rank() == 0) {
+      decks.model = model.empty() ? DeckSource{} : read_deck_file(model);
+      decks.cluster = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
+    }
+  });
+  for (DeckSource* source : {&decks.model, &decks.cluster}) {
+    for (std::string* text : {&source->name, &source->text, &source->folder}) {
+      *text = world.broadcast(*text);
+    }
+  }
+  collectively(world, [&] {
+    decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
+                             cluster.empty() ? nullptr : &decks.cluster, overrides, world.size());
+  });
+  decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
+  return decks;
+}
+
+namespace {
+
+// A model that is only looked at has the words that it was trained with.
+Dataset load_data(const Deck& deck, const RunFiles& files, Communicator& world) {
+  if (files.is_training() || !files.checkpoint) {
+    return load_data(deck, world);
+  }
+  Deck known;
+  collectively(world, [&] { known = with_vocab_of(*files.checkpoint, deck); });
+  return load_data(known, world, files.checkpoint->state().vocabulary);
+}
+
+// Throws Error(usage) where the checkpoint is that of another model. A training says how it goes
+// on.
+void check_checkpoint(const RunFiles& files, const Decks& decks, const Dataset& data) {
+  const CheckpointFile& checkpoint = *files.checkpoint;
+  const std::string changed =
+      check_resumable(checkpoint, {with_vocab(decks.deck, data.vocab), decks.graph, data.vocabulary,
+                                   files.is_training() ? data.hash() : 0});
+  if (!files.is_training() || files.steps_done() >= decks.deck.train->steps) {
+    return;
+  }
+  log::info("resumes from {}, step {}{}", checkpoint.path(), files.steps_done(),
+            changed.empty() ? "" : "; changed since: " + changed);
+  const std::string raised =
+      describe_raise(*deck_of(checkpoint).train, *decks.deck.train, files.steps_done());
+  if (!raised.empty()) {
+    log::warning("{}", raised);
+  }
+}
+
+}  // namespace
+
+Inputs read_inputs(const InputOptions& options, MpiSession& mpi) {
+  Communicator& world = mpi.world();
+  Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
+  const Deck& deck = decks.deck;
+  Mesh mesh;
+  RunFileOptions file_options = options.files;
+  collectively(world, [&] {
+    mesh = mesh_of(deck, check_ranks(deck, world.size()));
+    options.check(deck);
+    if (!file_options.out.empty()) {
+      file_options.inputs =
+          files_read(options.deck, options.cluster, deck, options.strategy, options.hints);
+    }
+  });
+  mpi.set_timeouts(deck.cluster->heartbeat_timeout_s, deck.cluster->collective_timeout_s);
+  RunFiles files = open_run_files(file_options, deck, world);
+  Dataset data = load_data(deck, files, world);
+  if (files.is_training()) {
+    log::info("data: {}", data.description);
+  }
+  std::optional<Graph> graph;
+  std::optional<InitialModel> initial;
+  collectively(world, [&] {  // before anything costs time
+    graph.emplace(make_graph(deck, decks.graph, data.vocab));
+    if (files.checkpoint) {
+      check_checkpoint(files, decks, data);
+    } else if (!options.init.empty()) {
+      initial.emplace(options.init, options.names, deck, *graph, data.vocab);
+      if (files.is_training()) {
+        log::info("starts from {}, with the names of {}", initial->path(), initial->names());
+      }
+    }
+  });
+  return {std::move(decks), std::move(mesh),   std::move(files),
+          std::move(data),  *std::move(graph), std::move(initial)};
+}
+
+}  // namespace hidup

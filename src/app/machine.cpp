@@ -1,0 +1,217 @@
+#include "app/machine.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "app/costs.h"
+#include "app/inputs.h"
+#include "app/profiling.h"
+#include "comm/collective.h"
+#include "comm/nccl_communicator.h"
+#include "comm/patient_yield.h"
+#include "core/check.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "deck/cluster_deck.h"
+#include "kernels/arithmetic.h"
+#include "kernels/products.h"
+
+namespace hidup {
+namespace {
+
+// The ranks that use each GPU, by where it is.
+std::string shared_gpu(const std::vector<std::string>& gpus) {
+  for (size_t rank = 0; rank < gpus.size(); ++rank) {
+    const auto other =
+        std::find(gpus.begin() + static_cast<std::ptrdiff_t>(rank) + 1, gpus.end(), gpus[rank]);
+    if (other != gpus.end()) {
+      return fmt::format("ranks {} and {} share the GPU {}", rank, other - gpus.begin(),
+                         gpus[rank]);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+double share_of_cores(Communicator& world, const std::string& host) {
+  struct Place {
+    uint64_t host;
+    cpu_set_t cores;
+  };
+  Place mine{hash_of(host), {}};
+  sched_getaffinity(0, sizeof(mine.cores), &mine.cores);
+  const std::vector<Place> places = all_gather_value(world, mine);
+  const auto sharing = std::ranges::count_if(places, [&](const Place& place) {
+    return place.host == mine.host && CPU_EQUAL(&place.cores, &mine.cores);
+  });
+  return CPU_COUNT(&mine.cores) / static_cast<double>(sharing);
+}
+
+int compute_threads(const Deck& deck, Communicator& world, const std::string& host) {
+  const int share = std::max(1, static_cast<int>(share_of_cores(world, host)));
+  const char* wanted = std::getenv("OMP_NUM_THREADS");
+  int threads = share;
+  if (deck.cluster->device_threads) {
+    threads = static_cast<int>(*deck.cluster->device_threads);
+  } else if (wanted != nullptr && std::atoi(wanted) > 0) {
+    threads = std::atoi(wanted);
+  }
+  if (deck.cluster->emulates()) {
+    // The deck's number is that of the emulated device. Ranks that communicate have met before, and
+    // share their cores: with naps they take about half of what yielding does.
+    wait_beside_computation(true);
+    return std::min(threads, share);
+  }
+  wait_beside_computation(threads >= share);
+  return threads;
+}
+
+DeviceOptions own_device(MpiSession& mpi) {
+  DeviceOptions options{.local_rank = mpi.local_rank()};
+  const uint64_t mine = hash_of(fmt::format("{} on {}", device_place(options), mpi.host()));
+  const std::vector<uint64_t> places = all_gather_value(mpi.world(), mine);
+  options.sharing = static_cast<int>(std::ranges::count(places, mine));
+  return options;
+}
+
+DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
+  DeviceOptions options = own_device(mpi);
+  // The deck describes the device that is emulated, and CPUs compute.
+  options.kind = deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
+  options.memory = deck.cluster->device_memory.value_or(0);
+  return options;
+}
+
+std::string choose_arithmetic(const Deck& deck, Communicator& world) {
+  const std::string& wish = deck.cluster->bf16;
+  collectively(world, [&] {
+    if (wish == "native" && !kernels::has_bf16_products()) {
+      fail(ExitCode::unavailable,
+           "cluster.device.bf16 is native, and this CPU has no instructions for bf16 that the "
+           "library uses: set it to auto or f32");
+    }
+  });
+  const bool mine = wish == "native" || (wish != "f32" && kernels::bf16_products_are_faster());
+  const std::vector<int> wanted = all_gather_value(world, int{mine});
+  const bool native = std::ranges::all_of(wanted, [](int rank) { return rank != 0; });
+  kernels::multiply_bf16_natively(native);
+  return kernels::describe_arithmetic();
+}
+
+std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi) {
+  const DeviceOptions options = device_options(deck, mpi);
+  std::unique_ptr<Device> device;
+  collectively(mpi.world(), [&] {
+    if (deck.cluster->emulates() && device_kind() != "cpu") {
+      fail_at(
+          deck, "cluster.emulate",
+          fmt::format("cluster.emulate is on, but this binary was built for {} ranks: emulation "
+                      "needs a build for CPU ranks",
+                      device_kind()),
+          ExitCode::unavailable);
+    }
+    device = make_device(options);
+    kernels::reserve_multiprocessors(static_cast<int>(deck.cluster->reserved_multiprocessors));
+  });
+  choose_arithmetic(deck, mpi.world());
+  return device;
+}
+
+std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device) {
+  if (deck.cluster->emulates()) {
+    log::info("collectives: mpi, in emulated time");
+    return "mpi";
+  }
+  Communicator& world = mpi.world();
+  const std::string& wanted = deck.cluster->comm_backend;
+  if (wanted == "nccl" && !has_nccl()) {
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but this binary was built for {} ranks, "
+                        "without NCCL",
+                        device_kind()),
+            ExitCode::unavailable);
+  }
+  std::string shared;
+  if (has_nccl() && wanted != "mpi") {
+    const std::string mine = fmt::format("{} on {}", device.description(), mpi.host());
+    shared = world.broadcast(shared_gpu(gather_texts(world, mine)));
+  }
+  if (wanted == "nccl" && !shared.empty()) {
+    fail_at(deck, "cluster.comm.backend",
+            fmt::format("cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank "
+                        "per GPU, or take mpi",
+                        shared),
+            ExitCode::unavailable);
+  }
+  const bool takes_nccl = has_nccl() && wanted != "mpi" && shared.empty();
+  log::info("collectives: {}", takes_nccl       ? "nccl"
+                               : shared.empty() ? "mpi"
+                                                : "mpi, because " + shared);
+  return takes_nccl ? "nccl" : "mpi";
+}
+
+std::vector<std::string> Communication::libraries() const {
+  std::vector<std::string> all;
+  if (backend == "nccl") {
+    for (const LibraryVersion& library : nccl_libraries()) {
+      all.push_back(library.name + " " + library.loaded);
+    }
+  }
+  return all;
+}
+
+void take_free_memory(Device& device, Communicator& world) {
+  world.barrier();
+  collectively(world, [&] { device.take_free_memory(); });
+}
+
+Machine open_machine(const Inputs& inputs, MpiSession& mpi) {
+  const Deck& deck = inputs.deck();
+  Communicator& world = mpi.world();
+  Machine machine{.world = world,
+                  .host = mpi.host(),
+                  .threads = compute_threads(deck, world, mpi.host()),
+                  .device = open_device(deck, mpi)};
+  Communication& opened = machine.communication;
+  GroupMaker make;
+  collectively(world, [&] { opened.backend = choose_backend(deck, mpi, *machine.device); });
+  if (opened.backend == "nccl") {
+    make = [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+      return make_nccl_communicator(std::move(group), axis, world.rank(),
+                                    {.max_ctas = static_cast<int>(deck.cluster->max_ctas),
+                                     .register_buffers = deck.cluster->register_buffers == "on"},
+                                    mpi.watchdog());
+    };
+  }
+  collectively(world, [&] { opened.groups.emplace(world, inputs.mesh, make); });
+  take_free_memory(*machine.device, world);
+  return machine;
+}
+
+MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine) {
+  const Deck& deck = inputs.deck();
+  Communicator& world = machine.world;
+  const std::optional<Profile> profile = obtain_profile(inputs, machine);
+  MachineCosts known{.costs = costs_of(deck, inputs.mesh, profile),
+                     .measured = profile.has_value(),
+                     .rates = profile ? profile->rates : std::nullopt};
+  if (deck.cluster->emulates() && !known.costs) {
+    collectively(world, [&] {
+      fail_for_missing_rate(deck, inputs.mesh,
+                            "cluster.emulate rests on it, or on cluster.profile with a file of "
+                            "`hidup profile`");
+    });
+  }
+  take_free_memory(*machine.device, world);  // the first messages of NCCL took some
+  known.memory = std::ranges::min(all_gather_value(world, machine.device->memory()));
+  if (deck.cluster->emulates()) {  // what the plan takes has to fit here, too
+    known.memory = deck.cluster->device_memory.value_or(known.memory);
+  }
+  return known;
+}
+
+}  // namespace hidup
