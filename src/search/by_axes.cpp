@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -43,7 +44,9 @@ class AxesSearch {
       keep(descend({replicated(), kNever}));
     });
     std::ranges::stable_sort(result_.found, {}, &FoundStrategy::objective_s);
-    result_.lower_bound = least_computation();
+    result_.least_s = least_computation();
+    result_.lower_bound =
+        std::accumulate(result_.least_s.begin(), result_.least_s.end(), costs_.overhead_s());
     return std::move(result_);
   }
 
@@ -140,13 +143,12 @@ class AxesSearch {
     return strategy;
   }
 
-  // The sum over the operations of the least time of each. An operation that can be divided in too
-  // many ways counts as 0.
-  double least_computation() const {
+  // An operation that can be divided in too many ways counts as 0.
+  std::vector<double> least_computation() const {
     const int parts = build_.microbatches * build_.accumulate;
     const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes, build_.reshards);
     std::map<int, double> least;  // per kind
-    double seconds = costs_.overhead_s();
+    std::vector<double> seconds;
     for (size_t op = 0; op < kinds_.size(); ++op) {
       const auto [at, is_new] = least.try_emplace(kinds_[op], kNever);
       if (is_new) {
@@ -158,7 +160,7 @@ class AxesSearch {
         }
         at->second = at->second == kNever ? 0.0 : at->second;
       }
-      seconds += parts * at->second;
+      seconds.push_back(parts * at->second);
     }
     return seconds;
   }

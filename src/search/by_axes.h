@@ -16,7 +16,8 @@ struct FoundStrategy {
 
 struct AxesResult {
   std::vector<FoundStrategy> found;  // best first, all different; empty: none fits in the memory
-  double lower_bound = 0.0;          // of every strategy on the mesh: the least computation
+  std::vector<double> least_s;       // per operation: it computes at least so long in a step
+  double lower_bound = 0.0;          // of every strategy on the mesh: their sum, and the overhead
 };
 
 // Coordinate descent: one axis is searched at a time, with the rules of the others fixed, until no

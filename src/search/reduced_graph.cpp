@@ -1,9 +1,12 @@
 #include "search/reduced_graph.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
+#include "core/key.h"
 #include "search/dp/repeats.h"
 
 namespace hidup {
@@ -56,6 +59,13 @@ class GraphReducer {
       if (there[index(id)] >= 0) {
         reduced.tensors.push_back(id);
       }
+    }
+    std::vector<OpId> number(stand_in_.size(), -1);
+    for (size_t op = 0; op < reduced.ops.size(); ++op) {
+      number[index(reduced.ops[op])] = static_cast<OpId>(op);
+    }
+    for (const size_t kept : stand_in_) {
+      reduced.stand_ins.push_back(number[kept]);
     }
     return reduced;
   }
@@ -152,6 +162,93 @@ std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph, std::vector<uint
   return reduced_graphs_of(graph, signatures);
 }
 
+namespace {
+
+Key key_of(const Graph& graph, const Op& op) {
+  Key key;
+  key.add(op.kind);
+  for_each_attribute(op.attributes, [&](std::string_view, double value) { key.add(value); });
+  const auto add = [&](const Tensor& tensor) {
+    key.add(tensor.dtype);
+    key.add(tensor.role);
+    key.add(tensor.shape.size());
+    for (const int64_t extent : tensor.shape) {
+      key.add(extent);
+    }
+  };
+  for (const TensorId input : op.inputs) {
+    add(graph.tensor(input));
+  }
+  add(graph.tensor(op.output));
+  return key;
+}
+
+const ParameterStrategy* stored(const Strategy& strategy, TensorId id) {
+  const auto at = std::ranges::lower_bound(strategy.parameters, id, {}, &ParameterStrategy::tensor);
+  return at == strategy.parameters.end() || at->tensor != id ? nullptr : &*at;
+}
+
+void add_choices(Key& key, const Op& op, const OpStrategy& op_strategy, const Strategy& strategy) {
+  for (const Rule& rule : op_strategy.rules) {
+    key.add(to_string(rule));
+  }
+  key.add(op_strategy.recompute);
+  for (const TensorId input : op.inputs) {
+    if (const ParameterStrategy* parameter = stored(strategy, input)) {
+      key.add(to_string(parameter->storage));
+      key.add(to_string(parameter->optimizer_state));
+      key.add(parameter->kept);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<uint64_t> signatures_of(const Graph& graph, const Strategy* strategy) {
+  Problem problem;  // as much of it as signatures need
+  std::unordered_map<std::string, int> kinds;
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    const Op& self = graph.ops()[op];
+    Key key = key_of(graph, self);
+    if (strategy != nullptr) {
+      add_choices(key, self, strategy->ops[op], *strategy);
+    }
+    SearchOp& alike = problem.ops.emplace_back();
+    alike.kind = kinds.try_emplace(key.take(), static_cast<int>(kinds.size())).first->second;
+    for (const TensorId input : self.inputs) {
+      if (graph.tensor(input).producer >= 0) {
+        alike.inputs.push_back(graph.tensor(input).producer);
+      }
+    }
+  }
+  return signatures_of(problem);
+}
+
+Strategy extended_to(const Graph& graph, const ReducedGraph& reduced, const Strategy& strategy) {
+  Strategy whole{.name = strategy.name,
+                 .mesh = strategy.mesh,
+                 .microbatches = strategy.microbatches,
+                 .accumulate = strategy.accumulate,
+                 .defer_gradients = strategy.defer_gradients};
+  std::map<TensorId, ParameterStrategy> parameters;
+  for (size_t op = 0; op < graph.ops().size(); ++op) {
+    const OpId stand_in = reduced.stand_ins[op];
+    whole.ops.push_back(strategy.ops[index(stand_in)]);
+    const std::vector<TensorId>& inputs = graph.ops()[op].inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (const ParameterStrategy* parameter =
+              stored(strategy, reduced.graph.op(stand_in).inputs[i])) {
+        parameters[inputs[i]] = *parameter;
+        parameters[inputs[i]].tensor = inputs[i];
+      }
+    }
+  }
+  for (const auto& [id, parameter] : parameters) {
+    whole.parameters.push_back(parameter);
+  }
+  return whole;
+}
+
 Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced) {
   Strategy part{.name = strategy.name,
                 .mesh = strategy.mesh,
@@ -163,10 +260,8 @@ Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced) {
     part.ops.push_back(strategy.ops[index(op)]);
   }
   for (TensorId id = 0; id < static_cast<TensorId>(reduced.tensors.size()); ++id) {
-    const auto stored = std::ranges::lower_bound(strategy.parameters, reduced.tensors[index(id)],
-                                                 {}, &ParameterStrategy::tensor);
-    if (stored != strategy.parameters.end() && stored->tensor == reduced.tensors[index(id)]) {
-      part.parameters.push_back(*stored);
+    if (const ParameterStrategy* parameter = stored(strategy, reduced.tensors[index(id)])) {
+      part.parameters.push_back(*parameter);
       part.parameters.back().tensor = id;
     }
   }

@@ -17,7 +17,9 @@ struct ReducedGraph {
   Graph graph;
   std::vector<OpId> ops;          // per operation: its number in the whole graph
   std::vector<TensorId> tensors;  // per tensor: its number in the whole graph
-  double weight = 1.0;            // in the extrapolation
+  // Per operation of the whole graph: the number here of the one that is equal to it.
+  std::vector<OpId> stand_ins;
+  double weight = 1.0;  // in the extrapolation
 };
 
 // A quantity of the whole graph that grows linearly with the number of blocks (seconds of a step,
@@ -31,6 +33,13 @@ std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph,
 // For one plan: blocks are equal if their choices are equal, too.
 std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph, std::vector<uint64_t> signatures,
                                             const std::vector<int>& choices);
+
+// Signatures by which operations are alike that compute the same in equal surroundings, and with a
+// strategy compute it in the same way. Hints and a search's choices are not looked at.
+std::vector<uint64_t> signatures_of(const Graph& graph, const Strategy* strategy = nullptr);
+
+// The strategy for the whole graph that has in every block what the equal one here has.
+Strategy extended_to(const Graph& graph, const ReducedGraph& reduced, const Strategy& strategy);
 
 // The part of a strategy, or of a problem, that the reduced graph has.
 Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced);

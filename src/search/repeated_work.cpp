@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/units.h"
-#include "cost/forecast.h"
 #include "graph/flops.h"
+#include "program/memory.h"
+#include "search/estimate.h"
 
 namespace hidup {
 namespace {
@@ -56,14 +58,53 @@ Strategy without(const Graph& graph, Strategy strategy, size_t axis) {
   return strategy;
 }
 
-// A strategy with one rank along an axis, and the fastest of those that can be left.
-struct Fewer {
-  Forecast step;
-  RankCosts costs;
+// The program of a strategy; of a deep graph the programs of reduced graphs, weighted.
+class Step {
+ public:
+  Step(const Graph& graph, const std::vector<ReducedGraph>& reduced, const Strategy& strategy,
+       const LoweringOptions& lowering) {
+    StrategyParts parts = parts_of(graph, reduced, strategy);
+    for (StrategyParts::Part& part : parts.parts) {
+      part.strategy.routes = strategy.routes;
+      part.strategy.algorithms = strategy.algorithms;
+      parts_.push_back({lower(*part.graph, part.strategy, lowering), part.weight});
+    }
+  }
+
+  double seconds(const RankCosts& costs) const {
+    double sum = 0.0;
+    for (const Part& part : parts_) {
+      sum += part.weight * simulate(part.program, costs).iteration_s;
+    }
+    return sum;
+  }
+  int64_t bytes() const {
+    double sum = 0.0;
+    for (const Part& part : parts_) {
+      sum += part.weight * static_cast<double>(largest_plan(part.program).bytes);
+    }
+    return std::llround(sum);
+  }
+
+ private:
+  struct Part {
+    Program program;
+    double weight;
+  };
+  std::vector<Part> parts_;
 };
 
-Fewer fewer_of(const Graph& graph, const Strategy& strategy, size_t axis,
-               const LoweringOptions& lowering, const RankCosts& costs) {
+// A strategy with one rank along an axis, and the fastest of those that can be left.
+struct Fewer {
+  Strategy strategy;
+  RankCosts costs;
+  double seconds = 0.0;
+  int64_t bytes = 0;
+};
+
+Fewer fewer_of(const Graph& graph, const std::vector<ReducedGraph>& reduced,
+               const Strategy& strategy, size_t axis, const LoweringOptions& lowering,
+               const RankCosts& costs) {
   const auto left = [&](int64_t coordinate) {
     std::vector<int64_t> ranks;
     for (int64_t rank = 0; rank < ranks_of(strategy.mesh); ++rank) {
@@ -73,13 +114,15 @@ Fewer fewer_of(const Graph& graph, const Strategy& strategy, size_t axis,
     }
     return costs.of_ranks(ranks);
   };
-  RankCosts first = left(0);
-  Fewer best{forecast(graph, without(graph, strategy, axis), lowering, first), std::move(first)};
+  Fewer best{without(graph, strategy, axis), left(0)};
+  const Step step(graph, reduced, best.strategy, lowering);
+  best.seconds = step.seconds(best.costs);
+  best.bytes = step.bytes();
   for (int64_t other = 1; !costs.all_alike() && other < strategy.mesh[axis].size; ++other) {
     RankCosts others = left(other);
-    const double seconds = simulate(best.step.program, others).iteration_s;
-    if (seconds < best.step.seconds()) {
-      predict(best.step, others);
+    const double seconds = step.seconds(others);
+    if (seconds < best.seconds) {
+      best.seconds = seconds;
       best.costs = std::move(others);
     }
   }
@@ -118,6 +161,7 @@ RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const R
   RepeatedWork work{.operations = static_cast<int64_t>(graph.ops().size())};
   Strategy least = strategy;  // with one rank along every axis that does not help
   RankCosts least_costs = costs;
+  std::vector<ReducedGraph> reduced;
   for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
     RepeatedAxis repeated = repeated_along(graph, strategy, axis);
     const auto others = static_cast<double>(strategy.mesh[axis].size - 1);
@@ -125,21 +169,23 @@ RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const R
       continue;
     }
     if (work.axes.empty()) {
-      work.step_s = simulate(lower(graph, strategy, lowering), costs).iteration_s;
+      reduced = reduced_graphs_of(graph, signatures_of(graph, &strategy));
+      work.step_s = Step(graph, reduced, strategy, lowering).seconds(costs);
     }
-    const auto fits = [&](const Forecast& step) {
-      return memory_limit == 0 || step.plan.bytes <= memory_limit;
+    const auto fits = [&](const Fewer& fewer) {
+      return memory_limit == 0 || fewer.bytes <= memory_limit;
     };
-    const Fewer alone = fewer_of(graph, strategy, axis, lowering, costs);
-    repeated.step_s = alone.step.seconds();
+    const Fewer alone = fewer_of(graph, reduced, strategy, axis, lowering, costs);
+    repeated.step_s = alone.seconds;
     repeated.devices = alone.costs.class_name();
-    repeated.bytes = alone.step.plan.bytes;
-    repeated.fits = fits(alone.step);
+    repeated.bytes = alone.bytes;
+    repeated.fits = fits(alone);
     work.axes.push_back(repeated);
-    Fewer fewer =
-        work.axes.size() == 1 ? alone : fewer_of(graph, least, axis, lowering, least_costs);
-    if (fewer.step.seconds() <= kSameStep * work.step_s && fits(fewer.step)) {
-      least = std::move(fewer.step.strategy);
+    Fewer fewer = work.axes.size() == 1
+                      ? alone
+                      : fewer_of(graph, reduced, least, axis, lowering, least_costs);
+    if (fewer.seconds <= kSameStep * work.step_s && fits(fewer)) {
+      least = std::move(fewer.strategy);
       least_costs = std::move(fewer.costs);
     }
   }

@@ -31,8 +31,9 @@ struct RepeatedWork {
   int64_t useful_ranks = 0;
 };
 
-// Predicts steps only where work is repeated. memory_limit: bytes per rank; 0: none.
-// Where ranks along an axis differ, each of them is tried as the one that is left.
+// Predicts steps only where work is repeated; of a deep graph by reduced graphs. memory_limit:
+// bytes per rank; 0: none. Where ranks along an axis differ, each of them is tried as the one that
+// is left.
 RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const RankCosts& costs,
                            const LoweringOptions& lowering, int64_t memory_limit);
 

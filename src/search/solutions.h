@@ -49,6 +49,11 @@ class ProblemSolver {
   DynamicOptions joint_effort() const;  // all at once
   void build(Solution& solution) const;
   void build(std::vector<Solution>& solutions) const;
+  // One axis at a time: what is found, and a lower bound.
+  void search_axes(Solution& solution) const;
+  // Whether the solution's searches that start from one strategy work on the shallow graph.
+  bool is_shallow(const Solution& solution) const;
+  std::vector<FoundStrategy> near(const Solution& solution, FoundStrategy start) const;
   // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
   // again with less memory.
   void correct_estimate(Solution& solution) const;
@@ -66,6 +71,7 @@ class ProblemSolver {
   const Deadline& deadline_;
   const bool one_axis_;
   const std::shared_ptr<const ReshardCosts> reshards_;  // of all problems
+  std::optional<ReducedGraph> shallow_;                 // of a deep graph, on several axes
 };
 
 // Whether anything was found. The least objective of all that was; 0 where nothing was. The lower

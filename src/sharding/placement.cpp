@@ -118,17 +118,31 @@ bool has_share(const Axis& axis, ShareNumber share) {
                              : share.number() <= static_cast<int64_t>(axis.shares.size());
 }
 
+namespace {
+
+void check_share(const Axis& axis, ShareNumber share) {
+  if (!has_share(axis, share)) {  // its text takes longer than all else here
+    fail(ExitCode::internal, "axis {} has no share {}", axis.name, to_string(share));
+  }
+}
+
+}  // namespace
+
 bool includes(const Axis& axis, ShareNumber share, int64_t coordinate) {
   if (share.is_equal()) {
     return true;
   }
-  check(has_share(axis, share), "axis {} has no share {}", axis.name, to_string(share));
+  check_share(axis, share);
   return share.is_one_rank() ? share.rank() == coordinate
                              : axis.shares[static_cast<size_t>(share.number()) - 1]
                                           [static_cast<size_t>(coordinate)] > 0;
 }
 
 std::vector<int64_t> ranks_with(const Axis& axis, ShareNumber share) {
+  if (share.is_one_rank()) {
+    check_share(axis, share);
+    return {share.rank()};
+  }
   std::vector<int64_t> ranks;
   for (int64_t coordinate = 0; coordinate < axis.size; ++coordinate) {
     if (includes(axis, share, coordinate)) {

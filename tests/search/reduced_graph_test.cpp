@@ -87,6 +87,26 @@ TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   }
 }
 
+// What a strategy says of a block holds for all that are equal to it.
+TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
+  for (const int64_t experts : {0, 4}) {
+    const Graph graph = deep_model(40, experts);
+    const std::vector<ReducedGraph> reduced = reduced_graphs_of(graph, signatures_of(graph));
+    ASSERT_FALSE(reduced.empty());
+    for (const char* name : {"fsdp", "megatron", "ep-deepspeed"}) {
+      Strategy whole = named_strategy(name, graph, kFour);
+      const Strategy part = named_strategy(name, reduced[0].graph, kFour);
+      EXPECT_EQ(print_strategy(graph, extended_to(graph, reduced[0], part)),
+                print_strategy(graph, whole))
+          << name;
+      EXPECT_FALSE(reduced_graphs_of(graph, signatures_of(graph, &whole)).empty()) << name;
+      // What is computed in another way is not alike.
+      whole.ops[graph.ops().size() / 2].recompute = true;
+      EXPECT_NE(signatures_of(graph, &whole), signatures_of(graph)) << name;
+    }
+  }
+}
+
 class DeepStrategies : public testing::TestWithParam<std::string_view> {};
 
 // The error of the extrapolation here: half a percent of the time, one percent of the memory. (The

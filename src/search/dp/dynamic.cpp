@@ -41,24 +41,31 @@ double compute_bound(const Problem& problem) {
   return seconds;
 }
 
-// An upper or a lower bound of the bytes of every plan.
-double bytes_bound(const Problem& problem, bool most) {
-  double bytes = problem.base_bytes;
-  for (size_t op = 0; op < problem.ops.size(); ++op) {
-    double own = most ? 0.0 : std::numeric_limits<double>::infinity();
-    for (const Choice& choice : problem.choices_of(op).choices) {
-      double needed = choice.persistent_bytes + choice.saved_bytes;
-      for (size_t i = 0; most && i < choice.inputs.size(); ++i) {
-        const TensorCosts& costs =
-            problem.tensor_of(static_cast<size_t>(problem.ops[op].inputs[i]));
-        needed += costs.forward.costliest_to(choice.inputs[i].required).bytes +
-                  costs.backward.costliest_to(choice.inputs[i].gradient).bytes;
-      }
-      own = most ? std::max(own, needed) : std::min(own, needed);
+// An upper or a lower bound of the bytes of an operation.
+double bytes_bound_of(const Problem& problem, size_t op, bool most) {
+  double own = most ? 0.0 : std::numeric_limits<double>::infinity();
+  for (const Choice& choice : problem.choices_of(op).choices) {
+    double needed = choice.persistent_bytes + choice.saved_bytes;
+    for (size_t i = 0; most && i < choice.inputs.size(); ++i) {
+      const TensorCosts& costs = problem.tensor_of(static_cast<size_t>(problem.ops[op].inputs[i]));
+      needed += costs.forward.costliest_to(choice.inputs[i].required).bytes +
+                costs.backward.costliest_to(choice.inputs[i].gradient).bytes;
     }
-    bytes += own;
+    own = most ? std::max(own, needed) : std::min(own, needed);
   }
-  return bytes;
+  return own;
+}
+
+// The same of every plan.
+double bytes_bound(const Problem& problem, bool most) {
+  const std::vector<size_t> alike = first_alike(problem);
+  std::vector<double> bytes(problem.ops.size());
+  double sum = problem.base_bytes;
+  for (size_t op = 0; op < bytes.size(); ++op) {
+    bytes[op] = alike[op] == op ? bytes_bound_of(problem, op, most) : bytes[alike[op]];
+    sum += bytes[op];
+  }
+  return sum;
 }
 
 class Solver {
@@ -133,7 +140,7 @@ class Solver {
         break;
       }
       const Problem relaxed = without_overlap(problem_, weights);
-      Sweep sweep(relaxed, {.width = 1, .additive = true});
+      Sweep sweep(relaxed, {.width = 1, .additive = true, .work = options_.bound_work});
       if (!sweep.run()) {
         break;
       }

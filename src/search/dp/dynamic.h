@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "core/deadline.h"
@@ -24,6 +25,7 @@ struct DynamicOptions {
   size_t states = 40;
   // Relaxations that are solved for the lower bound. With 2 it is up to 7 % lower; 8 give the same.
   int bounds = 4;
+  size_t bound_work = std::numeric_limits<size_t>::max();  // of one of them (Expander::work())
   // No more of them where the best plan is above the bound by no more than this part. A smaller gap
   // is below the errors of predictions; 0.001 and 0.02 find the same in the same time.
   double gap = 0.005;

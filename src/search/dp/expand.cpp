@@ -85,33 +85,42 @@ void Expander::find_usable() {
 }
 
 void Expander::find_remaining() {
+  const std::vector<size_t> alike = first_alike(problem_);
+  std::vector<Remaining> most(problem_.ops.size());  // of one operation
+  for (size_t op = 0; op < problem_.ops.size(); ++op) {
+    most[op] = alike[op] == op ? remaining_of(op) : most[alike[op]];
+  }
   remaining_.resize(problem_.ops.size() + 1);
   for (size_t op = problem_.ops.size(); op-- > 0;) {
-    Remaining most;
-    most.bytes = std::numeric_limits<double>::infinity();
-    for (const int c : usable(op)) {
-      const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
-      RemainingWork forward{choice.forward_comm_s, choice.forward_compute_s, choice.gather_s};
-      RemainingWork backward{choice.backward_comm_s, choice.backward_compute_s, choice.sync_s};
-      for (size_t i = 0; i < choice.inputs.size(); ++i) {
-        const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
-        const TensorCosts& costs = problem_.tensor_of(producer);
-        const Reshard there = costs.forward.costliest_to(choice.inputs[i].required);
-        const Reshard back = costs.backward.costliest_to(choice.inputs[i].gradient);
-        forward.largest_comm += there.comm_s;
-        forward.compute += there.compute_s;
-        backward.largest_comm += back.comm_s;
-        backward.compute += back.compute_s;
-      }
-      raise_to(most.forward, forward);
-      raise_to(most.backward, backward);
-      most.bytes = std::min(most.bytes, choice.persistent_bytes + choice.saved_bytes);
-    }
     remaining_[op] = remaining_[op + 1];
-    add_operation(remaining_[op].forward, most.forward);
-    add_operation(remaining_[op].backward, most.backward);
-    remaining_[op].bytes += most.bytes;
+    add_operation(remaining_[op].forward, most[op].forward);
+    add_operation(remaining_[op].backward, most[op].backward);
+    remaining_[op].bytes += most[op].bytes;
   }
+}
+
+Expander::Remaining Expander::remaining_of(size_t op) const {
+  Remaining most;
+  most.bytes = std::numeric_limits<double>::infinity();
+  for (const int c : usable(op)) {
+    const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(c)];
+    RemainingWork forward{choice.forward_comm_s, choice.forward_compute_s, choice.gather_s};
+    RemainingWork backward{choice.backward_comm_s, choice.backward_compute_s, choice.sync_s};
+    for (size_t i = 0; i < choice.inputs.size(); ++i) {
+      const auto producer = static_cast<size_t>(problem_.ops[op].inputs[i]);
+      const TensorCosts& costs = problem_.tensor_of(producer);
+      const Reshard there = costs.forward.costliest_to(choice.inputs[i].required);
+      const Reshard back = costs.backward.costliest_to(choice.inputs[i].gradient);
+      forward.largest_comm += there.comm_s;
+      forward.compute += there.compute_s;
+      backward.largest_comm += back.comm_s;
+      backward.compute += back.compute_s;
+    }
+    raise_to(most.forward, forward);
+    raise_to(most.backward, backward);
+    most.bytes = std::min(most.bytes, choice.persistent_bytes + choice.saved_bytes);
+  }
+  return most;
 }
 
 Comparison Expander::comparison(size_t op) const {
@@ -244,6 +253,7 @@ Front Expander::expand_additive(size_t op, const Front& before) {
   Front front(liveness_.live[op + 1].size());
   for_steps(op, steps, before.states, front.states,
             [&](size_t state, size_t c, const Rows& rows, uint32_t to) {
+              ++work_;
               double seconds = before.plans[state].seconds + own[c];
               for (const Change* row : rows) {
                 seconds += row[c].seconds;

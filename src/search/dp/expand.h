@@ -101,8 +101,14 @@ class Expander {
   const std::vector<int>& usable(size_t op) const {
     return usable_[static_cast<size_t>(problem_.ops[op].kind)];
   }
+  // Bounds for operations to come.
+  struct Remaining {
+    RemainingWork forward, backward;
+    double bytes = 0.0;  // a lower bound
+  };
   void find_usable();
   void find_remaining();
+  Remaining remaining_of(size_t op) const;  // of it alone
   Comparison comparison(size_t op) const;
   Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
   std::vector<Move> moves_of(size_t op) const;
@@ -126,11 +132,7 @@ class Expander {
   const Liveness liveness_;
   Statuses statuses_;
   std::vector<std::vector<int>> usable_;  // per kind: choices that no other one dominates
-  struct Remaining {
-    RemainingWork forward, backward;
-    double bytes = 0.0;  // a lower bound
-  };
-  std::vector<Remaining> remaining_;  // per operation: of it and all later ones
+  std::vector<Remaining> remaining_;      // per operation: of it and all later ones
   Continuations continuations_;
   bool exposed_forward_ = false, exposed_backward_ = false;
   bool dropped_states_ = false, narrowed_ = false;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "core/check.h"
 #include "search/problem/pass.h"
@@ -146,6 +148,19 @@ Reshard Reshards::costliest_to(int read_in) const {
     most.bytes = std::max(most.bytes, reshard.bytes);
   }
   return most;
+}
+
+std::vector<size_t> first_alike(const Problem& problem) {
+  std::map<std::vector<int>, size_t> known;
+  std::vector<size_t> first;
+  for (size_t op = 0; op < problem.ops.size(); ++op) {
+    std::vector<int> read = {problem.ops[op].kind};
+    for (const int input : problem.ops[op].inputs) {
+      read.push_back(problem.choices_of(static_cast<size_t>(input)).tensor);
+    }
+    first.push_back(known.try_emplace(std::move(read), op).first->second);
+  }
+  return first;
 }
 
 void check_problem(const Problem& problem) {

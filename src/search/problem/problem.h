@@ -96,6 +96,10 @@ struct Problem {
   }
 };
 
+// Per operation the first one of its kind that reads the same tensors: all choices of the two, and
+// the reshards of their inputs, cost the same.
+std::vector<size_t> first_alike(const Problem& problem);
+
 // Throws Error(internal) if an index is out of range, sizes disagree, or a cost is negative or not
 // finite.
 void check_problem(const Problem& problem);
