@@ -12,7 +12,7 @@
 #include "core/name_pattern.h"
 #include "core/units.h"
 #include "program/message_parts.h"
-#include "search/choose_ways.h"
+#include "search/estimate/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "search/parallel.h"
 

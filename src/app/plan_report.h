@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "app/planning.h"
+#include "app/repeated_work.h"
 #include "app/what_if.h"
-#include "search/repeated_work.h"
 
 namespace hidup {
 

@@ -14,7 +14,7 @@
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
-#include "search/choose_ways.h"
+#include "search/estimate/choose_ways.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/memory_choices.h"

@@ -10,7 +10,7 @@
 
 #include "core/check.h"
 #include "graph/batch.h"
-#include "search/by_axes.h"
+#include "search/axes/by_axes.h"
 #include "search/dp/additive.h"
 #include "search/dp/repeats.h"
 #include "search/named/named_strategies.h"

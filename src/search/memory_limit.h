@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/search.h"
 
 namespace hidup {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/search.h"
 #include "search/solutions.h"
 

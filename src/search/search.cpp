@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/units.h"
-#include "search/choose_ways.h"
 #include "search/deadlines.h"
 #include "search/dp/repeats.h"
+#include "search/estimate/choose_ways.h"
 #include "search/memory_limit.h"
 #include "search/parallel.h"
 #include "search/proposal.h"

@@ -10,7 +10,7 @@
 #include "cost/forecast.h"
 #include "program/lower.h"
 #include "search/dp/dynamic.h"
-#include "search/reduced_graph.h"
+#include "search/estimate/reduced_graph.h"
 #include "sharding/hints.h"
 #include "sharding/strategy.h"
 

@@ -5,11 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include "search/axes/near_search.h"
 #include "search/dp/repeats.h"
 #include "search/dp/sweep.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/memory_limit.h"
-#include "search/near_search.h"
 #include "search/parallel.h"
 #include "search/problem/op_strategies.h"
 

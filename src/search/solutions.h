@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "search/by_axes.h"
+#include "search/axes/by_axes.h"
 #include "search/dp/certify.h"
 #include "search/search.h"
 

@@ -8,7 +8,7 @@
 #include "app/costs.h"
 #include "app/plan_report.h"
 #include "app/run_search.h"
-#include "search/choose_ways.h"
+#include "search/estimate/choose_ways.h"
 #include "search/named/combination.h"
 #include "sharding/hints.h"
 #include "small_decks.h"

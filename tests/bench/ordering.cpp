@@ -20,7 +20,7 @@
 #include "app/costs.h"
 #include "app/planning.h"
 #include "core/check.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/search.h"
 #include "sharding/memory_choices.h"
 

@@ -1,5 +1,5 @@
 // The search on meshes of several axes.
-#include "search/by_axes.h"
+#include "search/axes/by_axes.h"
 
 #include <gtest/gtest.h>
 

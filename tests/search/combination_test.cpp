@@ -17,7 +17,7 @@
 #include "program/print.h"
 #include "program/verify.h"
 #include "program/work.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "setting.h"
 #include "sharding/read_strategy.h"
 #include "yaml/yaml_tree.h"

@@ -1,5 +1,5 @@
 // Reduced graphs against the whole graph.
-#include "search/reduced_graph.h"
+#include "search/estimate/reduced_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "deck/train_deck.h"
 #include "program/memory.h"
 #include "search/dp/repeats.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
 

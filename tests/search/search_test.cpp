@@ -13,7 +13,7 @@
 #include "program/memory.h"
 #include "program/verify.h"
 #include "program/work.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 #include "search/named/named_strategies.h"
 #include "setting.h"
 

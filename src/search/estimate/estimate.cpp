@@ -1,11 +1,11 @@
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "program/memory.h"
-#include "search/choose_ways.h"
+#include "search/estimate/choose_ways.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {

@@ -1,4 +1,4 @@
-#include "search/repeated_work.h"
+#include "app/repeated_work.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,7 @@
 #include "core/units.h"
 #include "graph/flops.h"
 #include "program/memory.h"
-#include "search/estimate.h"
+#include "search/estimate/estimate.h"
 
 namespace hidup {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "cost/simulate.h"
 #include "program/lower.h"
+#include "search/estimate/reduced_graph.h"
 #include "search/problem/build_problem.h"
-#include "search/reduced_graph.h"
 
 namespace hidup {
 

@@ -1,4 +1,4 @@
-#include "search/near_search.h"
+#include "search/axes/near_search.h"
 
 #include <optional>
 #include <utility>

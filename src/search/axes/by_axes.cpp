@@ -1,4 +1,4 @@
-#include "search/by_axes.h"
+#include "search/axes/by_axes.h"
 
 #include <algorithm>
 #include <limits>

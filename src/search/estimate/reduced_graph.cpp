@@ -1,4 +1,4 @@
-#include "search/reduced_graph.h"
+#include "search/estimate/reduced_graph.h"
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,5 @@
 // Work that ranks repeat: how much of it, along which axis, and how many ranks would do.
-#include "search/repeated_work.h"
+#include "app/repeated_work.h"
 
 #include <gtest/gtest.h>
 

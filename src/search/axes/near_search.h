@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "search/by_axes.h"
+#include "search/axes/by_axes.h"
 
 namespace hidup {
 

@@ -1,4 +1,4 @@
-#include "search/choose_ways.h"
+#include "search/estimate/choose_ways.h"
 
 #include <algorithm>
 #include <utility>
