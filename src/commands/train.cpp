@@ -59,6 +59,13 @@ std::string describe(StopReason reason) {
 
 void check_start(const TrainOptions& options) {
   check_names(options.names);
+  const bool searches = options.strategy.empty() || options.strategy == kSearch;
+  if (!options.hints.empty() && !searches) {
+    fail(ExitCode::usage,
+         "--hints and --strategy {}: hints restrict a search, and there is none; leave one of them "
+         "out",
+         options.strategy);
+  }
   if (!options.init.empty() && !options.resume.empty() && options.resume != "auto") {
     fail(ExitCode::usage,
          "--init and --resume {}: the checkpoint has all parameters; with --resume auto, --init "

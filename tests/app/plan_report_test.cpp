@@ -142,6 +142,14 @@ TEST(PrintWhatIf, SaysWhatEachChangeGains) {
             "  without 2 microbatch(es)           no strategy fits in the memory\n");
 }
 
+TEST(ProposersJson, CountsWhatEachProposedAndSaysWhoWon) {
+  const std::vector<Candidate> candidates = {
+      {.by = "names"}, {.by = "joint problem"}, {.by = "names"}};
+  const Json expected = {{"names", {{"proposed", 2}, {"won", true}}},
+                         {"joint problem", {{"proposed", 1}, {"won", false}}}};
+  EXPECT_EQ(proposers_json(candidates).dump(2), expected.dump(2));
+}
+
 TEST(WhatIfJson, IsAnObjectPerChange) {
   const Json json = what_if_json(sample_report());
   ASSERT_EQ(json.size(), 5U);

@@ -185,6 +185,8 @@ class WithoutRanks(SearchTest):
         self.assertEqual(result.code, USAGE)
         self.assertIn(f"{hints}:2:", result.stderr)
         self.assertIn("did you mean column?", result.stderr)
+        result = self.command("train", "--strategy", "dp", "--hints", hints)
+        self.assert_one_error(result, USAGE, "--hints and --strategy dp: hints restrict a search")
 
     def test_what_is_missing(self):
         self.assert_one_error(self.command("search", "--ranks", 2, rates=[]), USAGE,

@@ -158,6 +158,21 @@ TEST(RepeatedBlocks, WorkDoesNotGrowWithTheirNumber) {
   EXPECT_LE(solve(many, {}).expanded, solve(some, {}).expanded + 12);
 }
 
+// A relaxation that stops for its work says nothing, and finds no plan.
+TEST(Bounds, RelaxationsStopAfterTheirWork) {
+  int looser = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const Problem problem = random_problem({.seed = seed, .ops = 6, .blocks = 3});
+    const DynamicResult all = solve(problem, {.width = 1, .states = 1, .gap = 0.0});
+    const DynamicResult none =
+        solve(problem, {.width = 1, .states = 1, .bound_work = 0, .gap = 0.0});
+    EXPECT_LE(none.lower_bound, all.lower_bound) << seed;
+    EXPECT_GE(none.plans.at(0).cost.seconds, all.plans.at(0).cost.seconds) << seed;
+    looser += none.lower_bound < all.lower_bound ? 1 : 0;
+  }
+  EXPECT_GT(looser, 25);
+}
+
 // One stage of 3 + 5 seconds, whose communication of 2 both passes can hide in one of two turns.
 TEST(Evaluation, FollowsTheDuplexSchedule) {
   const Reshards free{.all = {{}, {}, {}, {}}, .read = 2};
