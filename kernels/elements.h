@@ -5,6 +5,7 @@
 
 #include "core/half.h"
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a template's name takes none.
 // A function template of elements for every type of them: at the end of a kernel's source.
 #define HIDUP_INSTANTIATE(function)                         \
   template decltype(function<float>) function<float>;       \
@@ -18,3 +19,4 @@
   template decltype(function<BFloat16, float>) function<BFloat16, float>;       \
   template decltype(function<Float16, Float16>) function<Float16, Float16>;     \
   template decltype(function<Float16, float>) function<Float16, float>
+// NOLINTEND(bugprone-macro-parentheses)

@@ -208,11 +208,11 @@ std::vector<Proposal> propose_first_names(const SearchState& state) {
 std::vector<Proposal> propose_least_memory(const SearchState& state) {
   LeastMemoryStrategy least =
       least_memory_strategy(state.graph, state.mesh, state.costs, state.options, state.timed_out);
-  auto graphs = std::make_shared<const std::vector<ReducedGraph>>(std::move(least.reduced));
+  const auto graphs = std::make_shared<const std::vector<ReducedGraph>>(std::move(least.reduced));
   return {{.by = "least memory",
            .make = [strategy = least.strategy] { return strategy; },
            .parts = parts_of(state.graph, *graphs, least.strategy),
-           .graphs = std::move(graphs),
+           .graphs = graphs,
            .bytes = least.bytes}};
 }
 

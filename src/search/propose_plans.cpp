@@ -13,7 +13,7 @@ namespace {
 Proposal proposal_of(const SearchState& state, const Solution& solution, const FoundPlan& found) {
   const std::vector<uint64_t> signatures =
       solution.memory_choices ? signatures_of(solution.built->problem) : state.signatures;
-  auto graphs = std::make_shared<const std::vector<ReducedGraph>>(
+  const auto graphs = std::make_shared<const std::vector<ReducedGraph>>(
       reduced_graphs_of(state.graph, signatures, found.plan.choices));
   const auto make = [&state, &solution, plan = found.plan] {
     return to_strategy(state.graph, state.mesh, *solution.built, plan);
@@ -21,7 +21,7 @@ Proposal proposal_of(const SearchState& state, const Solution& solution, const F
   return {.by = found.by,
           .make = make,
           .parts = parts_of(state.graph, *graphs, make()),
-          .graphs = std::move(graphs),
+          .graphs = graphs,
           .objective_s = found.cost.seconds};
 }
 
