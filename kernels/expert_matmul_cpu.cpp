@@ -1,10 +1,11 @@
 #include "kernels/expert_matmul.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
+#include "kernels/cpu_math.h"
 #include "kernels/cpu_product.h"
+#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
@@ -55,14 +56,14 @@ void multiply(const ExpertProducts<Element>& p, const int32_t* counts, const Exp
     }
   });
   const auto finish_at = [y = p.y, n = p.n](const int64_t* places) {
-    return [=](const ResultTile& tile, const float* sums, int64_t stride) {
+    return for_tiles([=](const ResultTile& tile, const float* sums, int64_t stride) {
       for (int64_t row = 0; row < tile.rows; ++row) {
         narrow(sums + row * stride, tile.columns, y + places[tile.row + row] * n + tile.column);
       }
-    };
+    });
   };
   const RowsInUse rows(counts, size);
-  std::vector<Product<Element, decltype(finish_at(nullptr))>> products;
+  std::vector<Product<Element>> products;
   for (int64_t e = 0; e < size.experts; ++e) {
     products.push_back(
         {.a = p.x,
@@ -79,7 +80,7 @@ template <typename Element>
 void multiply_transposed(const ExpertMatmulBackwardWeight<Element>& args) {
   const ExpertSize& size = args.size;
   const RowsInUse rows(args.counts, size);
-  std::vector<Product<Element, NoFinish>> products;
+  std::vector<Product<Element>> products;
   for (int64_t e = 0; e < size.experts; ++e) {
     products.push_back(
         {.a = args.x,

@@ -5,6 +5,7 @@
 #include "kernels/activations.h"
 #include "kernels/bias.h"
 #include "kernels/cpu_gelu.h"
+#include "kernels/cpu_math.h"
 #include "kernels/cpu_product.h"
 #include "kernels/preconditions.h"
 
@@ -72,7 +73,7 @@ void multiply(const Element* a, const Element* b, Element* place, const MatmulSh
   if constexpr (std::is_same_v<Element, float>) {
     sums = place;
   }
-  compute(Product<Element, Finish>{.a = a, .b = b, .shape = shape, .sums = sums, .finish = finish});
+  compute<Element>({{.a = a, .b = b, .shape = shape, .sums = sums, .finish = for_tiles(finish)}});
 }
 
 }  // namespace
@@ -83,8 +84,12 @@ void matmul(Stream& stream, const Element* a, const Element* b, Result* c, Matmu
   check_size(shape);
   stream.enqueue([=] {
     if constexpr (std::is_same_v<Result, float>) {
-      compute(Product<Element, NoFinish>{
-          .a = a, .b = b, .shape = shape, .sums = c, .accumulate = accumulate});
+      compute<Element>({{.a = a,
+                         .b = b,
+                         .shape = shape,
+                         .sums = c,
+                         .accumulate = accumulate,
+                         .finish = nullptr}});
     } else {
       multiply(a, b, c, shape, [=](const ResultTile& tile, const float* sums, int64_t stride) {
         for (int64_t row = 0; row < tile.rows; ++row) {
