@@ -30,7 +30,7 @@ ChangedRun with_ranks(const PlannedRun& run, size_t axis, int64_t factor, std::s
   return more;
 }
 
-// What the hints say alike of operations or parameters of one pattern.
+// One thing that the hints say of all operations, or parameters, of one pattern.
 struct AlikeHints {
   std::string text;
   std::vector<size_t> places;  // in Hints::ops or Hints::parameters
@@ -163,7 +163,7 @@ class SingleChanges {
     }
   }
 
-  // Of all operations and of all parameters at once.
+  // Takes these hints from all operations, or all parameters, at once.
   void without_recompute_and_kept() {
     if (std::ranges::any_of(hints_.ops,
                             [](const OperationHint& op) { return op.recompute.has_value(); })) {

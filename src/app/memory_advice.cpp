@@ -209,7 +209,7 @@ int64_t advice_searches(int64_t operations, int64_t microbatches) {
 
 namespace {
 
-// What is missing.
+// Says how much memory is missing.
 std::string refusal(const PlannedRun& run, const LeastMemoryStrategy& least) {
   const SearchOptions& options = run.options;
   const StrategyParts parts = parts_of(run.graph, least.reduced, least.strategy);
@@ -224,7 +224,7 @@ std::string refusal(const PlannedRun& run, const LeastMemoryStrategy& least) {
       largest_values(program, largest_plan(program), kTensors));
 }
 
-// What would do.
+// Says which changes would do.
 std::string advice_text(const PlannedRun& run, const CostModel& costs,
                         const LeastMemoryStrategy& least, const Deadline& deadline) {
   const int64_t searches =

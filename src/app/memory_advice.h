@@ -13,10 +13,10 @@ namespace hidup {
 // largest number tried.
 int64_t advice_searches(int64_t operations, int64_t microbatches);
 
-// What search_strategy() finds. Where nothing fits, throws Error(infeasible) with what the smallest
-// strategy lacks and its largest tensors; and with the changes that would do (saving_changes()),
-// the nearest first, each found by itself and with its predicted time. A change is tried with
-// strategies of little memory (visit_small_strategies()) first, and then with up to
+// Returns what search_strategy() finds. Where nothing fits, throws Error(infeasible) with what the
+// smallest strategy lacks and its largest tensors; and with the changes that would do
+// (saving_changes()), the nearest first, each found by itself and with its predicted time. A change
+// is tried with strategies of little memory (visit_small_strategies()) first, and then with up to
 // advice_searches() searches, until the run's time limit; where it ends them, the text says so.
 SearchOutcome search_or_advise(const PlannedRun& run);
 

@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-// Of a step, and of all that the search compares.
+// The step that a search found, and its bound.
 struct SearchedStep {
   double seconds;
   double objective_s;

@@ -24,8 +24,8 @@ struct WhatIfReport {
   std::vector<WhatIf> changes;
 };
 
-// Searches for each of single_changes() by itself, on options.threads threads. The batch stays.
-// What a change leaves possible counts as found: only more ranks can make a step longer.
+// Searches for each of single_changes() by itself, on options.threads threads. The batch stays. A
+// change that keeps the best strategy possible never makes a step longer: only more ranks can.
 // Throws as search_or_advise() does where nothing fits as things are.
 WhatIfReport what_if(const PlannedRun& run);
 

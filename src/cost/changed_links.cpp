@@ -15,8 +15,8 @@ struct VolumeGrowth {
   double depth = 1.0;
 };
 
-// Of a collective, if `ranks` do it instead of `now`, at least two each, as roofline_profile() has
-// it.
+// How a collective grows if `ranks` do it instead of `now`, at least two each, as in
+// roofline_profile().
 VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
   const MessageVolume had = volume_of(opcode, now);
   const MessageVolume has = volume_of(opcode, ranks);

@@ -84,7 +84,7 @@ OpcodeRow forward_pass(Opcode opcode, std::string_view signature, std::vector<Ba
                       {opcode, spec_of(kKind).name, signature, same_as<kKind>, std::move(traits)});
 }
 
-// What an opcode computes of a product y = x * weight.
+// An opcode computes one of these of a product y = x * weight.
 enum class Computes { output, input_gradient, weight_gradient };
 
 // The product's own operands among the opcode's.

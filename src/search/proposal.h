@@ -31,7 +31,7 @@ struct Simulated {
   double seconds;
 };
 
-// What proposers know. Proposals may refer to it: it outlives them.
+// Proposers know this. Proposals may refer to it: it outlives them.
 struct SearchState {
   const Graph& graph;
   const Mesh& mesh;

@@ -25,7 +25,7 @@ bool is_cheaper_than_it_seems(const Strategy& strategy) {
   return strategy.defer_gradients;
 }
 
-// What the search's objective says of strategies.
+// The search's objective for strategies.
 class Objectives {
  public:
   explicit Objectives(const SearchState& state) : state_(state) {

@@ -329,7 +329,7 @@ class Search {
     return candidate.feasible;
   }
 
-  // What was tried last needs the least memory.
+  // The strategy that was tried last needs the least memory.
   Infeasible infeasible() const {
     const Entry& last = *entries_.back();
     const auto& graphs = last.proposal.graphs;

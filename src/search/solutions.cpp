@@ -53,7 +53,7 @@ double part_of_bytes(const Graph& shallow, const Graph& whole) {
   return bytes(shallow) / bytes(whole);
 }
 
-// Of those that have no finder yet.
+// Names the finder of plans that have none yet.
 void name_finder(std::vector<FoundPlan>& plans, const char* by) {
   for (FoundPlan& plan : plans) {
     plan.by = *plan.by == '\0' ? by : plan.by;

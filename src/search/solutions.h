@@ -51,7 +51,7 @@ class ProblemSolver {
   void build(std::vector<Solution>& solutions) const;
   // One axis at a time: what is found, and a lower bound.
   void search_axes(Solution& solution) const;
-  // Whether the solution's searches that start from one strategy work on the shallow graph.
+  // The solution's searches that start from one strategy work on the shallow graph.
   bool is_shallow(const Solution& solution) const;
   std::vector<FoundStrategy> near(const Solution& solution, FoundStrategy start) const;
   // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
@@ -74,8 +74,8 @@ class ProblemSolver {
   std::optional<ReducedGraph> shallow_;                 // of a deep graph, on several axes
 };
 
-// Whether anything was found. The least objective of all that was; 0 where nothing was. The lower
-// bound of the objective of all strategies; 0 where none is known.
+// The solutions have a plan or a strategy; their least objective, 0 where they have none; and the
+// lower bound of the objective of all strategies, 0 where none is known.
 bool has_plans(const std::vector<Solution>& solutions);
 double least_objective(const std::vector<Solution>& solutions);
 double lower_bound(const std::vector<Solution>& solutions);

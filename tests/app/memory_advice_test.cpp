@@ -1,4 +1,4 @@
-// What the error says where memory does not suffice, and that its advice is true.
+// The error says what is missing where memory does not suffice, and its advice is true.
 #include "app/memory_advice.h"
 
 #include <fmt/format.h>

@@ -87,7 +87,7 @@ TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   }
 }
 
-// What a strategy says of a block holds for all that are equal to it.
+// A strategy for one block holds for all that are equal to it.
 TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
   for (const int64_t experts : {0, 4}) {
     const Graph graph = deep_model(40, experts);
@@ -100,7 +100,7 @@ TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
                 print_strategy(graph, whole))
           << name;
       EXPECT_FALSE(reduced_graphs_of(graph, signatures_of(graph, &whole)).empty()) << name;
-      // What is computed in another way is not alike.
+      // An operation that is computed in another way is not alike.
       whole.ops[graph.ops().size() / 2].recompute = true;
       EXPECT_NE(signatures_of(graph, &whole), signatures_of(graph)) << name;
     }

@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// Of a search that finds something.
+// The outcome of a search that finds something.
 inline SearchOutcome searched(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options) {
   return std::get<SearchOutcome>(search_strategy(graph, mesh, costs, options));

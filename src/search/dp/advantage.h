@@ -1,4 +1,4 @@
-// What of a pass that is not complete can still make the operations to come cheaper.
+// How much an incomplete pass can still make the operations to come cheaper.
 #pragma once
 
 #include <algorithm>

@@ -23,7 +23,7 @@ class FastestRoutes {
     return chosen_.emplace_back(RouteChoice{from, demand.to, demand.bytes, fastest(demand)}).steps;
   }
 
-  // What Strategy::routes has to say, so that chosen_route() gives the same.
+  // Strategy::routes by which chosen_route() gives the same.
   std::vector<RouteChoice> routes() && {
     std::vector<RouteChoice> routes;
     std::ranges::stable_sort(chosen_, {}, &RouteChoice::bytes);
