@@ -18,7 +18,7 @@ sources() {
 # The sources of a folder share the time for their headers. The analyzer takes most of the rest: it
 # follows calls into our functions, not into those of the standard library, and of the largest
 # functions a tenth of the states that it would by itself. The compile commands are GCC's: clang
-# does not know all of its warnings.
+# does not know all of its warnings and options.
 tidy() {
   local unified config
   local -a analyzer=()
@@ -31,7 +31,8 @@ tidy() {
   trap "rm -r '$unified'" EXIT
   "${HIDUP_PYTHON:-python3}" tests/runs/unify.py "$build" "$unified" >"$unified/names"
   xargs -0 --max-procs=2 --max-args=1 clang-tidy --quiet -p "$unified" --config-file=.clang-tidy \
-    --extra-arg=-Wno-unknown-warning-option "${analyzer[@]}" <"$unified/names" \
+    --extra-arg=-Wno-unknown-warning-option \
+    --extra-arg=-Wno-unused-command-line-argument "${analyzer[@]}" <"$unified/names" \
     2> >(grep -v 'warnings generated' >&2)
 }
 
