@@ -307,7 +307,10 @@ TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
   const SmallDecks decks;
   const PlanningInput input =
       decks.read({"model.layers=1", "cluster.device.memory=1MiB", "train.batch=8192"});
-  EXPECT_EQ(error_of([&] { searched(input, ""); }).first, ExitCode::infeasible);
+  const SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
+  EXPECT_EQ(options.memory_limit, 1 << 20);
+  EXPECT_TRUE(std::holds_alternative<Infeasible>(search_strategy(
+      input.graph, input.mesh, CostModel(costs_without_ranks(input.deck, input.mesh)), options)));
 }
 
 TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
