@@ -87,7 +87,7 @@ class TiledProduct {
     shape_.c_stride = shape_.n;
   }
 
-  // What all threads need of a piece: b if tiles are taken by rows, otherwise a. It has so many
+  // All threads need this of a piece: b if tiles are taken by rows, otherwise a. It has so many
   // parts, and so many elements in all.
   int64_t copied_parts() const {
     return !copies_a() ? 0 : by_rows_ ? tiles_.across() : tiles_.down();

@@ -77,8 +77,8 @@ struct MachineCosts {
   std::optional<DeviceRates> rates;  // as measured
   int64_t memory = 0;                // bytes that a plan may take, the least of all ranks
 };
-// Those of the profile that the deck asks for (app/profiling.h), else of the deck's rates. Throws
-// CollectiveError(usage) where the deck emulates and has no costs.
+// Returns the costs of the profile that the deck asks for (app/profiling.h), else of the deck's
+// rates. Throws CollectiveError(usage) where the deck emulates and has no costs.
 MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine);
 
 }  // namespace hidup

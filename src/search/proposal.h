@@ -25,6 +25,10 @@ struct Proposal {
   bool in_bound = true;      // the search's lower bound holds for this strategy
 };
 
+// The proposal with a change of its strategy, which neither the objective nor the bound knows.
+Proposal with_change(Proposal proposal, const char* by,
+                     const std::function<void(Strategy&)>& change);
+
 // A proposal that was simulated.
 struct Simulated {
   const Proposal* proposal;

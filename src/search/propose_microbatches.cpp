@@ -1,6 +1,5 @@
 // The fastest strategy with more microbatches than the problems have.
 #include <algorithm>
-#include <utility>
 
 #include "search/memory_limit.h"
 #include "search/proposal.h"
@@ -13,27 +12,15 @@ std::vector<Proposal> propose_more_microbatches(const SearchState& state) {
   if (state.fastest.empty() || state.options.hints.microbatches || tried.size() < 2) {
     return {};
   }
-  Proposal more = *state.fastest[0].proposal;
-  const Strategy& strategy = more.parts.parts[0].strategy;
+  const Proposal& fastest = *state.fastest[0].proposal;
+  const Strategy& strategy = fastest.parts.parts[0].strategy;
   const int twice = 2 * strategy.microbatches;
   if (strategy.microbatches < std::ranges::max(tried) ||
       int64_t{twice} * strategy.accumulate > splittable_batch(state.graph)) {
     return {};
   }
-  more.by = "more microbatches";
-  more.objective_s = 0.0;
-  more.in_bound = false;
-  for (StrategyParts::Part& part : more.parts.parts) {
-    part.strategy.microbatches = twice;
-    part.strategy.routes.clear();
-    part.strategy.algorithms.clear();
-  }
-  more.make = [make = std::move(more.make), twice] {
-    Strategy whole = make();
-    whole.microbatches = twice;
-    return whole;
-  };
-  return {std::move(more)};
+  return {with_change(fastest, "more microbatches",
+                      [twice](Strategy& more) { more.microbatches = twice; })};
 }
 
 }  // namespace hidup

@@ -145,21 +145,8 @@ std::vector<Proposal> propose_deferred(const SearchState& state) {
   }
   for (const Simulated& fast :
        std::span(state.fastest).first(std::min(state.fastest.size(), kDeferred))) {
-    Proposal deferred = *fast.proposal;
-    deferred.by = "deferred gradients";
-    deferred.objective_s = 0.0;
-    deferred.in_bound = false;
-    for (StrategyParts::Part& part : deferred.parts.parts) {
-      part.strategy.defer_gradients = true;
-      part.strategy.routes.clear();
-      part.strategy.algorithms.clear();
-    }
-    deferred.make = [make = std::move(deferred.make)] {
-      Strategy strategy = make();
-      strategy.defer_gradients = true;
-      return strategy;
-    };
-    proposals.push_back(std::move(deferred));
+    proposals.push_back(with_change(*fast.proposal, "deferred gradients",
+                                    [](Strategy& strategy) { strategy.defer_gradients = true; }));
   }
   return proposals;
 }

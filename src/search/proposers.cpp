@@ -1,9 +1,28 @@
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "search/proposal.h"
 
 namespace hidup {
+
+Proposal with_change(Proposal proposal, const char* by,
+                     const std::function<void(Strategy&)>& change) {
+  proposal.by = by;
+  proposal.objective_s = 0.0;
+  proposal.in_bound = false;
+  for (StrategyParts::Part& part : proposal.parts.parts) {
+    change(part.strategy);
+    part.strategy.routes.clear();
+    part.strategy.algorithms.clear();
+  }
+  proposal.make = [make = std::move(proposal.make), change] {
+    Strategy strategy = make();
+    change(strategy);
+    return strategy;
+  };
+  return proposal;
+}
 
 double SearchState::fastest_s() const {
   return fastest.empty() ? std::numeric_limits<double>::infinity() : fastest[0].seconds;
