@@ -30,4 +30,15 @@ cd "$root"
 cmake --preset cpu -DHIDUP_TESTS=ON
 cmake --build --preset cpu
 # Three: one of them often waits.
-exec ctest --preset cpu --parallel 3 "${which[@]}" "$@"
+status=0
+ctest --preset cpu --parallel 3 "${which[@]}" "$@" || status=$?
+
+# Their output scrolled away long ago: the end of it once more.
+if [[ $status -ne 0 ]]; then
+  cut -d : -f 2- build/Testing/Temporary/LastTestsFailed.log | while read -r name; do
+    echo "---- the last lines of $name"
+    awk -v name="$name" '/^[0-9]+\/[0-9]+ Testing: / { ours = substr($0, index($0, ": ") + 2) == name }
+                         ours' build/Testing/Temporary/LastTest.log | grep -v '^$' | tail -n 25
+  done
+fi
+exit "$status"

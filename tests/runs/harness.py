@@ -168,6 +168,14 @@ def alive(pid):
     return (stat(pid) or "Z")[0] != "Z"
 
 
+def left_alive(pids, within):
+    """The processes that still live after that many seconds; returns as soon as there are none."""
+    deadline = time.monotonic() + within
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return left
+
+
 def children(parent):
     pids = [int(path.name) for path in pathlib.Path("/proc").glob("[0-9]*")]
     return [pid for pid in pids if (stat(pid) or (None, None))[1] == parent]
