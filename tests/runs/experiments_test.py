@@ -182,10 +182,7 @@ class Measured(ExperimentTest):
             ranks = [pid for pid in harness.children(mpirun)]
             self.assertEqual(len(ranks), 2)
             launch.signal(signal.SIGKILL)
-            deadline = time.monotonic() + harness.SOON
-            while any(map(harness.alive, [mpirun, *ranks])) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            self.assertFalse(any(map(harness.alive, [mpirun, *ranks])), "ranks are left")
+            self.assertFalse(harness.left_alive([mpirun, *ranks], harness.SOON))
         before = self.times()
         self.write(self.entry(name="short", **{"for": {}}, ranks=1, system="dp"),
                    self.entry(name="long", **{"for": {}}, ranks=2, system="dp"))
