@@ -53,17 +53,18 @@ void add_message(std::vector<MessageReport>& messages, MessageReport one) {
 
 MessageReport message_report(const Program& program, const Instruction& collective) {
   const auto axis = static_cast<size_t>(collective.axis);
-  MessageReport report{.name = pattern_of(collective.name),
-                       .way = fmt::format("{} {}", name_of(collective.opcode),
-                                          axes_text(program.mesh, axis, collective.inner_axes)),
-                       .bytes = std::vector<double>(program.mesh.size(), 0.0),
-                       .count = 1};
-  report.way += collective.inner_axes.empty() ? "" : ", hierarchical";
+  MessageReport report{
+      .name = pattern_of(collective.name),
+      .way = fmt::format("{} {}", name_of(collective.opcode),
+                         axes_text(program.mesh, axis, collective.inner_axes, collective.flat)),
+      .bytes = std::vector<double>(program.mesh.size(), 0.0),
+      .count = 1};
+  report.way += is_hierarchical(collective) ? ", hierarchical" : collective.flat ? ", flat" : "";
   report.way +=
       collective.algorithms.empty() ? "" : fmt::format(", by {}", names_of(collective.algorithms));
   const double bytes = paced_bytes(program, collective, 0);
   for (const MessagePart& part : message_parts(program.mesh, collective, bytes)) {
-    report.bytes[part.axis] += part.bytes;
+    report.bytes[part.axis] += part.times * part.bytes;
   }
   return report;
 }

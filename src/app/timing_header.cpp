@@ -44,8 +44,8 @@ std::string algorithm_of(const Instruction& instruction) {
     return "";
   }
   const std::string names = names_of(instruction.algorithms);
-  if (instruction.inner_axes.empty()) {
-    return names.empty() ? "automatic" : names;
+  if (!is_hierarchical(instruction)) {
+    return instruction.flat ? "flat" : names.empty() ? "automatic" : names;
   }
   return names.empty() ? "hierarchical" : "hierarchical " + names;
 }

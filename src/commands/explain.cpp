@@ -246,7 +246,7 @@ class Printout {
                         {"phase", name_of(instruction.phase)},
                         {"opcode", name_of(instruction.opcode)},
                         {"collective", collective_of(instruction.opcode)},
-                        {"hierarchical", !instruction.inner_axes.empty()},
+                        {"hierarchical", is_hierarchical(instruction)},
                         {"algorithms", algorithms(instruction)},
                         {"bytes_along", bytes_along(instruction)},
                         {"dtype", name_of(work.dtype)},

@@ -53,4 +53,17 @@ struct Region {
   }
 };
 
+// The elements that both have.
+HIDUP_HOST_DEVICE inline Region intersection(const Region& a, const Region& b) {
+  Region common = a;
+  for (int d = 0; d < a.dims; ++d) {
+    const int64_t a_end = a.start[d] + a.extent[d];
+    const int64_t b_end = b.start[d] + b.extent[d];
+    common.start[d] = a.start[d] > b.start[d] ? a.start[d] : b.start[d];
+    const int64_t extent = (a_end < b_end ? a_end : b_end) - common.start[d];
+    common.extent[d] = extent > 0 ? extent : 0;
+  }
+  return common;
+}
+
 }  // namespace hidup

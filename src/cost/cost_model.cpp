@@ -170,9 +170,9 @@ MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
   for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {
     const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);
-    all.alone_s += time.alone_s;
-    all.beside_s += time.beside_s;
-    all.slowdown += time.slowdown * time.beside_s;
+    all.alone_s += part.times * time.alone_s;
+    all.beside_s += part.times * time.beside_s;
+    all.slowdown += part.times * time.slowdown * time.beside_s;
   }
   all.slowdown = all.beside_s > 0.0 ? all.slowdown / all.beside_s : 1.0;
   return all;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "program/message_parts.h"
+#include "program/packing.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -25,14 +26,14 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
       const auto alone_s = [&](double b) {
         return costs.collective(part.opcode, axis, b, part.algorithm).alone_s;
       };
-      total.sending_s = std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
+      total.sending_s = part.times * std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
     }
   }
   // Messages are packed and unpacked in buffers, the operands without data of their own.
   double packed = 0.0;
   for (const ValueId id : instruction.outputs) {
     if (!program.value(id).holds.empty()) {
-      packed += static_cast<double>(program.local_bytes(id, rank));
+      packed += copies_per_buffer(instruction) * static_cast<double>(program.local_bytes(id, rank));
     }
   }
   if (packed > 0.0) {

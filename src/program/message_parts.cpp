@@ -1,6 +1,7 @@
 #include "program/message_parts.h"
 
 #include <algorithm>
+#include <span>
 
 namespace hidup {
 
@@ -32,8 +33,40 @@ double paced_bytes(const Program& program, const Instruction& instruction, int64
   return std::max(in, out);
 }
 
-std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
-                                       double bytes) {
+namespace {
+
+// Of one exchange among the ranks of these axes, outermost first; each with the bytes between ranks
+// that differ along the axis and along none outside of it.
+std::vector<MessagePart> flat_parts(const Mesh& mesh, std::span<const int> axes, double bytes) {
+  std::vector<MessagePart> parts;
+  for (size_t a = 0; a < axes.size(); ++a) {
+    double inside = 1.0;
+    for (const int inner : axes.subspan(a + 1)) {
+      inside *= static_cast<double>(mesh.at(static_cast<size_t>(inner)).size);
+    }
+    const auto axis = static_cast<size_t>(axes[a]);
+    parts.push_back({Opcode::all_to_all, axis, bytes / inside, inside});
+    bytes /= static_cast<double>(mesh.at(axis).size);
+  }
+  return parts;
+}
+
+std::vector<MessagePart> exchange_parts(const Mesh& mesh, const Instruction& instruction,
+                                        double bytes) {
+  std::vector<int> axes = {instruction.axis};
+  axes.insert(axes.end(), instruction.inner_axes.begin(), instruction.inner_axes.end());
+  if (instruction.flat) {
+    return flat_parts(mesh, axes, bytes);
+  }
+  std::vector<MessagePart> parts = flat_parts(mesh, instruction.inner_axes, bytes);
+  parts.push_back({Opcode::all_to_all, static_cast<size_t>(instruction.axis), bytes});
+  return parts;
+}
+
+// Sums, gathers and scattered sums: along the inner axes with all bytes, along the axis with those
+// that the ranks inside do not have in common.
+std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instruction,
+                                      double bytes) {
   std::vector<MessagePart> inwards;  // to what is inside, from the innermost axis on
   for (size_t i = instruction.inner_axes.size(); i-- > 0;) {
     const auto axis = static_cast<size_t>(instruction.inner_axes[i]);
@@ -57,6 +90,16 @@ std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& inst
     const std::vector<MessagePart> gathers = with(Opcode::all_gather);
     parts.insert(parts.end(), gathers.begin(), gathers.end());
   }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
+                                       double bytes) {
+  std::vector<MessagePart> parts = is_joint_exchange(instruction)
+                                       ? exchange_parts(mesh, instruction, bytes)
+                                       : nested_parts(mesh, instruction, bytes);
   for (size_t i = 0; i < instruction.algorithms.size(); ++i) {
     parts.at(i).algorithm = instruction.algorithms[i];
   }
@@ -67,7 +110,9 @@ std::vector<CollectiveAlgorithm> algorithms_by(const std::vector<AlgorithmChoice
                                                const Mesh& mesh, const Instruction& instruction,
                                                double bytes) {
   std::vector<CollectiveAlgorithm> algorithms;
-  if (choices.empty()) {
+  const bool mixes_axes =  // in exchanges of a group that no profile times
+      instruction.flat || (is_joint_exchange(instruction) && instruction.inner_axes.size() > 1);
+  if (choices.empty() || mixes_axes) {
     return algorithms;
   }
   for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {

@@ -12,17 +12,20 @@ namespace hidup {
 // parts as if all were as large as this rank's, because a ring waits for the largest.
 double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank);
 
-// A collective along one axis; bytes as paced_bytes() counts them.
+// A collective along one axis; bytes as paced_bytes() counts them, of each of `times` in a row.
 struct MessagePart {
   Opcode opcode = Opcode::all_reduce;
   size_t axis = 0;
   double bytes = 0.0;
+  double times = 1.0;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
 };
 
 // The collectives, one after the other, that one of so many paced_bytes() consists of: itself, or,
-// of a hierarchical one, those along its axes. Of n ranks inside, a sum goes on outside with one
-// n-th of the bytes: reduce-scatter inside, all-reduce outside, all-gather inside.
+// of a joint one, those along its axes. Of n ranks inside, a sum goes on outside with one n-th of
+// the bytes: reduce-scatter inside, all-reduce outside, all-gather inside. An all-to-all takes all
+// bytes along both. A flat one sends each byte once, along the outermost axis on which its two
+// ranks differ, in as many messages as there are ranks inside of that axis.
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes);
 

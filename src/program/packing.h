@@ -1,8 +1,7 @@
 // Which messages go through buffers: for lower(), and for who counts their costs without a program.
 #pragma once
 
-#include "program/opcodes.h"
-#include "sharding/placement.h"
+#include "program/program.h"
 
 namespace hidup {
 
@@ -11,9 +10,13 @@ struct Packing {
   bool sent = false;
   bool received = false;
 };
-// Of a reshard of `several` values together or of one, of that shape, along one axis; or, where it
-// is `hierarchical`, of one that has the ranks of the innermost axis furthest apart.
-Packing packing_of(Opcode opcode, bool several, bool hierarchical, const Shape& shape,
+// Of a reshard of `several` values together or of one, of that shape, along one axis; or of a joint
+// one along several, whose ranks' parts lie in the value in another order or not at all.
+Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
                    const Placement& from, const Placement& to);
+
+// How often messages are copied for each of the buffers that they go through: a hierarchical
+// all-to-all also puts them in another order between its two exchanges.
+double copies_per_buffer(const Instruction& instruction);
 
 }  // namespace hidup

@@ -33,6 +33,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (!instruction.inner_axes.empty()) {
     items.push_back(fmt::format("inside={}", fmt::join(instruction.inner_axes, " ")));
   }
+  if (instruction.flat) {
+    items.emplace_back("flat");
+  }
   if (!instruction.algorithms.empty()) {
     items.push_back(fmt::format("by={}", names_of(instruction.algorithms)));
   }
@@ -108,6 +111,7 @@ std::string print_collectives(const Program& program) {
     text += instruction.inner_axes.empty()
                 ? ""
                 : fmt::format(" and inside of it {}", fmt::join(instruction.inner_axes, " "));
+    text += instruction.flat ? ", flat" : "";
     text += instruction.algorithms.empty()
                 ? ""
                 : fmt::format(" by {}", names_of(instruction.algorithms));

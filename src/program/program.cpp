@@ -35,18 +35,51 @@ Shape Program::local_shape(ValueId id, int64_t rank) const {
 }
 
 int64_t Program::local_bytes(ValueId id, int64_t rank) const {
+  if (!value(id).exchanged_along.empty()) {
+    return exchanged_bytes(value(id), rank);
+  }
   if (!value(id).holds.empty()) {
-    int64_t bytes = 0;
-    for (const ValueId held : value(id).holds) {
-      bytes += local_bytes(held, rank);
-    }
-    return bytes;
+    return held_bytes(value(id).holds, rank);
   }
   const Shape shape = local_shape(id, rank);
   const int64_t count = !value(id).padded_rows || elements(shape) == 0
                             ? elements(shape)
                             : elements(shape) / shape.back() * row_stride(id, rank);
   return count * size_of(value(id).dtype);
+}
+
+int64_t Program::held_bytes(std::span<const ValueId> held, int64_t rank) const {
+  int64_t bytes = 0;
+  for (const ValueId id : held) {
+    bytes += local_bytes(id, rank);
+  }
+  return bytes;
+}
+
+// What it passes on is what the ranks beside it along the inner axes have for those that differ
+// from it along the outermost axis only.
+int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
+  const size_t count = buffer.holds.size() / 2;
+  const std::span<const ValueId> sent(buffer.holds.data(), count);
+  const std::span<const ValueId> received(buffer.holds.data() + count, count);
+  const std::vector<size_t>& axes = buffer.exchanged_along;
+  const std::vector<int64_t> beside = group_of(mesh, rank, std::span(axes).subspan(1));
+  const std::vector<int64_t> across = group_of(mesh, rank, axes[0]);
+  int64_t passed = 0;
+  for (size_t v = 0; v < count; ++v) {
+    std::vector<Region> wanted;
+    for (const int64_t to : across) {
+      wanted.push_back(region(received[v], to));
+    }
+    for (const int64_t from : beside) {
+      const Region held = region(sent[v], from);
+      for (const Region& part : wanted) {
+        passed += intersection(held, part).elements();
+      }
+    }
+  }
+  return std::max(
+      {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
 }
 
 int64_t Program::row_stride(ValueId id, int64_t rank) const {
@@ -139,8 +172,19 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
       !std::ranges::binary_search(group, coordinate_of(program.mesh, rank, axis))) {
     return true;
   }
-  return !lies_on(program.value(instruction.inputs[0]).layout, program.mesh, rank,
-                  instruction.axis);
+  Layout layout = program.value(instruction.inputs[0]).layout;
+  for (const int inner : instruction.inner_axes) {  // a rank that has nothing may get something
+    layout[static_cast<size_t>(inner)] = Placement::replicate();
+  }
+  return !lies_on(layout, program.mesh, rank, instruction.axis);
+}
+
+bool is_hierarchical(const Instruction& instruction) {
+  return !instruction.inner_axes.empty() && !instruction.flat;
+}
+
+bool is_joint_exchange(const Instruction& instruction) {
+  return !instruction.inner_axes.empty() && instruction.opcode == Opcode::all_to_all;
 }
 
 bool works_along(const Instruction& instruction, size_t axis) {
@@ -148,17 +192,35 @@ bool works_along(const Instruction& instruction, size_t axis) {
          std::ranges::count(instruction.inner_axes, static_cast<int>(axis)) > 0;
 }
 
+namespace {
+
+// The group of every rank of `slowest`, one behind the other.
+std::vector<int64_t> with_each(const std::vector<int64_t>& group,
+                               const std::vector<int64_t>& slowest, int64_t rank) {
+  std::vector<int64_t> all;
+  for (const int64_t along : slowest) {
+    for (const int64_t other : group) {
+      all.push_back(other + along - rank);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank) {
+  const std::vector<size_t> inner(instruction.inner_axes.begin(), instruction.inner_axes.end());
   std::vector<int64_t> all = group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
-  for (const int axis : instruction.inner_axes) {
-    std::vector<int64_t> more;
-    for (const int64_t along : group_of(program.mesh, rank, static_cast<size_t>(axis))) {
-      for (const int64_t other : all) {
-        more.push_back(other + along - rank);
-      }
+  if (is_joint_exchange(instruction)) {
+    all = with_each(all, group_of(program.mesh, rank, inner), rank);
+    if (instruction.flat) {
+      std::ranges::sort(all);
     }
-    all = std::move(more);
+    return all;
+  }
+  for (const size_t axis : inner) {
+    all = with_each(all, group_of(program.mesh, rank, axis), rank);
   }
   if (instruction.group.empty()) {
     return all;

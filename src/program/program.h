@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,10 @@ struct Value {
   BatchPart batch = {};
   // A buffer for messages instead: as large as the parts of these values together.
   std::vector<ValueId> holds = {};
+  // Axes, outermost first: of a buffer of a hierarchical all-to-all, which holds what the rank
+  // sends, passes on or receives. `holds` has the values that it sends and then as many that it
+  // receives; the buffer has room for the largest of the three.
+  std::vector<size_t> exchanged_along = {};
   Init init;                 // parameters
   ValueId gradient_of = -1;  // gradients: of which parameter
   ValueId master_of = -1;    // optimizer state that is a parameter of 16 bits in f32: of which
@@ -61,8 +66,9 @@ struct Instruction {
   int microbatch = -1;  // numbered through all groups (Strategy::accumulate); -1: belongs to none
   int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
   int axis = -1;        // of the mesh, for what changes a layout
-  // Further axes, outermost first, of a hierarchical collective (ReshardStep::inner).
+  // Further axes, outermost first, of a joint collective (ReshardStep::inner).
   std::vector<int> inner_axes = {};
+  bool flat = false;  // ReshardStep::flat
   // How a collective is done: each of its message_parts(). Empty: all as is automatic.
   std::vector<CollectiveAlgorithm> algorithms = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
@@ -130,6 +136,10 @@ struct Program {
   // Elements of the rank's part from the start of a row, which is its last dimension, to that of
   // the next: where rows are padded, the row's length rounded up to kRowMultiple.
   int64_t row_stride(ValueId id, int64_t rank) const;
+
+ private:
+  int64_t held_bytes(std::span<const ValueId> held, int64_t rank) const;
+  int64_t exchanged_bytes(const Value& buffer, int64_t rank) const;
 };
 
 // Whether shares other than equal ones and those of the first ranks are in use.
@@ -146,11 +156,17 @@ std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 // all others is kept.
 bool skips(const Program& program, const Instruction& instruction, int64_t rank);
 
+// Whether it is a joint collective made of collectives along fewer axes.
+bool is_hierarchical(const Instruction& instruction);
+// Whether it is an all-to-all along several axes.
+bool is_joint_exchange(const Instruction& instruction);
+
 // Whether the instruction's axis, or one of its inner axes, is that one.
 bool works_along(const Instruction& instruction, size_t axis);
 
 // The ranks that take part in a collective together with this one, which does not skip it, in the
-// order of the collective's axis; those that differ on an inner axis only lie furthest apart.
+// order of the collective's axis; those that differ on an inner axis only lie furthest apart. Along
+// the inner axes together the ranks of a joint all-to-all rise; all those of a flat one do.
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank);
 

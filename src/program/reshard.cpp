@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "program/builder.h"
 #include "program/packing.h"
@@ -26,17 +27,21 @@ size_t first_of_last_sums(const Route& steps) {
 
 }  // namespace
 
-Packing packing_of(Opcode opcode, bool several, bool hierarchical, const Shape& shape,
+Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
                    const Placement& from, const Placement& to) {
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
   const bool exchanges = sends_parts || gets_parts || opcode == Opcode::move;
   const auto in_order = [&](const Placement& cut) {
-    return !hierarchical && parts_are_pieces(shape, cut);
+    return !joint && parts_are_pieces(shape, cut);
   };
   return {.sent = (exchanges && several) || (sends_parts && !in_order(to)),
           .received = ((exchanges || opcode == Opcode::broadcast) && several) ||
                       (gets_parts && !in_order(from))};
+}
+
+double copies_per_buffer(const Instruction& instruction) {
+  return is_joint_exchange(instruction) && !instruction.flat ? 1.5 : 1.0;
 }
 
 ValueId ProgramBuilder::reshard(const Scope& scope, ValueId from, const Layout& to,
@@ -118,16 +123,26 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
       packing_of(opcode, inputs.size() > 1, !step.inner.empty(), value(inputs[0]).shape, from, to);
   const DType dtype = value(inputs[0]).dtype;
   const ValueIds results = outputs;
+  Value send{.name = name + ".send", .dtype = dtype, .holds = inputs};
+  Value receive{.name = name + ".receive", .dtype = dtype, .holds = results};
+  if (opcode == Opcode::all_to_all && !step.inner.empty() && !step.flat) {
+    send.holds.insert(send.holds.end(), results.begin(), results.end());
+    send.exchanged_along = step.inner;
+    send.exchanged_along.insert(send.exchanged_along.begin(), step.axis);
+    receive.holds = send.holds;
+    receive.exchanged_along = send.exchanged_along;
+  }
   if (packing.sent) {
-    outputs.push_back(add({.name = name + ".send", .dtype = dtype, .holds = inputs}));
+    outputs.push_back(add(std::move(send)));
   }
   if (packing.received) {
-    outputs.push_back(add({.name = name + ".receive", .dtype = dtype, .holds = results}));
+    outputs.push_back(add(std::move(receive)));
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
   instruction.axis = static_cast<int>(step.axis);
   instruction.inner_axes.assign(step.inner.begin(), step.inner.end());
-  if (!collective_of(opcode).empty()) {
+  instruction.flat = step.flat;
+  if (!collective_of(opcode).empty() && step.inner.empty()) {
     instruction.group = ranks_concerned(mesh()[step.axis], from, to);
   }
   instruction.attributes = ReshardAttributes{.packs = packing.sent, .unpacks = packing.received};

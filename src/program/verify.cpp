@@ -119,10 +119,11 @@ class Verifier {
     int outer = reshard.axis;
     for (const int inner : reshard.inner_axes) {
       check(inner > outer && inner < static_cast<int>(program_.mesh.size()) &&
-                can_be_hierarchical(*spec_of(reshard.opcode).reshard),
+                can_be_joint(*spec_of(reshard.opcode).reshard),
             "{} cannot go along the axis {} inside of {}", describe(i), inner, outer);
       outer = inner;
     }
+    check(!reshard.flat || is_joint_exchange(reshard), "{} cannot be flat", describe(i));
     check_algorithms(i);
     for (size_t k = 0; k < reshard.inputs.size(); ++k) {
       const Value& from = program_.value(reshard.inputs[k]);
@@ -136,9 +137,13 @@ class Verifier {
               to_string(from.layout), to_string(to.layout));
         continue;
       }
-      bool fits = changes_by(reshard, axis, k);
+      const auto fits_on = [&](size_t on) {  // what a joint exchange moves is proven by parts
+        return is_joint_exchange(reshard) ? from.layout[on].is_shard() && to.layout[on].is_shard()
+                                          : changes_by(reshard, on, k);
+      };
+      bool fits = fits_on(axis);
       for (const int inner : reshard.inner_axes) {
-        fits = fits && changes_by(reshard, static_cast<size_t>(inner), k);
+        fits = fits && fits_on(static_cast<size_t>(inner));
       }
       check(fits, "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
             to_string(to.layout));

@@ -55,6 +55,7 @@ class PartsCheck {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
       if (!collective_of(instruction.opcode).empty()) {
         check_group(i, instruction);
+        check_exchanged(i, instruction);
       } else {
         check(instruction.group.empty(), "{} has a group, and communicates nothing", describe(i));
         check_present(i, instruction);
@@ -205,8 +206,12 @@ class PartsCheck {
     }
     const int64_t at =
         coordinates_[static_cast<size_t>(rank)][static_cast<size_t>(instruction.axis)];
+    Layout along_others = program_.value(instruction.inputs[0]).layout;
+    for (const int inner : instruction.inner_axes) {
+      along_others[static_cast<size_t>(inner)] = Placement::replicate();
+    }
     return (!instruction.group.empty() && std::ranges::count(instruction.group, at) == 0) ||
-           !is_on(program_.value(instruction.inputs[0]).layout, rank, instruction.axis);
+           !is_on(along_others, rank, instruction.axis);
   }
 
   void check_present(int i, const Instruction& instruction) const {
@@ -233,7 +238,11 @@ class PartsCheck {
 
   void check_group(int i, const Instruction& collective) const {
     const auto axis = static_cast<size_t>(collective.axis);
-    check(axis < mesh_.size(), "{} works along no axis of the mesh", describe(i));
+    check(axis < mesh_.size() &&
+              std::ranges::all_of(
+                  collective.inner_axes,
+                  [&](int inner) { return static_cast<size_t>(inner) < mesh_.size(); }),
+          "{} works along no axis of the mesh", describe(i));
     std::set<int64_t> concerned;
     bool all = false;
     for (const auto* operands : {&collective.inputs, &collective.outputs}) {
@@ -250,14 +259,36 @@ class PartsCheck {
       }
     }
     check_along_others(i, collective);
-    check(collective.inner_axes.empty() || is_equal_inside(collective),
+    check(collective.inner_axes.empty() || is_joint_exchange(collective) ||
+              is_equal_inside(collective),
           "{} is hierarchical among unequal parts", describe(i));
-    all = all || static_cast<int64_t>(concerned.size()) == mesh_[axis].size;
+    all = all || is_joint_exchange(collective) ||
+          static_cast<int64_t>(concerned.size()) == mesh_[axis].size;
     const std::vector<int64_t> wanted =
         all ? std::vector<int64_t>{} : std::vector<int64_t>(concerned.begin(), concerned.end());
     check(collective.group == wanted, "{} is done by the ranks [{}] of the axis {}, not by [{}]",
           describe(i), fmt::join(collective.group, ", "), mesh_[axis].name,
           fmt::join(wanted, ", "));
+  }
+
+  // The ranks of a joint all-to-all have together, once, what each of them gets.
+  void check_exchanged(int i, const Instruction& collective) const {
+    for (const int64_t rank : ranks_) {
+      if (!is_joint_exchange(collective) || has_no_part(collective, rank)) {
+        continue;
+      }
+      const std::vector<int64_t> peers = collective_group(program_, collective, rank);
+      for (size_t v = 0; v < collective.inputs.size(); ++v) {
+        const Region wanted = program_.region(collective.outputs[v], rank);
+        int64_t found = 0;
+        for (const int64_t peer : peers) {
+          found += intersection(program_.region(collective.inputs[v], peer), wanted).elements();
+        }
+        check(found == wanted.elements(), "{} brings rank {} {} elements of {}, which needs {}",
+              describe(i), rank, found, program_.value(collective.outputs[v]).name,
+              wanted.elements());
+      }
+    }
   }
 
   // Whether all ranks of its axes have equal parts of what it changes.

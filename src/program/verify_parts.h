@@ -16,7 +16,8 @@ namespace hidup {
 // - a rank that does not skip an instruction has a part of all its operands (of what a place adds
 //   to and a collective moves: of some);
 // - a collective's group is those ranks of its axis that have a part of an operand, in order, and
-//   along the other axes its operands lie alike.
+//   along the other axes its operands lie alike; that of a joint all-to-all is all ranks of its
+//   axes, which have together, once, what each of them gets.
 // Looks at every distinct rank.
 void verify_parts(const Program& program);
 

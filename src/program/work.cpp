@@ -79,6 +79,7 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
     for (const int axis : instruction.inner_axes) {
       numbers.add(axis);
     }
+    numbers.add(instruction.flat);
     numbers.add(instruction.algorithms.size());
     for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
       numbers.add(algorithm);

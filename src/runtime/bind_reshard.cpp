@@ -2,159 +2,17 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/copy_strided.h"
 #include "runtime/hierarchy.h"
-#include "runtime/operands.h"
+#include "runtime/reshard_messages.h"
 
 namespace hidup {
 namespace {
 
-// What two regions of one tensor have in common.
-Region intersection(const Region& a, const Region& b) {
-  Region common = a;
-  for (int d = 0; d < a.dims; ++d) {
-    common.start[d] = std::max(a.start[d], b.start[d]);
-    const int64_t end = std::min(a.start[d] + a.extent[d], b.start[d] + b.extent[d]);
-    common.extent[d] = std::max<int64_t>(0, end - common.start[d]);
-  }
-  return common;
-}
-
-// How a box of the tensor lies in memory that holds the region densely.
-struct Place {
-  int64_t offset = 0;
-  int64_t stride[kMaxDims] = {};
-
-  Place(const Region& held, const Region& box) {
-    int64_t step = 1;
-    for (int d = held.dims - 1; d >= 0; --d) {
-      stride[d] = step;
-      offset += (box.start[d] - held.start[d]) * step;
-      step *= held.extent[d];
-    }
-  }
-};
-
-kernels::StridedCopy copy_between(DType dtype, const Region& box, const Place& from,
-                                  const Place& to) {
-  kernels::StridedCopy copy;
-  copy.element = size_of(dtype);
-  copy.dims = box.dims;
-  copy.from_offset = from.offset;
-  copy.to_offset = to.offset;
-  std::copy_n(box.extent, kMaxDims, copy.extent);
-  std::copy_n(from.stride, kMaxDims, copy.from_stride);
-  std::copy_n(to.stride, kMaxDims, copy.to_stride);
-  return copy;
-}
-
-struct Copy {
-  const std::byte* from;
-  std::byte* to;
-  kernels::StridedCopy elements;
-};
-
-void issue(const std::vector<Copy>& copies, Stream& stream) {
-  for (const Copy& copy : copies) {
-    kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
-  }
-}
-
-// All values of the instruction have one type.
-DType dtype_of(const Operands& at) {
-  return at.binding().program.value(at.instruction().inputs[0]).dtype;
-}
-
-const std::byte* input(const Operands& at, size_t i) {
-  return at.in_as<std::byte>(i);
-}
-std::byte* output(const Operands& at, size_t i) {
-  return at.out_as<std::byte>(i);
-}
-
-Copy copy_common(const Operands& at) {
-  const Region from = at.in_region(0);
-  const Region to = at.out_region(0);
-  const Region box = intersection(from, to);
-  return {input(at, 0), output(at, 0),
-          copy_between(dtype_of(at), box, Place(from, box), Place(to, box))};
-}
-
-// One side of the messages between a rank and the ranks along the axis: the boxes of the values
-// that go to each of them, or come from it, in the order of ranks and then of values.
-class Messages {
- public:
-  explicit Messages(const Operands& at) : at_(at) {
-    const Binding& binding = at.binding();
-    peers_ = collective_group(binding.program, at.instruction(), binding.rank);
-  }
-
-  size_t axis() const { return static_cast<size_t>(at_.instruction().axis); }
-  size_t peers() const { return peers_.size(); }
-  bool is(size_t peer) const { return peers_[peer] == at_.binding().rank; }
-
-  // What this rank has of what the peer wants, and the reverse.
-  Region to_peer(size_t value, size_t peer) const {
-    return intersection(at_.in_region(value),
-                        at_.region(at_.instruction().outputs[value], peers_[peer]));
-  }
-  Region from_peer(size_t value, size_t peer) const {
-    return intersection(at_.region(at_.instruction().inputs[value], peers_[peer]),
-                        at_.out_region(value));
-  }
-
-  template <typename BoxOf>
-  std::vector<int64_t> counts(BoxOf box_of) const {
-    std::vector<int64_t> counts(peers(), 0);
-    for (size_t p = 0; p < peers(); ++p) {
-      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
-        counts[p] += box_of(v, p).elements();
-      }
-    }
-    return counts;
-  }
-  std::vector<int64_t> send_counts() const {
-    return counts([this](size_t v, size_t p) { return to_peer(v, p); });
-  }
-  std::vector<int64_t> receive_counts() const {
-    return counts([this](size_t v, size_t p) { return from_peer(v, p); });
-  }
-
-  // Copies between the values and a buffer, of the messages to or from the first `count` peers.
-  std::vector<Copy> pack(std::byte* buffer, size_t count) const {
-    std::vector<Copy> copies;
-    for (size_t p = 0; p < count; ++p) {
-      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
-        const Region box = to_peer(v, p);
-        copies.push_back(
-            {input(at_, v), buffer,
-             copy_between(dtype_of(at_), box, Place(at_.in_region(v), box), Place(box, box))});
-        buffer += box.elements() * size_of(dtype_of(at_));
-      }
-    }
-    return copies;
-  }
-  std::vector<Copy> unpack(const std::byte* buffer, size_t count) const {
-    std::vector<Copy> copies;
-    for (size_t p = 0; p < count; ++p) {
-      for (size_t v = 0; v < at_.instruction().inputs.size(); ++v) {
-        const Region box = from_peer(v, p);
-        copies.push_back(
-            {buffer, output(at_, v),
-             copy_between(dtype_of(at_), box, Place(box, box), Place(at_.out_region(v), box))});
-        buffer += box.elements() * size_of(dtype_of(at_));
-      }
-    }
-    return copies;
-  }
-
- private:
-  const Operands& at_;
-  std::vector<int64_t> peers_;
-};
-
 Communicator& group_along(const Operands& at) {
   const Instruction& instruction = at.instruction();
+  if (instruction.flat) {
+    return at.binding().groups.along(axes_of_group(instruction));
+  }
   return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group);
 }
 
@@ -214,6 +72,32 @@ Launch broadcast(const Operands& at) {
   };
 }
 
+// A hierarchical all-to-all in two buffers: messages go along the inner axes from the first to the
+// second, lie there by sender, go back in the order of the ranks along the axis that get them, and
+// along it to the second again.
+Launch hierarchical_all_to_all(const Operands& at) {
+  const Binding& binding = at.binding();
+  const Instruction& instruction = at.instruction();
+  const auto axis = static_cast<size_t>(instruction.axis);
+  const std::vector<size_t> inner = axes_of_group(instruction);
+  const TwoExchanges plan(at, group_of(binding.program.mesh, binding.rank, inner),
+                          group_of(binding.program.mesh, binding.rank, axis));
+  Communicator& inside = binding.groups.along(inner);
+  Communicator& along = binding.groups.axis(axis);
+  const std::vector<CollectiveAlgorithm>& by = instruction.algorithms;
+  const auto first_by = by.empty() ? CollectiveAlgorithm::automatic : by.at(0);
+  const auto second_by = by.empty() ? CollectiveAlgorithm::automatic : by.at(1);
+  return [=, &inside, &along, dtype = dtype_of(at), name = instruction.name](Stream& stream) {
+    issue(plan.pack, stream);
+    inside.all_to_all(stream, plan.first, plan.sent_inside, plan.second, plan.received_inside,
+                      dtype, first_by, name);
+    issue(plan.reorder, stream);
+    along.all_to_all(stream, plan.first, plan.sent_along, plan.second, plan.received_along, dtype,
+                     second_by, name);
+    issue(plan.unpack, stream);
+  };
+}
+
 Launch exchange(const Operands& at) {
   Communicator& group = group_along(at);
   const Hierarchy hierarchy = hierarchy_of(at);
@@ -245,6 +129,12 @@ Launch exchange(const Operands& at) {
     }
     issue(unpack, stream);
   };
+}
+
+Launch all_to_all(const Operands& at) {
+  const Instruction& instruction = at.instruction();
+  return is_joint_exchange(instruction) && !instruction.flat ? hierarchical_all_to_all(at)
+                                                             : exchange(at);
 }
 
 // Of each rank of the group: from which one it gets a value.
@@ -347,7 +237,7 @@ std::vector<LaunchRow> reshard_launches() {
           {Opcode::all_reduce, all_reduce},
           {Opcode::all_gather, exchange},
           {Opcode::reduce_scatter, exchange},
-          {Opcode::all_to_all, exchange},
+          {Opcode::all_to_all, all_to_all},
           {Opcode::broadcast, broadcast},
           {Opcode::move, move}};
 }

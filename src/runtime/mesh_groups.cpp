@@ -7,7 +7,7 @@
 namespace hidup {
 
 MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& make)
-    : rank_(world.rank()), mesh_(mesh) {
+    : world_(world), make_(make), rank_(world.rank()), mesh_(mesh) {
   check(ranks_of(mesh) == world.size(), "a mesh of {} ranks on {}", ranks_of(mesh), world.size());
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     auto group = world.split(group_of(mesh, rank_, axis)[0]);
@@ -17,16 +17,56 @@ MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& 
 
 void MeshGroups::add_groups_of(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
-    const auto axis = static_cast<size_t>(instruction.axis);
-    if (instruction.group.empty() || parts_.contains({axis, instruction.group})) {
-      continue;
+    if (!instruction.group.empty()) {
+      add_part(static_cast<size_t>(instruction.axis), instruction.group);
     }
-    const int64_t mine = coordinate_of(mesh_, rank_, axis);
-    const bool takes_part = std::ranges::binary_search(instruction.group, mine);
-    auto group = groups_[axis]->split(takes_part ? 0 : 1);
-    // What is left of the axis does nothing together.
-    parts_[{axis, instruction.group}] = takes_part ? std::move(group) : nullptr;
+    if (const std::vector<size_t> axes = axes_of_group(instruction); axes.size() > 1) {
+      add_along(axes);
+    }
   }
+}
+
+void MeshGroups::add_part(size_t axis, const std::vector<int64_t>& coordinates) {
+  if (parts_.contains({axis, coordinates})) {
+    return;
+  }
+  const int64_t mine = coordinate_of(mesh_, rank_, axis);
+  const bool takes_part = std::ranges::binary_search(coordinates, mine);
+  auto group = groups_[axis]->split(takes_part ? 0 : 1);
+  // What is left of the axis does nothing together.
+  parts_[{axis, coordinates}] = takes_part ? std::move(group) : nullptr;
+}
+
+void MeshGroups::add_along(const std::vector<size_t>& axes) {
+  if (along_.contains(axes)) {
+    return;
+  }
+  std::string name;
+  for (const size_t axis : axes) {
+    name += (name.empty() ? "" : "*") + mesh_[axis].name;
+  }
+  auto group = world_.split(group_of(mesh_, rank_, axes)[0]);
+  along_[axes] = make_ ? make_(std::move(group), name) : std::move(group);
+}
+
+std::vector<size_t> axes_of_group(const Instruction& instruction) {
+  std::vector<size_t> axes(instruction.inner_axes.begin(), instruction.inner_axes.end());
+  if (!is_joint_exchange(instruction)) {
+    return {};
+  }
+  if (instruction.flat) {
+    axes.insert(axes.begin(), static_cast<size_t>(instruction.axis));
+  }
+  return axes;
+}
+
+Communicator& MeshGroups::along(const std::vector<size_t>& axes) const {
+  if (axes.size() == 1) {
+    return axis(axes[0]);
+  }
+  const auto found = along_.find(axes);
+  check(found != along_.end(), "a collective of a group that was not made");
+  return *found->second;
 }
 
 Communicator& MeshGroups::group(size_t axis, const std::vector<int64_t>& coordinates) const {
@@ -48,6 +88,9 @@ void MeshGroups::for_each(Use use) const {
     if (group != nullptr) {
       use(*group);
     }
+  }
+  for (const auto& [axes, group] : along_) {
+    use(*group);
   }
 }
 

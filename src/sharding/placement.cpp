@@ -92,6 +92,20 @@ std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis) {
   return ranks;
 }
 
+std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, std::span<const size_t> axes) {
+  std::vector<int64_t> ranks = {rank};
+  for (const size_t axis : axes) {
+    std::vector<int64_t> more;
+    for (const int64_t each : ranks) {
+      const std::vector<int64_t> along = group_of(mesh, each, axis);
+      more.insert(more.end(), along.begin(), along.end());
+    }
+    ranks = std::move(more);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 std::string to_string(ShareNumber share) {
   if (share.is_equal()) {
     return "";

@@ -121,9 +121,9 @@ bool is_local(ReshardKind kind) {
   return kind == ReshardKind::slice || kind == ReshardKind::place;
 }
 
-bool can_be_hierarchical(ReshardKind kind) {
+bool can_be_joint(ReshardKind kind) {
   return kind == ReshardKind::all_reduce || kind == ReshardKind::all_gather ||
-         kind == ReshardKind::reduce_scatter;
+         kind == ReshardKind::reduce_scatter || kind == ReshardKind::all_to_all;
 }
 
 ReshardStep next_step(const Layout& from, const Layout& to, const Mesh& mesh, size_t axis) {

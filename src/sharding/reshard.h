@@ -29,16 +29,20 @@ inline constexpr std::array kReshardKinds = {ReshardKind::all_gather, ReshardKin
 std::string_view name_of(ReshardKind kind);
 bool is_local(ReshardKind kind);  // no communication
 // Whether several axes can do it together (ReshardStep::inner).
-bool can_be_hierarchical(ReshardKind kind);
+bool can_be_joint(ReshardKind kind);
 
 struct ReshardStep {
   ReshardKind kind = ReshardKind::slice;
   size_t axis = 0;
   Layout to;  // after it
-  // Axes inside of `axis`, outermost first, along which a hierarchical collective makes the same
-  // change: a sum or a scattered sum goes from the innermost axis out, a gather from `axis` in, so
-  // that each axis carries only what the axes inside of it do not have in common.
+  // Further axes inside of `axis`, outermost first, that one collective changes together with it.
+  // It is hierarchical: a sum or a scattered sum goes from the innermost axis out and a gather from
+  // `axis` in, so that each axis carries only what the axes inside of it do not have in common. An
+  // all-to-all goes along the inner axes first, so that what one rank sends to the ranks that
+  // differ from another in their inner coordinates only is one message along `axis`.
   std::vector<size_t> inner = {};
+  // Of an all-to-all with inner axes: it is one exchange among all ranks of these axes instead.
+  bool flat = false;
 
   bool operator==(const ReshardStep&) const = default;
 };

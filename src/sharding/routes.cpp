@@ -22,6 +22,11 @@ Joint joint_change(const Placement& from, const Placement& to) {
   return from.is_shard() && to.is_replicate() ? Joint::gather : Joint::none;
 }
 
+// Whether a text says the same of both.
+bool is_alike(const ReshardStep& a, const ReshardStep& b) {
+  return a.kind == b.kind && a.axis == b.axis && a.inner == b.inner && a.flat == b.flat;
+}
+
 class RouteSearch {
  public:
   RouteSearch(const Layout& to, const Mesh& mesh) : to_(to), mesh_(mesh) {}
@@ -31,9 +36,22 @@ class RouteSearch {
     return std::move(found_);
   }
 
+  // The all-to-alls along several axes that lead there at once.
+  std::vector<Route> exchanges(const Layout& from) const {
+    std::vector<Route> routes;
+    for (ReshardStep& step : exchange_steps(from)) {
+      if (step.to == to_) {
+        routes.push_back({std::move(step)});
+      }
+    }
+    return routes;
+  }
+
  private:
   void go(const Layout& now) {
-    if (now == to_) {
+    if (now == to_ && std::ranges::none_of(found_, [&](const Route& route) {
+          return std::ranges::equal(route, path_, is_alike);
+        })) {
       found_.push_back(path_);
     }
     if (now == to_ || path_.size() == kMostSteps) {
@@ -59,6 +77,14 @@ class RouteSearch {
       for (const std::vector<size_t>& axes : joint_axes(now, kind)) {
         add(joint_step(now, kind, axes));
       }
+    }
+    for (ReshardStep& step : exchange_steps(now)) {
+      if (std::ranges::none_of(path_, [&](const ReshardStep& one) { return meets(one, step); })) {
+        add(std::move(step));
+      }
+    }
+    for (ReshardStep& step : cuts_before_exchange(now)) {
+      add(std::move(step));
     }
     for (size_t axis = 0; axis < now.size(); ++axis) {
       if (now[axis] != to_[axis]) {
@@ -87,6 +113,87 @@ class RouteSearch {
       }
     }
     return sets;
+  }
+
+  // All-to-alls along several axes. What an axis shall have whole at last is cut as on the
+  // outermost of them, and gathered behind.
+  std::vector<ReshardStep> exchange_steps(const Layout& now) const {
+    std::vector<ReshardStep> steps;
+    for (unsigned set = 0; set < 1U << now.size(); ++set) {
+      std::vector<size_t> axes;
+      for (size_t axis = 0; axis < now.size(); ++axis) {
+        if ((set >> axis) % 2 == 1) {
+          axes.push_back(axis);
+        }
+      }
+      const bool several = axes.size() > 1 && to_[axes[0]].is_shard();
+      if (!several || !std::ranges::all_of(axes, [&](size_t axis) {
+            return mesh_[axis].size > 1 && now[axis].is_shard() && !to_[axis].is_partial();
+          })) {
+        continue;
+      }
+      Layout next = now;
+      for (const size_t axis : axes) {
+        next[axis] = to_[axis].is_shard() ? to_[axis] : Placement::shard(to_[axes[0]].dim);
+      }
+      if (exchanges_alone(now, next, axes)) {
+        for (const bool flat : {false, true}) {
+          steps.push_back({.kind = ReshardKind::all_to_all,
+                           .axis = axes[0],
+                           .to = next,
+                           .inner = {axes.begin() + 1, axes.end()},
+                           .flat = flat});
+        }
+      }
+    }
+    return steps;
+  }
+
+  // Whether the step sent along one of the exchange's axes already.
+  static bool meets(const ReshardStep& step, const ReshardStep& exchange) {
+    const auto exchanges = [&](size_t axis) {
+      return axis == exchange.axis ||
+             std::ranges::find(exchange.inner, axis) != exchange.inner.end();
+    };
+    return !is_local(step.kind) &&
+           (exchanges(step.axis) || std::ranges::any_of(step.inner, exchanges));
+  }
+
+  // Whether the change moves parts along these axes, along each of them, and along no other.
+  static bool exchanges_alone(const Layout& now, const Layout& next,
+                              const std::vector<size_t>& axes) {
+    for (size_t axis = 0; axis < now.size(); ++axis) {
+      bool moves = now[axis] != next[axis];
+      for (size_t outer = 0; outer < axis; ++outer) {  // it cuts what an outer one cuts anew
+        moves |= now[outer] != next[outer] && (cuts(now[axis], now[outer], next[outer]) ||
+                                               cuts(next[axis], now[outer], next[outer]));
+      }
+      if (moves != (std::ranges::find(axes, axis) != axes.end())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  static bool cuts(const Placement& placement, const Placement& a, const Placement& b) {
+    return placement.is_shard() && (placement.dim == a.dim || placement.dim == b.dim);
+  }
+
+  // What lies whole on an axis that shall cut it is cut as an axis outside of it does, which then
+  // exchanges with it: else every rank of the inner axis would send the same.
+  std::vector<ReshardStep> cuts_before_exchange(const Layout& now) const {
+    std::vector<ReshardStep> steps;
+    for (size_t axis = 1; axis < now.size(); ++axis) {
+      const Placement& outer = now[axis - 1];
+      const bool exchanges =
+          outer.is_shard() && to_[axis - 1].is_shard() && outer.dim != to_[axis - 1].dim;
+      if (exchanges && mesh_[axis].size > 1 && now[axis].is_replicate() && to_[axis].is_shard() &&
+          none_inside(now, {axis}, outer.dim)) {
+        steps.push_back({.kind = ReshardKind::slice, .axis = axis, .to = now});
+        steps.back().to[axis] = Placement::shard(outer.dim);
+      }
+    }
+    return steps;
   }
 
   static int shard_of(const Placement& from, const Placement& to) {
@@ -132,9 +239,12 @@ bool is_equal_everywhere(const Layout& layout) {
 std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Mesh& mesh) {
   Route first = reshard_steps(from, to, mesh);
   std::vector<Route> routes;
-  if (first.size() > 1 && is_equal_everywhere(from) && is_equal_everywhere(to)) {
-    routes = RouteSearch(to, mesh).run(from);
-    std::erase(routes, first);
+  if (first.size() > 1) {
+    RouteSearch search(to, mesh);
+    routes = is_equal_everywhere(from) && is_equal_everywhere(to) ? search.run(from)
+                                                                  : search.exchanges(from);
+    std::erase_if(routes,
+                  [&](const Route& route) { return std::ranges::equal(route, first, is_alike); });
   }
   routes.insert(routes.begin(), std::move(first));
   return routes;
@@ -144,7 +254,7 @@ std::string to_string(const Route& route, const Mesh& mesh) {
   std::string text;
   for (const ReshardStep& step : route) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name_of(step.kind),
-                        axes_text(mesh, step.axis, step.inner));
+                        axes_text(mesh, step.axis, step.inner, step.flat));
   }
   return text;
 }

@@ -11,17 +11,17 @@ namespace hidup {
 
 using Route = std::vector<ReshardStep>;
 
-// The way of reshard_steps() first; then all others of at most four steps, that change one axis
-// after the other in any order, or several axes at once by a hierarchical collective. Only that
-// first way where one of the layouts has unequal shares.
+// The way of reshard_steps() first; then others of at most four steps, that change one axis after
+// the other in any order, or several axes at once by one collective. Where one of the layouts has
+// unequal shares, these are only the single all-to-alls along several axes.
 std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Mesh& mesh);
 
-// "node+gpu": an axis, and those inside of it that go with it.
+// "node+gpu": an axis, and those inside of it that go with it; "node*gpu" of a flat collective.
 template <typename Axes>
-std::string axes_text(const Mesh& mesh, size_t axis, const Axes& inner) {
+std::string axes_text(const Mesh& mesh, size_t axis, const Axes& inner, bool flat) {
   std::string text = mesh[axis].name;
   for (const auto each : inner) {
-    text += "+" + mesh[static_cast<size_t>(each)].name;
+    text += (flat ? "*" : "+") + mesh[static_cast<size_t>(each)].name;
   }
   return text;
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "program/print.h"
 #include "verified_program.h"
 
@@ -10,11 +12,14 @@ namespace {
 
 const Mesh kThreeAxes = {{"pod", 2}, {"node", 4}, {"gpu", 8}};
 
-std::string parts_text(Opcode opcode, int axis, std::vector<int> inner_axes, double bytes) {
+std::string parts_text(Opcode opcode, int axis, std::vector<int> inner_axes, double bytes,
+                       bool flat = false) {
   std::string text;
-  const Instruction instruction{.opcode = opcode, .axis = axis, .inner_axes = inner_axes};
+  const Instruction instruction{
+      .opcode = opcode, .axis = axis, .inner_axes = std::move(inner_axes), .flat = flat};
   for (const MessagePart& part : message_parts(kThreeAxes, instruction, bytes)) {
     text += std::string(name_of(part.opcode)) + " " + kThreeAxes[part.axis].name + " " +
+            (part.times == 1.0 ? "" : std::to_string(static_cast<int64_t>(part.times)) + " x ") +
             std::to_string(static_cast<int64_t>(part.bytes)) + "; ";
   }
   return text;
@@ -40,6 +45,17 @@ TEST(MessageParts, OnThreeAxes) {
             "all_gather node 80; all_gather gpu 640; ");
   EXPECT_EQ(parts_text(Opcode::all_reduce, 0, {2}, 640),
             "reduce_scatter gpu 640; all_reduce pod 80; all_gather gpu 640; ");
+}
+
+TEST(MessageParts, OfAllToAllsAlongSeveralAxes) {
+  EXPECT_EQ(parts_text(Opcode::all_to_all, 1, {2}, 640),
+            "all_to_all gpu 640; all_to_all node 640; ");
+  EXPECT_EQ(parts_text(Opcode::all_to_all, 1, {2}, 640, true),
+            "all_to_all node 8 x 80; all_to_all gpu 160; ");
+  EXPECT_EQ(parts_text(Opcode::all_to_all, 0, {1, 2}, 640),
+            "all_to_all node 8 x 80; all_to_all gpu 160; all_to_all pod 640; ");
+  EXPECT_EQ(parts_text(Opcode::all_to_all, 0, {1, 2}, 640, true),
+            "all_to_all pod 32 x 20; all_to_all node 8 x 40; all_to_all gpu 80; ");
 }
 
 // Values 0 and 1: a whole tensor of 100 floats, and a part of it by the placement.

@@ -150,7 +150,7 @@ TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
     below += found.lower_bound_s <= most ? 1 : 0;
     fastest += found.step.seconds() <= most ? 1 : 0;
   }
-  EXPECT_EQ(agree, 48);
+  EXPECT_EQ(agree, 49);
   EXPECT_EQ(below, 51);
   EXPECT_EQ(fastest, 44);
 }

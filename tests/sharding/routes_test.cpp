@@ -8,6 +8,7 @@
 namespace hidup {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
@@ -71,6 +72,37 @@ TEST(ReshardRoutes, OfUnequalSharesGoByAxis) {
   EXPECT_EQ(reshard_routes(from, {kWhole, kWhole}, mesh).size(), 1U);
 }
 
+TEST(ReshardRoutes, OfShardsThatChangeOnSeveralAxes) {
+  EXPECT_THAT(texts({kRows, kRows}, {kColumns, kColumns}),
+              ElementsAre("all_gather gpu, all_to_all node, slice gpu", "all_to_all node+gpu",
+                          "all_to_all node*gpu",
+                          "all_to_all gpu, all_gather gpu, all_to_all node, slice gpu"));
+  EXPECT_THAT(texts({kRows, kRows}, {kColumns, kRows}), Contains("all_to_all node*gpu"))
+      << "gpu cuts anew what node cut before";
+  EXPECT_THAT(texts({kRows, kRows}, {kRows, kColumns}), ElementsAre("all_to_all gpu"));
+  EXPECT_THAT(texts({kRows, kWhole}, {kColumns, kColumns}),
+              Contains("slice gpu, all_to_all node+gpu"));
+  EXPECT_THAT(texts({kColumns, kColumns}, {kRows, kWhole}),
+              Contains("all_to_all node*gpu, all_gather gpu"));
+}
+
+TEST(ReshardRoutes, AnExchangeLeavesNoAxisOut) {
+  const Mesh mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
+  EXPECT_THAT(texts({kRows, kRows, kRows}, {kColumns, kColumns, kRows}, mesh),
+              AllOf(Contains("all_to_all pod*node*gpu"), Not(Contains("all_to_all pod*node"))));
+  EXPECT_THAT(texts({kRows, kRows, kWhole}, {kColumns, kColumns, kWhole}, mesh),
+              Contains("all_to_all pod+node"));
+}
+
+TEST(ReshardRoutes, OfUnequalSharesMayExchangeAtOnce) {
+  Mesh mesh = kTwo;
+  mesh[1].shares = {{2, 1, 0}};
+  const Placement uneven = Placement::shard(0, ShareNumber::of(1));
+  const std::vector<std::string> found = texts({kRows, uneven}, {kColumns, kColumns}, mesh);
+  EXPECT_EQ(found.size(), 3U);
+  EXPECT_THAT(found, AllOf(Contains("all_to_all node+gpu"), Contains("all_to_all node*gpu")));
+}
+
 // On three axes, between all layouts of two dimensions.
 TEST(ReshardRoutes, LeadThereOnceEach) {
   const Mesh mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
@@ -93,7 +125,7 @@ TEST(ReshardRoutes, LeadThereOnceEach) {
         EXPECT_EQ(route.empty() ? from : route.back().to, to);
         EXPECT_EQ(std::ranges::count(routes, route), 1);
         for (const ReshardStep& step : route) {
-          EXPECT_TRUE(step.inner.empty() || can_be_hierarchical(step.kind));
+          EXPECT_TRUE(step.inner.empty() || can_be_joint(step.kind));
           joint += step.inner.empty() ? 0 : 1;
         }
       }

@@ -104,7 +104,8 @@ class RouteRun {
   void run(Communicator& world) const {
     const MemoryPlan plan = plan_memory(program_, world.rank());
     std::vector<std::byte> arena(static_cast<size_t>(plan.bytes) + 64);
-    const MeshGroups groups(world, program_.mesh);
+    MeshGroups groups(world, program_.mesh);
+    groups.add_groups_of(program_);
     const auto device = make_device({});
     const std::unique_ptr<Stream> stream = device->create_stream("stream", 1);
     const Binding binding{program_, plan, world.rank(), arena.data(), nullptr, groups, 1};

@@ -100,6 +100,7 @@ Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, bool sev
   for (const size_t axis : step.inner) {
     key.add(axis);
   }
+  key.add(step.flat);
   return once(key, [&] {
     Value next = value;
     next.layout = step.to;
@@ -108,7 +109,10 @@ Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, bool sev
         {.opcode = opcode_of(step.kind),
          .axis = static_cast<int>(step.axis),
          .inner_axes = {step.inner.begin(), step.inner.end()},
-         .group = ranks_concerned(mesh_[step.axis], value.layout[step.axis], step.to[step.axis]),
+         .flat = step.flat,
+         .group = step.inner.empty() ? ranks_concerned(mesh_[step.axis], value.layout[step.axis],
+                                                       step.to[step.axis])
+                                     : std::vector<int64_t>(),
          .inputs = {0},
          .outputs = {1}},
         several);
@@ -131,7 +135,7 @@ Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction in
   }
   const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
                                      from.layout[axis], to.layout[axis]);
-  const double packed = largest([&](int64_t rank) {
+  const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
     return (packing.sent ? program.local_bytes(0, rank) : 0) +
            (packing.received ? program.local_bytes(1, rank) : 0);
   });
