@@ -184,7 +184,8 @@ bool is_hierarchical(const Instruction& instruction) {
 }
 
 bool is_joint_exchange(const Instruction& instruction) {
-  return !instruction.inner_axes.empty() && instruction.opcode == Opcode::all_to_all;
+  return !instruction.inner_axes.empty() &&
+         spec_of(instruction.opcode).reshard == ReshardKind::all_to_all;
 }
 
 bool works_along(const Instruction& instruction, size_t axis) {

@@ -20,23 +20,29 @@
 namespace hidup {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 const Mesh kTwoByThree = {{"node", 2}, {"gpu", 3}};
 
-Graph dense_model() {
+Graph small_model(int64_t experts = 0) {
   Deck deck;
   deck.model = {.family = "bert", .layers = 2, .hidden = 12, .ffn = 20, .heads = 6, .sequence = 14};
+  if (experts > 0) {
+    deck.model->moe = {.experts = experts, .every = 2, .router = "top2", .capacity_factor = 1.25};
+  }
   deck.train->batch = 9;
   return build_model(deck, 31);
 }
 
-// `late_s`: how much longer every reduce-scatter takes.
-CostModel costs_with(double node, double late_s = 0.0) {
-  Profile profile =
-      roofline_profile(kTwoByThree, {.flops = 1e12,
-                                     .memory_bandwidth = 1e12,
-                                     .links = {{.bandwidth = node}, {.bandwidth = 1e9}}});
+// `late_s`: how much longer every reduce-scatter takes. `latency_s`: of a message across.
+CostModel costs_with(double node, double late_s = 0.0, double latency_s = 0.0) {
+  Profile profile = roofline_profile(
+      kTwoByThree, {.flops = 1e12,
+                    .memory_bandwidth = 1e12,
+                    .links = {{.bandwidth = node, .latency_s = latency_s}, {.bandwidth = 1e9}}});
   for (CollectiveTimes& times : profile.collectives) {
     for (MessageTime& time : times.table) {
       time.alone_s += times.opcode == Opcode::reduce_scatter ? late_s : 0.0;
@@ -58,19 +64,19 @@ std::string route_of_sums(const Strategy& strategy) {
 }
 
 TEST(WithWays, SlowLinksCarryWhatIsDifferentInside) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   EXPECT_EQ(route_of_sums(with_ways_of(graph, "dp", costs_with(1e7))), "all_reduce node+gpu");
   EXPECT_EQ(route_of_sums(with_ways_of(graph, "fsdp", costs_with(1e7))), "reduce_scatter node+gpu");
 }
 
 TEST(WithWays, GoByAxisWhereThatIsFaster) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   const Strategy strategy = with_ways_of(graph, "dp", costs_with(1e7, 1.0));
   EXPECT_TRUE(strategy.routes.empty()) << to_string(strategy.routes[0].steps, kTwoByThree);
 }
 
 TEST(WithWays, AreChosenBySize) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   const Strategy strategy = with_ways_of(graph, "dp", costs_with(1e7, 1e-5));
   EXPECT_EQ(route_of_sums(strategy), "all_reduce node+gpu");
   EXPECT_TRUE(std::ranges::all_of(strategy.routes, [](const RouteChoice& choice) {
@@ -79,7 +85,7 @@ TEST(WithWays, AreChosenBySize) {
 }
 
 TEST(WithWays, AreObeyedAndVerified) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   for (const std::string_view name : plain_names(kTwoByThree)) {
     Strategy strategy = with_ways_of(graph, name, costs_with(1e7));
     strategy.microbatches = 2;
@@ -104,7 +110,7 @@ TEST(WithWays, AreObeyedAndVerified) {
 // Of a bucket, one message on each axis: parts that were scattered inside are summed across
 // together.
 TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   const LoweringOptions options{.bucket_bytes = 1 << 11};
   const Strategy strategy =
       with_ways(graph, named_strategy("hsdp", graph, kTwoByThree), options, costs_with(1e7));
@@ -133,7 +139,7 @@ TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
 
 // The sums over classes are cut equally among some ranks, by shares that the program's mesh has.
 TEST(WithWays, OfClassesOnSomeRanks) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   Strategy strategy = named_strategy("dp", graph, kTwoByThree);
   strategy.mesh[1].shares = {{2, 1, 0}};
   const auto loss = static_cast<OpId>(graph.ops().size()) - 1;
@@ -161,7 +167,7 @@ std::string refusal_of(const Graph& graph, const std::string& text) {
 }
 
 TEST(WithWays, AreWrittenAndRead) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   const Strategy strategy = with_ways_of(graph, "fsdp-kept", costs_with(1e7));
   const std::string text = print_strategy(graph, strategy);
   EXPECT_THAT(text, HasSubstr("format_version: 2"));
@@ -178,7 +184,7 @@ TEST(WithWays, AreWrittenAndRead) {
 }
 
 TEST(WithWays, AlgorithmsAreWrittenAndRead) {
-  const Graph graph = dense_model();
+  const Graph graph = small_model();
   Profile profile = roofline_profile(
       kTwoByThree,
       {.flops = 1e12, .memory_bandwidth = 1e12, .links = {{.bandwidth = 1e7}, {.bandwidth = 1e9}}});
@@ -211,10 +217,7 @@ TEST(WithWays, AlgorithmsAreWrittenAndRead) {
               HasSubstr("algorithms: files of format_version 1 have none"));
 }
 
-// A program with hierarchical collectives, each changed in a way that the verifier must see.
-TEST(WithWays, WrongAxesAreRefused) {
-  const Graph graph = dense_model();
-  const Program program = lower(graph, with_ways_of(graph, "fsdp", costs_with(1e7)), {});
+void refuse_wrong_axes(const Program& program) {
   const auto refusal = [&](const Program& mutant) {
     try {
       verify(mutant, plan_memory(mutant, 0));
@@ -234,6 +237,10 @@ TEST(WithWays, WrongAxesAreRefused) {
       [](Instruction& i) { i.inner_axes = {2}; },
       [](Instruction& i) { i.axis = 1; },
       [](Instruction& i) { i.group = {0}; },
+      [](Instruction& i) {
+        i.flat = i.opcode != Opcode::all_to_all;
+        i.group = {1};
+      },
   };
   size_t mutants = 0;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -250,5 +257,35 @@ TEST(WithWays, WrongAxesAreRefused) {
   EXPECT_GT(mutants, 10U);
 }
 
+// The routes of tokens on their way to experts that are cut on both axes.
+std::vector<std::string> routes_to_experts(const CostModel& costs) {
+  std::vector<std::string> routes;
+  for (const RouteChoice& choice : with_ways_of(small_model(6), "ep-deepspeed", costs).routes) {
+    if (choice.from[0].is_shard() && choice.from[1].is_shard()) {
+      routes.push_back(to_string(choice.steps, kTwoByThree));
+    }
+  }
+  return routes;
+}
+
+TEST(WithWays, TokensGoToExpertsInOneExchangeOrInTwo) {
+  EXPECT_THAT(routes_to_experts(costs_with(1e7)),
+              Each(AnyOf("all_to_all node*gpu", "slice gpu, all_to_all node*gpu")));
+  EXPECT_THAT(routes_to_experts(costs_with(1e7, 0.0, 1e-3)), Contains("all_to_all node+gpu"))
+      << "fewer messages across";
+}
+
+// Programs with joint collectives, each changed in a way that the verifier must see.
+TEST(WithWays, WrongAxesAreRefused) {
+  const auto program_of = [](const char* name, int64_t experts, const CostModel& costs) {
+    const Graph graph = small_model(experts);
+    return lower(graph, with_ways_of(graph, name, costs), {});
+  };
+  for (const Program& program :
+       {program_of("fsdp", 0, costs_with(1e7)), program_of("ep-deepspeed", 6, costs_with(1e7)),
+        program_of("ep-deepspeed", 6, costs_with(1e7, 0.0, 1e-3))}) {
+    refuse_wrong_axes(program);
+  }
+}
 }  // namespace
 }  // namespace hidup

@@ -50,7 +50,7 @@ TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
     EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << number;
     EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit) << number;
   }
-  EXPECT_EQ(optima, 291);  // proofs end at their gap
+  EXPECT_EQ(optima, 292);  // proofs end at their gap
 }
 
 // The exact search among all strategies that keep the hints, by axes, and near what that finds.
@@ -109,7 +109,7 @@ TEST(ThreeAxes, TheSearchIsNeverWorseThanByAxesAndOftenBetter) {
       better += found.objective_s < 0.99 * by_axes.found[0].objective_s ? 1 : 0;
     }
   }
-  EXPECT_EQ(better, 4);
+  EXPECT_EQ(better, 3);
 }
 
 TEST(ThreeAxes, StrategiesNearHaveAnotherRuleOnOneAxis) {

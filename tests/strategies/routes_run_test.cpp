@@ -31,12 +31,7 @@ struct Pair {
   Layout from, to;
 };
 
-// On three axes, between those layouts that cut rows only.
-std::vector<Pair> pairs_on(const Mesh& mesh) {
-  const Placement whole = Placement::replicate();
-  const Placement sum = Placement::partial();
-  std::vector<Placement> kinds = {whole, sum, Placement::shard(0), Placement::shard(1)};
-  kinds.resize(mesh.size() > 2 ? 3 : kinds.size());
+std::vector<Pair> pairs_of(const Mesh& mesh, const std::vector<Placement>& kinds) {
   std::vector<Layout> layouts = {{}};
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     std::vector<Layout> longer;
@@ -54,6 +49,26 @@ std::vector<Pair> pairs_on(const Mesh& mesh) {
       pairs.push_back({from, to});
     }
   }
+  return pairs;
+}
+
+// On three axes, between those layouts that cut rows only, and between those that cut each axis;
+// where axes have shares, between those that cut each axis, equally or by its share.
+std::vector<Pair> pairs_on(const Mesh& mesh) {
+  const Placement whole = Placement::replicate();
+  const Placement sum = Placement::partial();
+  const Placement rows = Placement::shard(0);
+  const Placement columns = Placement::shard(1);
+  if (!mesh[0].shares.empty()) {
+    return pairs_of(mesh, {rows, columns, Placement::shard(0, ShareNumber::of(1)),
+                           Placement::shard(1, ShareNumber::of(1))});
+  }
+  if (mesh.size() == 2) {
+    return pairs_of(mesh, {whole, sum, rows, columns});
+  }
+  std::vector<Pair> pairs = pairs_of(mesh, {whole, sum, rows});
+  const std::vector<Pair> cut = pairs_of(mesh, {rows, columns});
+  pairs.insert(pairs.end(), cut.begin(), cut.end());
   return pairs;
 }
 
@@ -204,9 +219,12 @@ INSTANTIATE_TEST_SUITE_P(Threads, EveryRoute,
                                            Mesh{{"node", 2}, {"gpu", 3}},
                                            Mesh{{.name = "node", .size = 2, .numbered = 1},
                                                 {.name = "gpu", .size = 3, .numbered = 0}},
+                                           Mesh{{"node", 2, {{1, 3}}}, {"gpu", 3, {{2, 0, 1}}}},
                                            Mesh{{"pod", 2}, {"node", 2}, {"gpu", 2}}),
                          [](const auto& mesh) {
-                           std::string name = mesh.param[0].numbered > 0 ? "Renumbered" : "";
+                           std::string name = mesh.param[0].numbered > 0      ? "Renumbered"
+                                              : !mesh.param[0].shares.empty() ? "Unequal"
+                                                                              : "";
                            for (const Axis& axis : mesh.param) {
                              name += axis.name + std::to_string(axis.size);
                            }

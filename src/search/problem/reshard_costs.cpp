@@ -136,9 +136,9 @@ Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction in
   const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
                                      from.layout[axis], to.layout[axis]);
   const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
-    return (packing.sent ? program.local_bytes(0, rank) : 0) +
-           (packing.received ? program.local_bytes(1, rank) : 0);
-  });
+                          return (packing.sent ? program.local_bytes(0, rank) : 0) +
+                                 (packing.received ? program.local_bytes(1, rank) : 0);
+                        });
   // Each of the two streams waits for the other once.
   const double bytes =
       largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
