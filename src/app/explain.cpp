@@ -187,7 +187,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
       predict_in_time(best.back(), input, costs);
     }
   }
-  for (const std::string_view name : plain_names(input.mesh)) {
+  for (const std::string_view name : plain_names(input.graph, input.mesh)) {
     if (known(name)) {
       continue;
     }
@@ -203,7 +203,7 @@ std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const Plann
 std::vector<Candidate> beside_named(const Candidate& explained, const PlanningInput& input,
                                     const Profile& costs, const SearchOptions& options) {
   std::vector<Candidate> candidates = {explained};
-  for (const std::string_view name : plain_names(input.mesh)) {
+  for (const std::string_view name : plain_names(input.graph, input.mesh)) {
     if (name != explained.strategy.name) {
       candidates.push_back({.strategy = named_strategy(name, input.graph, input.mesh)});
       candidates.back().strategy.microbatches = explained.strategy.microbatches;

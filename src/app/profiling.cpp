@@ -61,7 +61,7 @@ std::vector<Case> cases_of(ProfileEffort effort, const Graph& graph, const Mesh&
       continue;
     }
     cases.push_back({"replicate", microbatches});
-    for (const std::string_view name : plain_names(mesh)) {
+    for (const std::string_view name : plain_names(graph, mesh)) {
       cases.push_back({std::string(name), microbatches});
     }
   }

@@ -117,7 +117,7 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     return broken_hint(graph, options.hints, strategy).empty();
   };
   const auto reduced = reduced_graphs_of(graph, signatures);
-  for (const std::string_view name : plain_names(mesh)) {
+  for (const std::string_view name : plain_names(graph, mesh)) {
     if ((wanted && !wanted(name)) || !keeps_hints(name)) {
       continue;
     }

@@ -157,7 +157,7 @@ std::vector<Proposal> proposals_of(const SearchState& state, const Objectives& o
 
 std::vector<Proposal> propose_names(const SearchState& state) {
   const Objectives objectives(state);
-  const std::vector<std::string_view> names = plain_names(state.mesh);
+  const std::vector<std::string_view> names = plain_names(state.graph, state.mesh);
   std::vector<Proposal> proposals;
   for (const std::string_view name : names) {
     std::ranges::move(proposals_of(state, objectives, "names", parts_of_name(state, name),

@@ -136,7 +136,7 @@ TEST_F(Explained, TheBestOfEveryName) {
   add_candidate("dp", 3e-6, true);
   add_candidate("fsdp", 1e-7, false);
   const std::vector<Candidate> best = best_of_each_name(found, input_, costs_);
-  ASSERT_EQ(best.size(), plain_names(input_.mesh).size() + 1);
+  ASSERT_EQ(best.size(), plain_names(input_.graph, input_.mesh).size() + 1);
   EXPECT_EQ(best[0].strategy.name, "search");
   EXPECT_EQ(best[1].strategy.name, "dp");
   EXPECT_EQ(best[1].seconds, 2e-6);
@@ -161,7 +161,7 @@ TEST_F(Explained, AStrategyBesideTheNamedOnes) {
   options.hints = read_hints(input_.graph, input_.mesh,
                              "operations: [{op: 'layers.*.ffn.up', rule: [batch]}]", "h.yaml");
   const std::vector<Candidate> all = beside_named(explained, input_, profile_, options);
-  EXPECT_EQ(all.size(), plain_names(input_.mesh).size() + 1);
+  EXPECT_EQ(all.size(), plain_names(input_.graph, input_.mesh).size() + 1);
   const auto of = [&](std::string_view name) {
     return *std::ranges::find_if(all, [&](const Candidate& c) { return c.strategy.name == name; });
   };

@@ -86,7 +86,7 @@ TEST(WithWays, AreChosenBySize) {
 
 TEST(WithWays, AreObeyedAndVerified) {
   const Graph graph = small_model();
-  for (const std::string_view name : plain_names(kTwoByThree)) {
+  for (const std::string_view name : plain_names(graph, kTwoByThree)) {
     Strategy strategy = with_ways_of(graph, name, costs_with(1e7));
     strategy.microbatches = 2;
     const Program program = lower(graph, strategy, {});

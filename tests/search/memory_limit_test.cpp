@@ -116,7 +116,7 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
     others += candidate.feasible ? 0 : 1;
   }
   EXPECT_GT(others, 0);
-  for (const std::string_view name : plain_names(setting.mesh)) {
+  for (const std::string_view name : plain_names(setting.graph(), setting.mesh)) {
     EXPECT_TRUE(std::ranges::any_of(outcome.candidates, [&](const Candidate& candidate) {
       return candidate.strategy.name == name;
     })) << name;

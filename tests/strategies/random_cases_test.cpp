@@ -87,7 +87,7 @@ Mesh random_mesh(int64_t ranks, Draw& draw) {
 
 // A name, or one per axis that can be combined.
 Strategy random_names(const Graph& graph, const Mesh& mesh, Draw& draw) {
-  const std::vector<std::string_view> names = plain_names(mesh);
+  const std::vector<std::string_view> names = plain_names(graph, mesh);
   const auto name = [&] { return std::string(names[draw.below(names.size())]); };
   for (int tries = 0; tries < 20 && mesh.size() > 1; ++tries) {
     std::string combined;

@@ -214,14 +214,14 @@ Baselines::Baselines(const Graph& graph, const Mesh& mesh)
       names_.push_back(std::move(names));
     }
   };
-  for (const std::string_view name : plain_names(mesh)) {
+  for (const std::string_view name : plain_names(graph, mesh)) {
     const NamedStrategy* alone = find_strategy(name);
     add({alone, names_of_axes(*alone, mesh)}, false);
   }
   std::vector<const NamedStrategy*> choices;  // on an axis
-  for (const NamedStrategy& name : named_strategies()) {
-    if (name.on_outer_axes.empty()) {
-      choices.push_back(&name);
+  for (const std::string_view name : plain_names(graph, mesh)) {
+    if (find_strategy(name)->on_outer_axes.empty()) {
+      choices.push_back(find_strategy(name));
     }
   }
   std::vector<size_t> axes;  // with ranks

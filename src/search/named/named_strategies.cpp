@@ -189,11 +189,14 @@ void check_strategy_name(std::string_view name) {
   }
 }
 
-std::vector<std::string_view> plain_names(const Mesh& mesh) {
+std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh) {
   const bool one_axis = axes_in_use(mesh) <= 1;
   std::vector<std::string_view> names;
   for (const NamedStrategy& known : kStrategies) {
-    if (!one_axis || known.on_outer_axes.empty()) {  // there it is another name for fsdp
+    const bool is_fsdp = one_axis && !known.on_outer_axes.empty();
+    const bool says_nothing =
+        known.of_experts && std::ranges::count(known.rules(graph, mesh[0]), "expert") == 0;
+    if (!is_fsdp && !says_nothing) {
       names.push_back(known.name);
     }
   }

@@ -28,7 +28,7 @@ struct NamedStrategy {
   Storage storage = Storage::as_used;
   Kept kept = Kept::step;        // of all parameters
   bool defer_gradients = false;  // Strategy::defer_gradients
-  bool of_experts = false;       // without experts it is another strategy's equal
+  bool of_experts = false;       // without experts it says nothing
   bool by_axis = false;          // the rules depend on the axis
   // Alone it means this name on all axes with ranks but the innermost; empty: its own.
   std::string_view on_outer_axes = {};
@@ -40,8 +40,9 @@ std::span<const NamedStrategy> named_strategies();
 // Null where there is none of that name.
 const NamedStrategy* find_strategy(std::string_view name);
 
-// The names that mean different things on the mesh: without hsdp where only one axis has ranks.
-std::vector<std::string_view> plain_names(const Mesh& mesh);
+// The names that mean different things for a model on the mesh: without hsdp where only one axis has
+// ranks, and without those of experts where the model has none.
+std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh);
 
 // `name` is that of a record, or one per axis of the mesh: "node=dp,gpu=megatron"
 // (combination.h). Throws Error(usage) with the known names, and the nearest, if there is no
