@@ -70,6 +70,7 @@ std::vector<Proposal> propose_variations(const SearchState& state);
 std::vector<Proposal> propose_storages(const SearchState& state);
 std::vector<Proposal> propose_deferred(const SearchState& state);
 std::vector<Proposal> propose_names(const SearchState& state);
+std::vector<Proposal> propose_deferred_dp(const SearchState& state);
 std::vector<Proposal> propose_names_per_axis(const SearchState& state);
 std::vector<Proposal> propose_more_microbatches(const SearchState& state);
 

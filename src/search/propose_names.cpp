@@ -167,6 +167,29 @@ std::vector<Proposal> propose_names(const SearchState& state) {
   return proposals;
 }
 
+// For models without experts, of whose names none defers gradients. The objective cannot tell when
+// that pays: it does where messages are short and many.
+std::vector<Proposal> propose_deferred_dp(const SearchState& state) {
+  std::vector<Proposal> proposals;
+  const bool named = std::ranges::any_of(
+      plain_names(state.graph, state.mesh),
+      [](std::string_view name) { return find_strategy(name)->defer_gradients; });
+  if (named || state.options.hints.defer_gradients) {
+    return proposals;
+  }
+  for (const Proposal& dp : proposals_of(state, Objectives(state), "names",
+                                         parts_of_name(state, "dp"), [](auto&) { return true; })) {
+    Proposal deferred = with_change(dp, "deferred dp", [](Strategy& strategy) {
+      strategy.name = "search";
+      strategy.defer_gradients = true;
+    });
+    if (broken_hint(state.graph, state.options.hints, deferred.make()).empty()) {
+      proposals.push_back(std::move(deferred));
+    }
+  }
+  return proposals;
+}
+
 std::vector<Proposal> propose_names_per_axis(const SearchState& state) {
   std::vector<Proposal> proposals;
   if (axes_in_use(state.mesh) <= 1 || !state.options.combinations) {

@@ -36,6 +36,7 @@ std::span<const Proposer> proposers() {
       // The lower bound does not hold for it, so a small gain is not worth it.
       Proposer{"deferred gradients", propose_deferred, 0.99},
       Proposer{"names", propose_names},
+      Proposer{"deferred dp", propose_deferred_dp},
       Proposer{"names per axis", propose_names_per_axis},
       Proposer{"more microbatches", propose_more_microbatches, 0.99},
   };
