@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "app/explain.h"
 #include "core/results.h"
@@ -41,9 +43,31 @@ std::string compared(double seconds, double best) {
                      : fmt::format("{:.1f} times", ratio);
 }
 
+// What rules out so many candidates is said once, with their number.
+constexpr size_t kMany = 4;
+
+// "41 strategies, such as dp and zero1"
+std::string such_as(const std::vector<std::string_view>& names) {
+  return fmt::format("{} strategies, such as {} and {}", names.size(), names[0], names[1]);
+}
+
+// The names of the candidates that each reason rules out.
+using NamesByReason = std::map<std::string_view, std::vector<std::string_view>>;
+
+NamesByReason ruled_out(const std::vector<Candidate>& candidates) {
+  NamesByReason names;
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.feasible) {
+      names[candidate.reason].push_back(candidate.strategy.name);
+    }
+  }
+  return names;
+}
+
 }  // namespace
 
 void print_candidates(const std::vector<Candidate>& candidates) {
+  NamesByReason names = ruled_out(candidates);
   std::vector<std::string> labels;
   size_t width = 30;
   for (const Candidate& candidate : candidates) {
@@ -56,7 +80,13 @@ void print_candidates(const std::vector<Candidate>& candidates) {
     const Candidate& best = candidates.front();
     const std::string label = fmt::format("  {:<{}}", labels[c], width);
     if (!candidate.feasible) {
-      results::print("{} {}\n", label, candidate.reason);
+      std::vector<std::string_view>& alike = names[candidate.reason];
+      if (alike.size() >= kMany) {
+        results::print("  {:<{}} {}\n", such_as(alike), width, candidate.reason);
+        alike = {};
+      } else if (!alike.empty()) {
+        results::print("{} {}\n", label, candidate.reason);
+      }
     } else if (candidate.seconds <= best.seconds) {
       results::print("{} {:>9}\n", label, format_seconds(candidate.seconds));
     } else {

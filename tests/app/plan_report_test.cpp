@@ -87,6 +87,19 @@ TEST(PrintCandidates, ComparesWithTheFirst) {
             "  fsdp, 2 microbatch(es)         needs 2 GiB of 1 GiB per rank\n");
 }
 
+TEST(PrintCandidates, SaysOnceWhatRulesOutMany) {
+  std::vector<Candidate> candidates = sample_candidates();
+  for (const char* name : {"megatron", "megatron-sp", "node=dp,gpu=megatron"}) {
+    candidates.push_back(candidates.back());
+    candidates.back().strategy.name = name;
+  }
+  testing::internal::CaptureStdout();
+  print_candidates(candidates);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("  4 strategies, such as fsdp and megatron needs 2 GiB"));
+  EXPECT_EQ(text.find("megatron-sp"), std::string::npos);
+}
+
 TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   const PlanningInput input = SmallDecks().read();
   Profile costs;
