@@ -1,16 +1,24 @@
 #!/usr/bin/env python3
 """Collectives over links of unequal speed, on the test bed: a hierarchical all-reduce against one
-by axis, and all-to-alls of hosts that share a link against their prediction. Needs root and
-jobs/install.sh --testbed; 16 minutes on two cores. Prints ratios; asserts nothing.
+by axis, all-to-alls along two axes at once against those by axis, and all-to-alls of hosts that
+share a link against their prediction. Needs root and jobs/install.sh --testbed; 20 minutes on two
+cores. Prints ratios; asserts nothing.
 
-    python3 tests/bench/routes.py [--only hierarchical|hosts] [--slow 200] [--fast 2000]
-                                  [--link 500] [--rounds 3]
+    python3 tests/bench/routes.py [--only hierarchical|exchange|hosts] [--slow 200] [--fast 2000]
+                                  [--link 500] [--rounds 3] [--mib 16]
 
 hierarchical: four hosts with a rank each, as a mesh of 2 x 2. Hosts 0 and 1 are neighbours, and 2
 and 3: what a host sends to its neighbour goes at the fast rate (Mbit/s), all else at the slow one.
 Data parallel training, whose gradients are one bucket of 16 MiB, under two strategy files that
 differ in nothing but `routes`, in turn. A collective's time is the least of all ranks', that of the
 last one to come, which waits for nobody; medians over the steps.
+
+exchange: the experts' all-to-alls on a mesh of 2 x 2, of --mib on all ranks together, under three
+strategy files that differ in nothing but `routes`, in turn. By axis they are gathered along gpu,
+exchanged along node, and cut. Once on four hosts as above, and once on two hosts with two ranks
+each, which share a link of twice the slow rate. A step has four of them, forward and backward. One
+takes from when the last rank begins until the last rank has all; "least" is the least of all ranks'
+times, summed over the collectives of a route; medians over the steps.
 
 hosts: two hosts with two ranks each on one axis (per_host: 2). All-to-alls that `hidup profile`
 times, and those of a training step with experts (means of the ranks, medians over the steps),
@@ -45,6 +53,9 @@ EXPERTS = {"model": {**ALL, "hidden": 64, "heads": 2, "ffn": 64, "sequence": 64,
                      "moe": {"experts": 4, "router": "top1", "capacity_factor": 1.0}},
            "data": DATA, "train": {"steps": 12, "timeline_every": 1}}
 SEQUENCE_BYTES = 4096
+# Little besides the all-to-alls.
+EXCHANGE = {**EXPERTS, "model": {**EXPERTS["model"], "layers": 1,
+                                 "moe": {**EXPERTS["model"]["moe"], "every": 1}}}
 # Of large memory bandwidth: packing, which is no part of a message, takes no time.
 DEVICE = {"kind": "cpu", "threads": 1, "flops": "50GFLOPS", "memory_bandwidth": "1000TB/s"}
 BURST = "burst 128kb cburst 128kb quantum 60000"  # as up.sh has it; a quantum of some packets
@@ -139,6 +150,97 @@ def hierarchical(folder, options):
     print(f"\nhierarchical / by axis: median {statistics.median(ratios):.3f} (aim: 0.6)\n")
 
 
+def exchange_times(file):
+    """(from the last start to the last end, the least of all ranks', predicted) in ms, of the
+    experts' all-to-alls."""
+    with h5py.File(file) as run:
+        names = run["/program/name"].asstr()[:]
+        predicted = run["/program/predicted_s"][:]
+        step, rank, instruction, start, end = (
+            run[f"/timeline/{column}"][:]
+            for column in ("step", "rank", "instruction", "start_s", "end_s"))
+    shape = (len(names), step.max() + 1, rank.max() + 1)
+    starts, ends = numpy.zeros(shape), numpy.zeros(shape)
+    starts[instruction, step, rank], ends[instruction, step, rank] = start, end
+    routes = {}
+    for i, name in enumerate(names):
+        tensor, _, kind = name.rpartition(".")
+        if ".moe." in name and "counts" not in name and kind in ("all_gather", "all_to_all",
+                                                                 "slice"):
+            routes.setdefault(tensor, []).append(i)
+    assert len(routes) == 4, routes
+    steps = slice(WARMUP + 1, None)
+    whole, least, expected = [], [], []
+    for mine in routes.values():
+        whole.append((ends[mine[-1]].max(axis=1) - starts[mine[0]].max(axis=1))[steps])
+        least.append((ends[mine] - starts[mine]).min(axis=2).sum(axis=0)[steps])
+        expected.append(predicted[mine].sum())
+    return [1e3 * numpy.median(each) for each in (whole, least, expected)]
+
+
+def exchange_strategies(folder, model, deck, batch):
+    """Strategy files that differ in their routes between the experts' layouts only."""
+    files = [folder / f"{name}.yaml" for name in ("by-axis", "hierarchical", "flat")]
+    hidup("validate", model, "--cluster", deck, "--strategy", "ep-deepspeed", "--strategy-out",
+          files[0], "--set", batch)
+    text = files[0].read_text(encoding="utf-8")
+    text = text[:text.index("routes:")] + "routes:\n"
+    text += "  - {from: [P, P], to: [R, R], bytes: 4, steps: [all_reduce node+gpu]}\n"
+    for file, sign in zip(files, ("", "+", "*")):
+        joint = [f"  - {{from: [{a}, {a}], to: [{b}, {b}], bytes: 4, "
+                 f"steps: [all_to_all node{sign}gpu]}}\n"
+                 for a, b in (("S(0)", "S(1)"), ("S(1)", "S(0)")) if sign]
+        file.write_text(text + "".join(joint), encoding="utf-8")
+    return files
+
+
+def exchange_turn(strategies, deck, model, batch):
+    """[strategy, measure], as exchange_times() has them."""
+    found = []
+    for strategy in strategies:
+        out = strategy.with_suffix(".h5")
+        hidup("train", model, "--cluster", deck, "--strategy", strategy, "--out", out,
+              "--overwrite", "--set", batch, ranks=4)
+        found.append(exchange_times(out))
+    return numpy.array(found)
+
+
+def exchange(folder, options):
+    model = write(folder / "exchange.yaml", EXCHANGE)
+    batch = f"train.batch={options.mib * (1 << 20) // 4 // SEQUENCE_BYTES}"
+    node, gpu = {"name": "node", "size": 2}, {"name": "gpu", "size": 2}
+    four = cluster(folder / "four.yaml", {**node, "bandwidth": f"{options.slow}Mbps"},
+                   {**gpu, "bandwidth": f"{options.fast}Mbps"})
+    two = cluster(folder / "two.yaml",
+                  {**node, "bandwidth": f"{2 * options.slow}Mbps", "shared": 2},
+                  {**gpu, "bandwidth": "4GB/s"})
+    strategies = exchange_strategies(folder, model, four, batch)
+    for number, deck in ((4, four), (2, two)):
+        print(f"## All-to-all of {options.mib} MiB on {number} hosts, 4 ranks, {options.slow} "
+              "Mbit/s a rank\n| round | by axis | hierarchical | flat | ratios | least | "
+              "by the deck's rates |\n|---|---|---|---|---|---|---|")
+        table = []
+        with hosts(number, options.fast if number == 4 else 2 * options.slow):
+            if number == 4:
+                slow_but_to_neighbours(folder, options.slow, options.fast)
+            for turn in range(options.rounds):
+                table.append(exchange_turn(strategies, deck, model, batch))
+                whole, least, expected = table[-1].T
+                print(f"| {turn + 1} | " + " | ".join(f"{each:.0f} ms" for each in whole) +
+                      f" | {whole[1] / whole[0]:.3f}, {whole[2] / whole[0]:.3f} | " +
+                      ", ".join(f"{each:.0f}" for each in least) + " ms | " +
+                      ", ".join(f"{each:.0f}" for each in expected) + " ms: " +
+                      f"{expected[1] / expected[0]:.3f}, {expected[2] / expected[0]:.3f} |",
+                      flush=True)
+        to_by_axis = numpy.median([turn[:, 0] / turn[0, 0] for turn in table], axis=0)
+        to_predicted = numpy.median([turn[:, :2] / turn[:, 2:] for turn in table], axis=0)
+        for i, strategy in enumerate(strategies):
+            print(f"\n{strategy.stem}: {to_by_axis[i]:.3f} x by axis (aim: 0.6), "
+                  f"{to_predicted[i, 0]:.3f} x predicted (aim: 0.9 to 1.1), the least "
+                  f"{to_predicted[i, 1]:.3f}")
+        print(flush=True)
+
+
 def profiled(folder, ranks, deck):
     """{collective: {bytes: seconds}} of messages alone."""
     out = folder / "profile.yaml"
@@ -184,15 +286,17 @@ def on_hosts(folder, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["hierarchical", "hosts"])
+    parser.add_argument("--only", choices=["hierarchical", "exchange", "hosts"])
     parser.add_argument("--slow", type=int, default=200, help="Mbit/s")
     parser.add_argument("--fast", type=int, default=2000, help="Mbit/s")
     parser.add_argument("--link", type=int, default=500, help="Mbit/s, of two hosts")
+    parser.add_argument("--mib", type=int, default=16, help="of an all-to-all, on all ranks")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the test bed goes then, too
     with tempfile.TemporaryDirectory() as name:
-        for part, run in (("hierarchical", hierarchical), ("hosts", on_hosts)):
+        for part, run in (("hierarchical", hierarchical), ("exchange", exchange),
+                          ("hosts", on_hosts)):
             if options.only in (None, part):
                 run(pathlib.Path(name), options)
 
