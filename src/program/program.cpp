@@ -68,6 +68,7 @@ int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
   int64_t passed = 0;
   for (size_t v = 0; v < count; ++v) {
     std::vector<Region> wanted;
+    wanted.reserve(across.size());
     for (const int64_t to : across) {
       wanted.push_back(region(received[v], to));
     }
