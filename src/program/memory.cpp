@@ -27,11 +27,16 @@ bool is_stored(const Value& value) {
 // When the values live, in moments: the instructions of a stream, from 0.
 class Lifetimes {
  public:
-  explicit Lifetimes(const Program& program)
-      : program_(program), accesses_(program), before_(program) {
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      order_[stream_of(static_cast<int>(i))].push_back(static_cast<int>(i));
+  explicit Lifetimes(const Program& program) : program_(program), accesses_(program) {
+    const auto count = static_cast<int>(program.instructions.size());
+    std::array<size_t, kStreams> now{};
+    for (int i = 0; i < count; ++i) {
+      moments_.push_back(now);
+      order_[stream_of(i)].push_back(i);
+      ++now[stream_of(i)];
     }
+    moments_.push_back(now);
+    find_done();
   }
 
   size_t moments(size_t stream) const { return order_[stream].size(); }
@@ -41,9 +46,8 @@ class Lifetimes {
     return static_cast<size_t>(program_.instructions[static_cast<size_t>(instruction)].stream);
   }
   // The stream's first moment that is not before the instruction in the list.
-  size_t moment_of(int instruction, size_t stream) const {
-    const auto at = std::ranges::lower_bound(order_[stream], instruction);
-    return static_cast<size_t>(at - order_[stream].begin());
+  size_t moment_of(size_t instruction, size_t stream) const {
+    return moments_[instruction][stream];
   }
   size_t instructions() const { return program_.instructions.size(); }
   // The list's first instruction of the stream that is not before that moment.
@@ -52,20 +56,37 @@ class Lifetimes {
   }
   // The stream's first moment that comes after all uses of the value, whatever the timing.
   size_t end(size_t value, size_t stream) const {
-    const std::array<int, kStreams>& last = accesses_.last_uses(value);
-    const auto lives = [&](int instruction) {
-      return std::ranges::any_of(last,
-                                 [&](int use) { return use >= 0 && !before_(use, instruction); });
-    };
-    const auto at = std::ranges::partition_point(order_[stream], lives);
-    return static_cast<size_t>(at - order_[stream].begin());
+    size_t end = 0;
+    for (const int use : accesses_.last_uses(value)) {
+      end = use < 0 ? end : std::max(end, done_[static_cast<size_t>(use)][stream]);
+    }
+    return end;
   }
 
  private:
+  // Both rise along a stream: the instructions, and the moments before which they are done.
+  void find_done() {
+    const HappensBefore before(program_);
+    done_.resize(instructions());
+    for (size_t stream = 0; stream < kStreams; ++stream) {
+      for (const std::vector<int>& others : order_) {
+        size_t moment = 0;
+        for (const int other : others) {
+          while (moment < moments(stream) && !before(other, order_[stream][moment])) {
+            ++moment;
+          }
+          done_[static_cast<size_t>(other)][stream] = moment;
+        }
+      }
+    }
+  }
+
   const Program& program_;
   Accesses accesses_;
-  HappensBefore before_;
   std::array<std::vector<int>, kStreams> order_;  // per stream: its instructions
+  // Per instruction and stream, the first moment: not before it in the list; after its end,
+  // whatever the timing.
+  std::vector<std::array<size_t, kStreams>> moments_, done_;
 };
 
 class Planner {
@@ -144,8 +165,9 @@ class Planner {
   // while this one lives.
   void place(size_t v, int64_t start) {
     const int first = lifetimes_.first_use(v);
+    const auto from = static_cast<size_t>(first);
     const size_t own = lifetimes_.stream_of(first);
-    const size_t born = lifetimes_.moment_of(first, own);
+    const size_t born = lifetimes_.moment_of(from, own);
     in_the_way_.clear();
     living_[own].append_at(born, in_the_way_);
     struct Span {
@@ -154,14 +176,12 @@ class Planner {
     std::array<Span, kStreams> spans;
     size_t end_of_all = lifetimes_.instructions();  // until then the value lives on all streams
     for (size_t stream = 0; stream < kStreams; ++stream) {
-      spans[stream] = {lifetimes_.moment_of(first, stream), lifetimes_.end(v, stream)};
+      spans[stream] = {lifetimes_.moment_of(from, stream), lifetimes_.end(v, stream)};
       end_of_all = std::min(end_of_all, lifetimes_.instruction_at(spans[stream].end, stream));
     }
-    const auto from = static_cast<size_t>(first);
     born_.append_during(from, end_of_all, in_the_way_);
     for (size_t stream = 0; stream < kStreams; ++stream) {  // on one it may live longer
-      const size_t rest =
-          lifetimes_.moment_of(static_cast<int>(std::max(from, end_of_all)), stream);
+      const size_t rest = lifetimes_.moment_of(std::max(from, end_of_all), stream);
       born_on_[stream].append_during(rest, spans[stream].end, in_the_way_);
     }
     const int64_t size = aligned(plan_.sizes[v]);
@@ -184,7 +204,7 @@ class Planner {
   OccupiedBytes born_;
   // Per stream: the bytes of values that live at a moment; of those first used at a moment.
   std::vector<OccupiedBytes> living_, born_on_;
-  std::vector<const ByteRanges*> in_the_way_;
+  std::vector<InTheWay> in_the_way_;
 };
 
 std::string_view name_of(Value::Role role) {

@@ -66,10 +66,10 @@ void OccupiedBytes::add_during(size_t begin, size_t end, int64_t first_byte, int
   for_nodes(moments_, begin, end, [&](size_t node) { nodes_[node].add(first_byte, end_byte); });
 }
 
-void OccupiedBytes::append_at(size_t moment, std::vector<const ByteRanges*>& ranges) const {
+void OccupiedBytes::append_at(size_t moment, std::vector<InTheWay>& ranges) const {
   for_nodes_above(moments_, moment, [&](size_t node) {
     if (!nodes_[node].empty()) {
-      ranges.push_back(&nodes_[node]);
+      ranges.push_back({&nodes_[node]});
     }
   });
 }
@@ -78,34 +78,27 @@ void OccupiedBytes::add_at(size_t moment, int64_t first_byte, int64_t end_byte) 
   for_nodes_above(moments_, moment, [&](size_t node) { nodes_[node].add(first_byte, end_byte); });
 }
 
-void OccupiedBytes::append_during(size_t begin, size_t end,
-                                  std::vector<const ByteRanges*>& ranges) const {
+void OccupiedBytes::append_during(size_t begin, size_t end, std::vector<InTheWay>& ranges) const {
   for_nodes(moments_, begin, end, [&](size_t node) {
     if (!nodes_[node].empty()) {
-      ranges.push_back(&nodes_[node]);
+      ranges.push_back({&nodes_[node]});
     }
   });
 }
 
-int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes) {
-  // The gaps that were found last, of each, the one that ends first on top: only it is in the way.
-  struct Found {
-    int64_t end = 0;
-    const ByteRanges* of = nullptr;
-  };
-  const auto ends_later = [](const Found& a, const Found& b) { return a.end > b.end; };
-  std::vector<Found> gaps;
-  gaps.reserve(ranges.size());
-  for (const ByteRanges* each : ranges) {
-    gaps.push_back({at, each});
-  }
-  while (!gaps.empty() && gaps.front().end < at + bytes) {
+int64_t free_of_all(std::vector<InTheWay>& ranges, int64_t at, int64_t bytes) {
+  // Each moves the place on where it is in the way, until none is.
+  for (bool moved = true; moved;) {
     TimeLimit::check();
-    std::ranges::pop_heap(gaps, ends_later);
-    const ByteRanges::Gap gap = gaps.back().of->gap_from(at, bytes);
-    at = gap.begin;
-    gaps.back().end = gap.end;
-    std::ranges::push_heap(gaps, ends_later);
+    moved = false;
+    for (InTheWay& each : ranges) {
+      if (each.gap_end < at + bytes) {
+        const ByteRanges::Gap gap = each.ranges->gap_from(at, bytes);
+        moved |= gap.begin > at;
+        at = gap.begin;
+        each.gap_end = gap.end;
+      }
+    }
   }
   return at;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace hidup {
@@ -26,6 +27,12 @@ class ByteRanges {
   std::vector<Range> ranges_;  // disjoint and not touching, rising
 };
 
+// Ranges to keep clear of, and the end of their gap that free_of_all() found last.
+struct InTheWay {
+  const ByteRanges* ranges = nullptr;
+  int64_t gap_end = std::numeric_limits<int64_t>::min();
+};
+
 // Bytes that are taken at some of the moments 0, 1, ..., in a segment tree (de Berg et al.,
 // "Computational Geometry", section 10.3): adding and asking visit O(log moments) ranges.
 class OccupiedBytes {
@@ -34,12 +41,12 @@ class OccupiedBytes {
 
   // Taken from `begin` until before `end`; asked for one moment.
   void add_during(size_t begin, size_t end, int64_t first_byte, int64_t end_byte);
-  void append_at(size_t moment, std::vector<const ByteRanges*>& ranges) const;
+  void append_at(size_t moment, std::vector<InTheWay>& ranges) const;
 
   // The other way round: taken at one moment, asked for all from `begin` until before `end`. A
   // structure serves for one of the two only.
   void add_at(size_t moment, int64_t first_byte, int64_t end_byte);
-  void append_during(size_t begin, size_t end, std::vector<const ByteRanges*>& ranges) const;
+  void append_during(size_t begin, size_t end, std::vector<InTheWay>& ranges) const;
 
  private:
   size_t moments_;
@@ -47,6 +54,6 @@ class OccupiedBytes {
 };
 
 // The least number from `at` on from which that many bytes are in none of the ranges.
-int64_t free_of_all(const std::vector<const ByteRanges*>& ranges, int64_t at, int64_t bytes);
+int64_t free_of_all(std::vector<InTheWay>& ranges, int64_t at, int64_t bytes);
 
 }  // namespace hidup
