@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -36,25 +35,29 @@ size_t behind_parameters(const std::vector<Instruction>& list, size_t i);
 // first or the last) and the last one becomes fuse(i, chain). What lies between goes before it.
 template <typename ChainAt, typename Fuse>
 void fuse_chains(std::vector<Instruction>& list, size_t first, ChainAt chain_at, Fuse fuse) {
-  std::vector<Instruction> fused;
-  fused.reserve(list.size() - first);
+  size_t end = first;  // of those that stay: what is not moved costs nothing
+  const auto keep = [&](size_t i) {
+    if (end != i) {
+      list[end] = std::move(list[i]);
+    }
+    ++end;
+  };
   for (size_t i = first; i < list.size(); ++i) {
     const auto chain = chain_at(i);
     if (!chain) {
-      fused.push_back(std::move(list[i]));
+      keep(i);
       continue;
     }
     Instruction one = fuse(i, *chain);
     for (size_t between = i + 1; between < chain->last; ++between) {
       if (between != chain->middle) {
-        fused.push_back(std::move(list[between]));
+        keep(between);
       }
     }
-    fused.push_back(std::move(one));
+    list[end++] = std::move(one);
     i = chain->last;
   }
-  list.resize(first);
-  std::ranges::move(fused, std::back_inserter(list));
+  list.resize(end);
 }
 
 // Whether the same ranks have parts of both: otherwise some would skip one instruction only.

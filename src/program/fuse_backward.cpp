@@ -42,14 +42,16 @@ class BackwardFusion {
         fuse_sum(i);
       }
     }
-    std::vector<Instruction> left;
-    left.reserve(list_.size());
+    size_t end = 0;
     for (size_t i = 0; i < list_.size(); ++i) {
       if (!fused_[i]) {
-        left.push_back(std::move(list_[i]));
+        if (end != i) {
+          list_[end] = std::move(list_[i]);
+        }
+        ++end;
       }
     }
-    list_ = std::move(left);
+    list_.resize(end);
   }
 
  private:

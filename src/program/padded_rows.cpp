@@ -78,7 +78,7 @@ class Padding {
   void leave_other_operands(const Instruction& instruction, const std::vector<ValueId>& paddable) {
     for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
       for (const ValueId id : *operands) {
-        if (std::ranges::find(paddable, id) == paddable.end()) {
+        if (padded_[static_cast<size_t>(id)] && std::ranges::find(paddable, id) == paddable.end()) {
           padded_[static_cast<size_t>(id)] = false;
         }
       }
