@@ -14,6 +14,20 @@ struct RemainingWork {
   double messages = 0.0;      // of all
 };
 
+// The numbers of a pass that count, as far as the operations to come can make use of them. A pass
+// that is compared with many others has them once.
+struct Standing {
+  Standing(const Pass& pass, const RemainingWork& remaining)
+      : idle(pass.idle()),
+        lacking(std::max(0.0, remaining.messages - pass.turns_idle) - pass.spare),
+        turns_idle(std::min(pass.turns_idle, remaining.messages)),
+        open_compute(std::min(pass.open_compute, remaining.largest_comm + remaining.messages)),
+        open_comm(std::min(pass.open_comm, remaining.compute)) {}
+  double idle;
+  double lacking;  // idle time beside one microbatch, for the messages to come
+  double turns_idle, open_compute, open_comm;
+};
+
 // An upper bound of the seconds by which pass b can still gain on pass a, whatever operations come.
 // Of b's additional idle time, only what a lacks for the messages to come counts. Additional
 // open_compute counts up to the longest communication, and what is left of it for those messages.
@@ -21,20 +35,18 @@ struct RemainingWork {
 // never both: of the two differences the larger one counts. This holds because evaluate() is
 // monotone: with as much more computation, pass a would have both, and a pass with more
 // computation takes no less time.
+inline double advantage(const Standing& b, const Standing& a, const Turns& turns) {
+  const double in_turns = std::max(0.0, b.turns_idle - a.turns_idle);
+  const double more = b.idle - a.idle;
+  const double idle = std::max(0.0, std::min(more, a.lacking));
+  const double compute = std::max(0.0, b.open_compute - a.open_compute);
+  const double own = std::min(idle + compute, std::max({0.0, more, compute}));
+  const double comm = std::max(0.0, b.open_comm - a.open_comm);
+  return (1.0 - turns.interference) * (in_turns + own + turns.count * comm);
+}
 inline double advantage(const Pass& b, const Pass& a, const RemainingWork& remaining,
                         const Turns& turns) {
-  const auto excess = [](double x, double y, double most) {
-    return std::max(0.0, std::min(x, most) - std::min(y, most));
-  };
-  const double lacking = std::max(0.0, remaining.messages - a.turns_idle);
-  const double in_turns = excess(b.turns_idle, a.turns_idle, remaining.messages);
-  const double more = b.idle() - a.idle();
-  const double idle = std::max(0.0, std::min(more, lacking - a.spare));
-  const double compute =
-      excess(b.open_compute, a.open_compute, remaining.largest_comm + remaining.messages);
-  const double own = std::min(idle + compute, std::max({0.0, more, compute}));
-  const double comm = excess(b.open_comm, a.open_comm, remaining.compute);
-  return (1.0 - turns.interference) * (in_turns + own + turns.count * comm);
+  return advantage(Standing(b, remaining), Standing(a, remaining), turns);
 }
 
 }  // namespace hidup

@@ -11,6 +11,28 @@ void add_regret(PartialPlan& kept, const PartialPlan& dropped, double bound) {
   kept.regret = std::max(kept.regret, dropped.regret + bound);
 }
 
+// A plan with the numbers that it is compared by.
+struct Compared {
+  Compared(const PartialPlan& plan, const Comparison& by)
+      : seconds(plan.seconds),
+        bytes(plan.bytes),
+        forward(plan.forward, by.forward),
+        backward(plan.backward, by.backward) {}
+  double seconds, bytes;
+  Standing forward, backward;
+};
+
+double regret_bound(const Compared& kept, const Compared& dropped, const Comparison& by,
+                    double most) {
+  if (by.bytes && kept.bytes > dropped.bytes) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double bound =
+      kept.seconds - dropped.seconds + advantage(dropped.forward, kept.forward, by.forward_turns);
+  return bound > most ? bound
+                      : bound + advantage(dropped.backward, kept.backward, by.backward_turns);
+}
+
 // The plans that no other one dominates, so far.
 class Undominated {
  public:
@@ -21,19 +43,20 @@ class Undominated {
     // Of those that dominate it, the one whose regret that raises least.
     size_t best = tried_.size();
     double least = std::numeric_limits<double>::infinity();
+    const Compared self(plan, by_);
     for (size_t t = 0; t < tried_.size() && least > 0.0; ++t) {
-      const PartialPlan& other = plans_[tried_[t]];
-      const double bound = regret_bound(other, plan, by_, 0.0);
+      const double bound = regret_bound(numbers_[tried_[t]], self, by_, 0.0);
       ++compared_;
-      const double raise = std::max(0.0, plan.regret + bound - other.regret);
-      if (bound <= 0.0 && raise < least) {
-        best = t;
-        least = raise;
+      if (bound <= 0.0) {
+        const double raise = std::max(0.0, plan.regret + bound - plans_[tried_[t]].regret);
+        best = raise < least ? t : best;
+        least = std::min(least, raise);
       }
     }
     if (best == tried_.size()) {
       tried_.push_back(static_cast<uint32_t>(plans_.size()));
       plans_.push_back(plan);
+      numbers_.push_back(self);
     } else {
       plans_[tried_[best]].regret += least;
       std::rotate(tried_.begin(), tried_.begin() + static_cast<ptrdiff_t>(best),
@@ -46,7 +69,8 @@ class Undominated {
  private:
   const Comparison& by_;
   std::vector<PartialPlan> plans_;
-  std::vector<uint32_t> tried_;  // of the plans, those first that dominated another one last
+  std::vector<Compared> numbers_;  // of the plans
+  std::vector<uint32_t> tried_;    // of the plans, those first that dominated another one last
   size_t compared_ = 0;
 };
 
@@ -57,7 +81,10 @@ size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
   for (const PartialPlan& plan : plans) {
     order.emplace_back(plan.seconds, static_cast<uint32_t>(order.size()));
   }
-  std::ranges::sort(order);
+  // The operators of a pair of doubles ask for NaN, too: that takes longer.
+  std::ranges::sort(order, [](const auto& a, const auto& b) {
+    return a.first < b.first || (a.first == b.first && a.second < b.second);
+  });
   Undominated undominated(by);
   for (const auto& [seconds, p] : order) {
     undominated.offer(plans[p]);
@@ -226,14 +253,7 @@ class Merger {
 
 double regret_bound(const PartialPlan& kept, const PartialPlan& dropped, const Comparison& by,
                     double most) {
-  if (by.bytes && kept.bytes > dropped.bytes) {
-    return std::numeric_limits<double>::infinity();
-  }
-  const double bound = kept.seconds - dropped.seconds +
-                       advantage(dropped.forward, kept.forward, by.forward, by.forward_turns);
-  return bound > most
-             ? bound
-             : bound + advantage(dropped.backward, kept.backward, by.backward, by.backward_turns);
+  return regret_bound(Compared(kept, by), Compared(dropped, by), by, most);
 }
 
 size_t prune(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
