@@ -1,7 +1,6 @@
 // Instructions that become one, with one pass over memory: for lower(), before insert_waits().
 #pragma once
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
