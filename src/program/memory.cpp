@@ -29,6 +29,7 @@ class Lifetimes {
  public:
   explicit Lifetimes(const Program& program) : program_(program), accesses_(program) {
     const auto count = static_cast<int>(program.instructions.size());
+    moments_.reserve(program.instructions.size() + 1);
     std::array<size_t, kStreams> now{};
     for (int i = 0; i < count; ++i) {
       moments_.push_back(now);
