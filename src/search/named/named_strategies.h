@@ -40,8 +40,8 @@ std::span<const NamedStrategy> named_strategies();
 // Null where there is none of that name.
 const NamedStrategy* find_strategy(std::string_view name);
 
-// The names that mean different things for a model on the mesh: without hsdp where only one axis has
-// ranks, and without those of experts where the model has none.
+// The names that mean different things for a model on the mesh: without hsdp where only one axis
+// has ranks, and without those of experts where the model has none.
 std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh);
 
 // `name` is that of a record, or one per axis of the mesh: "node=dp,gpu=megatron"
