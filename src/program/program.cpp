@@ -56,31 +56,47 @@ int64_t Program::held_bytes(std::span<const ValueId> held, int64_t rank) const {
   return bytes;
 }
 
-// What it passes on is what the ranks beside it along the inner axes have for those that differ
-// from it along the outermost axis only.
+// It passes on what the ranks beside it along the inner axes, which together have one box, send to
+// those that differ from it along the outermost axis only.
 int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
   const size_t count = buffer.holds.size() / 2;
   const std::span<const ValueId> sent(buffer.holds.data(), count);
   const std::span<const ValueId> received(buffer.holds.data() + count, count);
   const std::vector<size_t>& axes = buffer.exchanged_along;
-  const std::vector<int64_t> beside = group_of(mesh, rank, std::span(axes).subspan(1));
-  const std::vector<int64_t> across = group_of(mesh, rank, axes[0]);
   int64_t passed = 0;
   for (size_t v = 0; v < count; ++v) {
-    std::vector<Region> wanted;
-    wanted.reserve(across.size());
-    for (const int64_t to : across) {
-      wanted.push_back(region(received[v], to));
+    Value beside = value(sent[v]);
+    for (size_t a = 1; a < axes.size(); ++a) {
+      beside.layout[axes[a]] = Placement::replicate();
     }
-    for (const int64_t from : beside) {
-      const Region held = region(sent[v], from);
-      for (const Region& part : wanted) {
-        passed += intersection(held, part).elements();
-      }
-    }
+    const Region box = region_of(beside.shape, beside.layout, mesh, rank, beside.batch);
+    passed += elements_wanted(box, value(received[v]), axes[0], rank);
   }
   return std::max(
       {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
+}
+
+// How many elements of the box the ranks of an axis want, each its part of a value. Equal parts are
+// counted as if each were the largest, because there may be thousands of ranks.
+int64_t Program::elements_wanted(const Region& box, const Value& of, size_t axis,
+                                 int64_t rank) const {
+  int64_t wanted = 0;
+  if (!std::ranges::all_of(of.layout, &ShareNumber::is_equal, &Placement::share)) {
+    for (const int64_t peer : group_of(mesh, rank, axis)) {
+      wanted += intersection(box, region_of(of.shape, of.layout, mesh, peer, of.batch)).elements();
+    }
+    return wanted;
+  }
+  const auto cut = static_cast<size_t>(of.layout[axis].dim);
+  int64_t part = of.shape[cut];
+  for (size_t a = 0; a < mesh.size(); ++a) {
+    if (of.layout[a].is_shard() && of.layout[a].dim == of.layout[axis].dim) {
+      part = (part + mesh[a].size - 1) / mesh[a].size;
+    }
+  }
+  Region all = intersection(box, region_of(of.shape, of.layout, mesh, rank, of.batch));
+  all.extent[cut] = std::min(box.extent[cut], mesh[axis].size * part);
+  return all.elements();
 }
 
 int64_t Program::row_stride(ValueId id, int64_t rank) const {

@@ -140,6 +140,7 @@ struct Program {
  private:
   int64_t held_bytes(std::span<const ValueId> held, int64_t rank) const;
   int64_t exchanged_bytes(const Value& buffer, int64_t rank) const;
+  int64_t elements_wanted(const Region& box, const Value& of, size_t axis, int64_t rank) const;
 };
 
 // Whether shares other than equal ones and those of the first ranks are in use.

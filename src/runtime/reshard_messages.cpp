@@ -1,7 +1,10 @@
 #include "runtime/reshard_messages.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
+
+#include "core/check.h"
 
 namespace hidup {
 
@@ -220,6 +223,10 @@ TwoExchanges::TwoExchanges(const Operands& at, const std::vector<int64_t>& besid
       sent_along[a] += passed.back();
     }
   }
+  const ValueId buffer = at.instruction().outputs.at(at.instruction().inputs.size());
+  check(std::accumulate(passed.begin(), passed.end(), int64_t{0}) * size <=
+            at.binding().plan.sizes[static_cast<size_t>(buffer)],
+        "{} passes on more than its buffer holds", at.instruction().name);
   std::vector<int64_t> next(across.size(), 0);  // where the next message to each lies
   for (size_t a = 1; a < across.size(); ++a) {
     next[a] = next[a - 1] + sent_along[a - 1] * size;
