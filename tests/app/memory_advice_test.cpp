@@ -16,11 +16,6 @@
 namespace hidup {
 namespace {
 
-int64_t least_memory_bytes(const Setting& setting) {
-  return least_memory_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options)
-      .bytes;
-}
-
 // The costs of the machine with another mesh; of links of one rank nothing is known.
 CostsOf costs_of(const Setting& setting) {
   return [setting](const Mesh& mesh, std::optional<size_t>) -> std::optional<CostModel> {
@@ -64,10 +59,10 @@ TEST(MemoryAdvice, TheLargerTheProgramTheFewerSearchesForAdvice) {
 
 TEST(MemoryAdvice, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   Setting setting = setting_in_one_group();
-  const int64_t needed = least_memory_bytes(setting);
+  const int64_t needed = setting.least_memory_bytes();
   Setting smaller = setting;
   smaller.deck.train->batch = setting.deck.train->batch / 4;
-  setting.options.memory_limit = least_memory_bytes(smaller);
+  setting.options.memory_limit = smaller.least_memory_bytes();
   const std::string message = message_of(setting);
   EXPECT_NE(message.find(fmt::format("no strategy fits in {} per rank",
                                      format_bytes(setting.options.memory_limit))),
@@ -98,7 +93,7 @@ TEST(MemoryAdvice, EveryChangeIsTrueAndTheNearestComesFirst) {
   setting.options.microbatches = {1};
   Setting half = setting;
   half.deck.train->batch = setting.deck.train->batch / 2;
-  setting.options.memory_limit = least_memory_bytes(half);
+  setting.options.memory_limit = half.least_memory_bytes();
   const std::string message = message_of(setting);
   const auto expect_line = [&](const Setting& changed, const Graph& graph,
                                const std::string& line) {
@@ -134,7 +129,7 @@ TEST(MemoryAdvice, EveryChangeIsTrueAndTheNearestComesFirst) {
 TEST(MemoryAdvice, TimesThatNobodyKnowsAreNotTold) {
   Setting setting = setting_in_one_group();
   setting.mesh[0].size = 2;
-  setting.options.memory_limit = least_memory_bytes(setting);
+  setting.options.memory_limit = setting.least_memory_bytes();
   setting.mesh[0].size = 1;
   const std::string message = message_of(setting);
   EXPECT_NE(message.find("2 ranks instead of 1 (axis ranks: 2) fit with "), std::string::npos)
@@ -151,7 +146,7 @@ TEST(MemoryAdvice, TheBatchThatItNamesIsTheLargestThatFits) {
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
     setting.options.microbatches = {1};
     setting.deck.train->batch = 9;
-    setting.options.memory_limit = least_memory_bytes(setting);
+    setting.options.memory_limit = setting.least_memory_bytes();
     setting.deck.train->batch = 48;
     const std::string message = message_of(setting);
     const int64_t batch = number_behind(message, "train.batch ");
@@ -193,7 +188,7 @@ TEST(MemoryAdvice, TheErrorSaysThatNothingWouldDo) {
 
 TEST(MemoryAdvice, HintsMayBeWhyNothingFits) {
   Setting setting = setting_in_one_group();
-  setting.options.memory_limit = least_memory_bytes(setting) + 100'000;
+  setting.options.memory_limit = setting.least_memory_bytes() + 100'000;
   EXPECT_EQ(message_of(setting), "");
   setting.options.hints =
       read_hints(setting.graph(), setting.mesh,

@@ -16,11 +16,6 @@
 namespace hidup {
 namespace {
 
-int64_t least_memory_bytes(const Setting& setting) {
-  return least_memory_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options)
-      .bytes;
-}
-
 bool fits(const Setting& setting) {
   return std::holds_alternative<SearchOutcome>(
       search_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options));
@@ -70,7 +65,7 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
     Setting setting = setting_in_one_group();
     setting.mesh = mesh;
     setting.machine.links.resize(mesh.size(), setting.machine.links[0]);
-    setting.options.memory_limit = least_memory_bytes(setting);
+    setting.options.memory_limit = setting.least_memory_bytes();
     const SearchOutcome outcome = setting.search();
     EXPECT_LE(outcome.candidates[0].memory_bytes, setting.options.memory_limit);
     EXPECT_GE(outcome.gap, 0.0);
@@ -83,7 +78,7 @@ TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
   int refused = 0;
   for (const double part : {0.999, 0.95, 0.9, 0.7, 0.5}) {
     Setting setting = setting_in_one_group();
-    const auto least = static_cast<double>(least_memory_bytes(setting));
+    const auto least = static_cast<double>(setting.least_memory_bytes());
     setting.options.memory_limit = static_cast<int64_t>(part * least);
     const SearchResult result =
         search_strategy(setting.graph(), setting.mesh, setting.costs(), setting.options);

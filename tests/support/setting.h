@@ -8,6 +8,7 @@
 #include "deck/train_deck.h"
 #include "graph/text.h"
 #include "models/transformer.h"
+#include "search/memory_limit.h"
 #include "search/search.h"
 #include "simple_costs.h"
 
@@ -29,6 +30,9 @@ struct Setting {
   Graph graph() const { return build_model(deck, vocab); }
   CostModel costs() const { return CostModel(roofline_profile(mesh, machine)); }
   SearchOutcome search() const { return searched(graph(), mesh, costs(), options); }
+  int64_t least_memory_bytes() const {
+    return least_memory_strategy(graph(), mesh, costs(), options).bytes;
+  }
 };
 
 // 32 sequences of 32 tokens; every second layer with experts where there are some.
