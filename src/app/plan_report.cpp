@@ -43,7 +43,7 @@ std::string compared(double seconds, double best) {
                      : fmt::format("{:.1f} times", ratio);
 }
 
-// What rules out so many candidates is said once, with their number.
+// A reason that rules out so many candidates is printed once, with their number.
 constexpr size_t kMany = 4;
 
 // "41 strategies, such as dp and zero1"

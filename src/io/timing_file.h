@@ -109,7 +109,7 @@ struct ProgramRow {
   int64_t microbatch = -1;  // -1: belongs to none
   std::string phase;        // forward, backward, update
   std::string collective;   // all_reduce, all_gather, ...; empty for other kinds
-  // Of a collective: automatic, ring, windows, ..., flat, or hierarchical, and those of its parts
+  // A collective's: automatic, ring, windows, ..., flat, or hierarchical, and those of its parts
   // unless all are automatic. Older files have none.
   std::string algorithm = {};
   int64_t flops = 0;  // on the first rank

@@ -35,8 +35,8 @@ double paced_bytes(const Program& program, const Instruction& instruction, int64
 
 namespace {
 
-// Of one exchange among the ranks of these axes, outermost first; each with the bytes between ranks
-// that differ along the axis and along none outside of it.
+// The parts of one exchange among the ranks of these axes, outermost first; a part has the bytes
+// between ranks that differ along its axis and along none outside of it.
 std::vector<MessagePart> flat_parts(const Mesh& mesh, std::span<const int> axes, double bytes) {
   std::vector<MessagePart> parts;
   for (size_t a = 0; a < axes.size(); ++a) {

@@ -10,8 +10,8 @@ struct Packing {
   bool sent = false;
   bool received = false;
 };
-// Of a reshard of `several` values together or of one, of that shape, along one axis; or of a joint
-// one along several, whose ranks' parts lie in the value in another order or not at all.
+// The packing of a reshard of `several` values together or of one, of that shape, along one axis;
+// or of a joint one along several axes, whose ranks' parts lie in the value in another order.
 Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
                    const Placement& from, const Placement& to);
 

@@ -76,8 +76,8 @@ int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
       {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
 }
 
-// How many elements of the box the ranks of an axis want, each its part of a value. Equal parts are
-// counted as if each were the largest, because there may be thousands of ranks.
+// Counts the elements of the box that the ranks of an axis want, each its part of a value. Equal
+// parts count as if each were the largest, because there may be thousands of ranks.
 int64_t Program::elements_wanted(const Region& box, const Value& of, size_t axis,
                                  int64_t rank) const {
   int64_t wanted = 0;
@@ -212,7 +212,7 @@ bool works_along(const Instruction& instruction, size_t axis) {
 
 namespace {
 
-// The group of every rank of `slowest`, one behind the other.
+// Returns the group of every rank of `slowest`, one behind the other.
 std::vector<int64_t> with_each(const std::vector<int64_t>& group,
                                const std::vector<int64_t>& slowest, int64_t rank) {
   std::vector<int64_t> all;

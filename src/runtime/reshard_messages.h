@@ -23,7 +23,7 @@ struct Place {
 kernels::StridedCopy copy_between(DType dtype, const Region& box, const Place& from,
                                   const Place& to);
 
-// Of elements that lie in a row; `element`: bytes of one.
+// Copies elements that lie in a row; `element`: bytes of one.
 kernels::StridedCopy dense_copy(int64_t count, int64_t element);
 
 struct Copy {
@@ -34,7 +34,7 @@ struct Copy {
 
 void issue(const std::vector<Copy>& copies, Stream& stream);
 
-// The same, with copies of one shape at equal distances as one: equal parts need one launch.
+// Joins copies of one shape at equal distances, so that equal parts need one launch.
 std::vector<Copy> joined(std::vector<Copy> copies);
 
 // All values of the instruction have one type.
@@ -42,14 +42,14 @@ DType dtype_of(const Operands& at);
 const std::byte* input(const Operands& at, size_t i);
 std::byte* output(const Operands& at, size_t i);
 
-// Of the elements that the first input and the first output have in common.
+// Copies the elements that the first input and the first output have in common.
 Copy copy_common(const Operands& at);
 
 // One side of the messages between a rank and others: the boxes of the values that go to each of
 // them, or come from it, in the order of ranks and then of values.
 class Messages {
  public:
-  // Those of its collective_group(), or these.
+  // The peers are those of its collective_group(), or these.
   explicit Messages(const Operands& at);
   Messages(const Operands& at, std::vector<int64_t> peers);
 

@@ -22,7 +22,7 @@ Joint joint_change(const Placement& from, const Placement& to) {
   return from.is_shard() && to.is_replicate() ? Joint::gather : Joint::none;
 }
 
-// Whether a text says the same of both.
+// Both steps have the same text.
 bool is_alike(const ReshardStep& a, const ReshardStep& b) {
   return a.kind == b.kind && a.axis == b.axis && a.inner == b.inner && a.flat == b.flat;
 }
@@ -115,8 +115,8 @@ class RouteSearch {
     return sets;
   }
 
-  // All-to-alls along several axes. What an axis shall have whole at last is cut as on the
-  // outermost of them, and gathered behind.
+  // All-to-alls along several axes. A value that shall be whole along one of them is cut there as
+  // along the outermost of them; a later step gathers it.
   std::vector<ReshardStep> exchange_steps(const Layout& now) const {
     std::vector<ReshardStep> steps;
     for (unsigned set = 0; set < 1U << now.size(); ++set) {
@@ -149,7 +149,7 @@ class RouteSearch {
     return steps;
   }
 
-  // Whether the step sent along one of the exchange's axes already.
+  // The step sent along one of the exchange's axes already.
   static bool meets(const ReshardStep& step, const ReshardStep& exchange) {
     const auto exchanges = [&](size_t axis) {
       return axis == exchange.axis ||
@@ -159,7 +159,7 @@ class RouteSearch {
            (exchanges(step.axis) || std::ranges::any_of(step.inner, exchanges));
   }
 
-  // Whether the change moves parts along these axes, along each of them, and along no other.
+  // The change moves parts along each of these axes, and along no other.
   static bool exchanges_alone(const Layout& now, const Layout& next,
                               const std::vector<size_t>& axes) {
     for (size_t axis = 0; axis < now.size(); ++axis) {
@@ -179,8 +179,8 @@ class RouteSearch {
     return placement.is_shard() && (placement.dim == a.dim || placement.dim == b.dim);
   }
 
-  // What lies whole on an axis that shall cut it is cut as an axis outside of it does, which then
-  // exchanges with it: else every rank of the inner axis would send the same.
+  // Cuts a value that lies whole along an axis as the axis outside of it does, so that both
+  // exchange it together: otherwise every rank of the inner axis would send the same.
   std::vector<ReshardStep> cuts_before_exchange(const Layout& now) const {
     std::vector<ReshardStep> steps;
     for (size_t axis = 1; axis < now.size(); ++axis) {
