@@ -157,9 +157,9 @@ std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 // all others is kept.
 bool skips(const Program& program, const Instruction& instruction, int64_t rank);
 
-// Whether it is a joint collective made of collectives along fewer axes.
+// The instruction is a joint collective made of collectives along fewer axes.
 bool is_hierarchical(const Instruction& instruction);
-// Whether it is an all-to-all along several axes.
+// The instruction is an all-to-all along several axes.
 bool is_joint_exchange(const Instruction& instruction);
 
 // Whether the instruction's axis, or one of its inner axes, is that one.

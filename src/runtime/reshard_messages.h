@@ -76,7 +76,7 @@ class Messages {
   std::vector<int64_t> peers_;
 };
 
-// What a rank does in a hierarchical all-to-all, with counts in elements.
+// The copies and messages of a rank in a hierarchical all-to-all; counts are in elements.
 struct TwoExchanges {
   std::byte* first;  // the buffers, each as large as Program::local_bytes() says
   std::byte* second;

@@ -38,7 +38,7 @@ int64_t coordinate_of(const Mesh& mesh, int64_t rank, size_t axis);
 std::vector<int64_t> coordinates_of(const Mesh& mesh, int64_t rank);
 // The ranks that differ from this one in their coordinate on the axis only, in its order.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, size_t axis);
-// Those that differ in their coordinates on these axes only, rising.
+// The ranks that differ in their coordinates on these axes only, rising.
 std::vector<int64_t> group_of(const Mesh& mesh, int64_t rank, std::span<const size_t> axes);
 
 // Which ranks of an axis have a tensor, and how the parts of a shard relate: all ranks in equal
