@@ -104,8 +104,8 @@ class Absorption {
   // In every group of ranks along the axis: from when its last rank begins to when its last one
   // ends.
   void look_at_message(size_t step, size_t i) {
-    if (!instruction(i).inner_axes.empty()) {
-      return;  // several collectives, of which each has its own times
+    if (!instruction(i).inner_axes.empty() || instruction(i).sent_as) {
+      return;  // several collectives, of which each has its own times, or sums beside them
     }
     const auto axis = static_cast<size_t>(instruction(i).axis);
     for (size_t rank = 0; rank < ranks_; ++rank) {

@@ -64,6 +64,7 @@ class SingleChanges {
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
       more_ranks(axis);
     }
+    shorter_gradients();
     without_microbatches();
     without_operations();
     without_recompute_and_kept();
@@ -95,6 +96,15 @@ class SingleChanges {
       change.obstacle = "the hints have a share for each of its ranks";
     }
     changes_.push_back(std::move(change));
+  }
+
+  void shorter_gradients() {
+    if (run_.options.lowering.gradients_as != DType::f32 || ranks_of(run_.mesh) == 1) {
+      return;
+    }
+    add_change("gradients", "", "train.gradients bf16",
+               [](ChangedRun& changed) { changed.options.lowering.gradients_as = DType::bf16; });
+    changes_.back().keeps_the_best = false;
   }
 
   // The run without one hint, that `remove` takes out of the hints.

@@ -36,8 +36,8 @@ struct ChangedRun {
 };
 
 struct Change {
-  std::string kind;            // bandwidth, memory, ranks, hint, batch, microbatches, precision
-  std::string of;              // the axis, or the hint: "layers.*.attention by head"
+  std::string kind;  // bandwidth, memory, ranks, gradients, hint, batch, microbatches, precision
+  std::string of;    // the axis, or the hint: "layers.*.attention by head"
   bool keeps_the_best = true;  // the best strategy of now stays possible, and takes no longer
   int64_t variants = 1;        // the nearest first; each needs no more memory than those before
   std::function<ChangedRun(int64_t variant)> variant;
@@ -45,9 +45,10 @@ struct Change {
 };
 
 // For every axis of several ranks twice the bandwidth, for every axis twice the ranks, twice the
-// memory where it is limited, and no longer each of the hints, also the only number of microbatches
-// in the options if that is not 1, 2 and 4. Hints of alike operations or parameters
-// (pattern_of()) are one.
+// memory where it is limited, gradients that are sent in bf16 where they are not yet sent in 16
+// bits (messages are other ones then, and may take longer), and no longer each of the hints, also
+// the only number of microbatches in the options if that is not 1, 2 and 4. Hints of alike
+// operations or parameters (pattern_of()) are one.
 std::vector<Change> single_changes(const PlannedRun& run);
 
 // Changes that may save memory: no hints, a smaller batch, more microbatches (up to 16), bf16, more

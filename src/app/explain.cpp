@@ -60,6 +60,7 @@ MessageReport message_report(const Program& program, const Instruction& collecti
       .bytes = std::vector<double>(program.mesh.size(), 0.0),
       .count = 1};
   report.way += is_hierarchical(collective) ? ", hierarchical" : collective.flat ? ", flat" : "";
+  report.way += collective.sent_as ? fmt::format(", in {}", name_of(*collective.sent_as)) : "";
   report.way +=
       collective.algorithms.empty() ? "" : fmt::format(", by {}", names_of(collective.algorithms));
   const double bytes = paced_bytes(program, collective, 0);

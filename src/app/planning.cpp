@@ -180,9 +180,22 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   return mesh;
 }
 
+namespace {
+
+// The type in which sums of gradients are sent.
+DType gradient_type(const Deck& deck) {
+  const std::string& gradients = deck.train->gradients;
+  return gradients == "model"  ? element_type(deck.model->precision)
+         : gradients == "bf16" ? DType::bf16
+                               : DType::f32;
+}
+
+}  // namespace
+
 LoweringOptions lowering_options(const Deck& deck) {
   const TrainDeck& train = *deck.train;
   return {.bucket_bytes = train.bucket_bytes,
+          .gradients_as = gradient_type(deck),
           .clip_norm = train.clip_norm,
           .optimizer = {.beta1 = train.beta1,
                         .beta2 = train.beta2,

@@ -9,7 +9,7 @@
 namespace hidup {
 
 struct WhatIf {
-  std::string kind;      // bandwidth, memory, ranks or hint
+  std::string kind;      // bandwidth, memory, ranks, gradients or hint
   std::string of;        // the axis, or the hint: "layers.*.attention by head"
   std::string what;      // "bandwidth of axis node x 2"
   bool feasible = true;  // a strategy fits
@@ -25,7 +25,8 @@ struct WhatIfReport {
 };
 
 // Searches for each of single_changes() by itself, on options.threads threads. The batch stays. A
-// change that keeps the best strategy possible never makes a step longer: only more ranks can.
+// change that keeps the best strategy possible never makes a step longer: only more ranks and
+// other messages for gradients can.
 // Throws as search_or_advise() does where nothing fits as things are.
 WhatIfReport what_if(const PlannedRun& run);
 

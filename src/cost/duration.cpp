@@ -26,7 +26,7 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
       const auto alone_s = [&](double b) {
         return costs.collective(part.opcode, axis, b, part.algorithm).alone_s;
       };
-      total.sending_s = part.times * std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
+      total.sending_s += part.times * std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
     }
   }
   // Messages are packed and unpacked in buffers, the operands without data of their own.

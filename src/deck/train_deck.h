@@ -38,6 +38,7 @@ struct TrainDeck {
   std::optional<std::vector<std::string>> no_decay;
   double clip_norm = 0.0;      // 0: off
   int64_t bucket_bytes = 0;    // key train.bucket
+  std::string gradients;       // f32, bf16, model
   int64_t timeline_every = 0;  // 0: steps 1 to 3 only
   std::string overlap;         // on, off
   int64_t validate_every = 0;  // steps; 0: never

@@ -130,6 +130,18 @@ std::vector<Key> train_keys() {
        .range = {kKiB, kTiB},
        .unit = Unit::bytes,
        .slot = [](Deck& d, Item) -> Slot { return &d.train->bucket_bytes; }},
+      {.name = "train.gradients",
+       .doc =
+           "The type in which gradients are sent where they are summed over ranks; each rank adds "
+           "in f32. bf16 halves their bytes. model: as `model.precision`. In 16 bits every summand "
+           "that is sent is rounded (by at most 2^-8 of it in bf16, 2^-11 in fp16), once for "
+           "each axis of a sum along several, and the sum of an all-reduce once more; a "
+           "rank's own summand is not rounded. So losses differ from those of one rank: LOSSES. "
+           "Runs on the same ranks by the same strategy stay equal to the bit, and so do "
+           "replicas of a parameter.",
+       .fallback = "f32",
+       .choices = {"f32", "bf16", "model"},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->gradients; }},
       {.name = "train.overlap",
        .doc = "on: communication runs beside computation. off: one instruction after the other, "
               "so that the timing file has the times of both alone; the results are the same.",

@@ -1,6 +1,7 @@
 // Values and instructions while lower() writes them; for the passes of this folder only.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct Scope {
   OpId op = -1;
   int input = -1;
   int bucket = -1;
+  std::optional<DType> sums_sent_as = {};  // Instruction::sent_as of its sums over ranks
 
   Scope for_input(size_t i) const {
     Scope scope = *this;

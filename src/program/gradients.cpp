@@ -136,8 +136,13 @@ void ParameterGradients::close_bucket(const Scope& scope, Group& group) {
   const Bucket bucket = std::exchange(group.complete, {});
   group.complete_bytes = 0;
   const std::string name = fmt::format("gradients.{}", buckets_);
+  const DType sent_as = input_.options.gradients_as;
   const Scope of_bucket{
-      .phase = scope.phase, .microbatch = scope.microbatch, .common = true, .bucket = buckets_++};
+      .phase = scope.phase,
+      .microbatch = scope.microbatch,
+      .common = true,
+      .bucket = buckets_++,
+      .sums_sent_as = sent_as == DType::f32 ? std::nullopt : std::optional(sent_as)};
   ValueIds totals;
   for (const TensorId id : bucket) {
     totals.push_back(total(id));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "program/program.h"
 #include "sharding/routes.h"
@@ -11,6 +12,7 @@ namespace hidup {
 
 struct LoweringOptions {
   int64_t bucket_bytes = int64_t{4} << 20;  // gradients are sent in pieces of at least this
+  DType gradients_as = DType::f32;          // in which sums of them over ranks are sent
   double clip_norm = 0.0;                   // of the global gradient norm; 0: no clipping
   AdamAttributes optimizer;
   bool fuse = true;  // what follows directly becomes one instruction (fuse.h)
@@ -20,12 +22,20 @@ struct LoweringOptions {
 // The training step. Pure: the same input gives the same program on every rank.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options);
 
+// How values are sent.
+struct Sending {
+  bool several = false;               // together, so that messages are packed and unpacked
+  std::optional<DType> sums_as = {};  // Instruction::sent_as of sums
+
+  bool operator==(const Sending&) const = default;
+};
+
 // A reshard that lower() is about to write, of values that go together.
 struct RouteDemand {
   const Value& value;  // the first one, as it lies before
   const Layout& to;    // another layout than the value's
   double bytes = 0.0;  // of all, as RouteChoice counts them
-  bool several = false;
+  Sending how = {};
 };
 // Returns one of reshard_routes(), and the same one for equal layouts and bytes.
 using RouteChooser = std::function<Route(const RouteDemand&)>;

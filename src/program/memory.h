@@ -11,7 +11,6 @@
 namespace hidup {
 
 // Every value starts at a multiple of this, so that kernels may use aligned vectors.
-inline constexpr int64_t kValueAlignment = 64;  // bytes
 
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // bytes, per value

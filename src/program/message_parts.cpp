@@ -5,7 +5,10 @@
 
 namespace hidup {
 
-double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank) {
+namespace {
+
+// Of the values, whatever the messages send them as.
+double bytes_of_values(const Program& program, const Instruction& instruction, int64_t rank) {
   const auto bytes_of = [&](const std::vector<ValueId>& values) {
     double bytes = 0.0;
     for (const ValueId value : values) {
@@ -32,8 +35,6 @@ double paced_bytes(const Program& program, const Instruction& instruction, int64
   }
   return std::max(in, out);
 }
-
-namespace {
 
 // The parts of one exchange among the ranks of these axes, outermost first; a part has the bytes
 // between ranks that differ along its axis and along none outside of it.
@@ -73,6 +74,8 @@ std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instr
     inwards.push_back({.axis = axis, .bytes = bytes});
     bytes /= static_cast<double>(mesh.at(axis).size);
   }
+  const bool rounds = instruction.sent_as.has_value();
+  const Opcode scatters = rounds ? Opcode::all_to_all : Opcode::reduce_scatter;
   const auto with = [&](Opcode opcode) {
     std::vector<MessagePart> parts = inwards;
     for (MessagePart& part : parts) {
@@ -82,9 +85,15 @@ std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instr
   };
   std::vector<MessagePart> parts;
   if (instruction.opcode != Opcode::all_gather) {
-    parts = with(Opcode::reduce_scatter);
+    parts = with(scatters);
   }
-  parts.push_back({instruction.opcode, static_cast<size_t>(instruction.axis), bytes});
+  const auto axis = static_cast<size_t>(instruction.axis);
+  if (rounds) {
+    parts.push_back({scatters, axis, bytes});
+  }
+  if (!rounds || instruction.opcode == Opcode::all_reduce) {
+    parts.push_back({rounds ? Opcode::all_gather : instruction.opcode, axis, bytes});
+  }
   if (instruction.opcode != Opcode::reduce_scatter) {
     std::ranges::reverse(inwards);
     const std::vector<MessagePart> gathers = with(Opcode::all_gather);
@@ -94,6 +103,10 @@ std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instr
 }
 
 }  // namespace
+
+double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank) {
+  return sent_part(program, instruction) * bytes_of_values(program, instruction, rank);
+}
 
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes) {

@@ -23,7 +23,9 @@ struct MessagePart {
 
 // The collectives, one after the other, that one of so many paced_bytes() consists of: itself, or,
 // of a joint one, those along its axes. Of n ranks inside, a sum goes on outside with one n-th of
-// the bytes: reduce-scatter inside, all-reduce outside, all-gather inside. An all-to-all takes all
+// the bytes: reduce-scatter inside, all-reduce outside, all-gather inside. Where summands are
+// rounded (Instruction::sent_as), ranks that scatter sums send them all to all, and add themselves;
+// an all-reduce then gathers, along its own axis too. An all-to-all takes all
 // bytes along both. A flat one sends each byte once, along the outermost axis on which its two
 // ranks differ, in as many messages as there are ranks inside of that axis.
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,

@@ -1,6 +1,9 @@
 // Which messages go through buffers: for lower(), and for who counts their costs without a program.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "program/program.h"
 
 namespace hidup {
@@ -15,8 +18,15 @@ struct Packing {
 Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
                    const Placement& from, const Placement& to);
 
+// Instruction::sent_as of a collective of such values: `wanted` where it sums f32 of several ranks.
+std::optional<DType> sums_sent_as(const Mesh& mesh, const Instruction& instruction, DType values,
+                                  std::optional<DType> wanted);
+// The buffer in which its messages lie as they are sent; `sums`: its outputs without buffers.
+Value buffer_of_sums(const Instruction& instruction, const std::vector<ValueId>& sums);
+
 // How often messages are copied for each of the buffers that they go through: a hierarchical
-// all-to-all also puts them in another order between its two exchanges.
+// all-to-all also puts them in another order between its two exchanges, and an all-reduce that
+// rounds what it sends reads and writes more than it has in its buffer.
 double copies_per_buffer(const Instruction& instruction);
 
 }  // namespace hidup

@@ -39,6 +39,9 @@ std::string print_attributes(const Instruction& instruction) {
   if (!instruction.algorithms.empty()) {
     items.push_back(fmt::format("by={}", names_of(instruction.algorithms)));
   }
+  if (instruction.sent_as) {
+    items.push_back(fmt::format("sent={}", name_of(*instruction.sent_as)));
+  }
   if (!instruction.group.empty()) {
     items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
   }
@@ -115,6 +118,7 @@ std::string print_collectives(const Program& program) {
     text += instruction.algorithms.empty()
                 ? ""
                 : fmt::format(" by {}", names_of(instruction.algorithms));
+    text += instruction.sent_as ? fmt::format(" as {}", name_of(*instruction.sent_as)) : "";
     text += instruction.group.empty()
                 ? "\n"
                 : fmt::format(" of ranks {}\n", fmt::join(instruction.group, " "));

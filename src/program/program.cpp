@@ -7,6 +7,13 @@
 #include <utility>
 
 namespace hidup {
+namespace {
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace
 
 std::string_view name_of(StreamKind stream) {
   return stream == StreamKind::compute ? "compute" : "comm";
@@ -37,6 +44,10 @@ Shape Program::local_shape(ValueId id, int64_t rank) const {
 int64_t Program::local_bytes(ValueId id, int64_t rank) const {
   if (!value(id).exchanged_along.empty()) {
     return exchanged_bytes(value(id), rank);
+  }
+  if (!value(id).summed_along.empty()) {
+    const SummedElements elements = summed_elements(value(id), rank);
+    return (elements.rounded + elements.received) * size_of(value(id).dtype);
   }
   if (!value(id).holds.empty()) {
     return held_bytes(value(id).holds, rank);
@@ -74,6 +85,54 @@ int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
   }
   return std::max(
       {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
+}
+
+// Of equal parts along several axes the largest that a rank has, otherwise this rank's.
+int64_t Program::largest_part(ValueId whole, ValueId part, const std::vector<size_t>& axes,
+                              int64_t rank) const {
+  if (axes.size() == 1) {
+    return elements(local_shape(part, rank));
+  }
+  Shape shape = local_shape(whole, rank);
+  for (const size_t axis : axes) {
+    int64_t& cut = shape[static_cast<size_t>(value(part).layout[axis].dim)];
+    cut = ceil_div(cut, mesh[axis].size);
+  }
+  return elements(shape);
+}
+
+// What all ranks sum together lies as in the arena, and so begins at aligned places. From the
+// innermost axis on, a rank gets from every other one as much as it goes on with.
+SummedElements Program::summed_elements(const Value& buffer, int64_t rank) const {
+  const int64_t multiple = kValueAlignment / size_of(DType::f32);
+  const size_t count = buffer.holds.size() / 2;
+  const std::vector<size_t>& axes = buffer.summed_along;
+  const Layout& of_sums = value(buffer.holds[count]).layout;
+  const auto ranks_along = [&](size_t axis) {
+    const ShareNumber share = of_sums[axis].share;
+    return share.is_equal() ? mesh[axis].size
+                            : static_cast<int64_t>(ranks_with(mesh[axis], share).size());
+  };
+  int64_t ranks = 1;
+  for (const size_t axis : axes) {
+    ranks *= ranks_along(axis);
+  }
+  SummedElements all;
+  int64_t left = 0;  // with which the ranks go on together
+  for (size_t v = 0; v < count; ++v) {
+    const int64_t own = elements(local_shape(buffer.holds[v], rank));
+    const int64_t place = ceil_div(own, multiple) * multiple;
+    all.rounded += place;
+    left += of_sums[axes[0]].is_shard()
+                ? ranks * largest_part(buffer.holds[v], buffer.holds[count + v], axes, rank)
+                : place;
+  }
+  for (size_t a = axes.size(); a-- > 0;) {
+    left = ceil_div(left, ranks_along(axes[a]));
+    all.received = std::max(all.received, (ranks_along(axes[a]) - 1) * left);
+  }
+  all.rounded = ceil_div(all.rounded, kValueAlignment) * kValueAlignment;
+  return all;
 }
 
 // Counts the elements of the box that the ranks of an axis want, each its part of a value. Equal
@@ -203,6 +262,13 @@ bool is_hierarchical(const Instruction& instruction) {
 bool is_joint_exchange(const Instruction& instruction) {
   return !instruction.inner_axes.empty() &&
          spec_of(instruction.opcode).reshard == ReshardKind::all_to_all;
+}
+
+double sent_part(const Program& program, const Instruction& instruction) {
+  return instruction.sent_as
+             ? static_cast<double>(size_of(*instruction.sent_as)) /
+                   static_cast<double>(size_of(program.value(instruction.inputs.at(0)).dtype))
+             : 1.0;
 }
 
 bool works_along(const Instruction& instruction, size_t axis) {

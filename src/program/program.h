@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ std::string_view name_of(Phase phase);
 
 using ValueId = int32_t;
 
+// Values begin at multiples of so many bytes of the arena.
+inline constexpr int64_t kValueAlignment = 64;
+
 // Padded rows begin at multiples of so many elements: in 16 bits, of a GPU's lines of 128 bytes.
 inline constexpr int64_t kRowMultiple = 64;
 
@@ -48,6 +52,9 @@ struct Value {
   // sends, passes on or receives. `holds` has the values that it sends and then as many that it
   // receives; the buffer has room for the largest of the three.
   std::vector<size_t> exchanged_along = {};
+  // Axes, outermost first: of the buffer of a sum whose summands are sent in fewer bits
+  // (Instruction::sent_as). `holds` has the summands and then as many sums; see summed_elements().
+  std::vector<size_t> summed_along = {};
   Init init;                 // parameters
   ValueId gradient_of = -1;  // gradients: of which parameter
   ValueId master_of = -1;    // optimizer state that is a parameter of 16 bits in f32: of which
@@ -71,6 +78,9 @@ struct Instruction {
   bool flat = false;  // ReshardStep::flat
   // How a collective is done: each of its message_parts(). Empty: all as is automatic.
   std::vector<CollectiveAlgorithm> algorithms = {};
+  // The type in which a sum of f32 elements sends its summands, and an all-reduce the sum; each
+  // rank adds in f32. Nothing: the messages have the elements as they are.
+  std::optional<DType> sent_as = {};
   // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
   std::vector<int64_t> group = {};
   OpId op = -1;    // of the graph; -1: belongs to none
@@ -112,6 +122,12 @@ struct RouterSums {
   RouterLossAttributes losses;
 };
 
+// Elements in the buffer of a sum that is sent in fewer bits (Value::summed_along), on one rank.
+struct SummedElements {
+  int64_t rounded = 0;   // the summands that it sends, one behind the other; then the sum
+  int64_t received = 0;  // behind them: summands from the ranks of one axis, at most
+};
+
 struct Program {
   std::string name;
   Mesh mesh;
@@ -133,6 +149,8 @@ struct Program {
   Shape local_shape(ValueId id, int64_t rank) const;
   // What it takes in memory.
   int64_t local_bytes(ValueId id, int64_t rank) const;
+  // Of a buffer with summed_along.
+  SummedElements summed_elements(const Value& buffer, int64_t rank) const;
   // Elements of the rank's part from the start of a row, which is its last dimension, to that of
   // the next: where rows are padded, the row's length rounded up to kRowMultiple.
   int64_t row_stride(ValueId id, int64_t rank) const;
@@ -140,6 +158,8 @@ struct Program {
  private:
   int64_t held_bytes(std::span<const ValueId> held, int64_t rank) const;
   int64_t exchanged_bytes(const Value& buffer, int64_t rank) const;
+  int64_t largest_part(ValueId whole, ValueId part, const std::vector<size_t>& axes,
+                       int64_t rank) const;
   int64_t elements_wanted(const Region& box, const Value& of, size_t axis, int64_t rank) const;
 };
 
@@ -164,6 +184,9 @@ bool is_joint_exchange(const Instruction& instruction);
 
 // Whether the instruction's axis, or one of its inner axes, is that one.
 bool works_along(const Instruction& instruction, size_t axis);
+
+// Bytes of an element in the messages of a collective, over those of an element of its values.
+double sent_part(const Program& program, const Instruction& instruction);
 
 // The ranks that take part in a collective together with this one, which does not skip it, in the
 // order of the collective's axis; those that differ on an inner axis only lie furthest apart. Along

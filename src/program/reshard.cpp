@@ -40,7 +40,36 @@ Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
                       (gets_parts && !in_order(from))};
 }
 
+std::optional<DType> sums_sent_as(const Mesh& mesh, const Instruction& instruction, DType values,
+                                  std::optional<DType> wanted) {
+  const std::optional<ReshardKind> kind = spec_of(instruction.opcode).reshard;
+  const bool sums = kind == ReshardKind::all_reduce || kind == ReshardKind::reduce_scatter;
+  if (!wanted || *wanted == values || !sums || values != DType::f32) {
+    return std::nullopt;
+  }
+  auto ranks = static_cast<int64_t>(instruction.group.size());
+  ranks = ranks > 0 ? ranks : mesh[static_cast<size_t>(instruction.axis)].size;
+  for (const int inner : instruction.inner_axes) {
+    ranks *= mesh[static_cast<size_t>(inner)].size;
+  }
+  return ranks > 1 ? wanted : std::nullopt;
+}
+
+Value buffer_of_sums(const Instruction& instruction, const std::vector<ValueId>& sums) {
+  Value buffer{.name = instruction.name + ".rounded",
+               .dtype = instruction.sent_as.value(),
+               .holds = instruction.inputs,
+               .summed_along = {static_cast<size_t>(instruction.axis)}};
+  buffer.holds.insert(buffer.holds.end(), sums.begin(), sums.end());
+  buffer.summed_along.insert(buffer.summed_along.end(), instruction.inner_axes.begin(),
+                             instruction.inner_axes.end());
+  return buffer;
+}
+
 double copies_per_buffer(const Instruction& instruction) {
+  if (instruction.sent_as && instruction.opcode == Opcode::all_reduce) {
+    return 2.0;
+  }
   return is_joint_exchange(instruction) && !instruction.flat ? 1.5 : 1.0;
 }
 
@@ -55,7 +84,8 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
     return from;
   }
   ValueIds now = from;
-  const Route steps = choose_route_({value(from[0]), to, bytes_of(from), from.size() > 1});
+  const Route steps =
+      choose_route_({value(from[0]), to, bytes_of(from), {from.size() > 1, scope.sums_sent_as}});
   // What is only summed from then on keeps its parts: it is summed where it is to be, in one piece.
   const size_t sums = first_of_last_sums(steps);
   for (size_t s = 0; s < steps.size(); ++s) {
@@ -146,6 +176,10 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
     instruction.group = ranks_concerned(mesh()[step.axis], from, to);
   }
   instruction.attributes = ReshardAttributes{.packs = packing.sent, .unpacks = packing.received};
+  instruction.sent_as = sums_sent_as(mesh(), instruction, dtype, scope.sums_sent_as);
+  if (instruction.sent_as) {
+    instruction.outputs.push_back(add(buffer_of_sums(instruction, results)));
+  }
 }
 
 }  // namespace hidup

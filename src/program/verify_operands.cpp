@@ -1,6 +1,7 @@
 #include "program/verify_operands.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 #include <vector>
@@ -40,6 +41,7 @@ class OperandCheck {
     check(sums || !i.accumulate, "{} {} cannot accumulate", spec_.name, i.name);
     check_padding();
     check_shares(written);
+    check_sent_as(written);
     if (spec_.reshard) {
       check_reshard();
     } else if (i.opcode == Opcode::convert) {
@@ -125,7 +127,35 @@ class OperandCheck {
     check_all(instruction_.outputs, written, spec_.signature.outputs);
   }
 
-  // All operands have one type, which sums can be made of.
+  // Only sums of gradients over ranks are rounded, and have a buffer for that, behind all others.
+  void check_sent_as(size_t written) const {
+    const Instruction& i = instruction_;
+    const auto rounds = [&](ValueId id) { return !program_.value(id).summed_along.empty(); };
+    if (!i.sent_as) {
+      check(std::ranges::none_of(i.outputs, rounds), "{} {} has a buffer for rounded sums",
+            spec_.name, i.name);
+      return;
+    }
+    const bool sums =
+        spec_.reshard == ReshardKind::all_reduce || spec_.reshard == ReshardKind::reduce_scatter;
+    check(sums && i.phase == Phase::backward && i.bucket >= 0 && !i.again,
+          "{} {} is sent as {}, and is no sum of gradients", spec_.name, i.name,
+          name_of(*i.sent_as));
+    check(program_.value(i.inputs[0]).dtype == DType::f32 && is_floating(*i.sent_as) &&
+              *i.sent_as != DType::f32,
+          "{} {} cannot be sent as {}", spec_.name, i.name, name_of(*i.sent_as));
+    std::vector<ValueId> held = i.inputs;
+    held.insert(held.end(), i.outputs.begin(),
+                i.outputs.begin() + static_cast<std::ptrdiff_t>(written));
+    std::vector<size_t> axes = {static_cast<size_t>(i.axis)};
+    axes.insert(axes.end(), i.inner_axes.begin(), i.inner_axes.end());
+    const Value& buffer = program_.value(i.outputs.back());
+    check(std::ranges::count_if(i.outputs, rounds) == 1 && buffer.holds == held &&
+              buffer.summed_along == axes && buffer.dtype == *i.sent_as,
+          "{} {} has no buffer for what it rounds", spec_.name, i.name);
+  }
+
+  // All operands have one type, which sums can be made of; but for what is rounded.
   void check_reshard() const {
     const DType dtype = program_.value(instruction_.inputs[0]).dtype;
     const bool sums =
@@ -133,7 +163,9 @@ class OperandCheck {
     check(!sums || is_floating(dtype), "{} {} sums integers", spec_.name, instruction_.name);
     for (const auto* values : {&instruction_.inputs, &instruction_.outputs}) {
       for (const ValueId value : *values) {
-        expect(value, dtype);
+        if (program_.value(value).summed_along.empty()) {
+          expect(value, dtype);
+        }
       }
     }
   }

@@ -84,6 +84,7 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
     for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
       numbers.add(algorithm);
     }
+    numbers.add(instruction.sent_as ? 1 + static_cast<int>(*instruction.sent_as) : 0);
     numbers.add(instruction.group.size());
     numbers.add(skips(program, instruction, rank));
     for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {
@@ -121,8 +122,9 @@ Work work_of(const Program& program, const Instruction& instruction, int64_t ran
   for_values(program, instruction.outputs, [&](ValueId value) { out_bytes += add(out, value); });
   const OpcodeSpec& spec = spec_of(instruction.opcode);
   return {.flops = spec.flops(instruction.attributes, in, out),
-          .bytes = collective_of(instruction.opcode).empty() ? in_bytes + out_bytes
-                                                             : std::max(in_bytes, out_bytes),
+          .bytes = collective_of(instruction.opcode).empty()
+                       ? in_bytes + out_bytes
+                       : sent_part(program, instruction) * std::max(in_bytes, out_bytes),
           .sizes = spec.sizes(instruction.attributes, in, out),
           .dtype = element_dtype(program, instruction)};
 }

@@ -1,9 +1,12 @@
 // From one layout to another: local copies, and collectives with their messages.
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "runtime/hierarchy.h"
 #include "runtime/reshard_messages.h"
+#include "runtime/rounded_sums.h"
 
 namespace hidup {
 namespace {
@@ -16,12 +19,27 @@ Communicator& group_along(const Operands& at) {
   return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group);
 }
 
-Hierarchy hierarchy_of(const Operands& at) {
+std::vector<Communicator*> groups_inside(const Operands& at) {
   std::vector<Communicator*> inner;
   for (const int axis : at.instruction().inner_axes) {
     inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
   }
-  return Hierarchy(group_along(at), std::move(inner), at.instruction().algorithms);
+  return inner;
+}
+
+Hierarchy hierarchy_of(const Operands& at) {
+  return Hierarchy(group_along(at), groups_inside(at), at.instruction().algorithms);
+}
+
+// Of an instruction with sent_as; its buffer is its last output.
+RoundedSums rounded_sums_of(const Operands& at) {
+  const Instruction& instruction = at.instruction();
+  const Program& program = at.binding().program;
+  const Value& buffer = program.value(instruction.outputs.back());
+  const SummedElements room = program.summed_elements(buffer, at.binding().rank);
+  return RoundedSums(group_along(at), groups_inside(at), *instruction.sent_as,
+                     {output(at, instruction.outputs.size() - 1), room.rounded, room.received},
+                     instruction.algorithms);
 }
 
 // Of a collective that is not hierarchical.
@@ -39,13 +57,22 @@ int64_t place_in_group(const Instruction& instruction, int64_t coordinate) {
 Launch all_reduce(const Operands& at) {
   const Hierarchy group = hierarchy_of(at);
   const Instruction& instruction = at.instruction();
-  const Span sum = span_of(at, instruction.outputs);
-  const bool in_place = instruction.inputs == instruction.outputs;
+  const std::vector<ValueId> sums(
+      instruction.outputs.begin(),
+      instruction.outputs.begin() + static_cast<std::ptrdiff_t>(instruction.inputs.size()));
+  const Span sum = span_of(at, sums);
+  const bool in_place = instruction.inputs == sums;
+  const std::optional<RoundedSums> rounded =
+      instruction.sent_as ? std::optional(rounded_sums_of(at)) : std::nullopt;
   return [=, from = input(at, 0), dtype = dtype_of(at), name = instruction.name](Stream& stream) {
     if (!in_place) {
       stream.copy(sum.data, from, sum.count * size_of(dtype));
     }
-    group.all_reduce(stream, sum.data, sum.count, dtype, name);
+    if (rounded) {
+      rounded->all_reduce(stream, reinterpret_cast<float*>(sum.data), sum.count, name);
+    } else {
+      group.all_reduce(stream, sum.data, sum.count, dtype, name);
+    }
   };
 }
 
@@ -101,6 +128,8 @@ Launch hierarchical_all_to_all(const Operands& at) {
 Launch exchange(const Operands& at) {
   Communicator& group = group_along(at);
   const Hierarchy hierarchy = hierarchy_of(at);
+  const std::optional<RoundedSums> rounded =
+      at.instruction().sent_as ? std::optional(rounded_sums_of(at)) : std::nullopt;
   const Messages messages(at);
   const Opcode opcode = at.instruction().opcode;
   const size_t values = at.instruction().inputs.size();
@@ -122,6 +151,9 @@ Launch exchange(const Operands& at) {
     issue(pack, stream);
     if (opcode == Opcode::all_gather) {
       hierarchy.all_gather(stream, send, receive, receives, dtype, name);
+    } else if (rounded) {
+      rounded->reduce_scatter(stream, reinterpret_cast<const float*>(send),
+                              reinterpret_cast<float*>(receive), sends, name);
     } else if (opcode == Opcode::reduce_scatter) {
       hierarchy.reduce_scatter(stream, send, receive, sends, dtype, name);
     } else {

@@ -19,17 +19,8 @@ int64_t sum_of(const std::vector<int64_t>& counts) {
 
 }  // namespace
 
-// What the ranks of an axis have of elements that lie one behind the other, each for all ranks of
-// the axes around it.
-struct Hierarchy::Pieces {
-  std::vector<int64_t> counts;  // of each of the axis's ranks
-  int64_t start = 0;            // of this rank's
-  std::vector<int64_t> mine;    // of which this rank's consists
-};
-
-Hierarchy::Pieces Hierarchy::pieces_of(const Communicator& axis,
-                                       const std::vector<int64_t>& counts) {
-  Pieces pieces;
+AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts) {
+  AxisPieces pieces;
   const size_t around = counts.size() / static_cast<size_t>(axis.size());
   for (int rank = 0; rank < axis.size(); ++rank) {
     const auto first = counts.begin() + static_cast<std::ptrdiff_t>(around) * rank;
@@ -87,19 +78,19 @@ void Hierarchy::all_reduce(Stream& stream, void* data, int64_t count, DType dtyp
 void Hierarchy::all_gather(Stream& stream, const void* send, void* receive,
                            const std::vector<int64_t>& counts, DType dtype,
                            const std::string& name) const {
-  std::vector<Pieces> pieces;  // of the inner axes, the innermost first
+  std::vector<AxisPieces> pieces;  // of the inner axes, the innermost first
   std::vector<int64_t> left = counts;
   for (size_t a = axes_.size(); a-- > 1;) {
     pieces.push_back(pieces_of(*axes_[a], left));
     left = pieces.back().mine;
   }
   int64_t start = 0;
-  for (const Pieces& each : pieces) {
+  for (const AxisPieces& each : pieces) {
     start += each.start;
   }
   axes_[0]->all_gather(stream, send, at(receive, start, dtype), left, dtype, algorithm(0), name);
   for (size_t a = 1; a < axes_.size(); ++a) {
-    const Pieces& along = pieces[axes_.size() - 1 - a];
+    const AxisPieces& along = pieces[axes_.size() - 1 - a];
     const std::byte* const mine = at(receive, start, dtype);
     start -= along.start;
     axes_[a]->all_gather(stream, mine, at(receive, start, dtype), along.counts, dtype, algorithm(a),
@@ -112,7 +103,7 @@ void Hierarchy::reduce_scatter(Stream& stream, const void* send, void* receive,
                                const std::string& name) const {
   std::vector<int64_t> left = counts;
   for (size_t a = axes_.size(); a-- > 1;) {
-    Pieces along = pieces_of(*axes_[a], left);
+    AxisPieces along = pieces_of(*axes_[a], left);
     std::byte* const mine = at(const_cast<void*>(send), along.start, dtype);
     axes_[a]->reduce_scatter(stream, send, mine, along.counts, dtype,
                              algorithm(axes_.size() - 1 - a), name);

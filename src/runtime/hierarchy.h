@@ -1,12 +1,24 @@
 // Collectives over several axes of a mesh, made of collectives over one axis each.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
 
 namespace hidup {
+
+// What the ranks of an axis have of elements that lie one behind the other, each for all ranks of
+// the axes around it.
+struct AxisPieces {
+  std::vector<int64_t> counts;  // of each of the axis's ranks
+  int64_t start = 0;            // of this rank's
+  std::vector<int64_t> mine;    // of which this rank's consists
+};
+// `counts`: those of all ranks of the axes from the outermost to this one, in the order of
+// collective_group().
+AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
 
 // Communicators of one rank: of an axis, and of the axes inside of it. Ranks are in the order of
 // collective_group(): those that differ on the innermost axis only lie furthest apart. Without
@@ -30,10 +42,6 @@ class Hierarchy {
                       const std::string& name) const;
 
  private:
-  // Its ranks' pieces of a range of ranks, all of the axes from the outermost to this one.
-  struct Pieces;
-  static Pieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
-
   // Of the collective's part with that number.
   CollectiveAlgorithm algorithm(size_t part) const;
 

@@ -89,6 +89,7 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
                       {.microbatches = count,
                        .accumulate = groups,
                        .bucket_bytes = options.lowering.bucket_bytes,
+                       .gradients_as = options.lowering.gradients_as,
                        .same_rules = axes_in_use(mesh) > 1,  // all combinations are too many
                        .few_activations = true,
                        .hints = &options.hints});

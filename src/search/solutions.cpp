@@ -84,6 +84,7 @@ BuildOptions ProblemSolver::build_options(const Solution& solution) const {
   return {.microbatches = solution.microbatches,
           .accumulate = solution.accumulate,
           .bucket_bytes = options_.lowering.bucket_bytes,
+          .gradients_as = options_.lowering.gradients_as,
           .memory_limit = options_.memory_limit > 0 ? static_cast<double>(options_.memory_limit)
                                                     : std::numeric_limits<double>::infinity(),
           .memory_choices = solution.memory_choices,

@@ -51,8 +51,8 @@ TEST(ReshardCosts, OfEveryReshardAreItsOwn) {
           if (!is_total(to)) {
             continue;
           }
-          const Reshard known = shared.cheapest(value, to, several);
-          const Reshard own = ReshardCosts(mesh, model).cheapest(value, to, several);
+          const Reshard known = shared.cheapest(value, to, {several});
+          const Reshard own = ReshardCosts(mesh, model).cheapest(value, to, {several});
           EXPECT_EQ(known.comm_s, own.comm_s) << to_string(from) << " " << to_string(to);
           EXPECT_EQ(known.compute_s, own.compute_s) << to_string(from) << " " << to_string(to);
           different += own.comm_s + own.compute_s != last_s ? 1 : 0;

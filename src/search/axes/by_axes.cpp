@@ -146,7 +146,8 @@ class AxesSearch {
   // An operation that can be divided in too many ways counts as 0.
   std::vector<double> least_computation() const {
     const int parts = build_.microbatches * build_.accumulate;
-    const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes, build_.reshards);
+    const RuleCosts rules(graph_, mesh_, costs_, parts, build_.bucket_bytes, build_.gradients_as,
+                          build_.reshards);
     std::map<int, double> least;  // per kind
     std::vector<double> seconds;
     for (size_t op = 0; op < kinds_.size(); ++op) {

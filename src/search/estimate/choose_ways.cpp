@@ -42,9 +42,9 @@ class FastestRoutes {
     if (routes.size() == 1) {
       return std::move(routes[0]);
     }
-    const Value value = demand.several ? grown_to(demand.value, demand.bytes) : demand.value;
+    const Value value = demand.how.several ? grown_to(demand.value, demand.bytes) : demand.value;
     return *std::ranges::min_element(routes, {}, [&](const Route& route) {
-      const Reshard cost = costs_.along(route, value, demand.several);
+      const Reshard cost = costs_.along(route, value, demand.how);
       return cost.comm_s + cost.compute_s;
     });
   }

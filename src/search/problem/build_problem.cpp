@@ -74,7 +74,7 @@ class Builder {
       : graph_(graph),
         mesh_(mesh),
         costs_(graph, mesh, costs, options.microbatches * options.accumulate, options.bucket_bytes,
-               options.reshards),
+               options.gradients_as, options.reshards),
         groups_(options.accumulate),
         same_rules_(options.same_rules),
         near_(options.near),

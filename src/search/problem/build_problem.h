@@ -20,7 +20,8 @@ enum class StorageChoices { as_used, on_all_axes, on_some_axes };
 struct BuildOptions {
   int microbatches = 1;                     // of a group
   int accumulate = 1;                       // groups
-  int64_t bucket_bytes = int64_t{4} << 20;  // as LoweringOptions
+  int64_t bucket_bytes = int64_t{4} << 20;  // this and the next as LoweringOptions
+  DType gradients_as = DType::f32;
   double memory_limit = std::numeric_limits<double>::infinity();
   bool same_rules = false;  // an operation has the same rule on all axes
   StorageChoices storages = StorageChoices::on_some_axes;

@@ -18,10 +18,11 @@ void add(Key& key, const Layout& layout) {
   }
 }
 
-Key key_of(const Value& value, bool several) {
+Key key_of(const Value& value, const Sending& how) {
   Key key;
   key.add(value.dtype);
-  key.add(several);
+  key.add(how.several);
+  key.add(how.sums_as ? 1 + static_cast<int>(*how.sums_as) : 0);
   key.add(value.batch.dim);
   key.add(value.batch.start);
   key.add(value.batch.global);
@@ -62,29 +63,30 @@ Reshard ReshardCosts::once(const Key& key, Cost cost) const {
   return reshard;
 }
 
-Reshard ReshardCosts::cheapest(const Value& value, const Layout& to, bool several) const {
-  Key key = key_of(value, several);
+Reshard ReshardCosts::cheapest(const Value& value, const Layout& to, const Sending& how) const {
+  Key key = key_of(value, how);
   add(key, to);
-  return once(key, [&] { return cheapest_route(value, to, several); });
+  return once(key, [&] { return cheapest_route(value, to, how); });
 }
 
-Reshard ReshardCosts::cheapest_route(const Value& value, const Layout& to, bool several) const {
+Reshard ReshardCosts::cheapest_route(const Value& value, const Layout& to,
+                                     const Sending& how) const {
   if (mesh_.size() == 1) {
-    return along(reshard_steps(value.layout, to, mesh_), value, several);
+    return along(reshard_steps(value.layout, to, mesh_), value, how);
   }
   std::vector<Reshard> costs;
   for (const Route& route : reshard_routes(value.layout, to, mesh_)) {
-    costs.push_back(along(route, value, several));
+    costs.push_back(along(route, value, how));
   }
   return *std::ranges::min_element(
       costs, {}, [](const Reshard& cost) { return cost.comm_s + cost.compute_s; });
 }
 
-Reshard ReshardCosts::along(const Route& route, const Value& value, bool several) const {
+Reshard ReshardCosts::along(const Route& route, const Value& value, const Sending& how) const {
   Reshard total;
   Value now = value;
   for (const ReshardStep& each : route) {
-    const Reshard cost = step(each, now, several);
+    const Reshard cost = step(each, now, how);
     total.comm_s += cost.comm_s;
     total.compute_s += cost.compute_s;
     now.layout = each.to;
@@ -92,8 +94,8 @@ Reshard ReshardCosts::along(const Route& route, const Value& value, bool several
   return total;
 }
 
-Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, bool several) const {
-  Key key = key_of(value, several);
+Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, const Sending& how) const {
+  Key key = key_of(value, how);
   add(key, step.to);
   key.add(step.kind);
   key.add(step.axis);
@@ -115,7 +117,7 @@ Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, bool sev
                                      : std::vector<int64_t>(),
          .inputs = {0},
          .outputs = {1}},
-        several);
+        how);
   });
 }
 
@@ -126,18 +128,23 @@ double ReshardCosts::operation_s(const Program& program, const Instruction& inst
 }
 
 Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction instruction,
-                              bool several) const {
-  const Program program{.mesh = mesh_, .values = {from, to}};
+                              const Sending& how) const {
+  Program program{.mesh = mesh_, .values = {from, to}};
   const Opcode opcode = instruction.opcode;
   const auto axis = static_cast<size_t>(instruction.axis);
   if (collective_of(opcode).empty()) {
     return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
   }
-  const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
-                                     from.layout[axis], to.layout[axis]);
+  const Packing packing = packing_of(opcode, how.several, !instruction.inner_axes.empty(),
+                                     from.shape, from.layout[axis], to.layout[axis]);
+  instruction.sent_as = sums_sent_as(mesh_, instruction, from.dtype, how.sums_as);
+  if (instruction.sent_as) {
+    program.values.push_back(buffer_of_sums(instruction, instruction.outputs));
+  }
   const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
                           return (packing.sent ? program.local_bytes(0, rank) : 0) +
-                                 (packing.received ? program.local_bytes(1, rank) : 0);
+                                 (packing.received ? program.local_bytes(1, rank) : 0) +
+                                 (instruction.sent_as ? program.local_bytes(2, rank) : 0);
                         });
   // Each of the two streams waits for the other once.
   const double bytes =

@@ -11,6 +11,7 @@
 
 #include "core/key.h"
 #include "cost/cost_model.h"
+#include "program/lower.h"
 #include "program/program.h"
 #include "search/problem/problem.h"
 #include "sharding/routes.h"
@@ -28,11 +29,10 @@ class ReshardCosts {
 
   const CostModel& model() const { return costs_; }
 
-  // The cheapest way. `several`: together with other tensors, so that messages are always packed
-  // and unpacked.
-  Reshard cheapest(const Value& value, const Layout& to, bool several) const;
+  // The cheapest way.
+  Reshard cheapest(const Value& value, const Layout& to, const Sending& how) const;
   // Of a value that goes that way.
-  Reshard along(const Route& route, const Value& value, bool several) const;
+  Reshard along(const Route& route, const Value& value, const Sending& how) const;
   // Of an instruction of the compute stream, on the rank on which it takes longest.
   double operation_s(const Program& program, const Instruction& instruction) const;
   // The largest of what it is on the ranks.
@@ -49,9 +49,10 @@ class ReshardCosts {
   // What is known of it; `cost()` otherwise.
   template <typename Cost>
   Reshard once(const Key& key, Cost cost) const;
-  Reshard cheapest_route(const Value& value, const Layout& to, bool several) const;
-  Reshard step(const ReshardStep& step, const Value& value, bool several) const;
-  Reshard message(const Value& from, const Value& to, Instruction instruction, bool several) const;
+  Reshard cheapest_route(const Value& value, const Layout& to, const Sending& how) const;
+  Reshard step(const ReshardStep& step, const Value& value, const Sending& how) const;
+  Reshard message(const Value& from, const Value& to, Instruction instruction,
+                  const Sending& how) const;
 
   const Mesh mesh_;
   const std::vector<int64_t> ranks_;  // of which one has the largest parts

@@ -18,12 +18,14 @@ bool has_batch(const Tensor& tensor) {
 }  // namespace
 
 RuleCosts::RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-                     int64_t bucket_bytes, std::shared_ptr<const ReshardCosts> reshards)
+                     int64_t bucket_bytes, DType gradients_as,
+                     std::shared_ptr<const ReshardCosts> reshards)
     : graph_(graph),
       mesh_(with_equal_shares(mesh)),
       costs_(costs),
       microbatches_(microbatches),
       bucket_bytes_(bucket_bytes),
+      gradients_as_(gradients_as),
       parameters_(static_cast<double>(graph.parameter_count())),
       reshards_(reshards != nullptr ? std::move(reshards)
                                     : std::make_shared<const ReshardCosts>(mesh, costs)) {
@@ -114,7 +116,7 @@ class RuleCosts::Sketch {
     shape.insert(shape.begin(), layouts.parts);
     shape.push_back(kClassStats);
     const ValueId stats = add(shape, DType::f32, layouts.made);
-    stats_comm_s_ = rules_.reshards_->cheapest(program_.value(stats), layouts.needed, false).comm_s;
+    stats_comm_s_ = rules_.reshards_->cheapest(program_.value(stats), layouts.needed, {}).comm_s;
     return seconds(Opcode::cross_entropy_stats, in_, {stats}) +
            seconds(Opcode::cross_entropy_merge, {stats, in_[1]}, outputs);
   }
@@ -172,7 +174,7 @@ Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
 double RuleCosts::total_s(const Layout& layout) const {
   const Layout all(mesh_.size(), Placement::replicate());
   const Reshard sum =
-      reshards_->cheapest({.dtype = DType::f32, .shape = {}, .layout = layout}, all, false);
+      reshards_->cheapest({.dtype = DType::f32, .shape = {}, .layout = layout}, all, {});
   return sum.comm_s + sum.compute_s;
 }
 
@@ -212,7 +214,7 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
   const Tensor& t = graph_.tensor(tensor);
   const auto costs = [&](Part part) {
     const Shape shape = has_batch(t) ? split(t.shape, t.batch_dim(), part) : t.shape;
-    return reshards_->cheapest({.dtype = t.dtype, .shape = shape, .layout = from}, to, false);
+    return reshards_->cheapest({.dtype = t.dtype, .shape = shape, .layout = from}, to, {});
   };
   Reshard total = costs(Part::larger);
   if (larger_ < 1.0 && has_batch(t)) {
@@ -224,16 +226,18 @@ Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to
   return total;
 }
 
-Reshard RuleCosts::in_bucket(const Value& value, const Layout& to) const {
+Reshard RuleCosts::in_bucket(const Value& value, const Layout& to,
+                             std::optional<DType> sums_as) const {
+  const Sending how{.several = true, .sums_as = sums_as};
   const double bytes = static_cast<double>(elements(value.shape) * size_of(value.dtype));
   const auto bucket = static_cast<double>(bucket_bytes_);
   if (bytes <= 0.0 || bytes >= bucket) {
-    return reshards_->cheapest(value, to, true);
+    return reshards_->cheapest(value, to, how);
   }
   const Value whole = grown_to(value, bucket);
   const double grown = static_cast<double>(elements(whole.shape) * size_of(whole.dtype));
-  return {.comm_s = reshards_->cheapest(whole, to, true).comm_s * bytes / grown,
-          .compute_s = reshards_->cheapest(value, to, true).compute_s};
+  return {.comm_s = reshards_->cheapest(whole, to, how).comm_s * bytes / grown,
+          .compute_s = reshards_->cheapest(value, to, how).compute_s};
 }
 
 PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
@@ -245,8 +249,8 @@ PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t inpu
   const bool rounds = tensor.dtype != DType::f32;  // from a master
   const Layout used = input_layout(op_strategy, input);
   const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
-  const Reshard sync =
-      in_bucket(value(gradient_layout(op_strategy, input), DType::f32), stored.optimizer_state);
+  const Reshard sync = in_bucket(value(gradient_layout(op_strategy, input), DType::f32),
+                                 stored.optimizer_state, gradients_as_);
   choice.gather_s += gather.comm_s;
   choice.sync_s += sync.comm_s;
   choice.step_s += gather.compute_s + sync.compute_s;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cost/cost_model.h"
@@ -27,9 +28,11 @@ struct ParameterLayouts {
 
 class RuleCosts {
  public:
-  // `reshards`: of the same mesh and model of costs; null: its own.
+  // `gradients_as`: as LoweringOptions. `reshards`: of the same mesh and model of costs; null: its
+  // own.
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
-            int64_t bucket_bytes, std::shared_ptr<const ReshardCosts> reshards = nullptr);
+            int64_t bucket_bytes, DType gradients_as = DType::f32,
+            std::shared_ptr<const ReshardCosts> reshards = nullptr);
 
   // The times of its passes, its own communication, and the bytes that it saves for the backward
   // pass beside its output.
@@ -61,8 +64,8 @@ class RuleCosts {
   }
   // Of summing a scalar in that layout for all ranks.
   double total_s(const Layout& layout) const;
-  // For a value that is a part of a bucket.
-  Reshard in_bucket(const Value& value, const Layout& to) const;
+  // For a value that is a part of a bucket, whose sums are sent so.
+  Reshard in_bucket(const Value& value, const Layout& to, std::optional<DType> sums_as = {}) const;
 
   const Graph& graph_;
   const Mesh mesh_;
@@ -70,6 +73,7 @@ class RuleCosts {
   int microbatches_;
   double larger_ = 1.0;  // part of the microbatches; times are those of the average one
   int64_t bucket_bytes_;
+  DType gradients_as_;
   double parameters_;  // elements of all
   const std::shared_ptr<const ReshardCosts> reshards_;
 };

@@ -1,0 +1,23 @@
+#include "kernels/add_parts.h"
+#include "kernels/cpu_team.h"
+#include "kernels/preconditions.h"
+
+namespace hidup::kernels {
+
+template <typename Element>
+void add_parts(Stream& stream, const Element* parts, int64_t count, float* sum, int64_t n) {
+  check_extents("add_parts", {count, n});
+  stream.enqueue([=] {
+    for_each_element(n, [=](int64_t i) {
+      float total = sum[i];
+      for (int64_t part = 0; part < count; ++part) {
+        total += float{parts[part * n + i]};
+      }
+      sum[i] = total;
+    });
+  });
+}
+
+HIDUP_INSTANTIATE(add_parts);
+
+}  // namespace hidup::kernels
