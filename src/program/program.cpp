@@ -107,11 +107,12 @@ SummedElements Program::summed_elements(const Value& buffer, int64_t rank) const
   const int64_t multiple = kValueAlignment / size_of(DType::f32);
   const size_t count = buffer.holds.size() / 2;
   const std::vector<size_t>& axes = buffer.summed_along;
+  const Layout& from = value(buffer.holds[0]).layout;
   const Layout& of_sums = value(buffer.holds[count]).layout;
   const auto ranks_along = [&](size_t axis) {
-    const ShareNumber share = of_sums[axis].share;
-    return share.is_equal() ? mesh[axis].size
-                            : static_cast<int64_t>(ranks_with(mesh[axis], share).size());
+    const auto some =
+        static_cast<int64_t>(ranks_concerned(mesh[axis], from[axis], of_sums[axis]).size());
+    return some > 0 ? some : mesh[axis].size;
   };
   int64_t ranks = 1;
   for (const size_t axis : axes) {

@@ -2,21 +2,15 @@
 // has is its part of the tensor.
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "device/device.h"
 #include "fake_ranks/fake_ranks.h"
+#include "print_axis.h"
 #include "program/builder.h"
 #include "program/memory.h"
 #include "runtime/bind.h"
 #include "sharding/routes.h"
 
 namespace hidup {
-
-// In the name of a test.
-static void PrintTo(const Axis& axis, std::ostream* stream) {
-  *stream << axis.name << " " << axis.size;
-}
 
 namespace {
 
