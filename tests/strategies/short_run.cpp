@@ -182,8 +182,10 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
 }  // namespace
 
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step, int done) {
-  return run(graph, strategy, kOptions, world, steps, vocab, after_step, done);
+                   int64_t vocab, const AfterStep& after_step, int done, DType gradients_as) {
+  LoweringOptions options = kOptions;
+  options.gradients_as = gradients_as;
+  return run(graph, strategy, options, world, steps, vocab, after_step, done);
 }
 
 ShortRun run_emulated(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,

@@ -35,8 +35,10 @@ using AfterStep = std::function<void(Executor& executor, int step)>;
 // and 1. The programs (of the
 // step and of the forward pass, which share a store) are verified on every rank. In f16 the loss is
 // scaled by 1024. `done`: steps that are done; `after_step` gives the parameters their values then.
+// `gradients_as`: LoweringOptions.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step = nullptr, int done = 0);
+                   int64_t vocab, const AfterStep& after_step = nullptr, int done = 0,
+                   DType gradients_as = DType::f32);
 
 // How steps are emulated, of the step's program.
 struct Emulation {

@@ -19,12 +19,11 @@ int g_strategies = 0;             // random ones per model
 
 // Rank 0 compares; every rank learns whether there was a difference, so that all go on together.
 TriedRanks processes() {
-  return {
-      g_world->size(), [](const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                          const Bounds& bounds) {
-        const ShortRun run = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
-        return g_world->broadcast(g_world->rank() == 0 ? differences(expected, run, bounds) : "");
-      }};
+  return {g_world->size(), [](const Graph& graph, const Strategy& strategy,
+                              const ShortRun& expected, const Bounds& bounds, DType gradients_as) {
+            return g_world->broadcast(
+                compare_steps(graph, strategy, *g_world, expected, bounds, gradients_as));
+          }};
 }
 
 TEST(RandomStrategies, EqualOneRank) {
@@ -54,6 +53,10 @@ TEST(NamedStrategies, PerAxisEqualOneRank) {
   if (g_world->size() == 4) {  // 2 x 2
     expect_equal_under_combinations(strategy_model("bert", "top1", 5, 0.6), processes());
   }
+}
+
+TEST(RandomStrategies, NearOneRankWithShortGradients) {
+  expect_near_with_short_gradients(strategy_model("gpt"), processes(), g_strategies);
 }
 
 // The same program gives the same bits again.

@@ -15,13 +15,14 @@ class OnThreads : public testing::TestWithParam<int> {
  protected:
   TriedRanks ranks() const {
     return {GetParam(), [ranks = GetParam()](const Graph& graph, const Strategy& strategy,
-                                             const ShortRun& expected, const Bounds& bounds) {
+                                             const ShortRun& expected, const Bounds& bounds,
+                                             DType gradients_as) {
               std::string found;
               run_ranks(ranks, [&](Communicator& world) {
-                const ShortRun run =
-                    run_steps(graph, strategy, world, kStrategySteps, kStrategyVocab);
+                const std::string own =
+                    compare_steps(graph, strategy, world, expected, bounds, gradients_as);
                 if (world.rank() == 0) {
-                  found = differences(expected, run, bounds);
+                  found = own;
                 }
               });
               return found;
@@ -77,6 +78,10 @@ TEST_P(RandomStrategies, OfVit) {
   const int tried = (number() + 5) / 6;
   expect_equal_under_random_strategies(strategy_model("vit"), ranks(), tried);
   expect_equal_under_random_strategies(strategy_model("vit", "top2", 3, 0.8), ranks(), tried);
+}
+
+TEST_P(RandomStrategies, WithShortGradients) {
+  expect_near_with_short_gradients(strategy_model("gpt"), ranks(), (number() + 2) / 3);
 }
 
 class NamedStrategies : public OnThreads {};

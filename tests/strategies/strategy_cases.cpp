@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <span>
 
 #include "core/images.h"
 #include "deck/model_deck.h"
@@ -13,6 +16,67 @@
 #include "search/named/named_strategies.h"
 
 namespace hidup {
+namespace {
+
+constexpr float kNowhere = std::numeric_limits<float>::max();
+
+}  // namespace
+
+namespace {
+
+// Where ranks have the same part of a gradient, and other bits in it; empty: nowhere.
+std::string unequal_replicas(Communicator& world, Executor& executor) {
+  const Program& program = executor.program();
+  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+    const Value& value = program.value(id);
+    if (value.role != Value::Role::gradient) {
+      continue;
+    }
+    std::vector<float> whole(static_cast<size_t>(elements(value.shape)), kNowhere);
+    const std::vector<float> mine = executor.read(id);
+    const Region region = program.region(id, world.rank());
+    for (int64_t i = 0; i < region.elements(); ++i) {
+      whole[static_cast<size_t>(region.global_index(i))] = mine[static_cast<size_t>(i)];
+    }
+    const std::vector<std::byte> all = world.all_gather(std::as_bytes(std::span(whole)));
+    const auto* others = reinterpret_cast<const float*>(all.data());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      float first = kNowhere;
+      for (size_t rank = 0; rank < static_cast<size_t>(world.size()); ++rank) {
+        const float own = others[rank * whole.size() + i];
+        first = first == kNowhere ? own : first;
+        if (own != kNowhere && own != first) {
+          return value.name + " has other bits on other ranks\n";
+        }
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string compare_steps(const Graph& graph, const Strategy& strategy, Communicator& world,
+                          const ShortRun& expected, const Bounds& bounds, DType gradients_as) {
+  std::string found;
+  const auto run = [&](const AfterStep& after_step) {
+    return run_steps(graph, strategy, world, kStrategySteps, kStrategyVocab, after_step, 0,
+                     gradients_as);
+  };
+  if (gradients_as == DType::f32) {
+    const ShortRun once = run(nullptr);
+    return world.rank() == 0 ? differences(expected, once, bounds) : "";
+  }
+  const ShortRun once = run([&](Executor& executor, int step) {
+    found += step > 0 ? unequal_replicas(world, executor) : "";
+  });
+  const ShortRun again = run(nullptr);
+  if (world.rank() != 0) {
+    return "";
+  }
+  found += once == again ? "" : "another run has other bits\n";
+  return found + differences(expected, once, bounds);
+}
 
 Mesh with_random_shares(Mesh mesh, Draw& draw) {
   for (Axis& axis : mesh) {
@@ -131,8 +195,9 @@ Strategy with_random_messages(const Graph& graph, Strategy strategy, Draw& draw)
 namespace {
 
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                  const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {}) {
-  EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds), "")
+                  const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {},
+                  DType gradients_as = DType::f32) {
+  EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds, gradients_as), "")
       << what << "\n"
       << print_strategy(graph, strategy);
 }
@@ -248,6 +313,28 @@ void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks
       strategy.microbatches = microbatches;
       microbatches = 3 - microbatches;
       expect_equal(graph, strategy, expected, ranks, name);
+    }
+  }
+}
+
+void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const auto expect_near = [&](const Strategy& strategy, const std::string& what) {
+      expect_equal(graph, strategy, expected, ranks, what, bounds_of(dtype), dtype);
+    };
+    for (uint64_t seed = 0; seed < static_cast<uint64_t>(strategies); ++seed) {
+      Draw draw(seed);
+      const Mesh equal = strategy_mesh(ranks.size, seed / 2);
+      const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
+      expect_near(with_random_messages(graph, random_strategy(graph, mesh, draw), draw),
+                  "random strategy " + std::to_string(seed));
+    }
+    for (const NamedStrategy& named : named_strategies()) {
+      for (const uint64_t number : {0, 1}) {
+        expect_near(named_strategy(named.name, graph, strategy_mesh(ranks.size, number)),
+                    std::string(named.name));
+      }
     }
   }
 }

@@ -43,9 +43,14 @@ struct TriedRanks {
   // Trains for kStrategySteps steps on tokens below kStrategyVocab, and compares with `expected`.
   // Returns the differences; empty where there are none.
   std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                            const Bounds& bounds)>
+                            const Bounds& bounds, DType gradients_as)>
       compare;
 };
+
+// Collective. Compares on rank 0, and empty on the others; with gradients in 16 bits also the
+// replicas of gradients on all ranks, and the run with another one.
+std::string compare_steps(const Graph& graph, const Strategy& strategy, Communicator& world,
+                          const ShortRun& expected, const Bounds& bounds, DType gradients_as);
 
 // The model that is trained: small, with sizes that do not divide. No router: no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
@@ -90,6 +95,10 @@ void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks);
 
 // A sample of strategies with a name per axis, and hsdp; ranks: four, as 2 x 2.
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks);
+
+// Random and named strategies with sums of gradients that are sent in bf16 and f16. Replicas have
+// equal bits, and so have repeated runs.
+void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies);
 
 // The same in bf16 and f16; `wide` is the model in f32. Only for smooth functions: where numbers
 // are rounded differently, a learned router may choose another expert, and a relu (which BERT has)
