@@ -71,7 +71,8 @@ TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
   const WhatIfReport report = report_of(setting);
   EXPECT_EQ(changes_of(report),
             (std::vector<std::string>{"bandwidth of axis node x 2", "bandwidth of axis core x 2",
-                                      "ranks along axis node x 2", "ranks along axis core x 2"}));
+                                      "ranks along axis node x 2", "ranks along axis core x 2",
+                                      "train.gradients bf16"}));
   EXPECT_DOUBLE_EQ(report.now_s, step_of(setting));
   for (const size_t axis : {0, 1}) {
     const double faster = step_of(changed(setting, setting.mesh, axis));
@@ -85,6 +86,24 @@ TEST(WhatIf, LinksAndRanksAreThoseOfAChangedCluster) {
   EXPECT_GT(find(report, "bandwidth of axis node x 2").gain, 0.0);
   EXPECT_EQ(find(report, "ranks along axis core x 2").kind, "ranks");
   EXPECT_EQ(find(report, "ranks along axis core x 2").of, "core");
+}
+
+// On one rank none are sent, and in 16 bits they are sent already.
+TEST(WhatIf, GradientsInBf16HaveAPrice) {
+  Setting setting = two_axes();
+  const WhatIfReport report = report_of(setting);
+  Setting narrow = setting;
+  narrow.options.lowering.gradients_as = DType::bf16;
+  expect_step(report, "train.gradients bf16", step_of(narrow));
+  EXPECT_GT(find(report, "train.gradients bf16").gain, 0.0);
+  EXPECT_EQ(find(report, "train.gradients bf16").kind, "gradients");
+  Setting alone = setting;
+  alone.mesh = {{"node", 1}, {"core", 1}};
+  for (const Setting& other : {narrow, alone}) {
+    for (const WhatIf& change : report_of(other).changes) {
+      EXPECT_NE(change.kind, "gradients");
+    }
+  }
 }
 
 TEST(WhatIf, MemoryCountsWhereItIsShort) {
@@ -108,7 +127,7 @@ TEST(WhatIf, WhatIsNotKnownIsSaid) {
   const WhatIfReport report = what_if({setting.graph(), setting.mesh, setting.options, costs_of});
   EXPECT_EQ(changes_of(report),
             (std::vector<std::string>{"bandwidth of axis core x 2", "ranks along axis node x 2",
-                                      "ranks along axis core x 2"}));
+                                      "ranks along axis core x 2", "train.gradients bf16"}));
   const WhatIf& unknown = find(report, "ranks along axis node x 2");
   EXPECT_FALSE(unknown.feasible);
   EXPECT_EQ(unknown.reason, "how long messages along it take is not known");

@@ -7,6 +7,7 @@
 #include "kernel_test.h"
 #include "kernels/activations.h"
 #include "kernels/add.h"
+#include "kernels/add_parts.h"
 #include "kernels/bias.h"
 #include "kernels/class_token.h"
 #include "kernels/convert.h"
@@ -378,6 +379,36 @@ TYPED_TEST(Elements, OfExperts) {
   expect_rounded(dw, slack, "dw");
   expect_rounded(biased, 0.0, "biased");
   expect_rounded(dbias, slack, "dbias");
+}
+
+// Parts in a row may begin anywhere, and so may the sum.
+TYPED_TEST(Elements, OfPartsAreAdded) {
+  for (const auto& [count, n, first] : {std::tuple<int64_t, int64_t, size_t>{0, 64, 0},
+                                        {1, 1037, 0},
+                                        {3, 1037, 1},
+                                        {5, 2048, 0},
+                                        {2, 4096, 3},
+                                        {7, 1, 0},
+                                        {4, 0, 0}}) {
+    const auto x = random_floats("parts", count * n);
+    const auto own = random_floats("own", n + 3);
+    DeviceArray<TypeParam> parts(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      parts[i] = TypeParam(x[i]);
+    }
+    Output sum(own);
+    run([&, count = count, n = n, first = first](Stream& s) {
+      add_parts(s, parts.data(), count, sum.data() + first, n);
+    });
+    for (size_t i = 0; i < own.size(); ++i) {
+      float expected = own[i];
+      const bool inside = i >= first && i < first + static_cast<size_t>(n);
+      for (size_t part = 0; inside && part < static_cast<size_t>(count); ++part) {
+        expected += float{parts[part * static_cast<size_t>(n) + i - first]};
+      }
+      ASSERT_EQ(sum[i], expected) << count << " parts of " << n << ", element " << i;
+    }
+  }
 }
 
 TYPED_TEST(Elements, AreConverted) {

@@ -13,10 +13,13 @@ namespace {
 const Mesh kThreeAxes = {{"pod", 2}, {"node", 4}, {"gpu", 8}};
 
 std::string parts_text(Opcode opcode, int axis, std::vector<int> inner_axes, double bytes,
-                       bool flat = false) {
+                       bool flat = false, std::optional<DType> sent_as = {}) {
   std::string text;
-  const Instruction instruction{
-      .opcode = opcode, .axis = axis, .inner_axes = std::move(inner_axes), .flat = flat};
+  const Instruction instruction{.opcode = opcode,
+                                .axis = axis,
+                                .inner_axes = std::move(inner_axes),
+                                .flat = flat,
+                                .sent_as = sent_as};
   for (const MessagePart& part : message_parts(kThreeAxes, instruction, bytes)) {
     text += std::string(name_of(part.opcode)) + " " + kThreeAxes[part.axis].name + " " +
             (part.times == 1.0 ? "" : std::to_string(static_cast<int64_t>(part.times)) + " x ") +
@@ -45,6 +48,18 @@ TEST(MessageParts, OnThreeAxes) {
             "all_gather node 80; all_gather gpu 640; ");
   EXPECT_EQ(parts_text(Opcode::all_reduce, 0, {2}, 640),
             "reduce_scatter gpu 640; all_reduce pod 80; all_gather gpu 640; ");
+}
+
+TEST(MessageParts, OfRoundedSumsAreAllToAllsAndGathers) {
+  const auto rounded = [](Opcode opcode, int axis, std::vector<int> inner_axes) {
+    return parts_text(opcode, axis, std::move(inner_axes), 640, false, DType::bf16);
+  };
+  EXPECT_EQ(rounded(Opcode::reduce_scatter, 1, {}), "all_to_all node 640; ");
+  EXPECT_EQ(rounded(Opcode::all_reduce, 1, {}), "all_to_all node 640; all_gather node 640; ");
+  EXPECT_EQ(rounded(Opcode::reduce_scatter, 1, {2}), "all_to_all gpu 640; all_to_all node 80; ");
+  EXPECT_EQ(rounded(Opcode::all_reduce, 0, {1, 2}),
+            "all_to_all gpu 640; all_to_all node 80; all_to_all pod 20; "
+            "all_gather pod 20; all_gather node 80; all_gather gpu 640; ");
 }
 
 TEST(MessageParts, OfAllToAllsAlongSeveralAxes) {

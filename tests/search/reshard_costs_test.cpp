@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "cost/duration.h"
 #include "cost/roofline.h"
+#include "program/packing.h"
+#include "sharding/routes.h"
 
 namespace hidup {
 namespace {
@@ -47,12 +50,14 @@ TEST(ReshardCosts, OfEveryReshardAreItsOwn) {
              {.dtype = DType::f32, .shape = {2, 32}, .layout = from, .batch = {0, 0, 70}},
              {.dtype = DType::f32, .shape = {2, 32}, .layout = from, .batch = {0, 2, 70}}}) {
       for (const Layout& to : layouts()) {
-        for (const bool several : {false, true}) {
+        for (const Sending how :
+             {Sending{}, Sending{.several = true}, Sending{.several = true, .sums_as = DType::bf16},
+              Sending{.several = true, .sums_as = DType::f16}}) {
           if (!is_total(to)) {
             continue;
           }
-          const Reshard known = shared.cheapest(value, to, {several});
-          const Reshard own = ReshardCosts(mesh, model).cheapest(value, to, {several});
+          const Reshard known = shared.cheapest(value, to, how);
+          const Reshard own = ReshardCosts(mesh, model).cheapest(value, to, how);
           EXPECT_EQ(known.comm_s, own.comm_s) << to_string(from) << " " << to_string(to);
           EXPECT_EQ(known.compute_s, own.compute_s) << to_string(from) << " " << to_string(to);
           different += own.comm_s + own.compute_s != last_s ? 1 : 0;
@@ -61,7 +66,67 @@ TEST(ReshardCosts, OfEveryReshardAreItsOwn) {
       }
     }
   }
-  EXPECT_GT(different, 500);  // of 2,400
+  EXPECT_GT(different, 500);  // of 4,800
+}
+
+// A sum of gradients counts as in a program: by duration_of(), and what both streams wait.
+TEST(ReshardCosts, OfRoundedSumsAreThoseOfTheirInstructions) {
+  const Mesh mesh = {{"node", 2}, {"gpu", 4}};
+  const CostModel model(roofline_profile(
+      mesh,
+      {.flops = 1e12,
+       .memory_bandwidth = 1e11,
+       .links = {{.bandwidth = 1e9, .latency_s = 5e-6}, {.bandwidth = 1e10, .latency_s = 1e-6}}}));
+  const ReshardCosts costs(mesh, model);
+  const Layout sums = {Placement::partial(), Placement::partial()};
+  const Value value{.dtype = DType::f32, .shape = {4096, 1024}, .layout = sums};
+  for (const Layout& to : {Layout{Placement::replicate(), Placement::replicate()},
+                           Layout{Placement::shard(0), Placement::shard(0)}}) {
+    for (const Route& route : reshard_routes(sums, to, mesh)) {
+      if (route.size() > 1) {
+        continue;
+      }
+      const auto instruction_with = [&](Program& program, std::optional<DType> sent_as) {
+        Instruction sum{.opcode = opcode_of(route[0].kind),
+                        .name = "sum",
+                        .axis = static_cast<int>(route[0].axis),
+                        .inner_axes = {route[0].inner.begin(), route[0].inner.end()},
+                        .inputs = {0},
+                        .outputs = {1}};
+        const Packing packing =
+            packing_of(sum.opcode, true, true, value.shape, sums[route[0].axis], to[route[0].axis]);
+        if (packing.sent) {
+          program.values.push_back({.name = "send", .holds = {0}});
+          sum.outputs.push_back(2);
+        }
+        if (packing.received) {
+          program.values.push_back({.name = "receive", .holds = {1}});
+          sum.outputs.push_back(static_cast<ValueId>(program.values.size() - 1));
+        }
+        sum.sent_as = sent_as;
+        if (sent_as) {
+          program.values.push_back(buffer_of_sums(sum, {1}));
+          sum.outputs.push_back(static_cast<ValueId>(program.values.size() - 1));
+        }
+        return sum;
+      };
+      double wide_s = 0.0;
+      for (const std::optional<DType> sent_as :
+           {std::optional<DType>(), std::optional(DType::bf16)}) {
+        Value total = value;
+        total.layout = to;
+        Program program{.mesh = mesh, .values = {value, total}};
+        const Instruction sum = instruction_with(program, sent_as);
+        const double around = model.launch_s() + 2.0 * model.signal_s();
+        const Reshard cost = costs.along(route, value, {.several = true, .sums_as = sent_as});
+        EXPECT_NEAR(cost.comm_s, duration_of(program, model, sum, 0).alone_s + around,
+                    1e-9 * cost.comm_s)
+            << to_string(route, mesh) << " " << sent_as.has_value();
+        wide_s = sent_as ? wide_s : cost.comm_s;
+        EXPECT_LE(cost.comm_s, sent_as ? 0.9 * wide_s : wide_s) << to_string(route, mesh);
+      }
+    }
+  }
 }
 
 }  // namespace
