@@ -40,6 +40,7 @@ void add_parts(Stream& stream, const Element* parts, int64_t count, float* sum, 
   }
 }
 
-HIDUP_INSTANTIATE(add_parts);
+template void add_parts(Stream&, const BFloat16*, int64_t, float*, int64_t);
+template void add_parts(Stream&, const Float16*, int64_t, float*, int64_t);
 
 }  // namespace hidup::kernels

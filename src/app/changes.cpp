@@ -105,6 +105,7 @@ class SingleChanges {
     add_change("gradients", "", "train.gradients bf16",
                [](ChangedRun& changed) { changed.options.lowering.gradients_as = DType::bf16; });
     changes_.back().keeps_the_best = false;
+    changes_.back().reprices_the_best = true;
   }
 
   // The run without one hint, that `remove` takes out of the hints.

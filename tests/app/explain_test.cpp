@@ -51,6 +51,25 @@ std::vector<std::string> names_of(const std::vector<BucketReport>& buckets) {
   return names;
 }
 
+// Its bytes are half.
+TEST_F(Explained, RoundedSumsSayTheirType) {
+  const Forecast wide = step_of("dp");
+  input_ = SmallDecks().read({"train.microbatches=2", "train.gradients=bf16"});
+  const Forecast narrow = step_of("dp");
+  const auto gradients = [&](const Forecast& step) {
+    for (const MessageReport& message : explain_step(input_.graph, step).messages) {
+      if (message.name.starts_with("gradients")) {
+        return message;
+      }
+    }
+    return MessageReport();
+  };
+  EXPECT_EQ(gradients(wide).way.find("bf16"), std::string::npos);
+  EXPECT_NE(gradients(narrow).way.find(", in bf16"), std::string::npos) << gradients(narrow).way;
+  EXPECT_GT(gradients(narrow).bytes.at(0), 0.0);
+  EXPECT_EQ(2.0 * gradients(narrow).bytes.at(0), gradients(wide).bytes.at(0));
+}
+
 // Every second of a step belongs to one operation or bucket, whatever the strategy.
 TEST_F(Explained, OperationsAndBucketsAreTheWholeStep) {
   for (const char* strategy : {"dp", "fsdp", "megatron", "megatron-sp", "ps"}) {

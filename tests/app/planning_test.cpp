@@ -51,6 +51,36 @@ TEST(ChooseStrategy, ByNameOrFromAFile) {
               Pair(ExitCode::file, HasSubstr(missing)));
 }
 
+TEST(LoweringOptions, HaveTheTypeOfGradients) {
+  const SmallDecks decks;
+  const auto type_of = [&](const std::string& gradients, const std::string& precision) {
+    return lowering_options(
+               decks.read({"train.gradients=" + gradients, "model.precision=" + precision}).deck)
+        .gradients_as;
+  };
+  EXPECT_EQ(lowering_options(decks.read().deck).gradients_as, DType::f32);
+  EXPECT_EQ(type_of("f32", "bf16"), DType::f32);
+  EXPECT_EQ(type_of("bf16", "fp32"), DType::bf16);
+  EXPECT_EQ(type_of("bf16", "fp16"), DType::bf16);
+  EXPECT_EQ(type_of("model", "fp32"), DType::f32);
+  EXPECT_EQ(type_of("model", "bf16"), DType::bf16);
+  EXPECT_EQ(type_of("model", "fp16"), DType::f16);
+}
+
+// Where gradients are most of what is sent.
+TEST(SearchOptions, PlansAreForTheTypeOfGradients) {
+  const SmallDecks decks;
+  const auto found = [&](const std::string& gradients) {
+    return searched(decks.read({"train.gradients=" + gradients, "model.hidden=256",
+                                "model.ffn=1024", "train.batch=256"}),
+                    "");
+  };
+  const SearchOutcome narrow = found("bf16");
+  const SearchOutcome wide = found("f32");
+  EXPECT_LT(narrow.step.seconds(), wide.step.seconds());
+  EXPECT_LT(narrow.objective_s, wide.objective_s);
+}
+
 constexpr const char* kTwoAxes =
     "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, latency: 5us}, "
     "{name: gpu, size: 2, bandwidth: 10GB/s, latency: 5us}]";

@@ -3,6 +3,7 @@
 #include "kernels/activations.h"
 #include "kernels/adam.h"
 #include "kernels/add.h"
+#include "kernels/add_parts.h"
 #include "kernels/convert.h"
 #include "kernels/copy_strided.h"
 #include "kernels/dropout.h"
@@ -73,6 +74,16 @@ void count_convert(CountedTable& table, int64_t n) {
   table.add({"convert", fmt::format("bf16 to f32 {}", n), 2 * n, 4 * n, [&](Stream& stream) {
                convert<BFloat16, float>(stream, narrow.data(), wide.data(), n);
              }});
+}
+
+// Of four ranks.
+void count_add_parts(CountedTable& table, int64_t n) {
+  constexpr int64_t kOthers = 3;
+  const auto parts = ones<BFloat16>(kOthers * n);
+  auto sum = ones<float>(n);
+  table.add({"add_parts", fmt::format("{} of bf16 {}", kOthers, n), (2 * kOthers + 4) * n, 4 * n,
+             [&](Stream& stream) { add_parts(stream, parts.data(), kOthers, sum.data(), n); },
+             n % 4 == 0 ? "" : "parts begin within sectors, and are read one element at a time"});
 }
 
 // A matrix of `rows` rows.
@@ -158,6 +169,7 @@ void count_elements(CountedTable& table) {
     count_maps<float>(table, n);
     count_maps<BFloat16>(table, n);
     count_convert(table, n);
+    count_add_parts(table, n);
     count_update(table, n);
   }
   count_dropout<float>(table, 256, 1024);

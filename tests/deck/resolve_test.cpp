@@ -57,6 +57,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  no_decay: auto\n"
             "  clip_norm: 0\n"
             "  bucket: 4MiB\n"
+            "  gradients: f32\n"
             "  overlap: on\n"
             "  timeline_every: 0\n"
             "  validate_every: 0\n"

@@ -159,6 +159,11 @@ TEST(WrongDecks, Overrides) {
   EXPECT_EQ(set("model.layers=*a"),
             "--set model.layers=*a: malformed YAML here or just before (indentation, colons, "
             "quotes, brackets): the referenced anchor is not defined");
+  EXPECT_EQ(set("train.gradients=bf61"),
+            "--set train.gradients=bf61: train.gradients: expected one of f32, bf16, model, found "
+            "bf61: did you mean bf16?");
+  EXPECT_EQ(set("train.gradient=bf16"),
+            "--set train.gradient=bf16: unknown key train.gradient: did you mean train.gradients?");
   EXPECT_EQ(set("model.layer=3"),
             "--set model.layer=3: unknown key model.layer: did you mean model.layers?");
   EXPECT_EQ(set("modle.layers=3"),

@@ -56,8 +56,9 @@ TEST(Preconditions, NegativeAndHugeTensorsOfElements) {
   expect_refused("gelu_backward", [](Stream& s) { gelu_backward(s, kIn, kIn, kOut, -1); });
   expect_refused("silu", [](Stream& s) { silu_forward(s, kIn, kOut, -1); });
   expect_refused("silu_backward", [](Stream& s) { silu_backward(s, kIn, kIn, kOut, -1); });
-  expect_refused("add_parts", [](Stream& s) { add_parts(s, kIn, 2, kOut, -1); });
-  expect_refused("add_parts", [](Stream& s) { add_parts(s, kIn, -1, kOut, 2); });
+  const BFloat16* const parts = nullptr;
+  expect_refused("add_parts", [=](Stream& s) { add_parts(s, parts, 2, kOut, -1); });
+  expect_refused("add_parts", [=](Stream& s) { add_parts(s, parts, -1, kOut, 2); });
   expect_refused("convert",
                  [](Stream& s) { convert(s, kIn, static_cast<BFloat16*>(nullptr), -1); });
   expect_refused("squared_norm", [](Stream& s) { squared_norm(s, kIn, -1, kOut, false); });

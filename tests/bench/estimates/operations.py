@@ -90,6 +90,7 @@ OPERATIONS = {
     "positions": elements(2, 2, "positions: positions_kernel<T>"),
     "rotary": elements(2, 2, "rotary: turn_kernel<T>"),
     "convert": elements(4, 2, "convert: convert_kernel<float, T>"),
+    "add_parts": Operation("(2 parts + 8 sums) / B", ("add_parts: add_parts_kernel<T, 4>",)),
     "adam": elements(16, 12, "adam: adam_kernel<float>"),
     "adam_rounded": elements(16, 14, "adam: adam_kernel<T>"),
     "clip_scale": Operation("the launch", ("norm: clip_kernel",)),
