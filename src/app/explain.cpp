@@ -64,11 +64,11 @@ MessageReport message_report(const Program& program, const Instruction& collecti
   report.way +=
       collective.algorithms.empty() ? "" : fmt::format(", by {}", names_of(collective.algorithms));
   const double bytes = paced_bytes(program, collective, 0);
+  bool counted = false;  // along its axis, where an all-reduce that rounds sends twice
   for (const MessagePart& part : message_parts(program.mesh, collective, bytes)) {
-    // An all-reduce along its axis counts once, though it is two messages where it rounds.
-    const bool counted = collective.sent_as && collective.opcode == Opcode::all_reduce &&
-                         part.opcode == Opcode::all_gather && part.axis == axis;
-    report.bytes[part.axis] += counted ? 0.0 : part.times * part.bytes;
+    if (part.axis != axis || !std::exchange(counted, true)) {
+      report.bytes[part.axis] += part.times * part.bytes;
+    }
   }
   return report;
 }
