@@ -330,9 +330,9 @@ void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& rank
       expect_near(with_random_messages(graph, random_strategy(graph, mesh, draw), draw),
                   "random strategy " + std::to_string(seed));
     }
-    for (const NamedStrategy& named : named_strategies()) {
-      for (const uint64_t number : {0, 1}) {
-        expect_near(named_strategy(named.name, graph, strategy_mesh(ranks.size, number)),
+    if (dtype == DType::bf16) {
+      for (const NamedStrategy& named : named_strategies()) {
+        expect_near(named_strategy(named.name, graph, strategy_mesh(ranks.size, 1)),
                     std::string(named.name));
       }
     }

@@ -96,8 +96,8 @@ void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks);
 // A sample of strategies with a name per axis, and hsdp; ranks: four, as 2 x 2.
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks);
 
-// Random and named strategies with sums of gradients that are sent in bf16 and f16. Replicas have
-// equal bits, and so have repeated runs.
+// Random strategies with sums of gradients that are sent in bf16 and f16, named ones in bf16.
+// Replicas have equal bits, and so have repeated runs.
 void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies);
 
 // The same in bf16 and f16; `wide` is the model in f32. Only for smooth functions: where numbers
