@@ -192,7 +192,17 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
 MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
                                double bytes) const {
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
-  for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {
+  std::vector<MessagePart> parts = message_parts(mesh, instruction, bytes);
+  if (run_at_once(instruction)) {
+    const auto seconds = [&](const MessagePart& part) {
+      return collective(part.opcode, part.axis, part.bytes, part.algorithm).alone_s;
+    };
+    const auto longest = std::ranges::max_element(parts, {}, seconds);
+    for (auto part = parts.begin(); part != parts.end(); ++part) {
+      part->bytes = part == longest ? part->bytes : 0.0;
+    }
+  }
+  for (const MessagePart& part : parts) {
     const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);
     all.alone_s += part.times * time.alone_s;
     all.beside_s += part.times * time.beside_s;

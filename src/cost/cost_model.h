@@ -33,7 +33,7 @@ class CostModel {
   const std::vector<AlgorithmChoice>& algorithms() const { return algorithms_; }
 
   // The sum of the collectives of which the instruction consists (message_parts()), of so many
-  // paced_bytes().
+  // paced_bytes(). Where they run at once, the longest, and the latencies of the others.
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
   double launch_s() const { return launch_s_; }

@@ -27,13 +27,28 @@ size_t first_of_last_sums(const Route& steps) {
 
 }  // namespace
 
-Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
+bool reorders_parts(const Mesh& mesh, const Instruction& instruction) {
+  if (!instruction.flat || is_joint_exchange(instruction)) {
+    return !instruction.inner_axes.empty();
+  }
+  int64_t stride = stride_of(mesh, static_cast<size_t>(instruction.axis));
+  for (const int axis : instruction.inner_axes) {
+    const int64_t inside = stride_of(mesh, static_cast<size_t>(axis));
+    if (inside > stride) {
+      return true;
+    }
+    stride = inside;
+  }
+  return false;
+}
+
+Packing packing_of(Opcode opcode, bool several, bool reorders, const Shape& shape,
                    const Placement& from, const Placement& to) {
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
   const bool exchanges = sends_parts || gets_parts || opcode == Opcode::move;
   const auto in_order = [&](const Placement& cut) {
-    return !joint && parts_are_pieces(shape, cut);
+    return !reorders && parts_are_pieces(shape, cut);
   };
   return {.sent = (exchanges && several) || (sends_parts && !in_order(to)),
           .received = ((exchanges || opcode == Opcode::broadcast) && several) ||
@@ -119,8 +134,12 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
   const Placement from =
       value(inputs[0]).layout[step.axis];  // of a sum in place: of the sum already
   const Placement to = value(outputs[0]).layout[step.axis];
+  const auto axis = static_cast<int>(step.axis);
+  const std::vector<int> inner(step.inner.begin(), step.inner.end());
+  const bool reorders = reorders_parts(
+      mesh(), {.opcode = opcode, .axis = axis, .inner_axes = inner, .flat = step.flat});
   const Packing packing =
-      packing_of(opcode, inputs.size() > 1, !step.inner.empty(), value(inputs[0]).shape, from, to);
+      packing_of(opcode, inputs.size() > 1, reorders, value(inputs[0]).shape, from, to);
   const DType dtype = value(inputs[0]).dtype;
   const ValueIds results = outputs;
   Value send{.name = name + ".send", .dtype = dtype, .holds = inputs};
@@ -139,8 +158,8 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
     outputs.push_back(add(std::move(receive)));
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
-  instruction.axis = static_cast<int>(step.axis);
-  instruction.inner_axes.assign(step.inner.begin(), step.inner.end());
+  instruction.axis = axis;
+  instruction.inner_axes = inner;
   instruction.flat = step.flat;
   if (!collective_of(opcode).empty() && step.inner.empty()) {
     instruction.group = ranks_concerned(mesh()[step.axis], from, to);

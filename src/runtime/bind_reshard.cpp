@@ -17,11 +17,14 @@ Communicator& group_along(const Operands& at) {
 }
 
 Hierarchy hierarchy_of(const Operands& at) {
+  const Instruction& instruction = at.instruction();
   std::vector<Communicator*> inner;
-  for (const int axis : at.instruction().inner_axes) {
-    inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
+  if (is_hierarchical(instruction)) {
+    for (const int axis : instruction.inner_axes) {
+      inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
+    }
   }
-  return Hierarchy(group_along(at), std::move(inner), at.instruction().algorithms);
+  return Hierarchy(group_along(at), std::move(inner), instruction.algorithms);
 }
 
 // Of a collective that is not hierarchical.
@@ -133,8 +136,7 @@ Launch exchange(const Operands& at) {
 
 Launch all_to_all(const Operands& at) {
   const Instruction& instruction = at.instruction();
-  return is_joint_exchange(instruction) && !instruction.flat ? hierarchical_all_to_all(at)
-                                                             : exchange(at);
+  return is_hierarchical(instruction) ? hierarchical_all_to_all(at) : exchange(at);
 }
 
 // Of each rank of the group: from which one it gets a value.

@@ -31,7 +31,7 @@ std::vector<std::string> texts(const Layout& from, const Layout& to, const Mesh&
 TEST(ReshardRoutes, OfSums) {
   EXPECT_THAT(texts({kSum, kSum}, {kWhole, kWhole}),
               ElementsAre("all_reduce node, all_reduce gpu", "all_reduce node+gpu",
-                          "all_reduce gpu, all_reduce node"));
+                          "all_reduce node*gpu", "all_reduce gpu, all_reduce node"));
 }
 
 TEST(ReshardRoutes, OfShardsOfOneDimension) {

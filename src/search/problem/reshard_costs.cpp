@@ -133,8 +133,8 @@ Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction in
   if (collective_of(opcode).empty()) {
     return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
   }
-  const Packing packing = packing_of(opcode, several, !instruction.inner_axes.empty(), from.shape,
-                                     from.layout[axis], to.layout[axis]);
+  const Packing packing = packing_of(opcode, several, reorders_parts(mesh_, instruction),
+                                     from.shape, from.layout[axis], to.layout[axis]);
   const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
                           return (packing.sent ? program.local_bytes(0, rank) : 0) +
                                  (packing.received ? program.local_bytes(1, rank) : 0);
