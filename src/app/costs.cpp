@@ -84,6 +84,11 @@ std::vector<ShareOfRate> shares_of(const std::vector<ProductEfficiency>& items, 
   return shares;
 }
 
+// What cluster.comm.backend says, or auto comes to.
+bool has_nccl(const Deck& deck) {
+  return deck.cluster->device_kind == "cuda" && deck.cluster->comm_backend != "mpi";
+}
+
 // With the noise that the deck asks for, the same for every pace.
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   const ClusterDeck& cluster = *deck.cluster;
@@ -117,15 +122,17 @@ std::string read_profile_file(const std::string& path) {
 
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured) {
+  std::optional<Profile> costs;
   if (!published(deck) && measured) {
-    Profile costs = *measured;
-    perturb(costs, deck.cluster->profile_noise, deck.train->seed);
-    return costs;
+    costs = measured;
+    perturb(*costs, deck.cluster->profile_noise, deck.train->seed);
+  } else if (missing_rate(deck, mesh).empty()) {
+    costs = profile_of_rates(deck, mesh, slowest_pace(*deck.cluster));
   }
-  if (!missing_rate(deck, mesh).empty()) {
-    return std::nullopt;
+  if (costs) {
+    costs->rings_use_all_links = has_nccl(deck);
   }
-  return profile_of_rates(deck, mesh, slowest_pace(*deck.cluster));
+  return costs;
 }
 
 double rated_flops(const Deck& deck, int64_t ranks) {
@@ -192,7 +199,9 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
   std::vector<CostModel> classes;
   std::vector<std::string> names;
   for (const Pace& pace : paces) {
-    classes.emplace_back(profile_of_rates(deck, mesh, pace));
+    Profile of_class = profile_of_rates(deck, mesh, pace);
+    of_class.rings_use_all_links = costs.rings_use_all_links;
+    classes.emplace_back(of_class);
     names.push_back(fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", pace.flops * 1e-12,
                                 pace.memory_bandwidth * 1e-9));
   }

@@ -111,6 +111,7 @@ CostModel::CostModel(const Profile& profile)
     : launch_s_(profile.launch_s),
       signal_s_(profile.signal_s),
       overhead_s_(profile.overhead_s),
+      rings_use_all_links_(profile.rings_use_all_links),
       efficiency_(profile.efficiency) {
   check(!profile.operations.empty(), "a profile without operations");
   for (const OperationTime& time : profile.operations) {
@@ -189,18 +190,26 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
              : seconds;
 }
 
+void CostModel::keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const {
+  double inside = 1.0;  // ranks inside of the part's axis, which comes before theirs
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    part->bytes *= rings_use_all_links_ ? 1.0 : inside;
+    inside *= static_cast<double>(mesh.at(part->axis).size);
+  }
+  const auto longest = std::ranges::max_element(parts, {}, [&](const MessagePart& part) {
+    return collective(part.opcode, part.axis, part.bytes, part.algorithm).alone_s;
+  });
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    part->bytes = part == longest ? part->bytes : 0.0;
+  }
+}
+
 MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
                                double bytes) const {
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
   std::vector<MessagePart> parts = message_parts(mesh, instruction, bytes);
   if (run_at_once(instruction)) {
-    const auto seconds = [&](const MessagePart& part) {
-      return collective(part.opcode, part.axis, part.bytes, part.algorithm).alone_s;
-    };
-    const auto longest = std::ranges::max_element(parts, {}, seconds);
-    for (auto part = parts.begin(); part != parts.end(); ++part) {
-      part->bytes = part == longest ? part->bytes : 0.0;
-    }
+    keep_longest(mesh, parts);
   }
   for (const MessagePart& part : parts) {
     const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);

@@ -57,7 +57,11 @@ class CostModel {
   // Null where neither it nor one like it was timed.
   const Tables* tables_of(Opcode opcode, size_t axis) const;
 
+  // Leaves bytes to the longest of parts that run at once.
+  void keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const;
+
   double launch_s_, signal_s_, overhead_s_;
+  bool rings_use_all_links_;
   std::map<std::pair<Opcode, DType>, std::vector<Sample>> operations_;
   std::map<DType, std::vector<ShareOfRate>> efficiency_;
   std::map<std::pair<Opcode, size_t>, Tables> collectives_;

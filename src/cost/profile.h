@@ -71,6 +71,9 @@ struct Profile {
   // Where the operations' times are those of rated flops: what products reach of these, by type and
   // rising flops. Profiles that were measured have none, nor has their text.
   std::map<DType, std::vector<ShareOfRate>> efficiency;
+  // A flat sum or gather crosses an outer axis on the links of all ranks inside of it, as NCCL's
+  // rings do; else on that of one of them, as MPI's single ring does. Its text lacks it, too.
+  bool rings_use_all_links = false;
   std::vector<CollectiveTimes> collectives;
   // By axis: how many times as long a message takes with all groups of the axis at once as with one
   // alone, where that is clearly more. The collectives' times are those of all at once.

@@ -183,10 +183,10 @@ std::vector<Key> cluster_keys() {
            "direction, so the slower of the two links counts. All-to-alls send over it what each "
            "of its ranks has for other hosts; moves count as if all of its ranks sent over it at "
            "once. Better write two axes, one for hosts and one for the ranks of each: then a "
-           "strategy may treat them differently, and keep inside a host what is large. All-to-alls "
-           "cost about the same either way. Sums and gathers of all ranks do not: on one axis they "
-           "use both links at once, on two one after the other, and across hosts less is sent. A "
-           "divisor of the axis's size.",
+           "strategy may treat them differently, and keep inside a host what is large. The same "
+           "strategy then costs as much, or less: every link has its own latency, and collectives "
+           "may go inside hosts first, which sends less between them. A divisor of the axis's "
+           "size.",
        .fallback = "1",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].per_host; }},

@@ -30,8 +30,7 @@ struct MessagePart {
 // The parts of a flat sum or gather run at once (run_at_once()): it is a ring of all N ranks, in
 // which every rank sends (N - 1) / N of the bytes, to a neighbour along the innermost axis or, one
 // of all ranks inside of an axis, along that axis. A part has the bytes of which a ring of its
-// axis's ranks sends as much; that crossing is divided among the ranks inside, whose links the
-// library's rings all use.
+// axis's ranks sends as much, where the crossing is divided among the links of all ranks inside.
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes);
 

@@ -36,10 +36,12 @@ TEST(ReshardRoutes, OfSums) {
 
 TEST(ReshardRoutes, OfShardsOfOneDimension) {
   EXPECT_THAT(texts({kRows, kRows}, {kWhole, kWhole}),
-              ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu"))
+              ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu",
+                          "all_gather node*gpu"))
       << "the inner one lies in the outer one";
   EXPECT_THAT(texts({kSum, kSum}, {kRows, kRows}),
               ElementsAre("reduce_scatter node, reduce_scatter gpu", "reduce_scatter node+gpu",
+                          "reduce_scatter node*gpu",
                           "reduce_scatter gpu, all_gather gpu, reduce_scatter node, slice gpu"));
 }
 
