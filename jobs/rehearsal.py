@@ -29,6 +29,7 @@ from analysis.decks import quantity  # noqa: E402
 WIDTH, LAYERS, HEADS = 64, 4, 4
 ROUNDS, EXACT, CLOSE = 6, 0.005, 0.05
 LEAST_FLOPS, LINKS = 1e6, (1e3, 1e15)  # what a deck can say
+RATE = re.compile(r"\b(flops|flops_16bit|memory_bandwidth): *([^\s,}]+)")
 LAYER = re.compile(r"^layers\.(\d+)\.(.*)")
 
 
@@ -54,14 +55,15 @@ class Decks:
         self.settings = dict(setting.partition("=")[::2] for setting in settings)
         cluster = re.sub(r"#.*", "", read(cluster_path))
         before, _, mesh = cluster.partition("mesh:")
-        self.rates = dict(re.findall(r"\b(flops|memory_bandwidth): *([^\s,}]+)", before))
-        for key in ("flops", "memory_bandwidth"):
+        self.rates = dict(re.findall(RATE, before))
+        for key in ("flops", "flops_16bit", "memory_bandwidth"):
             if f"cluster.device.{key}" in self.settings:
                 self.rates[key] = self.settings[f"cluster.device.{key}"]
         devices = re.search(r"\bdevices: *(\[[^\]]*\])?", before)
         self.devices = self.settings.get("cluster.devices", devices and devices[1])
         if devices and not self.devices:
             refuse(f"{cluster_path}: cluster.devices has to be a list in brackets, [{{...}}]")
+        self.efficiency = self.settings.get("cluster.device.efficiency", before)
         names = re.findall(r"\bname: *([\w-]+)", mesh)
         axes = re.split(r"\bname:", mesh)[1:]
         self.axes = {name: dict(re.findall(r"(\w+): *([^\s,}]+)", axis))
@@ -78,6 +80,19 @@ class Decks:
                 return self.settings[f"{section}.{key}"]
         found = re.search(rf"^[^\n]*\b{key}: *([^\s,}}]+)", self.text, re.M)
         return found[1] if found else default
+
+    def share(self):
+        """What the largest products of the model's precision reach of the rated flops."""
+        precision = self.model("precision", "fp32")
+        others = [] if precision == "fp32" else ["bf16", "fp16"]
+        items = [dict(re.findall(r"(\w+): *([\w.]+)", item))
+                 for item in re.findall(r"\{([^}]*\bshare:[^}]*)\}", self.efficiency)]
+        for name in (precision, *others, "any"):
+            shares = [(int(item.get("size", 0)), item["share"]) for item in items
+                      if item.get("precision", "any") == name]
+            if shares:
+                return max(shares)[1]
+        return None
 
     def number(self, key, default):
         value = self.model(key)
@@ -214,19 +229,20 @@ class Rehearsal:
         """The rates of all devices, over a number; those of products are behind the width, too."""
         def rate(key, value):
             return value if value == "auto" else scaled(
-                value, (self.products if key == "flops" else 1.0) / slower)
+                value, (1.0 if key == "memory_bandwidth" else self.products) / slower)
 
         settings = [f"cluster.device.{key}={rate(key, value)}"
                     for key, value in self.decks.rates.items()]
         if self.decks.devices:
             settings.append("cluster.devices=" + re.sub(
-                r"\b(flops|memory_bandwidth): *([^\s,}]+)",
-                lambda one: f"{one[1]}: {rate(*one.groups())}", self.decks.devices))
+                RATE, lambda one: f"{one[1]}: {rate(*one.groups())}", self.decks.devices))
+        if share := self.decks.share():  # small products stand for large ones
+            settings.append(f"cluster.device.efficiency=[{{share: {share}}}]")
         return settings
 
     def slowest(self):
         """By how much the rates can be divided."""
-        rates = [rate for key, rate in self.decks.rates.items() if key == "flops"]
+        rates = [rate for key, rate in self.decks.rates.items() if key.startswith("flops")]
         rates += re.findall(r"\bflops: *([^\s,}]+)", self.decks.devices or "")
         return min((self.products * quantity(rate) / LEAST_FLOPS for rate in rates
                     if quantity(rate)), default=1.0)

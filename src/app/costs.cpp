@@ -9,6 +9,7 @@
 #include "cost/changed_links.h"
 #include "cost/roofline.h"
 #include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "deck/train_deck.h"
 
 namespace hidup {
@@ -63,9 +64,43 @@ bool published(const Deck& deck) {
   return deck.cluster->cost_model == "published";
 }
 
+// The items of cluster.device.efficiency for products of a type: those of its precision, or else of
+// the other one of 16 bits, or else of any.
+std::vector<ShareOfRate> shares_of(const std::vector<ProductEfficiency>& items, DType dtype) {
+  const std::vector<std::string_view> names =
+      dtype == DType::f32    ? std::vector<std::string_view>{"fp32", "any"}
+      : dtype == DType::bf16 ? std::vector<std::string_view>{"bf16", "fp16", "any"}
+                             : std::vector<std::string_view>{"fp16", "bf16", "any"};
+  std::vector<ShareOfRate> shares;
+  for (size_t n = 0; n < names.size() && shares.empty(); ++n) {
+    for (const ProductEfficiency& item : items) {
+      if (item.precision == names[n]) {
+        const auto size = static_cast<double>(item.size.value_or(1));
+        shares.push_back({.flops = 2.0 * size * size * size, .share = item.share});
+      }
+    }
+  }
+  std::ranges::sort(shares, {}, &ShareOfRate::flops);
+  return shares;
+}
+
+// What cluster.comm.backend says, or auto comes to.
+bool has_nccl(const Deck& deck) {
+  return deck.cluster->device_kind == "cuda" && deck.cluster->comm_backend != "mpi";
+}
+
 // With the noise that the deck asks for, the same for every pace.
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
-  MachineRates rates{.flops = pace.flops, .memory_bandwidth = pace.memory_bandwidth};
+  const ClusterDeck& cluster = *deck.cluster;
+  MachineRates rates{
+      .flops = pace.flops,
+      .flops_16bit = cluster.devices.empty() ? cluster.flops_16bit.value_or(0.0) : 0.0,
+      .memory_bandwidth = pace.memory_bandwidth};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    if (std::vector<ShareOfRate> shares = shares_of(cluster.efficiency, dtype); !shares.empty()) {
+      rates.efficiency[dtype] = std::move(shares);
+    }
+  }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const MeshAxis& link = axis_of(*deck.cluster, mesh[axis].name);
     rates.links.push_back(
@@ -87,15 +122,31 @@ std::string read_profile_file(const std::string& path) {
 
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured) {
+  std::optional<Profile> costs;
   if (!published(deck) && measured) {
-    Profile costs = *measured;
-    perturb(costs, deck.cluster->profile_noise, deck.train->seed);
-    return costs;
+    costs = measured;
+    perturb(*costs, deck.cluster->profile_noise, deck.train->seed);
+  } else if (missing_rate(deck, mesh).empty()) {
+    costs = profile_of_rates(deck, mesh, slowest_pace(*deck.cluster));
   }
-  if (!missing_rate(deck, mesh).empty()) {
-    return std::nullopt;
+  if (costs) {
+    costs->rings_use_all_links = has_nccl(deck);
   }
-  return profile_of_rates(deck, mesh, slowest_pace(*deck.cluster));
+  return costs;
+}
+
+double rated_flops(const Deck& deck, int64_t ranks) {
+  const ClusterDeck& cluster = *deck.cluster;
+  double all = 0.0;
+  for (const DeviceClass& device : cluster.devices) {
+    all += static_cast<double>(device.count) * device.flops;
+  }
+  if (!cluster.devices.empty()) {
+    return all;
+  }
+  const double one = cluster.device_flops.value_or(0.0);
+  const bool in_16_bits = deck.model->precision != "fp32";
+  return static_cast<double>(ranks) * (in_16_bits ? cluster.flops_16bit.value_or(one) : one);
 }
 
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
@@ -148,7 +199,9 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
   std::vector<CostModel> classes;
   std::vector<std::string> names;
   for (const Pace& pace : paces) {
-    classes.emplace_back(profile_of_rates(deck, mesh, pace));
+    Profile of_class = profile_of_rates(deck, mesh, pace);
+    of_class.rings_use_all_links = costs.rings_use_all_links;
+    classes.emplace_back(of_class);
     names.push_back(fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", pace.flops * 1e-12,
                                 pace.memory_bandwidth * 1e-9));
   }

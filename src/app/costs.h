@@ -1,6 +1,7 @@
 // Which times predictions and the search rest on.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ std::string read_profile_file(const std::string& path);
 // those of cluster.device, or the least of cluster.devices; the search rests on them.
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
+
+// Flop/s that so many ranks are rated at together for products of model.precision; 0: not known.
+double rated_flops(const Deck& deck, int64_t ranks);
 
 // What `costs`, which costs_of() gave for the cluster as it is, would be if as many ranks were
 // along each axis as `mesh` has, and links along `twice_as_fast`, if any, had twice the bandwidth:

@@ -4,15 +4,30 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 
+#include "app/costs.h"
 #include "app/explain.h"
 #include "core/results.h"
 #include "core/units.h"
 #include "deck/model_deck.h"
+#include "graph/flops.h"
 #include "train/report.h"
 
 namespace hidup {
+
+namespace {
+
+// The model's flops of a step over what all ranks are rated at in the step's predicted time; none
+// where the deck does not say at what.
+std::optional<double> predicted_utilization(const PlanningInput& input, const PredictedStep& step) {
+  const double rated = rated_flops(input.deck, ranks_of(input.mesh));
+  return rated > 0.0 ? std::optional(model_flops(input.graph) / (rated * step.iteration_s))
+                     : std::nullopt;
+}
+
+}  // namespace
 
 void print_plan(const PlanningInput& input, const Strategy& strategy, const Profile& costs,
                 const std::string& repeated) {
@@ -28,6 +43,12 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
   results::print("predicted {}\n",
                  describe({.iteration_s = step.iteration_s,
                            .busy = {step.compute_s, step.comm_s, step.exposed_comm_s}}));
+  if (const std::optional<double> utilization = predicted_utilization(input, step)) {
+    results::print("flops     {:.1f} % of the rated {:.4g} TFLOPS of a rank\n",
+                   100.0 * *utilization,
+                   1e-12 * rated_flops(input.deck, ranks_of(input.mesh)) /
+                       static_cast<double>(ranks_of(input.mesh)));
+  }
   results::print("memory    {} per rank\n", format_bytes(step.peak_bytes));
   if (!repeated.empty()) {
     results::print("repeated  {}\n", repeated);
@@ -130,6 +151,7 @@ void print_what_if(const WhatIfReport& report) {
 
 Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated) {
   const PredictedStep& step = strategy.predicted.value();
+  const std::optional<double> utilization = predicted_utilization(input, step);
   return {{"model", input.graph.name()},
           {"strategy", strategy.name},
           {"strategy_hash", fmt::format("{:016x}", strategy_hash(input.graph, strategy))},
@@ -138,6 +160,7 @@ Json plan_json(const PlanningInput& input, const Strategy& strategy, const Repea
           {"predicted_compute_s", step.compute_s},
           {"predicted_comm_s", step.comm_s},
           {"predicted_exposed_comm_s", step.exposed_comm_s},
+          {"predicted_model_flops_utilization", utilization ? Json(*utilization) : Json()},
           {"predicted_peak_bytes", step.peak_bytes},
           {"layers", input.deck.model->layers},
           {"ranks", ranks_of(input.mesh)},

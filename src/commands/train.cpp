@@ -117,8 +117,6 @@ void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& know
 
 Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& plan) {
   const Deck& deck = inputs.deck();
-  const double peak =
-      static_cast<double>(machine.world.size()) * deck.cluster->device_flops.value_or(0.0);
   const bool images = deck.data->kind == "images";
   std::optional<EmulationScale> scale;
   if (plan.durations) {
@@ -127,7 +125,7 @@ Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& 
   return {deck.train->steps,
           {.count = deck.train->batch * (images ? 1 : deck.model->sequence), .images = images},
           inputs.data.unigram_entropy,
-          {.model = model_flops(inputs.graph), .peak = peak},
+          {.model = model_flops(inputs.graph), .peak = rated_flops(deck, machine.world.size())},
           scale};
 }
 

@@ -46,6 +46,18 @@ double between(double x, double x0, double x1, double y0, double y1) {
   return y0 * std::pow(y1 / y0, part);
 }
 
+// The share that a product of so many flops reaches.
+double share_of(const std::vector<ShareOfRate>& shares, double flops) {
+  const auto above = std::ranges::upper_bound(shares, flops, {}, &ShareOfRate::flops);
+  if (above == shares.begin()) {
+    return shares.front().share;
+  }
+  const auto below = std::prev(above);
+  return above == shares.end()
+             ? below->share
+             : between(flops, below->flops, above->flops, below->share, above->share);
+}
+
 using Tables = std::map<CollectiveAlgorithm, std::vector<MessageTime>>;
 
 MessageTime in_table(const std::vector<MessageTime>& table, double bytes) {
@@ -96,7 +108,11 @@ std::vector<AlgorithmChoice> fastest(ReshardKind collective, size_t axis, const 
 }  // namespace
 
 CostModel::CostModel(const Profile& profile)
-    : launch_s_(profile.launch_s), signal_s_(profile.signal_s), overhead_s_(profile.overhead_s) {
+    : launch_s_(profile.launch_s),
+      signal_s_(profile.signal_s),
+      overhead_s_(profile.overhead_s),
+      rings_use_all_links_(profile.rings_use_all_links),
+      efficiency_(profile.efficiency) {
   check(!profile.operations.empty(), "a profile without operations");
   for (const OperationTime& time : profile.operations) {
     const double work = amount(time.opcode, time.work);
@@ -130,9 +146,14 @@ const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType
   };
   auto alike = first_where(
       [&](const auto& key) { return key.first == opcode || key.first == main_part(opcode); });
+  const auto is_alike = [&](const auto& key) {
+    return is_product(key.first) == is_product(opcode);
+  };
   if (alike == operations_.end()) {
-    alike =
-        first_where([&](const auto& key) { return is_product(key.first) == is_product(opcode); });
+    alike = first_where([&](const auto& key) { return is_alike(key) && key.second == dtype; });
+  }
+  if (alike == operations_.end()) {
+    alike = first_where(is_alike);
   }
   return alike != operations_.end() ? alike->second : operations_.begin()->second;
 }
@@ -162,13 +183,35 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
     pace += weight * sample_pace;
     weights += weight;
   }
-  return load * std::exp2(pace / weights);
+  const double seconds = load * std::exp2(pace / weights);
+  const auto shares = efficiency_.find(work.dtype);
+  return is_product(opcode) && shares != efficiency_.end()
+             ? seconds / share_of(shares->second, load)
+             : seconds;
+}
+
+void CostModel::keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const {
+  double inside = 1.0;  // ranks inside of the part's axis, which comes before theirs
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    part->bytes *= rings_use_all_links_ ? 1.0 : inside;
+    inside *= static_cast<double>(mesh.at(part->axis).size);
+  }
+  const auto longest = std::ranges::max_element(parts, {}, [&](const MessagePart& part) {
+    return collective(part.opcode, part.axis, part.bytes, part.algorithm).alone_s;
+  });
+  for (auto part = parts.begin(); part != parts.end(); ++part) {
+    part->bytes = part == longest ? part->bytes : 0.0;
+  }
 }
 
 MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
                                double bytes) const {
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
-  for (const MessagePart& part : message_parts(mesh, instruction, bytes)) {
+  std::vector<MessagePart> parts = message_parts(mesh, instruction, bytes);
+  if (run_at_once(instruction)) {
+    keep_longest(mesh, parts);
+  }
+  for (const MessagePart& part : parts) {
     const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);
     all.alone_s += part.times * time.alone_s;
     all.beside_s += part.times * time.beside_s;

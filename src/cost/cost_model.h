@@ -17,7 +17,8 @@ class CostModel {
   explicit CostModel(const Profile& profile);
 
   // Seconds of an instruction that computes or copies on its rank, alone: its flops (of a product)
-  // or bytes at the pace of the timed operations whose sizes are nearest.
+  // or bytes at the pace of the timed operations whose sizes are nearest. Where the profile's
+  // products are at rated flops, at the share of these that one of so many flops reaches.
   double operation(Opcode opcode, const Work& work) const;
 
   // A collective of that many paced_bytes() over the ranks of an axis;
@@ -32,7 +33,7 @@ class CostModel {
   const std::vector<AlgorithmChoice>& algorithms() const { return algorithms_; }
 
   // The sum of the collectives of which the instruction consists (message_parts()), of so many
-  // paced_bytes().
+  // paced_bytes(). Where they run at once, the longest, and the latencies of the others.
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
   double launch_s() const { return launch_s_; }
@@ -48,7 +49,7 @@ class CostModel {
 
   // Of the operation, or of the product that it is without its bias; where neither was timed with
   // elements of this type, with others; where it was not timed, of another of its kind (product or
-  // not).
+  // not), with elements of this type if any was timed with them.
   const std::vector<Sample>& samples_of(Opcode opcode, DType dtype) const;
 
   using Tables = std::map<CollectiveAlgorithm, std::vector<MessageTime>>;
@@ -56,8 +57,13 @@ class CostModel {
   // Null where neither it nor one like it was timed.
   const Tables* tables_of(Opcode opcode, size_t axis) const;
 
+  // Leaves bytes to the longest of parts that run at once.
+  void keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const;
+
   double launch_s_, signal_s_, overhead_s_;
+  bool rings_use_all_links_;
   std::map<std::pair<Opcode, DType>, std::vector<Sample>> operations_;
+  std::map<DType, std::vector<ShareOfRate>> efficiency_;
   std::map<std::pair<Opcode, size_t>, Tables> collectives_;
   std::vector<AlgorithmChoice> algorithms_;
 };

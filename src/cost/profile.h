@@ -54,6 +54,12 @@ struct DeviceRates {
   double memory = 0.0;               // bytes/s, read and written, of what no cache holds
 };
 
+// Products of so many flops reach this share of their type's rate.
+struct ShareOfRate {
+  double flops = 0.0;
+  double share = 1.0;
+};
+
 struct Profile {
   ProfileKey key;
   std::string model;      // whose operations were timed
@@ -62,6 +68,12 @@ struct Profile {
   double overhead_s = 0.0;           // of a step outside the program: input, exchange of timings
   std::optional<DeviceRates> rates;  // older profiles have none
   std::vector<OperationTime> operations;
+  // Where the operations' times are those of rated flops: what products reach of these, by type and
+  // rising flops. Profiles that were measured have none, nor has their text.
+  std::map<DType, std::vector<ShareOfRate>> efficiency;
+  // A flat sum or gather crosses an outer axis on the links of all ranks inside of it, as NCCL's
+  // rings do; else on that of one of them, as MPI's single ring does. Its text lacks it, too.
+  bool rings_use_all_links = false;
   std::vector<CollectiveTimes> collectives;
   // By axis: how many times as long a message takes with all groups of the axis at once as with one
   // alone, where that is clearly more. The collectives' times are those of all at once.

@@ -19,8 +19,10 @@ constexpr double kLargestMessage = 1e12;  // bytes; the time of longer ones is p
 constexpr double kSpacing = 1.4142135623730951;
 
 // A time that is in proportion to the bytes and flops, whatever they are.
-OperationTime at_rate(Opcode opcode, double rate) {
-  return {.opcode = opcode, .work = {.flops = rate, .bytes = rate, .sizes = {}}, .seconds = 1.0};
+OperationTime at_rate(Opcode opcode, double rate, DType dtype = DType::f32) {
+  return {.opcode = opcode,
+          .work = {.flops = rate, .bytes = rate, .sizes = {}, .dtype = dtype},
+          .seconds = 1.0};
 }
 
 CollectiveTimes straight_line(Opcode opcode, size_t axis, double latency_s, double bandwidth) {
@@ -63,6 +65,10 @@ Profile empty_profile(const Mesh& mesh, const MachineRates& rates, const char* d
   profile.key.device = device;
   profile.key.mesh = mesh;
   profile.operations.push_back(at_rate(Opcode::matmul, rates.flops));
+  if (rates.flops_16bit > 0.0) {
+    profile.operations.push_back(at_rate(Opcode::matmul, rates.flops_16bit, DType::bf16));
+    profile.operations.push_back(at_rate(Opcode::matmul, rates.flops_16bit, DType::f16));
+  }
   return profile;
 }
 
@@ -85,6 +91,7 @@ MessageVolume volume_of(Opcode opcode, int64_t ranks) {
 
 Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
   Profile profile = empty_profile(mesh, rates, "the rates of the cluster deck, not measured");
+  profile.efficiency = rates.efficiency;
   profile.operations.push_back(at_rate(Opcode::add, rates.memory_bandwidth));
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const LinkRates& link = rates.links[axis];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "cost/profile.h"
@@ -16,7 +17,10 @@ struct LinkRates {
 };
 
 struct MachineRates {
-  double flops = 0.0;             // flop/s of a rank
+  double flops = 0.0;        // flop/s of a rank
+  double flops_16bit = 0.0;  // flop/s of bf16 and fp16; 0: flops
+  // What products reach of these, by type and rising flops; all of it where a type has no row.
+  std::map<DType, std::vector<ShareOfRate>> efficiency;
   double memory_bandwidth = 0.0;  // bytes/s of a rank
   std::vector<LinkRates> links;   // per axis of the mesh
 };
@@ -30,11 +34,11 @@ struct MessageVolume {
 // Of a collective over so many ranks, at least two: see roofline_profile().
 MessageVolume volume_of(Opcode opcode, int64_t ranks);
 
-// Products at the peak rate, everything else at that of the memory (the roofline model, Williams et
-// al. 2009). Of n ranks along an axis, a rank sends (n - 1) / n of a collective's bytes, twice that
-// for an all_reduce, all of them for a broadcast or a move; messages follow each other log2(n)
-// deep, twice for an all_reduce, once for a move (Thakur et al. 2005). Nothing slows what runs
-// beside it.
+// Products at the share of their type's rate that their size reaches, everything else at that of
+// the memory (the roofline model, Williams et al. 2009). Of n ranks along an axis, a rank sends (n
+// - 1) / n of a collective's bytes, twice that for an all_reduce, all of them for a broadcast or a
+// move; messages follow each other log2(n) deep, twice for an all_reduce, once for a move (Thakur
+// et al. 2005). Nothing slows what runs beside it.
 //
 // Where the n ranks are on several hosts, N = per_host on each, both links take their time at once
 // and the longer one counts. All collectives but two are rings or trees of consecutive ranks: of

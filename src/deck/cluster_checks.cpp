@@ -3,6 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/check.h"
@@ -184,6 +186,44 @@ void check_hosts(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
   }
 }
 
+// What is wrong with item `i` beside an earlier one of the same precision: larger products must
+// take longer, whatever share of the flops they reach.
+std::optional<Misfit> clash(const ProductEfficiency& item, size_t i,
+                            const ProductEfficiency& earlier) {
+  const std::string key = fmt::format("cluster.device.efficiency[{}].size", i);
+  const std::string products = fmt::format("products of precision {}", item.precision);
+  if (!item.size || !earlier.size) {
+    return Misfit{key, fmt::format("{}: two items are for {}, so both need a size", key, products)};
+  }
+  if (*item.size == *earlier.size) {
+    return Misfit{key,
+                  fmt::format("{}: two items are for {} and size {}", key, products, *item.size)};
+  }
+  const double ratio = static_cast<double>(*item.size) / static_cast<double>(*earlier.size);
+  const double same_time = earlier.share * ratio * ratio * ratio;
+  if ((ratio > 1.0) == (item.share < same_time)) {
+    return std::nullopt;
+  }
+  const std::string share = fmt::format("cluster.device.efficiency[{}].share", i);
+  return Misfit{share, fmt::format("{} {}, with which {} of size {} take less time than those of "
+                                   "size {}: expected a share {} {:.3g}",
+                                   share, item.share, products, std::max(*item.size, *earlier.size),
+                                   std::min(*item.size, *earlier.size),
+                                   ratio > 1.0 ? "below" : "above", same_time)};
+}
+
+void check_efficiency(const std::vector<ProductEfficiency>& items, const DeckChecks& checks) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const std::optional<Misfit> found =
+          items[j].precision == items[i].precision ? clash(items[i], i, items[j]) : std::nullopt;
+      if (found && checks.usable(found->key)) {
+        return checks.report(found->key, found->message);
+      }
+    }
+  }
+}
+
 // Links that vary in time.
 void check_traces(const ClusterDeck& cluster, const DeckChecks& checks) {
   for (size_t i = 0; i < cluster.mesh.size(); ++i) {
@@ -237,6 +277,9 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
 void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks) {
   check_mesh(cluster, checks);
   check_emulation(cluster, checks);
+  if (usable(checks, "cluster.device.efficiency")) {
+    check_efficiency(cluster.efficiency, checks);
+  }
 }
 
 std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {

@@ -26,6 +26,13 @@ struct MeshAxis {
   std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
 };
 
+// Products of a precision, and of a size, reach this share of the device's rated flops.
+struct ProductEfficiency {
+  std::string precision;        // any, fp32, bf16, fp16
+  std::optional<int64_t> size;  // n: of products with the flops of n x n x n ones; none: of all
+  double share = 1.0;
+};
+
 // Ranks that compute at the same rates.
 struct DeviceClass {
   int64_t count = 1;                       // ranks
@@ -36,8 +43,10 @@ struct DeviceClass {
 struct ClusterDeck {
   std::string device_kind;
   std::optional<int64_t> device_threads;
-  std::optional<int64_t> device_memory;    // bytes; none: what the machine has
-  std::optional<double> device_flops;      // flop/s
+  std::optional<int64_t> device_memory;  // bytes; none: what the machine has
+  std::optional<double> device_flops;    // flop/s
+  std::optional<double> flops_16bit;     // flop/s of bf16 and fp16; none: device_flops
+  std::vector<ProductEfficiency> efficiency;
   std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
   std::string device_graph;                // auto, off
   int64_t timed_every = 0;                 // steps; key cluster.device.timed_every

@@ -39,13 +39,44 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bytes,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_memory; }},
       {.name = "cluster.device.flops",
-       .doc =
-           "Floating-point rate of a rank in the format that `model.precision` names. Predictions "
-           "without a profile rest on it; auto: not known.",
+       .doc = "Floating-point rate that a rank is rated at, as its data sheet has it. Predictions "
+              "without a profile rest on it and on `efficiency`; auto: not known.",
        .fallback = "auto",
        .range = kFlopRates,
        .unit = Unit::flops,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_flops; }},
+      {.name = "cluster.device.flops_16bit",
+       .doc = "The same of products of bf16 and fp16, without sparsity. auto: as "
+              "`cluster.device.flops`.",
+       .fallback = "auto",
+       .range = kFlopRates,
+       .unit = Unit::flops,
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->flops_16bit; }},
+      {.name = "cluster.device.efficiency",
+       .doc =
+           "The share of the rated flops that matrix products reach, for predictions without a "
+           "profile: no product reaches all, and small ones reach little. `[{share: 0.8}]`, or by "
+           "precision and size: `[{precision: fp32, share: 0.9}, {precision: bf16, size: 1024, "
+           "share: 0.2}, {precision: bf16, size: 8192, share: 0.8}]`. Between two sizes the share "
+           "lies on a straight line on logarithmic scales, outside it is that of the nearest. "
+           "bf16 and fp16 stand for each other where only one is given. []: products reach all. "
+           "`cluster.cost.model: published` does not use it.",
+       .fallback = "[]",
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->efficiency; }},
+      {.name = "cluster.device.efficiency[].precision",
+       .doc = "Products with elements of this format. any: of those that no other item names.",
+       .fallback = "any",
+       .choices = {"any", "fp32", "bf16", "fp16"},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].precision; }},
+      {.name = "cluster.device.efficiency[].size",
+       .doc = "n: products with as many flops as one of n x n by n x n matrices. auto: all.",
+       .fallback = "auto",
+       .range = {1, 1000000},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].size; }},
+      {.name = "cluster.device.efficiency[].share",
+       .doc = "The share of the rated flops that they reach.",
+       .range = {.min = 0, .max = 1, .above_min = true},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].share; }},
       {.name = "cluster.device.memory_bandwidth",
        .doc = "Bandwidth of a rank's memory, for predictions without a profile. auto: a byte for "
               "every 16 flops of `cluster.device.flops`.",
@@ -152,10 +183,10 @@ std::vector<Key> cluster_keys() {
            "direction, so the slower of the two links counts. All-to-alls send over it what each "
            "of its ranks has for other hosts; moves count as if all of its ranks sent over it at "
            "once. Better write two axes, one for hosts and one for the ranks of each: then a "
-           "strategy may treat them differently, and keep inside a host what is large. All-to-alls "
-           "cost about the same either way. Sums and gathers of all ranks do not: on one axis they "
-           "use both links at once, on two one after the other, and across hosts less is sent. A "
-           "divisor of the axis's size.",
+           "strategy may treat them differently, and keep inside a host what is large. The same "
+           "strategy then costs as much, or less: every link has its own latency, and collectives "
+           "may go inside hosts first, which sends less between them. A divisor of the axis's "
+           "size.",
        .fallback = "1",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].per_host; }},

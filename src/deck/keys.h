@@ -22,6 +22,7 @@ inline constexpr double kHour = 3600.0;  // seconds
 struct ValidationData;
 struct MeshAxis;
 struct DeviceClass;
+struct ProductEfficiency;
 struct LinkPhase;
 using Patterns = std::vector<std::string>;  // of names, with * and ? (core/text.h)
 
@@ -31,7 +32,8 @@ using Patterns = std::vector<std::string>;  // of names, with * and ? (core/text
 using Slot =
     std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
                  std::string*, std::vector<std::string>*, std::optional<Patterns>*, ValidationData*,
-                 std::vector<MeshAxis>*, std::vector<DeviceClass>*, std::vector<LinkPhase>*>;
+                 std::vector<MeshAxis>*, std::vector<DeviceClass>*, std::vector<LinkPhase>*,
+                 std::vector<ProductEfficiency>*>;
 
 // Which item of a list of maps: its index there, and in the list that is a key of that item.
 struct Item {

@@ -216,6 +216,9 @@ class DeckReader {
     } else if (auto* const* devices = std::get_if<std::vector<DeviceClass>*>(&slot)) {
       const auto at = [](size_t i) { return Item{.outer = i}; };
       read_items(key, name, value, **devices, {"devices", kMaxListItems, at}, position);
+    } else if (auto* const* shares = std::get_if<std::vector<ProductEfficiency>*>(&slot)) {
+      const auto at = [](size_t i) { return Item{.outer = i}; };
+      read_items(key, name, value, **shares, {"shares", kMaxListItems, at}, position);
     } else if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
       const auto at = [item](size_t i) { return Item{.outer = item.outer, .inner = i}; };
       read_items(key, name, value, **phases, {"bandwidths", kMaxListItems, at}, position);

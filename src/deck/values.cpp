@@ -234,12 +234,16 @@ std::string allowed_values(const Key& key) {
   deck.cluster->mesh.resize(1);
   deck.cluster->mesh.front().bandwidth_trace.resize(1);
   deck.cluster->devices.resize(1);
+  deck.cluster->efficiency.resize(1);
   const Slot slot = key.slot(deck, {});
   if (std::holds_alternative<std::vector<MeshAxis>*>(slot)) {
     return "a list of axes";
   }
   if (std::holds_alternative<std::vector<DeviceClass>*>(slot)) {
     return "a list of devices";
+  }
+  if (std::holds_alternative<std::vector<ProductEfficiency>*>(slot)) {
+    return "a list of shares, such as [{share: 0.8}]";
   }
   if (std::holds_alternative<std::vector<LinkPhase>*>(slot)) {
     return "a list of times with bandwidths";

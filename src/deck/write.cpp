@@ -31,6 +31,9 @@ std::optional<size_t> items_in(const Slot& slot) {
   if (auto* const* devices = std::get_if<std::vector<DeviceClass>*>(&slot)) {
     return (*devices)->size();
   }
+  if (auto* const* shares = std::get_if<std::vector<ProductEfficiency>*>(&slot)) {
+    return (*shares)->size();
+  }
   if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
     return (*phases)->size();
   }

@@ -64,6 +64,33 @@ std::vector<MessagePart> exchange_parts(const Mesh& mesh, const Instruction& ins
   return parts;
 }
 
+// Returns what a rank of a ring of so many sends of its bytes.
+double sent_in_ring(double ranks) {
+  return (ranks - 1.0) / ranks;
+}
+
+std::vector<MessagePart> ring_parts(const Mesh& mesh, const Instruction& instruction,
+                                    double bytes) {
+  std::vector<int> axes = {instruction.axis};
+  axes.insert(axes.end(), instruction.inner_axes.begin(), instruction.inner_axes.end());
+  const auto size_of_axis = [&](int axis) {
+    return static_cast<double>(mesh.at(static_cast<size_t>(axis)).size);
+  };
+  double ranks = 1.0;
+  for (const int axis : axes) {
+    ranks *= size_of_axis(axis);
+  }
+  const double sent = bytes * sent_in_ring(ranks);
+  std::vector<MessagePart> parts;
+  double inside = ranks;
+  for (const int axis : axes) {
+    inside /= size_of_axis(axis);
+    parts.push_back({instruction.opcode, static_cast<size_t>(axis),
+                     sent / inside / sent_in_ring(size_of_axis(axis))});
+  }
+  return parts;
+}
+
 // Sums, gathers and scattered sums: along the inner axes with all bytes, along the axis with those
 // that the ranks inside do not have in common.
 std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instruction,
@@ -112,11 +139,16 @@ std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& inst
                                        double bytes) {
   std::vector<MessagePart> parts = is_joint_exchange(instruction)
                                        ? exchange_parts(mesh, instruction, bytes)
-                                       : nested_parts(mesh, instruction, bytes);
+                                   : instruction.flat ? ring_parts(mesh, instruction, bytes)
+                                                      : nested_parts(mesh, instruction, bytes);
   for (size_t i = 0; i < instruction.algorithms.size(); ++i) {
     parts.at(i).algorithm = instruction.algorithms[i];
   }
   return parts;
+}
+
+bool run_at_once(const Instruction& instruction) {
+  return instruction.flat && !is_joint_exchange(instruction);
 }
 
 std::vector<CollectiveAlgorithm> algorithms_by(const std::vector<AlgorithmChoice>& choices,

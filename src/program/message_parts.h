@@ -28,8 +28,16 @@ struct MessagePart {
 // an all-reduce then gathers, along its own axis too. An all-to-all takes all
 // bytes along both. A flat one sends each byte once, along the outermost axis on which its two
 // ranks differ, in as many messages as there are ranks inside of that axis.
+//
+// The parts of a flat sum or gather run at once (run_at_once()): it is a ring of all N ranks, in
+// which every rank sends (N - 1) / N of the bytes, to a neighbour along the innermost axis or, one
+// of all ranks inside of an axis, along that axis. A part has the bytes of which a ring of its
+// axis's ranks sends as much, where the crossing is divided among the links of all ranks inside.
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes);
+
+// The parts of the collective run at once, so the longest counts; else one after the other.
+bool run_at_once(const Instruction& instruction);
 
 // Instruction::algorithms of a collective of so many paced_bytes().
 std::vector<CollectiveAlgorithm> algorithms_by(const std::vector<AlgorithmChoice>& choices,

@@ -297,7 +297,7 @@ std::vector<int64_t> collective_group(const Program& program, const Instruction&
                                       int64_t rank) {
   const std::vector<size_t> inner(instruction.inner_axes.begin(), instruction.inner_axes.end());
   std::vector<int64_t> all = group_of(program.mesh, rank, static_cast<size_t>(instruction.axis));
-  if (is_joint_exchange(instruction)) {
+  if (is_joint_exchange(instruction) || instruction.flat) {
     all = with_each(all, group_of(program.mesh, rank, inner), rank);
     if (instruction.flat) {
       std::ranges::sort(all);

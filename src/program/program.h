@@ -190,7 +190,7 @@ double sent_part(const Program& program, const Instruction& instruction);
 
 // The ranks that take part in a collective together with this one, which does not skip it, in the
 // order of the collective's axis; those that differ on an inner axis only lie furthest apart. Along
-// the inner axes together the ranks of a joint all-to-all rise; all those of a flat one do.
+// the inner axes together the ranks of a joint all-to-all rise; all those of a flat collective do.
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank);
 

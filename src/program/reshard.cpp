@@ -27,32 +27,50 @@ size_t first_of_last_sums(const Route& steps) {
 
 }  // namespace
 
-Packing packing_of(Opcode opcode, bool several, bool joint, const Shape& shape,
+bool reorders_parts(const Mesh& mesh, const Instruction& instruction) {
+  if (!instruction.flat || is_joint_exchange(instruction)) {
+    return !instruction.inner_axes.empty();
+  }
+  int64_t stride = stride_of(mesh, static_cast<size_t>(instruction.axis));
+  for (const int axis : instruction.inner_axes) {
+    const int64_t inside = stride_of(mesh, static_cast<size_t>(axis));
+    if (inside > stride) {
+      return true;
+    }
+    stride = inside;
+  }
+  return false;
+}
+
+Packing packing_of(Opcode opcode, bool several, bool reorders, const Shape& shape,
                    const Placement& from, const Placement& to) {
   const bool sends_parts = opcode == Opcode::reduce_scatter || opcode == Opcode::all_to_all;
   const bool gets_parts = opcode == Opcode::all_gather || opcode == Opcode::all_to_all;
   const bool exchanges = sends_parts || gets_parts || opcode == Opcode::move;
   const auto in_order = [&](const Placement& cut) {
-    return !joint && parts_are_pieces(shape, cut);
+    return !reorders && parts_are_pieces(shape, cut);
   };
   return {.sent = (exchanges && several) || (sends_parts && !in_order(to)),
           .received = ((exchanges || opcode == Opcode::broadcast) && several) ||
                       (gets_parts && !in_order(from))};
 }
 
-std::optional<DType> sums_sent_as(const Mesh& mesh, const Instruction& instruction, DType values,
-                                  std::optional<DType> wanted) {
+void round_sums(const Mesh& mesh, Instruction& instruction, DType values,
+                std::optional<DType> wanted) {
   const std::optional<ReshardKind> kind = spec_of(instruction.opcode).reshard;
   const bool sums = kind == ReshardKind::all_reduce || kind == ReshardKind::reduce_scatter;
   if (!wanted || *wanted == values || !sums || values != DType::f32) {
-    return std::nullopt;
+    return;
   }
   auto ranks = static_cast<int64_t>(instruction.group.size());
   ranks = ranks > 0 ? ranks : mesh[static_cast<size_t>(instruction.axis)].size;
   for (const int inner : instruction.inner_axes) {
     ranks *= mesh[static_cast<size_t>(inner)].size;
   }
-  return ranks > 1 ? wanted : std::nullopt;
+  if (ranks > 1) {
+    instruction.sent_as = wanted;
+    instruction.flat = false;
+  }
 }
 
 Value buffer_of_sums(const Instruction& instruction, const std::vector<ValueId>& sums) {
@@ -149,9 +167,17 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
   const Placement from =
       value(inputs[0]).layout[step.axis];  // of a sum in place: of the sum already
   const Placement to = value(outputs[0]).layout[step.axis];
-  const Packing packing =
-      packing_of(opcode, inputs.size() > 1, !step.inner.empty(), value(inputs[0]).shape, from, to);
   const DType dtype = value(inputs[0]).dtype;
+  const bool has_group = !collective_of(opcode).empty() && step.inner.empty();
+  Instruction like{
+      .opcode = opcode,
+      .axis = static_cast<int>(step.axis),
+      .inner_axes = {step.inner.begin(), step.inner.end()},
+      .flat = step.flat,
+      .group = has_group ? ranks_concerned(mesh()[step.axis], from, to) : std::vector<int64_t>()};
+  round_sums(mesh(), like, dtype, scope.sums_sent_as);
+  const Packing packing = packing_of(opcode, inputs.size() > 1, reorders_parts(mesh(), like),
+                                     value(inputs[0]).shape, from, to);
   const ValueIds results = outputs;
   Value send{.name = name + ".send", .dtype = dtype, .holds = inputs};
   Value receive{.name = name + ".receive", .dtype = dtype, .holds = results};
@@ -169,14 +195,12 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
     outputs.push_back(add(std::move(receive)));
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
-  instruction.axis = static_cast<int>(step.axis);
-  instruction.inner_axes.assign(step.inner.begin(), step.inner.end());
-  instruction.flat = step.flat;
-  if (!collective_of(opcode).empty() && step.inner.empty()) {
-    instruction.group = ranks_concerned(mesh()[step.axis], from, to);
-  }
+  instruction.axis = like.axis;
+  instruction.inner_axes = like.inner_axes;
+  instruction.flat = like.flat;
+  instruction.group = like.group;
+  instruction.sent_as = like.sent_as;
   instruction.attributes = ReshardAttributes{.packs = packing.sent, .unpacks = packing.received};
-  instruction.sent_as = sums_sent_as(mesh(), instruction, dtype, scope.sums_sent_as);
   if (instruction.sent_as) {
     instruction.outputs.push_back(add(buffer_of_sums(instruction, results)));
   }

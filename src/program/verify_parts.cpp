@@ -261,7 +261,7 @@ class PartsCheck {
     check_along_others(i, collective);
     check(collective.inner_axes.empty() || is_joint_exchange(collective) ||
               is_equal_inside(collective),
-          "{} is hierarchical among unequal parts", describe(i));
+          "{} goes along several axes among unequal parts", describe(i));
     all = all || is_joint_exchange(collective) ||
           static_cast<int64_t>(concerned.size()) == mesh_[axis].size;
     const std::vector<int64_t> wanted =

@@ -20,9 +20,12 @@ Communicator& group_along(const Operands& at) {
 }
 
 std::vector<Communicator*> groups_inside(const Operands& at) {
+  const Instruction& instruction = at.instruction();
   std::vector<Communicator*> inner;
-  for (const int axis : at.instruction().inner_axes) {
-    inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
+  if (is_hierarchical(instruction)) {
+    for (const int axis : instruction.inner_axes) {
+      inner.push_back(&at.binding().groups.axis(static_cast<size_t>(axis)));
+    }
   }
   return inner;
 }
@@ -165,8 +168,7 @@ Launch exchange(const Operands& at) {
 
 Launch all_to_all(const Operands& at) {
   const Instruction& instruction = at.instruction();
-  return is_joint_exchange(instruction) && !instruction.flat ? hierarchical_all_to_all(at)
-                                                             : exchange(at);
+  return is_hierarchical(instruction) ? hierarchical_all_to_all(at) : exchange(at);
 }
 
 // Of each rank of the group: from which one it gets a value.

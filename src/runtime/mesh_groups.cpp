@@ -51,13 +51,11 @@ void MeshGroups::add_along(const std::vector<size_t>& axes) {
 
 std::vector<size_t> axes_of_group(const Instruction& instruction) {
   std::vector<size_t> axes(instruction.inner_axes.begin(), instruction.inner_axes.end());
-  if (!is_joint_exchange(instruction)) {
-    return {};
-  }
   if (instruction.flat) {
     axes.insert(axes.begin(), static_cast<size_t>(instruction.axis));
+    return axes;
   }
-  return axes;
+  return is_joint_exchange(instruction) ? axes : std::vector<size_t>();
 }
 
 Communicator& MeshGroups::along(const std::vector<size_t>& axes) const {

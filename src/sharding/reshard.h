@@ -41,7 +41,7 @@ struct ReshardStep {
   // all-to-all goes along the inner axes first, so that what one rank sends to the ranks that
   // differ from another in their inner coordinates only is one message along `axis`.
   std::vector<size_t> inner = {};
-  // An all-to-all with inner axes is one exchange among all ranks of these axes instead.
+  // With inner axes: it is one collective among all ranks of these axes instead.
   bool flat = false;
 
   bool operator==(const ReshardStep&) const = default;

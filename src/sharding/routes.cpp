@@ -75,7 +75,9 @@ class RouteSearch {
     };
     for (const Joint kind : {Joint::sum, Joint::gather, Joint::scatter}) {
       for (const std::vector<size_t>& axes : joint_axes(now, kind)) {
-        add(joint_step(now, kind, axes));
+        for (const bool flat : {false, true}) {
+          add(joint_step(now, kind, axes, flat));
+        }
       }
     }
     for (ReshardStep& step : exchange_steps(now)) {
@@ -211,13 +213,15 @@ class RouteSearch {
     return true;
   }
 
-  ReshardStep joint_step(const Layout& now, Joint kind, const std::vector<size_t>& axes) const {
+  ReshardStep joint_step(const Layout& now, Joint kind, const std::vector<size_t>& axes,
+                         bool flat) const {
     static constexpr std::array kKinds = {ReshardKind::slice, ReshardKind::all_reduce,
                                           ReshardKind::all_gather, ReshardKind::reduce_scatter};
     ReshardStep step{.kind = kKinds.at(static_cast<size_t>(kind)),
                      .axis = axes.front(),
                      .to = now,
-                     .inner = {axes.begin() + 1, axes.end()}};
+                     .inner = {axes.begin() + 1, axes.end()},
+                     .flat = flat};
     for (const size_t axis : axes) {
       step.to[axis] = to_[axis];
     }

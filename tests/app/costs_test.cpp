@@ -7,6 +7,7 @@
 #include "cost/cost_model.h"
 #include "cost/roofline.h"
 #include "deck/cluster_deck.h"
+#include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "small_decks.h"
 
@@ -48,6 +49,68 @@ TEST(Costs, OfTheDecksRates) {
   fast.memory_bandwidth = 5e11;
   EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
             print_profile(roofline_profile(kMesh, fast)));
+}
+
+// Seconds of a product of n x n x n.
+double product_seconds(const Deck& deck, double n, DType dtype) {
+  const Work work{.flops = 2.0 * n * n * n, .bytes = 1.0, .sizes = {1, 1, 1}, .dtype = dtype};
+  return CostModel(costs_of(deck, kMesh, std::nullopt).value()).operation(Opcode::matmul, work);
+}
+
+TEST(Costs, OfProductsByTheirPrecision) {
+  Deck deck = deck_with_rates();
+  const double rated = product_seconds(deck, 100.0, DType::f32);
+  EXPECT_DOUBLE_EQ(product_seconds(deck, 100.0, DType::bf16), rated);
+  deck.cluster->flops_16bit = 16.0 * 1.6e12;
+  EXPECT_DOUBLE_EQ(product_seconds(deck, 100.0, DType::f32), rated);
+  EXPECT_DOUBLE_EQ(product_seconds(deck, 100.0, DType::bf16), rated / 16.0);
+  EXPECT_DOUBLE_EQ(product_seconds(deck, 100.0, DType::f16), rated / 16.0);
+}
+
+TEST(Costs, OfProductsByTheShareThatTheyReach) {
+  Deck deck = deck_with_rates();
+  const auto slowed = [&](double n, DType dtype) {
+    Deck rated = deck;
+    rated.cluster->efficiency.clear();
+    return product_seconds(deck, n, dtype) / product_seconds(rated, n, dtype);
+  };
+  deck.cluster->efficiency = {{.precision = "any", .size = std::nullopt, .share = 0.8},
+                              {.precision = "fp16", .size = 1000, .share = 0.5},
+                              {.precision = "fp16", .size = 10, .share = 0.125}};
+  EXPECT_NEAR(slowed(100.0, DType::f32), 1.0 / 0.8, 1e-9) << "no item names fp32";
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    EXPECT_NEAR(slowed(1e3, dtype), 2.0, 1e-9);
+    EXPECT_NEAR(slowed(1e4, dtype), 2.0, 1e-9) << "as the nearest";
+    EXPECT_NEAR(slowed(1e1, dtype), 8.0, 1e-9);
+    EXPECT_NEAR(slowed(1e0, dtype), 8.0, 1e-9) << "as the nearest";
+    EXPECT_NEAR(slowed(1e2, dtype), 4.0, 1e-9) << "in the middle on logarithmic scales";
+  }
+  deck.cluster->efficiency.push_back({.precision = "bf16", .size = std::nullopt, .share = 0.25});
+  EXPECT_NEAR(slowed(1e3, DType::bf16), 4.0, 1e-9) << "it has an item of its own";
+  const auto copied = [&] {
+    const Work work{.flops = 1e6, .bytes = 1e6, .sizes = {1, 1}};
+    return CostModel(costs_of(deck, kMesh, std::nullopt).value()).operation(Opcode::add, work);
+  };
+  const double with_items = copied();
+  deck.cluster->cost_model = "published";
+  EXPECT_NEAR(slowed(1e3, DType::f16), 1.0, 1e-9) << "the paper has rates only";
+  deck.cluster->cost_model = "measured";
+  deck.cluster->efficiency.clear();
+  EXPECT_DOUBLE_EQ(copied(), with_items) << "of products only";
+}
+
+TEST(Costs, RatedFlopsAreThoseOfAllRanks) {
+  Deck deck = deck_with_rates();
+  deck.model->precision = "fp32";
+  EXPECT_EQ(rated_flops(deck, 8), 8 * 1.6e12);
+  deck.cluster->flops_16bit = 25e12;
+  EXPECT_EQ(rated_flops(deck, 8), 8 * 1.6e12);
+  deck.model->precision = "bf16";
+  EXPECT_EQ(rated_flops(deck, 8), 8 * 25e12);
+  deck.cluster->devices = {{.count = 2, .flops = 1e12, .memory_bandwidth = {}},
+                           {.count = 6, .flops = 3e12, .memory_bandwidth = {}}};
+  EXPECT_EQ(rated_flops(deck, 8), 20e12);
+  EXPECT_EQ(rated_flops(Deck{}, 8), 0.0) << "not known";
 }
 
 TEST(Costs, MeasuredOnesComeFirst) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "graph/flops.h"
 #include "small_decks.h"
 
 namespace hidup {
@@ -34,6 +35,7 @@ TEST(PlanJson, HasWhatProgramsReadOfAPlan) {
       {"predicted_compute_s", 0.25},
       {"predicted_comm_s", 0.125},
       {"predicted_exposed_comm_s", 0.0625},
+      {"predicted_model_flops_utilization", model_flops(input.graph) / (4 * 1e11 * 0.5)},
       {"predicted_peak_bytes", 3 << 20},
       {"layers", 2},
       {"ranks", 4},
@@ -113,7 +115,8 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   const std::string text = printed("");
   for (const char* line :
        {"on 4 rank(s)\n", "strategy  fsdp, 2 microbatch(es)\n", "costs     a machine\n",
-        "predicted 500.00 ms per step: ", "memory    3.00 MiB per rank\n"}) {
+        "predicted 500.00 ms per step: ", " % of the rated 0.1 TFLOPS of a rank\n",
+        "memory    3.00 MiB per rank\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   EXPECT_THAT(text, Not(HasSubstr("repeated")));

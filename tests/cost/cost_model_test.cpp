@@ -125,6 +125,27 @@ TEST(CostModel, HierarchicalMessagesTakeTheirTimesOneAfterTheOther) {
   EXPECT_NEAR(costs.message(mesh, sum, bytes).alone_s / (inside + outside), 1.0, 0.005);
 }
 
+// A ring of 32 ranks sends 31/32 of the bytes, for a sum twice; along node by the links of 8 ranks,
+// or by that of one.
+TEST(CostModel, FlatSumsTakeTheLongestOfTheirPartsAndAllLatencies) {
+  const Mesh mesh = {{"node", 4}, {"gpu", 8}};
+  const auto seconds = [&](double inside, double outside, double bytes, bool all_links) {
+    Profile profile = roofline_profile(mesh, {.flops = 1e12,
+                                              .memory_bandwidth = 1e12,
+                                              .links = {{.bandwidth = outside, .latency_s = 2e-3},
+                                                        {.bandwidth = inside, .latency_s = 1e-3}}});
+    profile.rings_use_all_links = all_links;
+    const Instruction sum{.opcode = Opcode::all_reduce, .axis = 0, .inner_axes = {1}, .flat = true};
+    return CostModel(profile).message(mesh, sum, bytes).alone_s;
+  };
+  const double latency = 4 * 2e-3 + 6 * 1e-3;
+  const double sent = 2.0 * 31.0 / 32.0 * 1e9;
+  EXPECT_NEAR(seconds(1e11, 1e9, 1e9, true) / (sent / 8.0 / 1e9 + latency), 1.0, 0.005);
+  EXPECT_NEAR(seconds(1e11, 1e9, 1e9, false) / (sent / 1e9 + latency), 1.0, 0.005);
+  EXPECT_NEAR(seconds(1e9, 1e9, 1e9, true) / (sent / 1e9 + latency), 1.0, 0.005);
+  EXPECT_NEAR(seconds(1e9, 1e9, 1.0, true) / latency, 1.0, 0.005);
+}
+
 // Of two algorithms the one that takes less, from the middle between two sizes on.
 TEST(CostModel, ChoosesAlgorithmsBySize) {
   Profile profile = sample();

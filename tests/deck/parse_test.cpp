@@ -275,7 +275,8 @@ TEST(Decks, ShippedClustersHaveTheirLinks) {
     }
     EXPECT_EQ(sizes, cluster.sizes) << cluster.name;
     EXPECT_EQ(bandwidths, cluster.bandwidths) << cluster.name;
-    EXPECT_TRUE(deck.cluster->device_flops) << cluster.name;
+    EXPECT_TRUE(deck.cluster->device_flops && deck.cluster->flops_16bit) << cluster.name;
+    EXPECT_FALSE(deck.cluster->efficiency.empty()) << cluster.name << " promises all flops";
   }
 }
 

@@ -76,6 +76,8 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    threads: auto\n"
             "    memory: 2GiB\n"
             "    flops: auto\n"
+            "    flops_16bit: auto\n"
+            "    efficiency: []\n"
             "    memory_bandwidth: auto\n"
             "    graph: auto\n"
             "    timed_every: 10\n"
@@ -159,6 +161,8 @@ TEST(ResolvedDeck, ParsesToTheSameValues) {
       "cluster.comm.heartbeat_timeout=1.1min",
       "cluster.device.flops=15.7TFLOPS",
       "cluster.device.memory=0.1GiB",
+      "cluster.device.flops_16bit=0.3PFLOPS",
+      "cluster.device.efficiency=[{precision: bf16, size: 7, share: 0.1}, {share: 1}]",
       "cluster.mesh=" + mesh,
   };
   const Deck deck = parse(kModel, kCluster, overrides);
@@ -171,6 +175,13 @@ TEST(ResolvedDeck, ParsesToTheSameValues) {
   EXPECT_EQ(again.cluster->heartbeat_timeout_s, deck.cluster->heartbeat_timeout_s);
   EXPECT_EQ(again.cluster->device_flops, deck.cluster->device_flops);
   EXPECT_EQ(again.cluster->device_memory, deck.cluster->device_memory);
+  EXPECT_EQ(again.cluster->flops_16bit, deck.cluster->flops_16bit);
+  ASSERT_EQ(again.cluster->efficiency.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(again.cluster->efficiency[i].precision, deck.cluster->efficiency[i].precision);
+    EXPECT_EQ(again.cluster->efficiency[i].size, deck.cluster->efficiency[i].size);
+    EXPECT_EQ(again.cluster->efficiency[i].share, deck.cluster->efficiency[i].share);
+  }
   ASSERT_EQ(again.cluster->mesh.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(again.cluster->mesh[i].name, deck.cluster->mesh[i].name);

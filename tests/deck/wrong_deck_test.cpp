@@ -87,6 +87,41 @@ TEST(WrongDecks, RatesOfNoMachine) {
   EXPECT_FALSE(refused("cluster.mesh=[{name: a, size: 2, bandwidth: 8kbps, latency: 1h}]"));
 }
 
+TEST(WrongDecks, EfficiencyOfNoMachine) {
+  const auto problems = [](const std::string& items) {
+    const std::string key = "cluster.device.efficiency=" + items;
+    std::string found = problems_of(kModel, kCluster, {key});
+    const std::string place = "--set " + key + ": ";
+    return found.starts_with(place) ? found.substr(place.size()) : found;
+  };
+  EXPECT_EQ(problems("[{share: 0.5}, {precision: fp32, size: 10, share: 0.25}, "
+                     "{precision: fp32, size: 20, share: 1}]"),
+            "");
+  EXPECT_EQ(problems("0.5"),
+            "cluster.device.efficiency: expected a list of shares, such as [{share: 0.8}], found "
+            "0.5");
+  EXPECT_EQ(problems("[{share: 0}]"),
+            "cluster.device.efficiency[0].share: expected a number above 0 and at most 1, found 0");
+  EXPECT_EQ(problems("[{precision: bf15, share: 1}]"),
+            "cluster.device.efficiency[0].precision: expected one of any, fp32, bf16, fp16, found "
+            "bf15: did you mean bf16?");
+  EXPECT_EQ(problems("[{size: 4}]"),
+            "cluster.device.efficiency[0].share is missing: expected a number above 0 and at most "
+            "1");
+  EXPECT_EQ(problems("[{share: 0.5}, {size: 4, share: 0.5}]"),
+            "cluster.device.efficiency[1].size: two items are for products of precision any, so "
+            "both need a size");
+  EXPECT_EQ(problems("[{size: 4, share: 0.5}, {size: 4, share: 0.5}]"),
+            "cluster.device.efficiency[1].size: two items are for products of precision any and "
+            "size 4");
+  EXPECT_EQ(problems("[{size: 10, share: 0.1}, {size: 20, share: 0.9}]"),
+            "cluster.device.efficiency[1].share 0.9, with which products of precision any of size "
+            "20 take less time than those of size 10: expected a share below 0.8");
+  EXPECT_EQ(problems("[{size: 20, share: 0.9}, {size: 10, share: 0.1}]"),
+            "cluster.device.efficiency[1].share 0.1, with which products of precision any of size "
+            "20 take less time than those of size 10: expected a share above 0.113");
+}
+
 TEST(WrongDecks, MeshOfManyAxes) {
   std::string axes = "{name: a0, size: 2}";
   for (int i = 1; i < 8; ++i) {

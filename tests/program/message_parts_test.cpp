@@ -62,6 +62,23 @@ TEST(MessageParts, OfRoundedSumsAreAllToAllsAndGathers) {
             "all_gather pod 20; all_gather node 80; all_gather gpu 640; ");
 }
 
+// Of 32 ranks each sends 31/32 of the bytes in a ring, of 8 it sends 7/8, of 4 3/4; 8 ranks divide
+// what passes along node.
+TEST(MessageParts, OfFlatSumsAndGathersAreRingsAtOnce) {
+  EXPECT_EQ(parts_text(Opcode::all_reduce, 1, {2}, 672, true),
+            "all_reduce node 108; all_reduce gpu 744; ");
+  EXPECT_EQ(parts_text(Opcode::all_gather, 1, {2}, 672, true),
+            "all_gather node 108; all_gather gpu 744; ");
+  const Instruction flat{.opcode = Opcode::all_reduce, .axis = 1, .inner_axes = {2}, .flat = true};
+  Instruction other = flat;
+  EXPECT_TRUE(run_at_once(flat));
+  other.flat = false;
+  EXPECT_FALSE(run_at_once(other));
+  other = flat;
+  other.opcode = Opcode::all_to_all;
+  EXPECT_FALSE(run_at_once(other));
+}
+
 TEST(MessageParts, OfAllToAllsAlongSeveralAxes) {
   EXPECT_EQ(parts_text(Opcode::all_to_all, 1, {2}, 640),
             "all_to_all gpu 640; all_to_all node 640; ");

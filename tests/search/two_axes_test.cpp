@@ -152,7 +152,7 @@ TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
   }
   EXPECT_EQ(agree, 49);
   EXPECT_EQ(below, 51);
-  EXPECT_EQ(fastest, 44);
+  EXPECT_EQ(fastest, 45);
 }
 
 }  // namespace

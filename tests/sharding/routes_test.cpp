@@ -31,15 +31,17 @@ std::vector<std::string> texts(const Layout& from, const Layout& to, const Mesh&
 TEST(ReshardRoutes, OfSums) {
   EXPECT_THAT(texts({kSum, kSum}, {kWhole, kWhole}),
               ElementsAre("all_reduce node, all_reduce gpu", "all_reduce node+gpu",
-                          "all_reduce gpu, all_reduce node"));
+                          "all_reduce node*gpu", "all_reduce gpu, all_reduce node"));
 }
 
 TEST(ReshardRoutes, OfShardsOfOneDimension) {
   EXPECT_THAT(texts({kRows, kRows}, {kWhole, kWhole}),
-              ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu"))
+              ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu",
+                          "all_gather node*gpu"))
       << "the inner one lies in the outer one";
   EXPECT_THAT(texts({kSum, kSum}, {kRows, kRows}),
               ElementsAre("reduce_scatter node, reduce_scatter gpu", "reduce_scatter node+gpu",
+                          "reduce_scatter node*gpu",
                           "reduce_scatter gpu, all_gather gpu, reduce_scatter node, slice gpu"));
 }
 

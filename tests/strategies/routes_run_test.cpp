@@ -2,6 +2,9 @@
 // has is its part of the tensor.
 #include <gtest/gtest.h>
 
+#include <span>
+#include <utility>
+
 #include "device/device.h"
 #include "fake_ranks/fake_ranks.h"
 #include "print_axis.h"
@@ -14,8 +17,14 @@ namespace hidup {
 
 namespace {
 
-// Two tensors, as gradients are that go together.
-const std::vector<Shape> kShapes = {{7, 5}, {3, 11}};
+// Two tensors, as gradients are that go together; and single ones, whose messages may need no
+// buffers.
+const std::vector<std::vector<Shape>> kShapes = {{{7, 5}, {3, 11}}, {{7, 5}}, {{1, 11}}};
+
+// Three axes have many routes, so these are tried with the first only.
+std::span<const std::vector<Shape>> shapes_on(const Mesh& mesh) {
+  return std::span(kShapes).first(mesh.size() > 2 ? 1 : kShapes.size());
+}
 
 double element(size_t tensor, int64_t index) {
   return 1.0 + 100.0 * static_cast<double>(tensor) + static_cast<double>(index % 50);
@@ -88,11 +97,12 @@ double summands(const Layout& layout, const Mesh& mesh) {
 
 class RouteRun {
  public:
-  RouteRun(const Mesh& mesh, const Pair& pair, const Route& route) : pair_(pair) {
+  RouteRun(const Mesh& mesh, const Pair& pair, const Route& route, std::vector<Shape> shapes)
+      : pair_(pair), shapes_(std::move(shapes)) {
     ProgramBuilder builder("route", mesh, 1, [&](const RouteDemand&) { return route; });
     const auto add_all = [&](const Layout& layout) {
       std::vector<ValueId> values;
-      for (const Shape& shape : kShapes) {  // gradients lie in one piece, and last
+      for (const Shape& shape : shapes_) {  // gradients lie in one piece, and last
         values.push_back(builder.add({.name = "value" + std::to_string(values.size()),
                                       .role = Value::Role::gradient,
                                       .shape = shape,
@@ -152,7 +162,7 @@ class RouteRun {
   // Where ranks have summands, all of them add up: rank 0's group of the others is asked.
   void check(Communicator& world, size_t t, const float* data) const {
     const std::vector<int64_t> indices = indices_of(program_.region(last_[t], world.rank()));
-    std::vector<double> sums(static_cast<size_t>(elements(kShapes[t])), 0.0);
+    std::vector<double> sums(static_cast<size_t>(elements(shapes_[t])), 0.0);
     for (size_t i = 0; i < indices.size(); ++i) {
       sums[static_cast<size_t>(indices[i])] = static_cast<double>(data[i]);
     }
@@ -184,6 +194,7 @@ class RouteRun {
   }
 
   Pair pair_;
+  std::vector<Shape> shapes_;
   std::vector<ValueId> first_, last_;
   Program program_;
 };
@@ -195,9 +206,11 @@ TEST_P(EveryRoute, GivesEachRankItsPart) {
   std::vector<std::string> names;
   for (const Pair& pair : pairs_on(GetParam())) {
     for (const Route& route : reshard_routes(pair.from, pair.to, GetParam())) {
-      runs.emplace_back(GetParam(), pair, route);
-      names.push_back(to_string(pair.from) + " to " + to_string(pair.to) + ": " +
-                      to_string(route, GetParam()));
+      for (const std::vector<Shape>& shapes : shapes_on(GetParam())) {
+        runs.emplace_back(GetParam(), pair, route, shapes);
+        names.push_back(to_string(pair.from) + " to " + to_string(pair.to) + ": " +
+                        to_string(route, GetParam()) + ", " + to_string(shapes[0]));
+      }
     }
   }
   run_ranks(static_cast<int>(ranks_of(GetParam())), [&](Communicator& world) {

@@ -135,12 +135,12 @@ Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction in
   if (collective_of(opcode).empty()) {
     return {.compute_s = operation_s(program, instruction) + costs_.launch_s()};
   }
-  const Packing packing = packing_of(opcode, how.several, !instruction.inner_axes.empty(),
-                                     from.shape, from.layout[axis], to.layout[axis]);
-  instruction.sent_as = sums_sent_as(mesh_, instruction, from.dtype, how.sums_as);
+  round_sums(mesh_, instruction, from.dtype, how.sums_as);
   if (instruction.sent_as) {
     program.values.push_back(buffer_of_sums(instruction, instruction.outputs));
   }
+  const Packing packing = packing_of(opcode, how.several, reorders_parts(mesh_, instruction),
+                                     from.shape, from.layout[axis], to.layout[axis]);
   const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
                           return (packing.sent ? program.local_bytes(0, rank) : 0) +
                                  (packing.received ? program.local_bytes(1, rank) : 0) +

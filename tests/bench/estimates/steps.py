@@ -10,7 +10,8 @@ from model import Estimate, estimate
 # One GPU in bf16. Duplex cuts nothing: one microbatch.
 STEPS = {"gpt2-124m": 16, "gpt2-350m": 16, "bert-sgmoe": 64}  # batches
 SETTINGS = ("model.precision=bf16", "train.microbatches=1",
-            f"cluster.device.flops={gpu.PRODUCTS / 1e12:g}TFLOPS",
+            f"cluster.device.flops_16bit={gpu.PRODUCTS / 1e12:g}TFLOPS",
+            "cluster.device.efficiency=[]",
             f"cluster.device.memory_bandwidth={gpu.MEMORY / 1e9:g}GB/s")
 
 
