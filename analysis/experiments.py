@@ -19,6 +19,9 @@ from analysis import facts, figures, hidup_timings
 RECORD = "experiment_run"  # attribute of a timing file, written when the run is done
 PREDICTED, MEASURED = "predicted", "measured here"
 NO_SYSTEM = "(no system)"
+REPEATED = {"marker": "s", "linestyle": "none", "markersize": 13, "markerfacecolor": "none",
+            "markeredgecolor": "#777777", "zorder": 5}
+AXES = {"one": "one axis", "two": "two axes"}  # of the mesh, where a list has both: `axes` in `for`
 
 
 def read(folders):
@@ -62,7 +65,8 @@ def _predicted(path):
         return None
     point = {**_identity(run), "how": PREDICTED, "infeasible": result.get("infeasible"),
              "candidates": result.get("candidates") or result.get("baselines"),
-             "search_s": result.get("search_s"), "microbatches": result.get("microbatches")}
+             "search_s": result.get("search_s"), "microbatches": result.get("microbatches"),
+             "useful_ranks": result.get("useful_ranks")}
     if point["infeasible"]:
         return point
     compute, comm, exposed, wall = (result[f"predicted_{name}_s"] for name in (
@@ -101,17 +105,24 @@ def groups(points, key):
 
 
 def panels(points):
-    """[(title, points)]: of each folder what is predicted and what is measured apart, and each of
-    the models."""
+    """[(title, points)]: of each folder what is predicted and what is measured apart, each of the
+    models, and each way to arrange the ranks on axes."""
     kinds = sorted({(point["folder"], point["how"]) for point in points},
                    key=lambda kind: (kind[1] != PREDICTED, kind))
     found = []
     for folder, how in kinds:
         own = [point for point in points if (point["folder"], point["how"]) == (folder, how)]
-        for model, some in groups(own, lambda point: point["at"].get("model", "")).items():
+        parts = groups(own, lambda point: (point["at"].get("model", ""), axes_of(point)))
+        for (model, axes), some in sorted(parts.items(), key=lambda part: part[0]):
             title = ": ".join(text for text in (model, how) if text)
-            found.append((f"{title}\n({machine(some)})", some))
+            found.append((f"{', '.join(text for text in (title, axes) if text)}\n({machine(some)})",
+                          some))
     return found
+
+
+def axes_of(point):
+    """How its ranks are arranged, or nothing where the list has one way only."""
+    return AXES.get(point["at"].get("axes"), "")
 
 
 def draw_panels(titled, draw_panel, ylabel, known, extra=()):
@@ -129,7 +140,7 @@ def draw_panels(titled, draw_panel, ylabel, known, extra=()):
     for row in axes:
         row[0].set_ylabel(ylabel)
     lines = [Line2D([], [], label=label, **style) for label, style in known.values()]
-    figures.legend(axes[0][-1], handles=[*lines, *extra])
+    figures.legend(axes[0][-1], handles=[*lines, *extra], title="strategies of hidup")
     return figure
 
 
@@ -159,6 +170,35 @@ def curve(points, x):
     """(xs, ys): x(point) and the step's seconds, of those that have one; ascending."""
     pairs = sorted((x(point), point["wall_s"]) for point in points if not point["infeasible"])
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def mark_repeated(axes, points, x):
+    """Marks the searched strategies that leave ranks nothing of their own to do: they repeat the work of
+    others, because messages would take longer."""
+    some = [point for point in points if not point["infeasible"]
+            and (point.get("useful_ranks") or point["ranks"]) < point["ranks"]]
+    axes.plot([x(point) for point in some], [point["wall_s"] for point in some], **REPEATED)
+
+
+def repeated_mark():
+    """For the legend."""
+    return Line2D([], [], label="search: ranks repeat\neach other's work", **REPEATED)
+
+
+def tell_gains(title, points, known, x):
+    """Prints the step's time of each system at each x(point), and how many times that of HiDup it is."""
+    print(" ".join(title.split("\n")))
+    for value, own in sorted(groups(points, x).items()):
+        times = {point["system"]: point["wall_s"] for point in own if not point["infeasible"]}
+        shown = [short(known[name][0]) + f" {facts.seconds(times[name])}" + (
+            f" ({times[name] / times['hidup']:.2f} x)" if "hidup" in times and name != "hidup" else "")
+            for name in known if name in times]
+        print(f"  {value:g}: {', '.join(shown)}")
+
+
+def short(label):
+    """The label of a system without what is in brackets."""
+    return label.split(" (", maxsplit=1)[0]
 
 
 def add_folders(parser):

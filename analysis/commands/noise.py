@@ -36,7 +36,8 @@ def draw_panel(axes, title, points, number):
         levels = [100 * level for level in found]
         means = [100 * statistics.mean(draws) for draws in found.values()]
         style = figures.style_of(number + offset)
-        label = {"both": "HiDup (strategy and Duplex)", "strategy-only": "strategy only"}.get(part, part)
+        label = {"both": "search (strategy and Duplex)",
+                 "strategy-only": "strategy only"}.get(part, part)
         axes.plot(levels, means, label=label, **style)
         for level, draws in found.items():
             aside = 100 * level + 1.5 * (2 * offset - 1)

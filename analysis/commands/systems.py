@@ -2,7 +2,7 @@
 does of single files, and prints a table.
 
 FOLDER: of jobs/experiments/run.py breakdown, one-machine, interference or halved-batch. What is
-predicted and what is measured have rows of their own.
+predicted and what is measured have rows of their own, and so have one axis and two.
 """
 
 from analysis import experiments, facts, figures
@@ -10,7 +10,7 @@ from analysis.commands import breakdown
 
 HELP = "where the time of a step goes in the runs of an experiment"
 
-SHORT = {"DP, nothing overlapped": "DP in turn", "HiDup (searched)": "HiDup"}
+SHORT = {"dp, nothing overlapped": "dp in turn"}
 
 
 def group_of(point):
@@ -22,7 +22,8 @@ def group_of(point):
 
 
 def bar_name(point):
-    shown = [SHORT.get(point["label"], point["label"])] if point["label"] else []
+    label = SHORT.get(point["label"], experiments.short(point["label"]))
+    shown = [label] if label else []
     overlap, parts = point["at"].get("overlap"), point["at"].get("microbatches")
     shown += [{"on": "at once", "off": "in turn"}[overlap]] if overlap else []
     shown += [f"{parts} part{'s' if parts > 1 else ''}"] if parts else []
@@ -74,13 +75,15 @@ def tell(group, point):
 
 def draw(points):
     known = experiments.systems(points)
-    rows = experiments.groups(points, lambda point: (point["how"], point["folder"]))
+    rows = experiments.groups(points, lambda point: (point["how"], point["folder"],
+                                                     experiments.axes_of(point)))
     most = max(len(some) for some in rows.values())
     figure, axes = figures.new(rows=len(rows), squeeze=False,
                                size=(max(8, 3.4 + 0.55 * most), 0.3 + 4.4 * len(rows)))
-    ordered = sorted(rows.items(), key=lambda row: row[0][0] != experiments.PREDICTED)
-    for panel, ((how, folder), some) in zip(axes[:, 0], ordered):
-        draw_row(panel, f"{how} ({folder})", some, known)
+    ordered = sorted(rows.items(), key=lambda row: (row[0][0] != experiments.PREDICTED, row[0]))
+    for panel, ((how, folder, arranged), some) in zip(axes[:, 0], ordered):
+        title = f"strategies of hidup, {how} ({folder})"
+        draw_row(panel, ", ".join(text for text in (title, arranged) if text), some, known)
     handles = breakdown.legend_of_parts(predicted=ordered[0][0][0] == experiments.PREDICTED)
     wall = axes[0][0].plot([], [], color=figures.WALL, linewidth=2, label="step (wall)")
     figures.legend(axes[0][0], handles=[*wall, *handles])

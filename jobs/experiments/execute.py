@@ -18,6 +18,9 @@ from run_list import SOURCE
 
 INFEASIBLE = (3, 4)  # exit codes of hidup: no strategy fits, or this one does not
 LEFT_OUT = ("timeline", "operations", "stages", "buckets", "parameters")  # of explain's JSON
+# Without the proof how good a plan is, and with time enough on a machine with other work: on two axes
+# a search that its time limit ends finds a worse plan.
+WHOLE_SEARCH = ("--level", "fast", "--time-limit", 120)
 RECORD = "experiment_run"  # attribute of a timing file
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -100,6 +103,8 @@ class Executor:
         ranks = ["--ranks", run.ranks]
         if run.kind == "search":
             words = ["search", run.deck, "--cluster", run.cluster, *ranks]
+        elif run.strategy == "search" and run.search_with is None:
+            words = ["search", run.deck, "--cluster", run.cluster, *ranks, *WHOLE_SEARCH]
         else:
             strategy = self._strategy(run, keys)
             words = ["explain", run.deck, "--cluster", run.cluster, *ranks, "--strategy", strategy]
@@ -133,7 +138,7 @@ class Executor:
         apart = {k: v for k, v in keys.items() if k != "train.microbatches"} | run.search_with
         code, _, err = self._command(
             [self._hidup, "search", run.deck, "--cluster", run.cluster, "--ranks", run.ranks,
-             "--strategy-out", file, "--overwrite", *settings(apart)], run)
+             *WHOLE_SEARCH, "--strategy-out", file, "--overwrite", *settings(apart)], run)
         if code != 0:
             raise RunFailed(_last_lines(err))
         return file
@@ -149,10 +154,10 @@ class Executor:
         return keys
 
     def _profile(self, run):
-        """A profile for this model, place and rate; measured once."""
+        """A profile for this model, cluster and rate; measured once."""
         rate = "" if run.rate is None else f"-{run.rate}gbps"
-        model = pathlib.Path(run.deck).stem
-        file = self.folder / f"profile-{model}-{run.ranks}{rate}.yaml"
+        model, cluster = pathlib.Path(run.deck).stem, pathlib.Path(run.cluster).stem
+        file = self.folder / f"profile-{model}-{cluster}-{run.ranks}{rate}.yaml"
         if not file.exists():
             part = file.with_suffix(".part")
             code, _, err = self._command(

@@ -35,7 +35,7 @@ except ModuleNotFoundError as error:
     find_python.that_has(error.name)
 
 START_S = 2.0  # of a measured run: start of the ranks, first step, files
-PREDICT_S = 0.5  # of a predicted run: hidup explain of some layers
+PREDICT_S = 1.0  # of a predicted run: hidup explain of some layers, or a search
 PROFILE_S = 60.0
 
 
@@ -136,7 +136,7 @@ def expected(executor, run, profiles):
         return None, f"not predicted: {error}"
     if "predicted_iteration_s" not in found:
         return None, found["infeasible"].splitlines()[0]
-    profile = (run.deck, run.ranks, run.rate)
+    profile = (run.deck, run.cluster, run.ranks, run.rate)
     extra = PROFILE_S if run.profile and profile not in profiles else 0.0
     profiles.add(profile)
     steps = float(run.settings.get("train.steps", 100))

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-import time
 import unittest
 
 import h5py
@@ -71,11 +70,23 @@ class Lists(unittest.TestCase):
 
     def test_what_a_run_is_made_of(self):
         _, runs = run_list.read("scaling")
-        run = next(run for run in runs if run.name == "bert-switch-32-strategy-only")
+        run = next(run for run in runs if run.name == "bert-switch-32-strategy-only-one")
         self.assertEqual((run.deck, run.ranks, run.strategy, run.search_with),
                          ("inputs/models/paper/bert-switch.yaml", 32, "search", {}))
         self.assertEqual(run.settings["cluster.mesh.gpus.size"], 32)
         self.assertEqual(run.settings["train.microbatches"], 1)
+
+    def test_each_run_on_one_axis_and_on_two(self):
+        """On two axes the ranks are spread over all machines, and those of a machine share its card."""
+        for name, both in (("scaling", 160), ("bandwidth", 280)):
+            _, runs = run_list.read(name)
+            layouts = [[run.name.removesuffix(f"-{axes}") for run in runs if run.at["axes"] == axes]
+                       for axes in ("one", "two")]
+            self.assertEqual((len(runs), sorted(layouts[0])), (both, sorted(layouts[1])))
+        _, runs = run_list.read("scaling")
+        for run in (run for run in runs if run.at["axes"] == "two"):
+            for key in ("cluster.mesh.gpu.size", "cluster.mesh.node.shared"):
+                self.assertEqual(8 * run.settings[key], run.ranks, run.name)
 
 
 class Predicted(ExperimentTest):
@@ -164,7 +175,7 @@ class Measured(ExperimentTest):
         self.assertEqual(list(self.out.glob("profile-*")), [])
         printed = self.run_list("--only", "1-*", "--profile")  # another run of that name
         self.assertNotIn("done", printed)
-        self.assertTrue((self.out / "profile-bert-sgmoe-1.yaml").exists())
+        self.assertTrue((self.out / "profile-bert-sgmoe-laptop-1.yaml").exists())
         self.assertEqual(self.run_list("--only", "1-*", "--profile").count("  done\n"), 1)
 
     def times(self):
