@@ -190,7 +190,12 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
              : seconds;
 }
 
-void CostModel::keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const {
+std::vector<MessagePart> CostModel::timed_parts(const Mesh& mesh, const Instruction& instruction,
+                                                double bytes) const {
+  std::vector<MessagePart> parts = message_parts(mesh, instruction, bytes);
+  if (!run_at_once(instruction)) {
+    return parts;
+  }
   double inside = 1.0;  // ranks inside of the part's axis, which comes before theirs
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     part->bytes *= rings_use_all_links_ ? 1.0 : inside;
@@ -202,16 +207,13 @@ void CostModel::keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) 
   for (auto part = parts.begin(); part != parts.end(); ++part) {
     part->bytes = part == longest ? part->bytes : 0.0;
   }
+  return parts;
 }
 
 MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
                                double bytes) const {
   MessageTime all{.bytes = bytes, .slowdown = 0.0};
-  std::vector<MessagePart> parts = message_parts(mesh, instruction, bytes);
-  if (run_at_once(instruction)) {
-    keep_longest(mesh, parts);
-  }
-  for (const MessagePart& part : parts) {
+  for (const MessagePart& part : timed_parts(mesh, instruction, bytes)) {
     const MessageTime time = collective(part.opcode, part.axis, part.bytes, part.algorithm);
     all.alone_s += part.times * time.alone_s;
     all.beside_s += part.times * time.beside_s;

@@ -32,8 +32,12 @@ class CostModel {
   // message as much alone as beside computation; automatic where no other is clearly faster.
   const std::vector<AlgorithmChoice>& algorithms() const { return algorithms_; }
 
-  // The sum of the collectives of which the instruction consists (message_parts()), of so many
-  // paced_bytes(). Where they run at once, the longest, and the latencies of the others.
+  // Returns the collectives, one after the other, that take as long as the instruction of so many
+  // paced_bytes(): message_parts(). Of parts that run at once only the longest keeps its bytes; of
+  // the others the latencies count.
+  std::vector<MessagePart> timed_parts(const Mesh& mesh, const Instruction& instruction,
+                                       double bytes) const;
+  // The sum of these parts.
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
   double launch_s() const { return launch_s_; }
@@ -56,9 +60,6 @@ class CostModel {
 
   // Null where neither it nor one like it was timed.
   const Tables* tables_of(Opcode opcode, size_t axis) const;
-
-  // Leaves bytes to the longest of parts that run at once.
-  void keep_longest(const Mesh& mesh, std::vector<MessagePart>& parts) const;
 
   double launch_s_, signal_s_, overhead_s_;
   bool rings_use_all_links_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "program/message_parts.h"
 #include "program/packing.h"
 #include "program/work.h"
 
@@ -21,7 +20,7 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
   const MessageTime message = costs.message(program.mesh, instruction, bytes);
   Duration total{
       .alone_s = message.alone_s, .beside_s = message.beside_s, .slowdown = message.slowdown};
-  for (const MessagePart& part : message_parts(program.mesh, instruction, bytes)) {
+  for (const MessagePart& part : costs.timed_parts(program.mesh, instruction, bytes)) {
     if (part.axis == axis) {
       const auto alone_s = [&](double b) {
         return costs.collective(part.opcode, axis, b, part.algorithm).alone_s;

@@ -223,8 +223,9 @@ std::vector<Key> cluster_keys() {
        .doc =
            "Ranks that compute at different rates: the first `count` ranks are as the first item "
            "says, and so on; the counts add up to the number of ranks. Predictions without a "
-           "profile and `cluster.emulate` take them instead of `cluster.device.flops` and "
-           "`memory_bandwidth`; the search plans for the slowest, its plan's time is that of all. "
+           "profile and `cluster.emulate` take them instead of `cluster.device.flops`, "
+           "`flops_16bit` and `memory_bandwidth`; the search plans for the slowest, its plan's "
+           "time is that of all. "
            "[]: all ranks are as `cluster.device`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
@@ -234,7 +235,7 @@ std::vector<Key> cluster_keys() {
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].count; }},
       {.name = "cluster.devices[].flops",
-       .doc = "As `cluster.device.flops`.",
+       .doc = "As `cluster.device.flops`, but for the format that `model.precision` names.",
        .range = kFlopRates,
        .unit = Unit::flops,
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].flops; }},

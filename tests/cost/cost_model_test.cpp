@@ -146,6 +146,25 @@ TEST(CostModel, FlatSumsTakeTheLongestOfTheirPartsAndAllLatencies) {
   EXPECT_NEAR(seconds(1e9, 1e9, 1.0, true) / latency, 1.0, 0.005);
 }
 
+// What a link sends for a message, a part of the message's time, is counted by these parts.
+TEST(CostModel, OnlyTheLongestOfPartsThatRunAtOnceHasBytes) {
+  const Mesh mesh = {{"node", 4}, {"gpu", 8}};
+  const CostModel costs(roofline_profile(mesh, {.flops = 1e12,
+                                                .memory_bandwidth = 1e12,
+                                                .links = {{.bandwidth = 1e12, .latency_s = 1e-3},
+                                                          {.bandwidth = 1e9, .latency_s = 0}}}));
+  const Instruction sum{.opcode = Opcode::all_reduce, .axis = 0, .inner_axes = {1}, .flat = true};
+  const std::vector<MessagePart> parts = costs.timed_parts(mesh, sum, 1e9);
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].bytes, 0.0) << "along node, whose links are faster";
+  EXPECT_GT(parts[1].bytes, 1e9);
+  Instruction hierarchical = sum;
+  hierarchical.flat = false;
+  for (const MessagePart& part : costs.timed_parts(mesh, hierarchical, 1e9)) {
+    EXPECT_GT(part.bytes, 0.0);
+  }
+}
+
 // Of two algorithms the one that takes less, from the middle between two sizes on.
 TEST(CostModel, ChoosesAlgorithmsBySize) {
   Profile profile = sample();
